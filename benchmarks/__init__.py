@@ -1,1 +1,1 @@
-"""Benchmarks, which print ratios of times within one run: `make bench`."""
+"""Benchmarks that `make bench` runs; each prints ratios of times that were measured in the same run."""

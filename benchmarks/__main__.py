@@ -1,4 +1,4 @@
-"""`python -m benchmarks` lists the benchmarks; `python -m benchmarks NAME …` runs some of them, or `all`."""
+"""List the benchmarks (`python -m benchmarks`), or run some or all of them (`python -m benchmarks NAME …`, or `all`)."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import subprocess
 import sys
 
 PARTS = {
-    "words": "calque words against fast_align, processor time",
-    "encode": "encoding against padded loops of transformers",
-    "contrastive": "contrastive alignment against padded loops",
-    "csls": "CSLS in both directions against one matrix product",
-    "memory": "memory of five commands as the text grows",
-    "planted_rotation": "a planted rotation, found by dictionaries and without one",
+    "words": "processor time of calque words and of fast_align",
+    "encode": "speed of encoding and of padded loops of transformers",
+    "contrastive": "speed of contrastive alignment and of padded loops",
+    "csls": "time of CSLS in both directions and of one matrix product",
+    "memory": "peak memory of five commands as the text grows",
+    "planted_rotation": "recovery of a planted rotation, with and without a dictionary",
 }
 WITH_FILES = {
     "planted": "planted senses, translations and key points: make, score",
-    "zipf": "made-up parallel text with known links, of any length: write, link, score",
+    "zipf": "artificial parallel text of any length with known links: write, score",
 }
 
 if __name__ == "__main__":
@@ -23,6 +23,6 @@ if __name__ == "__main__":
         print("".join(f"{name:17} {about}\n" for name, about in (PARTS | WITH_FILES).items()), end="")
     chosen = list(PARTS) if sys.argv[1:] == ["all"] else sys.argv[1:]
     if unknown := set(chosen) - set(PARTS):
-        sys.exit(f"no benchmark {sorted(unknown)}, there are {', '.join(PARTS)}")
+        sys.exit(f"NAME must be one of {', '.join(PARTS)}, got {', '.join(sorted(unknown))}")
     failed = [part for part in chosen if subprocess.run([sys.executable, "-m", f"benchmarks.{part}"]).returncode]
     sys.exit(f"failed: {', '.join(failed)}" if failed else 0)

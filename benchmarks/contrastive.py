@@ -1,11 +1,11 @@
-"""Compare contrastive alignment with padded loops: tokenise, pad, two forward passes, InfoNCE as published, Adam; with batches
-in the order of the text and sorted by length.
+"""Compare the speed of contrastive alignment with that of padded loops, with batches in text order and sorted by length.
+A padded loop tokenises, pads, runs two forward passes, computes the published InfoNCE loss and updates weights with Adam.
 
     python -m benchmarks.contrastive --encoder mini --text TEXT.tsv --langs en de
     python -m benchmarks.contrastive --layers 12 --dim 768 --pairs 96 --lora 8
     python -m benchmarks.contrastive --encoder google/gemma-3-270m --layer 11 --lora 8 --pairs 96 --only calque
 
-With --only, one of the two runs once, and the peak memory of the process is printed.
+With --only, only calque or the padded loop runs, once, and the peak memory of the process is printed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ TEMPERATURE, RATE = 0.05, 5e-4
 
 
 def padded(encoder, corpus, pairs, size: int, lora: int | None, *, by_length: bool) -> list[float]:
-    """Train for one epoch; return the loss of each update."""
+    """Train for one epoch, and return the loss of each update."""
     model, links, losses = copy.deepcopy(encoder.model).train(), linked(pairs), []
     if lora:
         import peft
@@ -51,12 +51,12 @@ def padded(encoder, corpus, pairs, size: int, lora: int | None, *, by_length: bo
 
 def main(arguments: list[str] | None = None) -> None:
     parser = options_of(__doc__, pairs=400, batch=32)
-    parser.add_argument("--lora", type=int, metavar="RANK", help="train adapters of this rank in all matrices")
-    parser.add_argument("--only", choices=("calque", "loop"), help="run one once, and print the most memory")
+    parser.add_argument("--lora", type=int, metavar="RANK", help="rank of LoRA adapters; default: train all weights")
+    parser.add_argument("--only", choices=("calque", "loop"), help="run only this one, once, and print peak memory")
     options = parser.parse_args(arguments)
     encoder, corpus, pairs = read(options)
 
-    def library() -> None:  # the loss as published: equal pairs are negatives, and nothing is held
+    def library() -> None:  # published loss: repeated pairs are negatives, no similarity distillation
         method = Contrastive(
             towards=corpus.langs[0], batch=options.batch, learning_rate=RATE, temperature=TEMPERATURE, same_share=0.0,
             similarity_distillation=0.0, epochs=1.0, lora=options.lora,

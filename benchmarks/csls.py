@@ -1,4 +1,4 @@
-"""Compare CSLS in both directions with one float32 matrix product of the same size, in alternation."""
+"""Compare the time of CSLS in both directions with that of one float32 matrix product of the same size, in alternation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from calque.algebra.similarity import csls_neighbours
 
 
 def vectors(n: int, dim: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return vectors like those of an encoder: off-centre, with a decaying spectrum, some pairs near and some far."""
+    """Return vectors like those of an encoder: with a nonzero mean, a decaying spectrum, and both near and distant pairs."""
     rng = np.random.default_rng(0)
     spectrum = (np.arange(dim) + 1.0) ** -0.5
     offset = 0.5 * rng.standard_normal(dim) * spectrum
@@ -24,7 +24,7 @@ def vectors(n: int, dim: int) -> tuple[np.ndarray, np.ndarray]:
 
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--n", type=int, default=10_000, help="number of vectors of each side")
+    parser.add_argument("--n", type=int, default=10_000, help="number of vectors on each side")
     parser.add_argument("--dim", type=int, default=768)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=1)
@@ -45,7 +45,7 @@ def main(arguments: list[str] | None = None) -> None:
     wall, processor = np.median(ratios, axis=0)
     print(
         f"CSLS {options.n:,} × {options.n:,} × {options.dim}, both directions, {options.threads} threads: {wall:.2f} times one "
-        f"float32 product (at most 1.3 asked), {processor:.2f} times its processor time; medians of {options.rounds} turns; "
+        f"float32 product (goal: at most 1.3), {processor:.2f} times its processor time; medians of {options.rounds} rounds; "
         f"accuracy {(nearest == np.arange(options.n)).mean():.3f}; {anonymous_mib() - before:,.0f} MiB more memory afterwards"
     )
 

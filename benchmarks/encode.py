@@ -1,6 +1,6 @@
-"""Compare word vectors per second of calque and of padded loops of `transformers`, in the order of the text and sorted by length.
+"""Compare the encoding speed of calque with that of padded loops, with batches in text order and sorted by length.
 
-The benchmark checks that all give the same vectors.
+The padded loops use `transformers`. The result contains the largest difference between their vectors and those of calque.
 
     python -m benchmarks.encode --encoder mini --text TEXT.tsv --threads 1
     python -m benchmarks.encode --layers 4 --dim 768 --pairs 200

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Speed and memory of contrastive alignment at the sizes of published encoders, on a graphics card, or on processors:
+# Measure speed and memory of contrastive alignment at the sizes of published encoders, on a GPU or on CPUs:
 #   benchmarks/gpu.sh [cuda|cpu] [ENCODER LAYER]
-# ENCODER is a decoder such as google/gemma-3-270m; without it, encoders with random weights alone are measured.
+# ENCODER is a decoder such as google/gemma-3-270m; without ENCODER, only encoders with random weights are measured.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 device=${1:-cuda}

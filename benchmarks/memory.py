@@ -1,10 +1,10 @@
 """Measure how memory grows with the length of the text: `python -m benchmarks.memory`.
 
-Runs `calque encode`, `anchors`, `align`, `words` and `evaluate … retrieval` on artificial text of growing length (`zipf`),
-and prints the peak memory of each. Only memory of the process itself counts (`RssAnon` of Linux), because the system can drop
-pages of mapped files. Vectors come from a table and from a BERT of one layer, which is trained for a few updates only, so
-that most of the time goes into reading. Retrieval queries only the first occurrence of each word, because a search among all
-words is quadratic.
+The benchmark runs `calque encode`, `anchors`, `align`, `words` and `evaluate … retrieval` on artificial text of growing
+length (`zipf`), and prints the peak memory of each command. Only anonymous memory is measured (`RssAnon` in Linux), because
+Linux can drop pages of mapped files. The encoders are a table of vectors and a BERT of one layer. The BERT is trained for a
+few updates only, so that reading takes most of the time. Retrieval queries only the first occurrence of each word, because a
+search among all words takes quadratic time.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from benchmarks.shared import anonymous_mib, random_encoder
 from benchmarks.zipf import ZipfText, write
 
 POLL = 0.05  # seconds between two measurements of the memory
-GROWTH = 1.5  # largest allowed ratio to the memory at the smallest size
-INDEX = 16  # bytes for the offset and the number of a sentence of each side
-UPDATES = 20  # updates of training at every length of the text
+GROWTH = 1.5  # maximum ratio of the memory to that at the smallest size
+INDEX = 16  # bytes for the offset and the index of each sentence on each side
+UPDATES = 20  # number of training updates, independent of the length of the text
 
 
 def write_table(text: ZipfText, folder: Path, dim: int) -> None:
@@ -78,12 +78,12 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sentences", type=int, nargs="+", default=[10_000, 100_000, 1_000_000], metavar="N")
     parser.add_argument("--verbs", nargs="+", default=["encode", "anchors", "align", "words", "retrieval"])
-    parser.add_argument("--types", type=int, default=20_000, help="number of words of each language")
+    parser.add_argument("--types", type=int, default=20_000, help="number of word types in each language")
     parser.add_argument("--dim", type=int, default=32)
-    parser.add_argument("--keep", type=Path, help="folder to keep texts and encoders in")
+    parser.add_argument("--keep", type=Path, help="folder for texts and encoders; default: temporary")
     options = parser.parse_args(arguments)
     if not os.path.exists("/proc/self/status"):
-        sys.exit("memory is read from /proc, which this system has not: run it on Linux")
+        sys.exit("memory is read from /proc, which this system lacks; run the benchmark on Linux")
     text, first = ZipfText(types=options.types), {}
     with tempfile.TemporaryDirectory() as temporary:
         place = options.keep or Path(temporary)
@@ -93,7 +93,7 @@ def main(arguments: list[str] | None = None) -> None:
             write_table(text, table, options.dim)
         if not bert.exists():
             random_encoder(1, 64).save(bert)
-        print("| verb | sentences | own memory at most | time | within the bound |\n|---|---|---|---|---|")
+        print("| command | sentences | peak anonymous memory | time | within the bound |\n|---|---|---|---|---|")
         for n in options.sentences:
             plain, pairs, links = (place / f"{n}-{options.types}.{end}" for end in ("en", "pairs", "links"))
             if not links.exists():

@@ -38,7 +38,7 @@ LANGS = ("aa", "bb")
 
 
 def read_text(path: Path, *, lang: str, lengths: tuple[int, int], most: int) -> list[list[str]]:
-    """Return distinct lower-cased sentences of the given lengths in words, drawn evenly from the whole file."""
+    """Return up to `most` distinct lower-cased sentences of the given lengths in words, evenly spaced in the file."""
     lines = (tuple(word.lower() for word in sentence.words) for sentence in read_sentences(path, lang=lang))
     fitting = list(dict.fromkeys(line for line in lines if lengths[0] <= len(line) <= lengths[1]))
     return [list(fitting[k]) for k in _evenly(len(fitting), most)]
@@ -111,12 +111,12 @@ def score_senses(given: argparse.Namespace) -> None:
 
 
 def _check_words(found: list[list[str]], text: list[list[str]], path: Path) -> None:
-    """Check that the senses belong to this text."""
+    """Check that the file contains a sense for each word of the text."""
     if len(found) != len(text):
-        raise InputError(f"{len(found)} lines, but the text has {len(text)}: give the senses of this text", path=path)
+        raise InputError(f"must have {len(text)} lines, like the text, got {len(found)}", path=path)
     for number, (senses, words) in enumerate(zip(found, text, strict=True), 1):
         if len(senses) != len(words):
-            fact = f"{len(senses)} senses, but the line of the text has {len(words)} words; was it read with --pretokenized?"
+            fact = f"must have {len(words)} senses, one per word, got {len(senses)}; try calque senses --pretokenized"
             raise InputError(fact, path=path, line=number)
 
 
@@ -160,17 +160,17 @@ def parser() -> argparse.ArgumentParser:
     ):
         one = make.add_parser(name)
         one.set_defaults(action=action)
-        one.add_argument("text", type=Path, help="one sentence per line, also .gz or .zst")
+        one.add_argument("text", type=Path, help="file with one sentence per line; .gz and .zst are supported")
         one.add_argument("--out", type=Path, required=True)
         one.add_argument("--lang", default="en", help="language of the text")
-        one.add_argument("--sentences", type=int, default=sentences, help="training sentences per language")
+        one.add_argument("--sentences", type=int, default=sentences, help="number of training sentences per language")
         one.add_argument("--test", type=int, default=test, help="number of held-out sentences")
         one.add_argument("--lengths", type=int, nargs=2, default=(5, 30), help="minimum and maximum words per sentence")
         one.add_argument("--seed", type=int, default=0)
         if name == "senses":
             one.add_argument("--pseudo", type=int, default=60, help="number of pseudo-words")
             one.add_argument("--at-least", type=int, default=100, help="minimum number of occurrences of a joined word")
-            one.add_argument("--joined", type=int, nargs=2, default=(2, 4), help="minimum and maximum members")
+            one.add_argument("--joined", type=int, nargs=2, default=(2, 4), help="range of the number of members")
             one.add_argument("--any", dest="unlike", action="store_false", help="join any words of similar frequency")
         else:
             one.add_argument("--words", type=int, default=6000, help="number of words to keep; others become <rare>")
@@ -185,8 +185,8 @@ def parser() -> argparse.ArgumentParser:
     senses = score.add_parser("senses")
     senses.set_defaults(action=score_senses)
     senses.add_argument("dir", type=Path, help="folder that `make senses` wrote")
-    senses.add_argument("senses", type=Path, help="the sense of each word or -, one line for each sentence")
-    senses.add_argument("--part", choices=("train", "test"), default="test", help="text that the senses belong to")
+    senses.add_argument("senses", type=Path, help="file with a sense, or -, for each word")
+    senses.add_argument("--part", choices=("train", "test"), default="test", help="text whose senses the file contains")
     translations = score.add_parser("translations")
     translations.set_defaults(action=score_translations)
     translations.add_argument("dir", type=Path, help="folder that `make translations` wrote")
@@ -195,7 +195,7 @@ def parser() -> argparse.ArgumentParser:
     points = score.add_parser("key-points")
     points.set_defaults(action=score_key_points)
     points.add_argument("dir", type=Path, help="folder that `make key-points` wrote")
-    points.add_argument("encoder", help="folder that `calque align --method clcr` made")
+    points.add_argument("encoder", help="folder that `calque align --method clcr` wrote")
     return options
 
 

@@ -1,4 +1,4 @@
-"""Pseudo-words with known senses, and scores of the senses that a model finds for them.
+"""Plant pseudo-words with known senses in a text, and score the senses that a model finds for the pseudo-words.
 
 A pseudo-word replaces two to four real words of a text, and each of these words is one of its senses (Gale, Church and Yarowsky
 1992; Schütze 1992). The joined words have different neighbours in the text, so the senses can be found from context.
@@ -29,7 +29,7 @@ from benchmarks.planted_words import (
 from calque.errors import InputError
 
 NONE = "-"  # marks a word without a sense, in gold and found senses
-_SPARE = 1.2  # ratio of tried to kept pseudo-words
+_SPARE = 1.2  # number of candidates per kept pseudo-word
 
 
 @dataclass(frozen=True)
@@ -38,8 +38,8 @@ class Planted:
 
     Attributes:
         sentences: the text with pseudo-words in the place of their members.
-        truth: for each word of each sentence the number of the replaced member, `-` for other words.
-        members: the members of each pseudo-word in the order of their numbers.
+        truth: gold sense of each word of each sentence, the index of the replaced member, or `-` for other words.
+        members: members of each pseudo-word, in the order of their indices.
         controls: unchanged words, each about as frequent as one of the members.
     """
 
@@ -63,10 +63,10 @@ def plant(
     Args:
         sentences: the text in lower case.
         words: number of pseudo-words.
-        per_pseudo: minimum and maximum number of members of a pseudo-word; all numbers are equally frequent.
+        per_pseudo: minimum and maximum number of members; all numbers are used for equally many pseudo-words.
         at_least: minimum number of occurrences of a member.
-        unlike: join words with different neighbours; else any words with frequencies within a factor of two.
-        seed: seed of the order in which pseudo-words are formed.
+        unlike: join words with different neighbours; otherwise join any words with frequencies within a factor of two.
+        seed: random seed of the order in which pseudo-words are formed.
 
     Raises:
         InputError: the text has too few frequent words.
@@ -77,8 +77,8 @@ def plant(
     needed = round(_SPARE * sizes.sum()) + words
     if len(pool) < needed:
         raise InputError(
-            f"{len(pool)} words occur {at_least} times or more, {needed} are needed to choose {words} pseudo-words and as many "
-            "controls from: take more text, or fewer pseudo-words"
+            f"{words} pseudo-words need {needed} words that occur at least {at_least} times, got {len(pool)}; give more text, "
+            "or try fewer pseudo-words"
         )
     frequency = np.array([counts[word] for word in pool])
     tried = np.resize(np.arange(per_pseudo[0], per_pseudo[1] + 1), round(_SPARE * words))
@@ -116,7 +116,7 @@ def supervised(
     train: Sequence[Words], train_truth: Sequence[Words], test: Sequence[Words], test_truth: Sequence[Words], form: str,
     *, sides: str = "both",
 ) -> tuple[list[str], list[str]]:  # fmt: skip
-    """Return the gold senses of a pseudo-word in the test text, and the predictions of naive Bayes trained on gold senses."""
+    """Return the gold senses of a pseudo-word in the test text, and the predictions of naive Bayes trained on `train`."""
     known = known_words(train)
     tables, labels = [], []
     for text, truth in ((train, train_truth), (test, test_truth)):
@@ -135,8 +135,8 @@ def score_found(
 ) -> dict[str, float | int]:
     """Return the mean agreement of found and gold senses, and the fraction of control words in their largest sense.
 
-    Agreement is homogeneity, completeness and V-measure (Rosenberg and Hirschberg 2007, with β = 1). Occurrences without a
-    found sense count as one sense.
+    Agreement is measured by homogeneity, completeness and V-measure (Rosenberg and Hirschberg 2007, with β = 1). All
+    occurrences without a found sense count as one sense.
     """
     agreements, senses, unfound, uses = [], [], 0, 0
     for form in forms:

@@ -1,4 +1,4 @@
-"""Make an artificial language by renaming every word of a text, and score retrieval of words outside the dictionary."""
+"""Make an artificial language by renaming every word of a text, and score retrieval of words that the dictionary lacks."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ Words = Sequence[str]
 
 @dataclass(frozen=True)
 class Renamed:
-    """Two languages, one of which is the other with every word renamed.
+    """A language, and an artificial language in which every word of the first language is renamed.
 
     Attributes:
-        first, second: text of each language; the two are not translations.
+        first, second: text of each language; the two texts are not translations of each other.
         test: held-out sentences in both languages, translated word by word.
-        names: each word of the first language with its name in the second, most frequent first.
-        dictionary: the half of these pairs that training may use.
+        names: name of each word in the second language, most frequent words first.
+        dictionary: entries of `names` that training may use, half of them by default.
     """
 
     first: list[list[str]]
@@ -41,11 +41,11 @@ def rename(
     """Make two languages of one text: half of the sentences stay unchanged, and all words of the other half are renamed.
 
     Args:
-        sentences: the text, which is shuffled so that both halves are alike.
-        held_out: number of sentences for the parallel test text, which are in neither half.
-        words: number of frequent words to keep; other words become `<rare>`, which has a name too.
+        sentences: the text, which is shuffled so that both halves have the same distribution.
+        held_out: number of sentences of the parallel test text; neither half contains them.
+        words: number of frequent word types to keep; other words become `<rare>`, which is renamed, too.
         known: fraction of the word types in the dictionary.
-        seed: seed of the order, the names and the dictionary.
+        seed: random seed of the order, the names and the dictionary.
     """
     rng = np.random.default_rng(seed)
     order: list[int] = rng.permutation(len(sentences)).tolist()
@@ -69,7 +69,7 @@ def rename(
 
 
 def made_up(types: Sequence[str], rng: np.random.Generator) -> list[str]:
-    """Return a new unique form for each word, of about its length and 3 to 10 letters."""
+    """Return a unique artificial name of 3 to 10 letters for each word, about as long as the word."""
     taken, names = set(types), []
     consonants, vowels = list("bcdfghjklmnpqrstvwxz"), list("aeiouy")
     for word in types:
@@ -78,7 +78,7 @@ def made_up(types: Sequence[str], rng: np.random.Generator) -> list[str]:
         while not name or name in taken:
             start = int(rng.integers(2))
             name = "".join(str(rng.choice((consonants, vowels)[(start + k) % 2])) for k in range(length))
-            length += name in taken and rng.random() < 0.1  # all short forms may be in use
+            length += name in taken and rng.random() < 0.1  # all short names may be taken
         taken.add(name)
         names.append(name)
     return names
@@ -87,16 +87,16 @@ def made_up(types: Sequence[str], rng: np.random.Generator) -> list[str]:
 def score_retrieval(
     test: Sequence[tuple[Words, Words]], source: Embeddings, target: Embeddings, hidden: set[str]
 ) -> dict[str, float | int]:
-    """Return contextual word retrieval by CSLS of the words outside the dictionary, among all words of the other language.
+    """Score contextual word retrieval by CSLS: queries are words outside the dictionary, candidates are all words.
 
-    Every occurrence of such a word is a query, in both directions; a word without a vector counts as wrong. `accuracy` is
-    token-level: the occurrence in the translated sentence must be found. `accuracy_of_the_word` is type-level: any occurrence
-    of the right word counts.
+    Every occurrence of a query word is a query, in both directions; a query without a vector counts as wrong. `accuracy` is
+    token-level: the occurrence in the translated sentence must be retrieved. `accuracy_of_the_word` is type-level: any
+    occurrence of the correct word is accepted.
 
     Args:
         test: test sentences, translated word by word.
-        source, target: vectors of their words.
-        hidden: query words, in the first language.
+        source, target: vectors of the words of the test sentences in the first and second language.
+        hidden: query words in the first language.
     """
     asked = [[(k, k) for k, word in enumerate(line) if word in hidden] for line, _ in test]
     found = retrieve(source, target, WordPairs.of(asked))

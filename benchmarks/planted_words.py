@@ -11,9 +11,9 @@ from scipy.sparse import csr_matrix
 
 from calque.errors import InputError
 
-_NEAR, _WIDE = 3, 10  # distances up to which neighbours count by distance, and at any distance
+_NEAR, _WIDE = 3, 10  # maximum distance of neighbours counted by distance, and of all neighbours
 _KEPT = 50  # number of most frequent words, which are never joined
-_KNOWN = 5000  # number of neighbours with a feature of their own; others share one
+_KNOWN = 5000  # number of neighbour words with separate features; other words share a feature
 
 Words = Sequence[str]
 
@@ -21,12 +21,12 @@ Words = Sequence[str]
 def contexts(sentences: Sequence[Words], places: Sequence[tuple[int, int]], known: dict[str, int]) -> csr_matrix:
     """Count the neighbours of words, `[places, features]`.
 
-    Neighbours up to three words away count by their distance, and those up to ten words away by their side.
+    Neighbours up to three words away have a feature for each distance; those up to ten words away have one for each side.
 
     Args:
         sentences: the text.
         places: sentence and position of each word.
-        known: feature numbers of neighbours; both ends of a sentence are neighbours too.
+        known: feature index of each neighbour word; the boundaries of a sentence are neighbours, too.
     """
     width = len(known) + 3  # start of sentence, end of sentence and unknown word
     numbers = {i: [width - 3, *(known.get(word, width - 1) for word in sentences[i]), width - 2] for i, _ in places}
@@ -45,7 +45,7 @@ def contexts(sentences: Sequence[Words], places: Sequence[tuple[int, int]], know
 
 
 def known_words(sentences: Sequence[Words]) -> dict[str, int]:
-    """Return the feature numbers of the most frequent words."""
+    """Return the feature indices of the most frequent words."""
     counts = Counter(word for sentence in sentences for word in sentence)
     return {word: k for k, (word, _) in enumerate(counts.most_common(_KNOWN))}
 
@@ -57,7 +57,7 @@ def neighbour_chances(counts: csr_matrix, labels: np.ndarray, classes: int, *, p
         counts: neighbour counts, see `contexts`.
         labels: class of each place, int `[places]`.
         classes: number of classes.
-        prior: weight of the distribution over all classes, as a number of neighbours.
+        prior: weight of the distribution over all classes, in neighbours.
     """
     member = csr_matrix(
         (np.ones(len(labels), dtype=np.float32), (labels, np.arange(len(labels)))), (classes, len(labels))
@@ -69,18 +69,18 @@ def neighbour_chances(counts: csr_matrix, labels: np.ndarray, classes: int, *, p
 
 
 def occurrences(sentences: Sequence[Words], wanted: Sequence[str]) -> tuple[list[tuple[int, int]], np.ndarray]:
-    """Return sentence and position of every occurrence of the wanted words, and the number of the word."""
+    """Return sentence and position of every occurrence of the wanted words, and the index of each occurrence's word."""
     number = {word: k for k, word in enumerate(wanted)}
     found = [(i, j, number[word]) for i, line in enumerate(sentences) for j, word in enumerate(line) if word in number]
     return [(i, j) for i, j, _ in found], np.array([k for _, _, k in found], dtype=np.int64)
 
 
 def confusions(sentences: Sequence[Words], pool: Sequence[str], *, asked: int = 200) -> np.ndarray:
-    """Return how often naive Bayes confuses two words by their neighbours, symmetric float `[words, words]`.
+    """Return the rate at which naive Bayes on neighbours confuses each pair of words, symmetric float `[words, words]`.
 
-    Probabilities are estimated on one half of the sentences and tested on up to `asked` occurrences of each word in the other
-    half, and the reverse. The larger rate of the two directions counts. Neighbours of both sides have a weight of three fifths,
-    those of each side alone one fifth, because a language model of one direction reads one side.
+    Probabilities are estimated on each half of the sentences, and tested on up to `asked` occurrences of each word in the other
+    half. The rate of a pair is the larger one of its two directions. The classifier on neighbours of both sides has a weight of
+    0.6, and the classifiers on one side have 0.2 each, because a unidirectional language model reads only one side.
     """
     places, labels = occurrences(sentences, pool)
     half = np.array([i % 2 for i, _ in places])
@@ -103,10 +103,10 @@ def confusions(sentences: Sequence[Words], pool: Sequence[str], *, asked: int = 
 def group_unlike(
     wrong: np.ndarray, frequency: np.ndarray, sizes: np.ndarray, *, factor: float = 3.0, rounds: int = 10
 ) -> list[list[int]]:
-    """Return groups of words that are rarely confused, with frequencies within a factor.
+    """Return groups of words that are rarely confused and whose frequencies are within `factor` of each other.
 
-    Groups start with words that are rarely confused with any other and grow in turns by the word that is least confused with
-    their members. Then members are exchanged for free words as long as this lowers the confusion.
+    Each group starts with a word that is rarely confused with other words. The groups take turns to add the free word that is
+    least confused with their members. Then members are exchanged for free words, up to `rounds` times, to lower the confusion.
     """
     free = np.ones(len(wrong), dtype=bool)
     groups = [[int(first)] for first in np.argsort(wrong.mean(axis=1))[: len(sizes)]]
@@ -116,7 +116,7 @@ def group_unlike(
         near = (frequency <= factor * frequency[rest].min()) & (factor * frequency >= frequency[rest].max())
         worst = np.where(free & near, wrong[rest].sum(axis=0), np.inf)
         if not np.isfinite(worst).any():
-            raise InputError(f"no word is as frequent as {frequency[rest].tolist()} within a factor of {factor:g}")
+            raise InputError(f"no free word has a frequency within a factor {factor:g} of {frequency[rest].tolist()}")
         return int(worst.argmin())
 
     for size in range(2, int(sizes.max()) + 1):
@@ -136,13 +136,13 @@ def group_unlike(
 
 
 def least_confused(groups: list[list[int]], wrong: np.ndarray, wanted: Mapping[int, int]) -> list[list[int]]:
-    """Return the wanted number of groups of each size, those whose worst pair is least often confused."""
+    """Return the wanted number of groups of each size: the groups whose most confused pair is least confused."""
     order = sorted(groups, key=lambda group: float(wrong[np.ix_(group, group)].max()))
     return [group for size, n in wanted.items() for group in [each for each in order if len(each) == size][:n]]
 
 
 def one_side(counts: csr_matrix, sides: str) -> csr_matrix:
-    """Keep only the neighbours of one side, as a language model of one direction reads them."""
+    """Return the counts of the neighbours of one side, which are the context of a unidirectional language model."""
     middle = counts.get_shape()[1] // 2
     return {"both": counts, "left": counts[:, :middle], "right": counts[:, middle:]}[sides]
 
@@ -150,8 +150,8 @@ def one_side(counts: csr_matrix, sides: str) -> csr_matrix:
 def frequent_words(sentences: Sequence[Words], counts: Counter[str], at_least: int) -> list[str]:
     """Return the words that may be joined, most frequent first.
 
-    The fifty most frequent words are left out, and so are words that an apostrophe follows half of the time, because they are
-    parts of words (`didn 't`).
+    The fifty most frequent words are left out. Words that are followed by an apostrophe in at least half of their occurrences
+    are left out, too, because they are parts of words (`didn 't`).
     """
     before = Counter(word for line in sentences for word, after in pairwise(line) if after[0] in "'’")
     return [
@@ -162,7 +162,7 @@ def frequent_words(sentences: Sequence[Words], counts: Counter[str], at_least: i
 
 
 def as_frequent(frequency: np.ndarray, wanted: list[int], taken: list[int]) -> list[int]:
-    """Return for each wanted word the free word that is nearest in frequency."""
+    """Return a distinct free word for each wanted word, the nearest one in frequency."""
     free = np.ones(len(frequency), dtype=bool)
     free[taken] = False
     chosen = []

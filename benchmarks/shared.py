@@ -1,4 +1,4 @@
-"""Functions of several benchmarks: artificial text, random encoders, padded loops, and measuring in alternation."""
+"""Functions that benchmarks share: artificial text, random encoders, padded loops, and alternating measurements."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from calque.text import ParallelCorpus
 
 # -- text and encoders -------------------------------------------------------------------------------------------------
 def made_up_text(n: int, *, langs: tuple[str, str] = ("en", "de"), seed: int = 0) -> tuple[ParallelCorpus, WordPairs]:
-    """Return word-by-word linked sentence pairs with Zipf word frequencies and realistic lengths."""
+    """Return sentence pairs that are linked word by word, with Zipf word frequencies and realistic lengths."""
     rng = np.random.default_rng(seed)
     letters = np.array(list("abcdefghijklmnopqrstuvwxyz"))
     types = ["".join(rng.choice(letters, rng.integers(2, 13))) for _ in range(20_000)]
@@ -36,7 +36,7 @@ def made_up_text(n: int, *, langs: tuple[str, str] = ("en", "de"), seed: int = 0
 
 
 def random_encoder(layers: int, dim: int) -> HuggingFaceEncoder:
-    """Return a BERT with random weights and a WordPiece vocabulary; it is as fast as a trained one."""
+    """Return a BERT with random weights and a WordPiece vocabulary; random weights do not change its speed."""
     from tokenizers import BertWordPieceTokenizer
     from transformers import BertConfig, BertModel, BertTokenizerFast
 
@@ -58,15 +58,15 @@ def options_of(about: str | None, *, pairs: int, batch: int) -> argparse.Argumen
     """Build the parser of a benchmark that reads parallel text with an encoder."""
     parser = argparse.ArgumentParser(description=(about or "").splitlines()[0])
     parser.add_argument("--encoder", help="folder or hub name, or mini; default: random weights")
-    parser.add_argument("--layers", type=int, default=6, help="layers of the random encoder (BERT-base: 12)")
+    parser.add_argument("--layers", type=int, default=6, help="number of layers of the random encoder (BERT-base: 12)")
     parser.add_argument("--dim", type=int, default=128, help="dimensions of the random encoder (BERT-base: 768)")
-    parser.add_argument("--text", help="parallel text; default: artificial")
+    parser.add_argument("--text", help="file of parallel text; default: artificial text")
     parser.add_argument("--langs", nargs=2, default=("en", "de"))
     parser.add_argument("--pairs", type=int, default=pairs, help="number of sentence pairs of a round")
     parser.add_argument("--batch", type=int, default=batch)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--layer", type=int, help="hidden layer; default: the encoder's own")
+    parser.add_argument("--layer", type=int, help="layer of the hidden states; default: the encoder's")
     parser.add_argument("--device", default="cpu", help="cuda for a GPU")
     return parser
 
@@ -93,7 +93,7 @@ def read(options: argparse.Namespace) -> tuple[Any, ParallelCorpus, WordPairs]:
 
 # -- padded loops ------------------------------------------------------------------------------------------------------
 def batches(texts: Sequence[Sequence[str]], size: int, *, by_length: bool) -> list[list[int]]:
-    """Divide texts into batches, in their order or sorted by number of words."""
+    """Split texts into batches, in text order or sorted by number of words."""
     order = sorted(range(len(texts)), key=lambda k: len(texts[k])) if by_length else list(range(len(texts)))
     return [order[start : start + size] for start in range(0, len(order), size)]
 
@@ -109,7 +109,7 @@ def word_vectors(encoder: Any, model: Any, texts: Sequence[Sequence[str]]) -> It
 
 
 def both(loop: Callable[..., object], *given: Any) -> dict[str, Callable[[], object]]:
-    """Return two padded loops, with batches in the order of the text and sorted by length."""
+    """Return two padded loops, one with batches in text order and one with batches sorted by length."""
     return {
         "a padded loop": lambda: loop(*given, by_length=False),
         "a padded loop sorted by length": lambda: loop(*given, by_length=True),
@@ -126,7 +126,7 @@ def linked(pairs: WordPairs) -> dict[int, list[tuple[int, int]]]:
 
 # -- measuring ---------------------------------------------------------------------------------------------------------
 def timed(work: Callable[[], object]) -> np.ndarray:
-    """Return wall time and processor time in seconds."""
+    """Return the wall time and processor time of a call, in seconds."""
     start = np.array([time.perf_counter(), time.process_time()])
     work()
     if torch.cuda.is_available():
@@ -150,7 +150,7 @@ def compare(title: str, n: int, ours: Callable[[], object], loops: Mapping[str, 
         for name, work in {**loops, "calque": ours}.items():
             seconds[name].append(timed(work))
     own = np.stack(seconds["calque"])
-    print(f"{title}: calque {n / np.median(own[:, 0]):,.0f} a second; medians of {rounds} turns")
+    print(f"{title}: calque {n / np.median(own[:, 0]):,.0f} a second; medians of {rounds} rounds")
     for name in loops:
         ratios = np.stack(seconds[name]) / own
         wall, processor = np.median(ratios, axis=0)
@@ -166,7 +166,7 @@ def peak_mib(device: str) -> float:
 
 
 def anonymous_mib(pid: int | str = "self") -> float:
-    """Return the current memory of a process without pages of mapped files; 0 if unknown."""
+    """Return the current anonymous memory of a process, without pages of mapped files; 0 if unknown."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     except OSError:

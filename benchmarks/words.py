@@ -1,4 +1,4 @@
-"""Compare `calque words` with fast_align in both directions on 10,000 sentence pairs, as whole commands."""
+"""Compare the processor time of `calque words` and of fast_align in both directions, on 10,000 sentence pairs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def seconds(commands: list[list[str]], threads: int) -> float:
 
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--text", help="lines `a ||| b` with words separated by spaces; default: artificial text")
+    parser.add_argument("--text", help="file with lines `a ||| b`, words separated by spaces; default: artificial")
     parser.add_argument("--langs", nargs=2, default=("en", "de"))
     parser.add_argument("--pairs", type=int, default=10_000)
     parser.add_argument("--fast-align", default=shutil.which("fast_align"), help="path of the fast_align program")
@@ -45,18 +45,18 @@ def main(arguments: list[str] | None = None) -> None:
         ours = {f"calque words --model {model}": [[*command, model]] for model in ("fast-align", "hmm")}
         theirs = [[options.fast_align, "-i", str(text), "-d", "-o", "-v", *more] for more in ([], ["-r"])]
         for commands in ours.values():
-            seconds(commands, options.threads)  # compiles on the first run
+            seconds(commands, options.threads)  # compiles Numba functions, which is not measured
         every = {**ours, **({"fast_align": theirs} if options.fast_align else {})}
         found: dict[str, list[float]] = {name: [] for name in every}
         for _ in range(options.rounds):
             for name, commands in every.items():
                 found[name].append(seconds(commands, options.threads))
-    print(f"word alignment, {text.name}, processor seconds of whole commands, medians of {options.rounds} turns:")
+    print(f"word alignment, {text.name}, processor seconds per command, medians of {options.rounds} rounds:")
     for name, times in found.items():
         ratio = ""
         if options.fast_align and name != "fast_align":
             ratio = statistics.median(t / o for t, o in zip(found["fast_align"], times, strict=True))
-            ratio = f", {ratio:.2f} times as fast as fast_align in both directions (at least 4 asked)"
+            ratio = f", {ratio:.2f} times as fast as fast_align in both directions (goal: at least 4)"
         print(f"  {name}: {statistics.median(times):.2f} s{ratio}")
 
 

@@ -1,8 +1,8 @@
 """Generate parallel text of any length with known links: `python -m benchmarks.zipf --pairs 10000000 --out FILE`.
 
-Source words follow Zipf's law, and each is translated by its dictionary entry; one word in ten has a second entry, which is used
-one time in four. Neighbouring words are exchanged, and words are left out and inserted, as in real translations. As in
-large real text, the vocabulary grows with the text, and most word pairs occur once.
+Source words follow Zipf's law, and each word is translated by its dictionary entry. One word in ten has a second entry, which
+is used for a quarter of its occurrences. As in real translations, neighbouring words are exchanged, and words are left out and
+inserted. As in large real text, the vocabulary grows with the text, and most word pairs occur once.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class ZipfText:
     """Generated sentence pairs.
 
     Args:
-        types: number of source words.
+        types: number of source word types.
         length: mean number of words of a source sentence, at least 2.
         seed: seed of all random choices.
     """
@@ -51,11 +51,11 @@ class ZipfText:
         return f"{spelled}x" if side == "source" else f"w{spelled[::-1]}"
 
     def block(self, number: int, n: int) -> tuple[np.ndarray, ...]:
-        """Return `n` sentence pairs as word numbers; the same block is always the same.
+        """Return block `number` of `n` sentence pairs, as word indices; equal arguments and seeds give equal blocks.
 
         Returns:
-            source words and their offsets; target words, their offsets, and the position of the source word each translates
-            (−1: none).
+            source words and their offsets; target words and their offsets; and the position of the source word that each
+            target word translates, or −1.
         """
         rng = np.random.default_rng([self.seed, 1, number])
         lengths = 2 + rng.poisson(self.length - 2, n)
@@ -80,7 +80,7 @@ class ZipfText:
 
 
 def write(text: ZipfText, n: int, plain: Path, pairs: Path, links: Path) -> None:
-    """Write the source side of `n` sentence pairs, `source ||| target` lines, and the true links, in one pass."""
+    """Write `n` sentence pairs to three files: source sentences, lines `source ||| target`, and gold links."""
     spelled = {side: [text.word(k, side) for k in range(text.types)] for side in ("source", "target")}
     with plain.open("w") as sources, pairs.open("w") as both, links.open("w") as true:
         for source, source_offsets, target, target_offsets, come_from in text.blocks(n):
@@ -100,7 +100,7 @@ def write(text: ZipfText, n: int, plain: Path, pairs: Path, links: Path) -> None
 
 
 def score(found: Path, true: Path) -> tuple[float, float]:
-    """Return precision and recall of a Pharaoh file."""
+    """Return precision and recall of the links in a Pharaoh file."""
     counts = np.zeros(3)
     with found.open() as ours, true.open() as theirs:
         for one, other in zip(ours, theirs, strict=True):
@@ -114,8 +114,8 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--pairs", type=int, default=1_000_000)
     parser.add_argument("--types", type=int, default=400_000)
     parser.add_argument("--length", type=float, default=12.0, help="mean number of words of a source sentence")
-    parser.add_argument("--out", type=Path, required=True, help="write the text here, and to OUT.en and OUT.align")
-    parser.add_argument("--score", type=Path, help="instead compare this Pharaoh file with OUT.align")
+    parser.add_argument("--out", type=Path, required=True, help="writes pairs here, and OUT.en and OUT.align")
+    parser.add_argument("--score", type=Path, help="Pharaoh file to compare with OUT.align, instead of writing")
     options = parser.parse_args(arguments)
     plain, links = (Path(f"{options.out}.{end}") for end in ("en", "align"))
     if options.score:

@@ -1,10 +1,10 @@
-"""Pass damaged files to every reader, which must return a finite result or raise a `CalqueError` with a message of one line.
+"""Pass corrupt files to every reader, which must return a finite result or raise a `CalqueError` with a message of one line.
 
     python dev/fuzz_readers.py                                   # 1,000 inputs for each reader
     python dev/fuzz_readers.py --readers tmx --first 417 --inputs 1
 
-Each input changes one of a few small valid files by one to three random mutations. A failure is another exception, a
-message of several lines, a result that is not finite, a crash of the process, more than 5 seconds or more than 2 GB of memory.
+An input is a small valid file changed by one to three random mutations. A reader fails if it raises another exception, writes
+a message of several lines, returns a result that is not finite, crashes, or uses more than 5 seconds or 2 GB of memory.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ VALUES = (
 
 
 def bytes_changed(rng: random.Random, data: bytes) -> bytes:
-    """Flip, cut, repeat, remove, move or overwrite a part, insert unusual bytes, or change the encoding."""
+    """Flip a bit, truncate, repeat, remove, copy or overwrite a part, insert unusual bytes, or change the encoding."""
     a = rng.randrange(len(data) + 1)
     b = min(len(data), a + rng.randint(1, 400))
     piece, place = data[a:b], rng.randrange(len(data) + 1)
@@ -70,7 +70,7 @@ def bytes_changed(rng: random.Random, data: bytes) -> bytes:
 
 
 def _lines(rng: random.Random, data: bytes) -> bytes:
-    """Change the columns of a line."""
+    """Reverse, remove, add or empty columns of a random line."""
     lines = data.split(b"\n")
     k, separator = rng.randrange(len(lines)), rng.choice((b"\t", b" ", b",", b":", b"|||"))
     cells = lines[k].split(separator)
@@ -79,7 +79,7 @@ def _lines(rng: random.Random, data: bytes) -> bytes:
 
 
 def json_changed(rng: random.Random, value: Any) -> Any:
-    """Replace, remove or double a value."""
+    """Replace or remove a random value of a JSON document."""
     if not isinstance(value, dict | list) or not value or rng.random() < 0.15:
         return rng.choice(VALUES)
     key = rng.choice(list(value) if isinstance(value, dict) else range(len(value)))
@@ -91,10 +91,10 @@ def json_changed(rng: random.Random, value: Any) -> Any:
 
 
 def damaged(rng: random.Random, name: str, data: bytes) -> bytes:
-    """Damage a file by mutations that suit its suffix."""
+    """Return the data of a file after one to three mutations that suit its suffix."""
     kind = Path(name).suffix
     for _ in range(rng.choice((1, 1, 2, 3))):
-        with contextlib.suppress(Exception):  # after a first mutation the file may have no structure left
+        with contextlib.suppress(Exception):  # after a first mutation the file may no longer be valid JSON or gzip
             if kind == ".gz" and rng.random() < 0.5:
                 data = gzip.compress(bytes_changed(rng, gzip.decompress(data)), mtime=0)
                 continue
@@ -122,9 +122,9 @@ def damaged(rng: random.Random, name: str, data: bytes) -> bytes:
 class Reader(NamedTuple):
     files: (
         dict[str, str] | Callable[[Path], object]
-    )  # contents of the valid files by name, or a function that writes them to a folder
-    read: Callable[[Path, random.Random], object]  # reads the files of a folder with random settings
-    only: str = "*"  # pattern of the names of files to damage
+    )  # contents of the valid files by name, or a function that writes these files to a folder
+    read: Callable[[Path, random.Random], object]  # function that reads the files of a folder with random settings
+    only: str = "*"  # pattern of the names of files to corrupt
 
 
 TMX = """<?xml version="1.0"?><tmx version="1.4"><header srclang="en"/><body>
@@ -277,7 +277,7 @@ def readers() -> dict[str, Reader]:
 
 # -- running -----------------------------------------------------------------------------------------------------------
 def attempt(reader: Reader, valid: Path, place: Path, name: str, seed: int) -> tuple[str, str]:
-    """Read the input of a seed (−1: the valid files), and return "refused", "accepted" or "failed" with a reason."""
+    """Read the valid files corrupted with a seed (−1: unchanged); return "refused", "accepted" or "failed", and a reason."""
     from calque.errors import CalqueError
 
     rng = random.Random(f"{name}/{seed}")
@@ -292,7 +292,7 @@ def attempt(reader: Reader, valid: Path, place: Path, name: str, seed: int) -> t
             warnings.simplefilter("ignore")
             found = reader.read(place, rng)
             if isinstance(found, float) and not abs(found) < float("inf"):
-                return "failed", "accepted, and the result is not finite"
+                return "failed", "accepted, but the result is not finite"
     except CalqueError as error:
         plain = "\n" not in str(error) and len(str(error)) < 2000 and "weights_only" not in str(error)
         return ("refused", str(error)[:300]) if plain else ("failed", f"not one plain line: {str(error)!r:.300}")
@@ -302,7 +302,7 @@ def attempt(reader: Reader, valid: Path, place: Path, name: str, seed: int) -> t
 
 
 def results(name: str, reader: Reader, seeds: list[int], folder: Path) -> Iterator[tuple[int, str, str]]:
-    """Yield the result of each seed's input, computed in a child process that is replaced when it crashes."""
+    """Yield the result of each seed, computed in a child process that is restarted if it crashes."""
     (folder / "valid").mkdir()
     if callable(reader.files):
         reader.files(folder / "valid")
@@ -318,7 +318,7 @@ def results(name: str, reader: Reader, seeds: list[int], folder: Path) -> Iterat
                 resource.setrlimit(resource.RLIMIT_DATA, (int(used[1]) * 1024 + BYTES if used else BYTES,) * 2)
                 resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
                 for seed in left:
-                    signal.setitimer(signal.ITIMER_PROF, SECONDS)  # kills the process
+                    signal.setitimer(signal.ITIMER_PROF, SECONDS)  # SIGPROF kills the process
                     signal.alarm(120)
                     told = attempt(reader, folder / "valid", folder / "input", name, seed)
                     os.write(theirs, json.dumps([seed, *told]).encode() + b"\n")
@@ -340,7 +340,7 @@ def results(name: str, reader: Reader, seeds: list[int], folder: Path) -> Iterat
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--inputs", type=int, default=1000, help="number of inputs for each reader")
-    parser.add_argument("--first", type=int, default=0, help="first seed")
+    parser.add_argument("--first", type=int, default=0, help="seed of the first input")
     parser.add_argument(
         "--readers", nargs="*", default=[""], help="readers whose names contain one of these; default: all"
     )

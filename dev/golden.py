@@ -5,12 +5,12 @@
     python dev/golden.py compare before after --points 0.1   # within a tolerance, see `Tolerance`
     python dev/golden.py record some --only "align/*" "evaluate/ner"; python dev/golden.py compare before some
 
-A record is a folder with `golden.json` and the files of each step. A step is one or several commands on the bundled encoder and
-text, or on data generated here. In a command, `@align/rotation/out` is a file of another step, which runs first, and `@in/…` is
-an input. Steps `open/…` measure an encoder that another step saved.
+A record is a folder with `golden.json` and the files of each step. A step runs one or several commands on the bundled encoder
+and text, or on data that this script generates. In a command, `@align/rotation/out` is a file of another step, which then runs
+first, and `@in/…` is a generated input. A step `open/…` evaluates an encoder that another step saved.
 
-Times, dates and hashes of code are ignored (`NOISE`, `TIMES`). Differences of scores and files are printed before those of
-wording. With any difference, `compare` exits with 1.
+Times, dates and hashes of code are ignored (`NOISE`, `TIMES`). `compare` prints differences in scores and files before
+differences in wording, and exits with 1 if there is any difference.
 
 The script imports the libraries once, and runs every command in a fork with one thread.
 """
@@ -37,10 +37,10 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
-#: keys of JSON files whose values are times, or hashes of source code
+#: keys of JSON files whose values are times or hashes of source code
 TIMES = ("seconds", "milliseconds", "modified", "code", "key")
 NOISE = ((r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d)?( UTC)?", "DATE"), (r"http://127\.0\.0\.1:\d+/", "http://HOST/"))
-#: times in messages and on pages, and hashes of result files, which hold times
+#: times in messages and on report pages, and hashes of result files, which contain times
 TIMES_IN_TEXT = re.compile(
     r"(?<![\w.])\d[\d.,]* ?(s|ms|seconds)\b|seconds</dt><dd>[^<]*|(\"|&#34;)seconds\2: (\{[^}]*\}|[\d.]+)"
     r"|(?<=^- )seconds: .*|\b[0-9a-f]{64}\b",
@@ -157,7 +157,7 @@ python/names: python "import calque; print(calque.__all__)"
 python/use: python "import calque, sys; e = calque.load_encoder('mini'); print(repr(e), e.dim, e.fingerprint)"
 """
 HELP = "words align anchors neighbours evaluate analyze study encode pretrain perplexity senses demo report explore"
-# Open and measure every encoder folder that a step saved.
+# steps of `align` whose saved encoder is opened and evaluated
 OPENED = (
     "rotation normalized sentences linear finetune contrastive several dictionary anchors dict-layers "
     "identical static-text static static-distributions released elmo"
@@ -193,7 +193,7 @@ hidden = 16
 
 
 def steps() -> dict[str, list[str]]:
-    """Return the commands of each step by its name."""
+    """Return the commands of each step by the name of the step."""
     found = {}
     for line in STEPS.replace("\n  ", " ").strip().splitlines():
         if line:
@@ -213,14 +213,14 @@ def steps() -> dict[str, list[str]]:
 
 
 def needed(commands: list[str], known: dict[str, list[str]]) -> list[str]:
-    """Return the steps whose files the commands read."""
+    """Return the names of the steps whose files the commands read."""
     named = re.findall(r"@(\w+/[\w-]+)", " ".join(commands))
     return list(dict.fromkeys(name for name in named if name in known))
 
 
 # -- inputs -------------------------------------------------------------------------------------------------------------
 def plant(folder: Path, source: Path) -> None:
-    """Write parts of the sample text, with labels that follow from spelling and can be learnt."""
+    """Write the inputs: parts of the sample text, with labels that depend on spelling, so that models can learn them."""
     import numpy as np
 
     folder.mkdir(parents=True)
@@ -245,7 +245,7 @@ def plant(folder: Path, source: Path) -> None:
     write("long.txt", text["en"])  # used by kill_sweep.py
     shutil.copy(sample / "gold.en-de.tsv", folder / "gold.tsv")
     write("dict.tsv", _dictionary([(cut["en"][n], cut["de"][n]) for n in train]))
-    # Vectors of 300 words of two languages, one a rotation of the other with noise.
+    # Vectors of 300 words in two languages; the German vectors are rotated English vectors with noise.
     vectors, turn = rng.normal(size=(300, 24)), np.linalg.qr(rng.normal(size=(24, 24)))[0]
     for lang, values in (("en", vectors), ("de", vectors @ turn + 0.1 * rng.normal(size=vectors.shape))):
         words = [f"w{n}" if n < 40 else f"{lang}{n}" for n in range(300)]
@@ -269,7 +269,7 @@ def plant(folder: Path, source: Path) -> None:
 
 
 def _dictionary(pairs: list[tuple[list[str], list[str]]]) -> list[str]:
-    """Return for each frequent word its most frequent translation by the Dice coefficient."""
+    """Return dictionary entries: the best translation of each word by the Dice coefficient."""
     counts: list[Counter] = [Counter(), Counter(), Counter()]
     for pair in pairs:
         a, b = (sorted({word for word in side if word[0].isalpha()}) for side in pair)
@@ -283,7 +283,7 @@ def _dictionary(pairs: list[tuple[list[str], list[str]]]) -> list[str]:
 
 
 def _label(sentences: list[list[str]], suffix: str, lang: str, write: Any) -> None:
-    """Write the same sentences with labels for every task: `ner.tsv`, `ner.test.tsv`, `ner.de.tsv`, and so on."""
+    """Write the sentences with labels for every task, for example to `ner.tsv`, `ner.test.tsv` or `ner.de.tsv`."""
     upos = [[_part_of_speech(word) for word in words] for words in sentences]
     names = [["O" if k == 0 or not w[0].isupper() else "B-PER" if len(w) % 2 else "B-LOC" for k, w in enumerate(words)]
              for words in sentences]  # fmt: skip
@@ -321,7 +321,7 @@ def _part_of_speech(word: str) -> str:
 
 # -- running -----------------------------------------------------------------------------------------------------------
 def give(arguments: list[str], out: Path, err: Path, source: Path, first: Callable[[], object] = lambda: None) -> int:
-    """Start `calque` with these arguments (or Python with `-c`) in a fork that first calls `first`, and return its id."""
+    """Run calque, or Python code after the argument `python`, in a fork that first calls `first`; return the process id."""
     sys.stdout.flush()
     if pid := os.fork():
         return pid
@@ -354,7 +354,7 @@ def ended(pid: int) -> int:
 
 
 def perform(name: str, commands: list[str], folder: Path, source: Path) -> dict[str, Any]:
-    """Run one step in its own folder, and return exit codes, output and written files."""
+    """Run a step in its own folder, and return its commands, exit codes, output and files."""
     place = folder / "steps" / name
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir(parents=True)
@@ -397,7 +397,7 @@ class Shown:
         return [TIMES_IN_TEXT.sub("TIME", self.text(line)) for line in shown if line.strip() and not BARS.search(line)]
 
     def files(self, place: Path) -> dict[str, Any]:
-        """Return the contents of files by name, with steps of a study renamed from hashes to numbers."""
+        """Return the contents of files by name; hashes in the names of study steps are replaced by numbers."""
         done = sorted(place.rglob("done.json"), key=lambda path: (path.parent.name.split("-")[0], self._label(path)))
         kinds: Counter = Counter()
         for path in done:
@@ -464,9 +464,9 @@ class Tolerance:
     """Allowed differences between two records.
 
     Args:
-        points: for scores in per cent; fractions may differ by a hundredth of it, other numbers by the same relative amount.
-            0 demands equality.
-        tensors: largest difference relative to the largest entry of a tensor; used unless `points` is 0.
+        points: maximum difference of scores in per cent. Fractions may differ by `points` / 100, and numbers above 1 by
+            this fraction of their value. With 0, all values must be equal.
+        tensors: maximum difference relative to the largest entry of a tensor; ignored if `points` is 0.
     """
 
     def __init__(self, points: float, folders: Sequence[Path], tensors: float = 1e-5):
@@ -476,7 +476,7 @@ class Tolerance:
         return x == y or abs(x - y) <= self.points / 100 * max(1.0, abs(x), abs(y))
 
     def lines(self, x: str, y: str) -> bool:
-        """Return whether two lines differ only in numbers, by no more than `points`."""
+        """Return whether two lines differ only in numbers, and by at most `points`."""
         x, y = (re.sub(r'fingerprint"?: "\w+"', "", line) for line in (x, y))
         if NUMBER.sub("#", x) != NUMBER.sub("#", y):
             return False
@@ -484,7 +484,7 @@ class Tolerance:
         return all(abs(a - b) <= self.points * max(1.0, abs(a) / 100) * 1.0001 for a, b in pairs)
 
     def files(self, step: str, name: str, tensor: str) -> bool:
-        """Return whether a tensor of a file is equal in both records within `tensors`."""
+        """Return whether a tensor of a file differs by at most `tensors` between both records."""
         from safetensors import safe_open
 
         paths = [folder / "steps" / step / name for folder in self.folders]
@@ -496,7 +496,7 @@ class Tolerance:
     def equal(self, step: str, path: str, x: Any, y: Any) -> bool:
         if x == y and type(x) is type(y):
             return True
-        if self.points and path.endswith(("fingerprint", "› command")):  # hashes of weights, and names of options
+        if self.points and path.endswith(("fingerprint", "› command")):  # hashes of weights, and command lines
             return True
         if not self.points or isinstance(x, bool) or isinstance(y, bool):
             return False
@@ -510,7 +510,7 @@ class Tolerance:
 
 
 def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield every value of a record with its path of keys; strings are leaves."""
+    """Yield each value of a record with its path of keys; strings and lists of lines are values."""
     if isinstance(value, dict) and value:
         for key, inner in value.items():
             yield from leaves(inner, f"{path} › {key}" if path else str(key))
@@ -522,7 +522,7 @@ def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def unordered(value: Any) -> Any:
-    """Return the content of a report sorted, because its runs are ordered by folder names with hashes of code."""
+    """Sort the content of a report, whose runs are ordered by folder names with hashes of code."""
     if isinstance(value, dict):
         return {key: unordered(inner) for key, inner in value.items()}
     if isinstance(value, list):
@@ -531,7 +531,7 @@ def unordered(value: Any) -> Any:
 
 
 def differences(step: str, old: dict[str, Any], new: dict[str, Any], allowed: Tolerance) -> tuple[list[str], list[str]]:
-    """Return a step's differences in scores and files, and those in wording."""
+    """Return a step's differences in scores and files, and its differences in wording."""
     scores, wording = [], []
     if new["commands"][0].startswith("report ") and old.get("files"):
         old, new = unordered(old), unordered(new)
@@ -555,9 +555,9 @@ def differences(step: str, old: dict[str, Any], new: dict[str, Any], allowed: To
 
 
 def compare(old: dict[str, Any], new: dict[str, Any], only: list[str], allowed: Tolerance) -> int:
-    """Print the differences of two records, and return their number."""
+    """Print the differences between two records, and return the number of differences."""
     both = [name for name in old["steps"] if name in new["steps"]]
-    print(f"{len(both)} steps in both records, {len(old['steps']) - len(both)} in the old alone")
+    print(f"{len(both)} steps in both records, {len(old['steps']) - len(both)} only in the old one")
     scores = [f"{name}: only in the new record" for name in new["steps"] if name not in old["steps"]]
     wording: list[str] = []
     for name in both:
@@ -573,7 +573,7 @@ def compare(old: dict[str, Any], new: dict[str, Any], only: list[str], allowed: 
 
 # -- commands ----------------------------------------------------------------------------------------------------------
 def run(wanted: dict[str, list[str]], folder: Path, source: Path, jobs: int) -> dict[str, Any]:
-    """Run all steps, each after those it reads from and up to `jobs` in parallel, and return their records."""
+    """Run up to `jobs` steps in parallel, each after the steps whose files it reads, and return the record of each step."""
     waiting, running, done = dict(wanted), {}, {}
     while waiting or running:
         ready = [name for name, commands in waiting.items() if all(n in done for n in needed(commands, wanted))]
@@ -596,11 +596,11 @@ def run(wanted: dict[str, list[str]], folder: Path, source: Path, jobs: int) -> 
 
 
 def record(folder: Path, only: list[str], source: Path, jobs: int) -> None:
-    """Make a record of the requested steps and those that they read from."""
+    """Record the requested steps, and the steps whose files they read."""
     began, known = time.perf_counter(), steps()
     wanted = {name for name in known if not only or any(fnmatch(name, pattern) for pattern in only)}
     if not wanted:
-        sys.exit(f"no step is called {' or '.join(only)}; known are {', '.join(known)}")
+        sys.exit(f"--only must match a step, got {' or '.join(only)}; steps are {', '.join(known)}")
     while more := {n for name in wanted for n in needed(known[name], known)} - wanted:
         wanted |= more
     shutil.rmtree(folder, ignore_errors=True)
@@ -614,7 +614,7 @@ def record(folder: Path, only: list[str], source: Path, jobs: int) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     verbs = parser.add_subparsers(dest="verb", required=True)
-    one = verbs.add_parser("record", help="run the steps")
+    one = verbs.add_parser("record", help="run the steps and record their results")
     one.add_argument("folder", type=Path)
     one.add_argument(
         "--source",
@@ -622,12 +622,12 @@ def main() -> int:
         default=Path(__file__).resolve().parents[1] / "src",
         help="folder that contains the package calque",
     )
-    one.add_argument("--jobs", type=int, default=1, help="number of parallel steps")
-    two = verbs.add_parser("compare", help="print the differences of two records")
+    one.add_argument("--jobs", type=int, default=1, help="number of steps to run in parallel")
+    two = verbs.add_parser("compare", help="print the differences between two records")
     two.add_argument("records", type=Path, nargs=2)
-    two.add_argument("--points", type=float, default=0.0, help="tolerance of scores in points; default: equality")
+    two.add_argument("--points", type=float, default=0.0, help="tolerance of scores in points; default: exact")
     for each in (one, two):
-        each.add_argument("--only", nargs="+", default=[], metavar="PATTERN", help="steps, e.g. 'align/*'")
+        each.add_argument("--only", nargs="+", default=[], metavar="PATTERN", help="patterns of steps, e.g. 'align/*'")
     options = parser.parse_args()
     if options.verb == "compare":
         old, new = (json.loads((path / "golden.json").read_text(encoding="utf-8")) for path in options.records)

@@ -1,19 +1,19 @@
 """Kill and interrupt commands at random moments, repeat them, and compare every byte with an undisturbed run.
 
     python dev/kill_sweep.py --kills 1000
-    python dev/kill_sweep.py --verbs "align rotation" --at step:17        # one kill again
-    sudo .venv/bin/python dev/kill_sweep.py --full-disk                    # disks that are too small instead of kills
+    python dev/kill_sweep.py --verbs "align rotation" --at step:17        # repeat one kill
+    sudo .venv/bin/python dev/kill_sweep.py --full-disk                    # small disks instead of kills
 
-Each verb first runs twice undisturbed, and the results must be equal except for times. Then it starts in a folder with files of a
-user, sometimes over an older result (`--overwrite`), and is killed up to four times: at a `moment` of its usual duration, or at a
-`step`, right before the k-th file operation of Python (create, rename, remove). SIGINT goes to the command or (`GROUP`) to its
-process group, SIGTERM to the command; the command must then end at once and print one line at most. Afterwards the user's files
-must be unchanged, and the final name must be absent, the older result or the complete new one. When the command is repeated, the
-folder must equal the undisturbed one. `--overwrite` over a foreign file must be refused.
+Each command first runs twice undisturbed, and both results must be equal except for times. Then the command runs in a folder
+with files of a user, and in some cases with an older result (`--overwrite`). It is killed up to four times, at a `moment`, in
+seconds, or at a `step`, right before the k-th file operation of Python (create, rename, remove). The signals are SIGKILL,
+SIGINT to the command or to its process group (`GROUP`), and SIGTERM; after SIGINT or SIGTERM the command must end at once and
+print at most one line. The user's files must be unchanged, and the result must be absent, complete or the older one. After the
+command is repeated, the folder must equal the undisturbed one. `--overwrite` must not replace a folder with foreign files.
 
-Commands run in forks of this process, which has imported the libraries; with `--fresh` some start a new interpreter.
-With --full-disk (needs the right to mount), each verb runs on disks smaller than its needs: it must end with one line and exit
-code 2, and leave nothing under the final name.
+Commands run in forks of this process, which has imported the libraries; `--fresh` runs some in a new interpreter.
+With --full-disk, which needs permission to mount, each command runs on disks that are too small: it must end with one line and
+exit code 2, and its result must be absent.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ from pathlib import Path
 
 import golden
 
-Aim = tuple[str, float]
+Aim = tuple[str, float]  # moment, step or signal, and its number of seconds or of file operations
 SOURCE = Path(__file__).resolve().parents[1] / "src"
-TIMES = re.compile(  # in JSON, and on a page
+TIMES = re.compile(  # in JSON files and on report pages
     rb'"seconds": (\{[^}]*\}|[\d.e-]+)|<dt>seconds</dt><dd>[^<]*|&#34;seconds&#34;: \{[^}]*|\d{4}-\d\d-\d\d \d\d:\d\d UTC'
 )
-LEFT = ".*.calque-*"  # names of files that may remain after a kill: resumable state and unlocked lock files
+LEFT = ".*.calque-*"  # files that may remain after a kill: resumable state and unlocked lock files
 FOREIGN = ("thesis.tex", "result.old/thesis.tex", "result.part/src/a.py", "result.partial", "result.journal", ".result.lock",
            ".result.saving/x", "tables.part")  # fmt: skip
-PATIENCE, ANSWER = 900, 60  # seconds after which a command, or its reaction to a signal, counts as hanging
+PATIENCE, ANSWER = 900, 60  # seconds after which a command, or a command that received a signal, counts as hanging
 SIGNALS = ("SIGINT", "GROUP", "SIGTERM")
-ANSWERS = (130, 143, -signal.SIGINT, -signal.SIGTERM)  # exit codes
+ANSWERS = (130, 143, -signal.SIGINT, -signal.SIGTERM)  # exit codes after SIGINT and SIGTERM
 COLUMNS = ("half results", "tracebacks", "foreign files", "refused", "unequal", "no answer")
 LIBRARIES = (
     "torch", "transformers.modeling_utils", "transformers.models.auto.modeling_auto", "transformers.models.bert.modeling_bert",
@@ -55,8 +55,8 @@ LIBRARIES = (
     "calque.runs.analyze", "calque.runs.study", "calque.runs.demo", "calque.senses.pretrain", "calque.encoders.huggingface",
 )  # fmt: skip
 
-# Runs in every process of a command, counts its file operations, and kills the process group before the k-th. The log
-# appears when calque starts, because earlier signals are handled by Python alone.
+# This code runs in every process of a command, counts its file operations, and kills the process group before the k-th one.
+# The log file is created when calque is imported, because Python alone handles earlier signals.
 _HOOK = """
 import os, sys
 
@@ -97,12 +97,12 @@ class Verb:
     """A command and its results.
 
     Attributes:
-        line: arguments; `@NAME` is a file of `golden.plant`.
-        units: patterns of final names, each of which must be absent or complete at any moment.
+        line: arguments of the command; `@NAME` is a file that `golden.plant` writes.
+        units: glob patterns of result files and folders; each match must be absent or complete at all times.
         once: whether the command refuses to replace a finished result; otherwise it can be repeated.
-        adds: whether the result is appended to a file, so that a finished command is not repeated.
-        over: command that makes an older result, which this one replaces.
-        inside: foreign file that may be inside the result.
+        adds: whether the command appends its result to a file; a finished command is then not repeated.
+        over: arguments of a command whose result this command replaces.
+        inside: file of the user that may be inside the result folder.
     """
 
     line: str
@@ -162,7 +162,7 @@ test = { de = "test.tsv" }
 
 # -- contents of a folder --------------------------------------------------------------------------------------------
 def contents(folder: Path) -> dict[str, bytes]:
-    """Return the contents of all files below the folder by relative name, without times."""
+    """Return the contents of all files below the folder, without times, by relative name."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     return {path.relative_to(folder).as_posix(): TIMES.sub(b"", path.read_bytes()) for path in files}
 
@@ -172,7 +172,7 @@ def is_left(name: str) -> bool:
 
 
 def units(found: dict[str, bytes], verb: Verb) -> dict[str, dict[str, bytes]]:
-    """Return the files under each existing final name."""
+    """Return the files of each result that exists, by the name of the result."""
     several: dict[str, dict[str, bytes]] = {}
     for name, data in found.items():
         for pattern in verb.units:
@@ -183,7 +183,7 @@ def units(found: dict[str, bytes], verb: Verb) -> dict[str, dict[str, bytes]]:
 
 
 def difference(found: dict[str, bytes], expected: dict[str, bytes]) -> str:
-    """Return the files that differ between two folders."""
+    """Describe up to five files that differ between two folders; empty if none differs."""
     said = [f"{name} is missing" for name in expected if name not in found]
     said += [f"{name} should not be there" for name in found if name not in expected and not is_left(name)]
     said += [f"{name} differs" for name in found if name in expected and found[name] != expected[name]]
@@ -191,7 +191,7 @@ def difference(found: dict[str, bytes], expected: dict[str, bytes]) -> str:
 
 
 def members(group: int) -> list[int]:
-    """Return the running processes of a group."""
+    """Return the ids of the running processes of a process group."""
     found = []
     for path in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):
@@ -202,7 +202,7 @@ def members(group: int) -> list[int]:
 
 # -- running and killing ---------------------------------------------------------------------------------------------
 def enter(folder: Path, environment: dict[str, str]) -> None:
-    """Start a forked command in its folder and in a new session."""
+    """Prepare a forked process to run a command in its folder and in a new session."""
     signal.alarm(0)
     os.setsid()
     os.chdir(folder)
@@ -212,7 +212,7 @@ def enter(folder: Path, environment: dict[str, str]) -> None:
 
 @dataclass
 class Sweep:
-    """Kills of one verb, which always runs in the same folder, so that all paths are equal."""
+    """Kills of one command, which always runs in the same folder, so that all paths in results are equal."""
 
     name: str
     folder: Path
@@ -227,7 +227,7 @@ class Sweep:
     failures: list[tuple[str, str]] = field(default_factory=list)
 
     def give(self, aim: Aim = ("", 0.0), *, line: str = "", fresh: bool | None = None) -> tuple[int, float, bool, str]:
-        """Run the command, kill it at `aim`, and return exit code, seconds, whether it was killed, and standard error."""
+        """Run the command and kill it at `aim`; return exit code, seconds, whether it was killed, and standard error."""
         run, log, null, (kind, value) = self.folder / "run", self.folder / "steps", Path(os.devnull), aim
         log.unlink(missing_ok=True)
         fresh = self.rng.random() < self.fresh if fresh is None else fresh
@@ -247,7 +247,7 @@ class Sweep:
             while code is None:
                 elapsed = time.perf_counter() - began
                 if elapsed > PATIENCE or (sent and elapsed - sent > ANSWER):
-                    self.fail("no answer", f"{kind}:{value:g}: no end after {elapsed:.0f} s")
+                    self.fail("no answer", f"{kind}:{value:g}: still running after {elapsed:.0f} s")
                     os.killpg(number, signal.SIGKILL)
                     sent = elapsed
                 elif not sent and elapsed >= value and log.exists() and (kind == "moment" or kind in SIGNALS):
@@ -265,7 +265,7 @@ class Sweep:
             seconds = time.perf_counter() - began
             err.seek(0)
             said = err.read().decode(errors="replace").strip()
-        ended = time.perf_counter()  # workers that are still importing end later by themselves
+        ended = time.perf_counter()  # workers that are still importing end a little later
         while members(number) and time.perf_counter() - ended < ANSWER:
             time.sleep(0.02)
         if members(number):
@@ -276,7 +276,7 @@ class Sweep:
         return code, seconds, code == -signal.SIGKILL or (bool(sent) and code != 0), said
 
     def begin(self) -> None:
-        """Remove everything except the user's files and the older result."""
+        """Reset the folder to the user's files and the older result."""
         run = self.folder / "run"
         shutil.rmtree(run, ignore_errors=True)
         shutil.copytree(self.folder / "older", run) if VERBS[self.name].over else run.mkdir(parents=True)
@@ -288,7 +288,7 @@ class Sweep:
         return [*FOREIGN, *filter(None, [VERBS[self.name].inside])]
 
     def found(self, when: str) -> dict[str, bytes]:
-        """Return the folder's other files after checking that the user's files are unchanged."""
+        """Check that the user's files are unchanged, and return all other files of the folder."""
         found = contents(self.folder / "run")
         touched = [name for name in self.foreign() if found.pop(name, b"") != f"mine: {name}".encode()]
         if touched:
@@ -296,7 +296,7 @@ class Sweep:
         return found
 
     def usual(self) -> bool:
-        """Run twice undisturbed, the first time in a new interpreter, and return whether the results are equal."""
+        """Run the command twice undisturbed, first in a new interpreter, and return whether both results are equal."""
         (self.folder / "hooks").mkdir(parents=True, exist_ok=True)
         (self.folder / "hooks" / "sitecustomize.py").write_text(_HOOK)
         verb, results = VERBS[self.name], []
@@ -324,7 +324,7 @@ class Sweep:
         return True
 
     def round(self, aims: list[Aim]) -> bool | None:
-        """Kill the command once at each aim (a moment or step), let it finish, and compare the results."""
+        """Kill the command once at each moment or step, let it finish, and compare its result with the undisturbed one."""
         verb, finished, complete = VERBS[self.name], units(self.expected, VERBS[self.name]), False
         self.begin()
         given = " then ".join(f"{kind}:{value:g}" for kind, value in aims)
@@ -340,7 +340,7 @@ class Sweep:
             phase = "end" if done > 0.9 else "work" if done else "start"
             self.hits.update(["signals" if kind in SIGNALS else "kills", phase])
             if kind in SIGNALS and (len(said.splitlines()) > 1 or code not in ANSWERS):
-                fact = f"{kind}:{value:g} is answered by {code} and more than a line"
+                fact = f"{kind}:{value:g} is answered by exit code {code} and more than a line"
                 self.fail("tracebacks", f"{given}: {fact}: {said[-300:]!r}")
             there, older = units(self.found(given), verb), units(self.older, verb)
             for unit, files in there.items():
@@ -357,7 +357,7 @@ class Sweep:
             self.fail("unequal", f"{given}: {wrong}")
 
     def on_a_full_disk(self, part: float) -> None:
-        """Run on a disk with a fraction of the command's peak use."""
+        """Run the command on a disk whose size is a fraction of the command's peak disk use."""
         run, verb = self.folder / "run", VERBS[self.name]
         shutil.rmtree(run, ignore_errors=True)
         run.mkdir()
@@ -374,7 +374,7 @@ class Sweep:
             subprocess.run(["umount", run], check=True)
 
     def fail(self, kind: str, said: str) -> bool:
-        """Record a failure and keep its folder."""
+        """Record a failure, and keep a copy of the folder."""
         self.failures.append((kind, said))
         kept = self.folder / f"failure-{len(self.failures)}"
         shutil.copytree(self.folder / "run", kept, symlinks=True, dirs_exist_ok=True)
@@ -387,7 +387,7 @@ class Sweep:
 
 
 def table(sweeps: list[Sweep]) -> str:
-    """Return a table of the kills and findings of each verb."""
+    """Return a table of the kills and failures of each command."""
     rows: list[tuple[str, ...]] = [("verb", "kills", "signals", "start, work, end", *COLUMNS)]
     for sweep in sweeps:
         found, hits = Counter(kind for kind, _ in sweep.failures), sweep.hits
@@ -400,21 +400,21 @@ def table(sweeps: list[Sweep]) -> str:
 def _aim(text: str) -> Aim:
     kind, _, value = text.partition(":")
     if kind not in ("moment", "step", *SIGNALS):
-        raise argparse.ArgumentTypeError(f"{text}: expected step:COUNT, or moment, {', '.join(SIGNALS)} with :SECONDS")
+        raise argparse.ArgumentTypeError(f"must be step:COUNT, or moment|{'|'.join(SIGNALS)}:SECONDS, got {text}")
     return kind, float(value)
 
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--verbs", default="", help=f"some of {', '.join(VERBS)}, with commas; default: all")
-    parser.add_argument("--kills", type=int, default=100, help="total number of kills and signals")
-    parser.add_argument("--seed", type=int, default=0, help="seed of the moments")
-    parser.add_argument("--fresh", type=float, default=0.05, help="fraction of commands that start a new interpreter")
-    parser.add_argument("--at", type=_aim, action="append", help="kill at this point, e.g. step:17; repeatable")
+    parser.add_argument("--verbs", default="", help=f"names separated by commas, of {', '.join(VERBS)}; default: all")
+    parser.add_argument("--kills", type=int, default=100, help="total number of kills and other signals")
+    parser.add_argument("--seed", type=int, default=0, help="random seed")
+    parser.add_argument("--fresh", type=float, default=0.05, help="fraction of commands run in a new interpreter")
+    parser.add_argument("--at", type=_aim, action="append", help="kill only at this point, e.g. step:17; repeatable")
     parser.add_argument(
-        "--full-disk", action="store_true", help="test small disks instead of kills; needs the right to mount"
+        "--full-disk", action="store_true", help="use small disks instead of kills; needs permission to mount"
     )
-    parser.add_argument("--folder", type=Path, help="for the runs; default: a temporary one, kept after a failure")
+    parser.add_argument("--folder", type=Path, help="folder of the runs; default: temporary, kept after a failure")
     options = parser.parse_args(arguments)
     folder = (options.folder or Path(tempfile.mkdtemp(prefix="calque-kills-"))).resolve()
     names = [name.strip() for name in options.verbs.split(",") if name.strip()] or list(VERBS)
@@ -436,7 +436,7 @@ def main(arguments: list[str] | None = None) -> int:
             sweep.on_a_full_disk(part)
     kinds, shown = ["moment", "step", *SIGNALS], 1
     while ready and not options.full_disk and sum(sweep.count for sweep in ready) < options.kills:
-        sweep = min(ready, key=lambda each: each.count * each.seconds)  # quick verbs run more often
+        sweep = min(ready, key=lambda each: each.count * each.seconds)  # quick commands run more often
         chosen, most = rng.choices(kinds, k=rng.randint(1, 4)), 1.02 * sweep.seconds
         aims = [(kind, rng.randint(1, sweep.steps) if kind == "step" else rng.uniform(0, most)) for kind in chosen]
         sweep.round(options.at or aims)

@@ -145,11 +145,11 @@ def test_commands_make_and_score_planted_text(tmp_path, sentences, capsys):
     figures = run("score", "senses", senses, truth)
     assert figures["v_measure"] == 1
     assert figures["pseudo_words"] == 6
-    with pytest.raises(SystemExit, match="2200 lines, but the text has 300"):
+    with pytest.raises(SystemExit, match="must have 300 lines, like the text, got 2200"):
         run("score", "senses", senses, senses / "train.truth.txt")
     lines = truth.read_text(encoding="utf-8").splitlines()
     truth.write_text("\n".join([*lines[:6], lines[6] + " 0", *lines[7:]]), encoding="utf-8")
-    with pytest.raises(SystemExit, match=r"line 7: 9 senses, but the line of the text has 8 words"):
+    with pytest.raises(SystemExit, match=r"line 7: must have 8 senses, one per word, got 9"):
         run("score", "senses", senses, truth)
     run("make", "translations", tmp_path / "text.txt", "--out", translations, "--words", 150, "--test", 100)
     known, names, test = (

@@ -45,7 +45,7 @@ def trained(world, tmp_path_factory):
 
 
 def test_planted_links_and_key_points_are_found(capsys, world, trained, tmp_path):
-    """Check that scores are far above chance after a few updates."""
+    """Check that the scores are far above chance after a few updates."""
     encoder = load_encoder(trained)
     assert isinstance(encoder, KeyPointEncoder)
     assert encoder.rows == "key points"
@@ -68,7 +68,7 @@ def test_planted_links_and_key_points_are_found(capsys, world, trained, tmp_path
         np.testing.assert_array_equal(Embeddings.open(tmp_path / lang).offsets, points.offsets)
 
 
-def test_the_record_has_scores_for_the_report(capsys, trained, tmp_path):
+def test_the_run_record_contains_the_scores_of_the_report(capsys, trained, tmp_path):
     record = json.loads((trained / "calque-run.json").read_text())
     works(capsys, "report", trained, "--out", tmp_path / "r.html")
     assert "Extract: key points" in (tmp_path / "r.html").read_text(encoding="utf-8")
@@ -91,7 +91,7 @@ def test_the_record_has_scores_for_the_report(capsys, trained, tmp_path):
     assert (trained / "training" / "transform-bb" / "metrics.jsonl").is_file()
 
 
-def test_inference_on_pivots(capsys, world, trained):
+def test_an_inference_head_can_be_trained_on_pivots(capsys, world, trained):
     out, _ = works(
         capsys, "evaluate", trained, "nli", "--train", f"aa={world}/nli.train.aa.tsv", "--dev", f"aa={world}/nli.dev.aa.tsv",
         "--test", f"aa={world}/nli.test.aa.tsv", f"bb={world}/nli.test.bb.tsv", "--head", "esim", "--epochs", "1", "--seeds",
@@ -101,20 +101,18 @@ def test_inference_on_pivots(capsys, world, trained):
     assert {tuple(score["languages"]) for score in json.loads(out)["scores"]} == {("aa", "aa"), ("aa", "bb")}
 
 
-def test_pivots_need_translations(capsys, world, trained, tmp_path):
+def test_pivots_require_a_translation_of_every_sentence(capsys, world, trained, tmp_path):
     nli = ["evaluate", trained, "nli", "--train", f"aa={world}/nli.train.aa.tsv", "--test", f"bb={world}/nli.test.bb.tsv",
            "--pretokenized", "--seeds", "1", "--epochs", "1"]  # fmt: skip
     nli += ["--load", "pretokenized=true"]
-    needs = "translations must be given with steps=pivots"
+    needs = "translations must be given if and only if steps=pivots"
     assert needs in fails(capsys, *nli, "--load", "steps=pivots")
     two = ("--load", f"translations=bb={world}/nli.dev.aa.tsv,{world}/nli.test.bb.tsv")
-    assert "both files must have the same texts" in fails(capsys, *nli, "--load", "steps=pivots", *two)
+    assert "both files must have the same number of texts" in fails(capsys, *nli, "--load", "steps=pivots", *two)
     assert needs in fails(capsys, *nli, *two)
     some = tmp_path / "some.tsv"
     some.write_text("\n".join((world / "test.tsv").read_text().splitlines()[:5]) + "\n")
-    assert "have no translation here" in fails(
-        capsys, *nli, "--load", "steps=pivots", "--load", f"translations=bb={some}"
-    )
+    assert "have no translation" in fails(capsys, *nli, "--load", "steps=pivots", "--load", f"translations=bb={some}")
 
 
 def test_the_threshold_can_be_changed_after_training(capsys, world, trained, tmp_path):
@@ -122,7 +120,7 @@ def test_the_threshold_can_be_changed_after_training(capsys, world, trained, tmp
     counts = [len(load_encoder(trained, delta=delta).key_points(text).data) for delta in (0, 0.2, 0.99)]
     assert counts[0] > counts[1] > counts[2] >= 60
     assert load_encoder(trained, delta=0.2).fingerprint == load_encoder(trained).fingerprint
-    with pytest.raises(SettingError, match="delta does not apply to pivots"):
+    with pytest.raises(SettingError, match="delta must not be set for pivots"):
         load_encoder(trained, steps="pivots", translations="bb=x,y", delta=0.5)
     other = ("encode", "mini", world / "test.aa", "--lang", "aa", "--out", tmp_path / "x", "--load", "delta=0.5")
     assert "mini: it is for an encoder whose rows are key points" in fails(capsys, *other)

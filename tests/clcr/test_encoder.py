@@ -1,4 +1,4 @@
-"""Tests of key-point encoders: the steps, pivots, and saving."""
+"""Tests of key-point encoders: steps, pivots, and saving."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Wide(Words):
 
 
 def parts(dim, *, pivot_dim=6, order=RelativeOrder):
-    """Return parts of a language with `dim` dimensions and random weights."""
+    """Return trained parts of a language with `dim` dimensions and random weights."""
     torch.manual_seed(dim)
     made = Parts(Transform(dim, pivot_dim, 5), Transform(pivot_dim, dim, 5), KeyPointHead(dim, 7), order(dim, 8))
     for module in vars(made).values():
@@ -71,8 +71,8 @@ def text(lang):
 @pytest.mark.parametrize("order", [RelativeOrder, AbsoluteOrder])
 @pytest.mark.parametrize("lang", ["en", "de"])
 @pytest.mark.parametrize("steps", [1, 2, 3])
-def test_rows_equal_appendix_a_for_each_sentence(steps, lang, order):
-    """Compare rows with Appendix A, computed sentence by sentence and word by word."""
+def test_vectors_of_each_sentence_match_appendix_a(steps, lang, order):
+    """Compare the vectors with Appendix A, computed sentence by sentence and word by word."""
     steps = ("transform", "extract", "reorder")[:steps]
     model = encoder(steps=steps, order=order)
     found, points = model.encode(text(lang)), model.key_points(text(lang))
@@ -100,8 +100,8 @@ def test_rows_equal_appendix_a_for_each_sentence(steps, lang, order):
     assert (model.dim, found.dim) == (6, 6)
 
 
-def test_pivots_put_rows_into_the_order_of_the_translation():
-    """Check T+pGA of Table 4: words without a translation are left out, and the others follow the translation's order."""
+def test_vectors_of_pivots_follow_the_order_of_the_translation():
+    """Check T+pGA of Table 4: words without a translation are left out, and the other words follow the translation's order."""
     same, words = Transform(6), RandomVectors(6)
     torch.nn.init.eye_(same.linear.weight)
     parts = {"en": Parts(), "de": Parts(same, same)}
@@ -114,13 +114,13 @@ def test_pivots_put_rows_into_the_order_of_the_translation():
     np.testing.assert_array_equal(model.encode(Sentences.of(german, "de")).data, words.encode(english).data)
     assert (model.rows, model.name) == ("key points", f"{base.name}+pGA")
     assert model.fingerprint != base.fingerprint
-    with pytest.raises(SettingError, match="1 of 1 sentences in de have no translation here"):
+    with pytest.raises(SettingError, match="1 of 1 sentences in de have no translation"):
         model.encode(Sentences.of([["tree"]], "de"))
-    with pytest.raises(SettingError, match="apply to one text only"):
+    with pytest.raises(SettingError, match="pivots apply to one text only"):
         model.save("anywhere")
 
 
-def test_mixed_languages_equal_each_language_alone():
+def test_mixed_languages_are_encoded_like_each_language_alone():
     model = encoder()
     mixed = [Sentence(s.words, lang) for pair in zip(text("en"), text("de-AT"), strict=True) for s, lang in
              zip(pair, ("en", "de-AT"), strict=True)]  # fmt: skip
@@ -132,7 +132,7 @@ def test_mixed_languages_equal_each_language_alone():
             np.testing.assert_array_equal(points[2 * number + k], own[number])
 
 
-def test_a_saved_encoder_equals_the_opened_one(tmp_path):
+def test_an_opened_encoder_equals_the_saved_encoder(tmp_path):
     model = encoder(threshold=0.3, beam=4, settings={"epochs": 1.0}, order=AbsoluteOrder)
     model.save(tmp_path / "it")
     again = load_encoder(tmp_path / "it")
@@ -144,21 +144,21 @@ def test_a_saved_encoder_equals_the_opened_one(tmp_path):
     assert only.fingerprint != model.fingerprint
     with pytest.raises(SettingError, match="steps must be transform, or transform,extract, .* got extract"):
         load_encoder(tmp_path / "it", steps="extract")
-    with pytest.raises(SettingError, match="layer does not apply"):
+    with pytest.raises(SettingError, match="layer cannot be changed"):
         load_encoder(tmp_path / "it", layer=1)
     with pytest.raises(SettingError, match="steps does not apply to"):
         load_encoder("mini", steps="transform")
     (tmp_path / "it" / PARTS_FILE).write_bytes(b"nothing")
-    with pytest.raises(InputError, match="not the parts of a key-point encoder"):
+    with pytest.raises(InputError, match="not the trained parts of a key-point encoder"):
         load_encoder(tmp_path / "it")
 
 
-def test_steps_that_were_not_trained_are_refused():
+def test_steps_and_languages_that_were_not_trained_are_refused():
     one = Parts(to_pivot=parts(9).to_pivot)
     model = KeyPointEncoder({"en": Words(), "de": Wide()}, {"en": Parts(), "de": one}, pivot="en", steps=["transform"])
     with pytest.raises(SettingError, match="step extract was not trained for en"):
         model.with_steps(("transform", "extract"))
     with pytest.raises(SettingError, match="no encoder for language 'fr'"):
         model.encode(text("fr"))
-    with pytest.raises(SettingError, match="must be of en, de and 'fr', got en, de"):
+    with pytest.raises(SettingError, match="must be for en, de and 'fr', got en, de"):
         KeyPointEncoder({"en": Words(), "de": Wide()}, {"en": Parts(), "de": one}, pivot="fr")

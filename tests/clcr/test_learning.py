@@ -1,4 +1,4 @@
-"""Tests of classifiers on noisy labels with planted flips, of models of planted orders, and of n-gram counts."""
+"""Tests of classifiers trained on labels with planted flips, of models of planted orders, and of n-gram counts."""
 
 import numpy as np
 import pytest
@@ -37,7 +37,7 @@ def links_to(marked, offsets):
 
 
 def flipped(n, positive, negative, seed=0, covered=None, dim=6, share=0.5):
-    """Return vectors of sentences with two classes of words, their classes, and links as labels with planted flips."""
+    """Return vectors of sentences with words of two classes, the classes, and links that label the words with planted flips."""
     rng = np.random.default_rng(seed)
     offsets = offsets_of(rng.integers(3, 12, n))
     clean = rng.random(offsets[-1]) < share
@@ -77,7 +77,7 @@ def test_planted_flips_are_estimated_and_corrected():
     assert measured.low < measured.value == after["accuracy"] < measured.high
 
 
-def test_scores_count_only_words_that_have_a_vector():
+def test_scores_count_only_words_with_a_vector():
     embeddings, _, pivots = flipped(30, 0.2, 0.2, covered=0.7)
     torch.manual_seed(0)
     head = KeyPointHead(6, 4)
@@ -98,7 +98,7 @@ def test_scores_count_only_words_that_have_a_vector():
     assert np.isnan(OF_KEY_POINTS["precision"](np.zeros(6)))
 
 
-def test_words_without_a_vector_are_ignored():
+def test_training_ignores_words_without_a_vector():
     embeddings, _, pivots = flipped(40, 0.1, 0.1, covered=0.6)
     head, counts, _ = train_key_points(embeddings, pivots, TRAINING, confident=False)
     assert counts["words"] == embeddings.covered.sum()
@@ -109,8 +109,8 @@ def test_words_without_a_vector_are_ignored():
     assert same(head, train_key_points(other, pivots, TRAINING, confident=False)[0])
 
 
-def test_rates_are_not_used_if_every_word_has_a_partner():
-    """Label 90% of the words with probability 0.99 and 10% with 0.85, so that no class has wrong labels."""
+def test_flip_rates_are_not_used_if_no_word_is_certainly_unlinked():
+    """Link 90% of the words with probability 0.99 and 10% with probability 0.85, so that no word is certainly unlinked."""
     embeddings, _, pivots = flipped(500, positive=0.01, negative=0.85, share=0.9, dim=24)
     weighted, _, rates = train_key_points(embeddings, pivots, TRAINING)
     assert rates["negative"] > 0.8
@@ -118,8 +118,8 @@ def test_rates_are_not_used_if_every_word_has_a_partner():
     assert same(train_key_points(embeddings, pivots, TRAINING, confident=False)[0], weighted)
 
 
-def test_flip_rates_come_from_held_out_predictions():
-    """Check that held-out predictions reveal 30% wrong labels, which an overfitted classifier reproduces."""
+def test_flip_rates_are_estimated_from_held_out_predictions():
+    """Check that held-out predictions reveal 30% wrong labels, and that predictions on training text, which overfit, do not."""
     embeddings, _, pivots = flipped(300, positive=0.3, negative=0.3, dim=200)
     for published, wrong, within in ((False, 0.3, 0.1), (True, 0.0, 0.01)):
         rates = train_key_points(embeddings, pivots, HeadTraining(epochs=40), as_published=published)[2]
@@ -127,7 +127,7 @@ def test_flip_rates_come_from_held_out_predictions():
     assert rates["used"]
 
 
-def test_heads_train_on_one_word_and_refuse_text_without_words():
+def test_heads_can_train_on_one_word_but_not_on_text_without_words():
     one = Embeddings(np.ones((1, 6), dtype=np.float32), np.array([0, 0, 1]))
     _, counts, rates = train_key_points(one, WordPairs.of([[], [(0, 0)]]), TRAINING)
     assert counts == {"words": 1, "labelled": 1, "without_vector": 0}
@@ -139,9 +139,9 @@ def test_heads_train_on_one_word_and_refuse_text_without_words():
 
 # -- orders ------------------------------------------------------------------------------------------------------------
 def planted(n, seed):
-    """Return sentences of three to six phrases; the other language has verbs last and adjectives after their nouns.
+    """Return linked sentences of three to six phrases; the second language has verbs last and adjectives after their nouns.
 
-    Function words, such as those before nouns, have no partner. The vector of a word encodes its class, with noise.
+    Function words, such as determiners before nouns, are not linked. The vector of a word encodes its class, with noise.
     """
     rng = np.random.default_rng(seed)
     kinds = [(VERB,), (NOUN,), (ADJECTIVE, NOUN), (FUNCTION, NOUN), (FUNCTION, ADJECTIVE, NOUN)]
@@ -161,7 +161,7 @@ def planted(n, seed):
     return Embeddings(np.concatenate(data).astype(np.float32), offsets_of(lengths)), WordPairs.of(links)
 
 
-def test_the_relative_model_predicts_a_planted_order_better_than_the_absolute():
+def test_the_relative_model_predicts_a_planted_order_better_than_the_absolute_model():
     train, unseen = planted(400, 0), planted(100, 1)
     found = {}
     for kind in ("relative", "absolute"):
@@ -179,7 +179,7 @@ def test_the_relative_model_predicts_a_planted_order_better_than_the_absolute():
 
 
 def literal_counts(order, gold):
-    """Return the number of n-grams that occur in the other sequence, and of all n-grams, for n = 1 to 4."""
+    """Return the number of n-grams that occur in the other sequence, and the number of all n-grams, for n = 1 to 4."""
     grams = [[seq[k : k + n] for k in range(len(seq) - n + 1)] for n in range(1, 5) for seq in (order, gold)]
     return [sum(g in right for g in mine) for mine, right in zip(grams[::2], grams[1::2], strict=True)] + [
         len(mine) for mine in grams[::2]
@@ -188,7 +188,7 @@ def literal_counts(order, gold):
 
 @settings(deadline=None)
 @given(lengths=st.lists(st.integers(0, 8), max_size=5), seed=st.integers(0, 10**6))
-def test_ngram_counts_equal_a_loop_over_n_grams(lengths, seed):
+def test_ngram_counts_match_a_loop_over_n_grams(lengths, seed):
     rng = np.random.default_rng(seed)
     orders, ranks, expected = [], [], []
     for n in lengths:
@@ -208,7 +208,7 @@ def test_ngram_counts_equal_a_loop_over_n_grams(lengths, seed):
         assert OF_ORDER["bleu-3"](counts.sum(axis=0)) == pytest.approx(right[2] / all_[2])
 
 
-def test_gold_orders_skip_and_count_unusable_links():
+def test_unusable_links_are_skipped_and_counted_in_gold_orders():
     covered = np.array([True, True, False, True, True, True, True, True])
     embeddings = Embeddings(np.zeros((8, 2), dtype=np.float32), np.array([0, 4, 4, 6, 8]), covered)
     pairs = WordPairs.of([[(3, 0), (0, 5), (2, 1), (1, 9)], [], [(0, 0), (1, 0)], [(1, 2)]])
@@ -221,5 +221,5 @@ def test_gold_orders_skip_and_count_unusable_links():
         "links_not_one_to_one": 2, "links_without_vector": 1, "sentences_with_fewer_than_2_key_points": 3
     }  # fmt: skip
     assert np.flatnonzero(linked_words(embeddings, pairs)).tolist() == [0, 1, 3, 4, 5, 7]
-    with pytest.raises(SettingError, match="some sentence must have two pivots"):
+    with pytest.raises(SettingError, match="a sentence must have two pivots"):
         train_order(embeddings, WordPairs.of([[], [], [(0, 0)], []]), TRAINING)

@@ -1,4 +1,4 @@
-"""Tests of key points, losses of order models, and the beam search, against literal loops and formulas."""
+"""Tests of key points, losses of order models, and beam search against simple loops and formulas."""
 
 import numpy as np
 import pytest
@@ -28,7 +28,7 @@ def literal_key_points(probabilities, lengths, threshold, covered):
 
 @settings(deadline=None)
 @given(lengths=st.lists(st.integers(0, 6), max_size=8), seed=st.integers(0, 10**6))
-def test_key_points_equal_a_loop_over_sentences(lengths, seed):
+def test_key_points_match_a_loop_over_sentences(lengths, seed):
     rng = np.random.default_rng(seed)
     lengths = np.array(lengths, dtype=np.int64)
     probabilities = rng.integers(0, 8, lengths.sum()) / 16  # with ties
@@ -39,7 +39,7 @@ def test_key_points_equal_a_loop_over_sentences(lengths, seed):
     assert key_points(probabilities, offsets_of(lengths), 0.25).tolist() == everything
 
 
-def test_the_head_equals_its_formula_and_can_be_rebuilt(monkeypatch):
+def test_the_head_matches_its_formula_and_can_be_rebuilt(monkeypatch):
     torch.manual_seed(0)
     head = KeyPointHead(6, 5, dropout=0.5)
     rows = torch.randn(9, 6)
@@ -88,7 +88,7 @@ def literal_scores(model, rows, positions, lengths):
     return [[f(i, j) - f(j, i) for k, i in enumerate(words) for j in words[k + 1 :]] for words in sentences(lengths)]
 
 
-def test_relative_losses_and_gradients_equal_a_loop_over_pairs(rows):
+def test_relative_losses_and_gradients_match_a_loop_over_pairs(rows):
     torch.manual_seed(0)
     model = RelativeOrder(6, 5, reach=3)
     expected = []
@@ -105,7 +105,7 @@ def test_relative_losses_and_gradients_equal_a_loop_over_pairs(rows):
     assert model.n_predictions(LENGTHS.numpy()).tolist() == [3, 0, 0, 10]
 
 
-def test_absolute_places_equal_the_formula_word_by_word(rows):
+def test_the_absolute_order_model_matches_its_formula(rows):
     torch.manual_seed(0)
     model = AbsoluteOrder(6, 5, most=4)
     expected, losses = [], []
@@ -138,7 +138,7 @@ def test_the_predicted_order_is_a_permutation_of_each_sentence(rows, model, monk
 
 # -- the search --------------------------------------------------------------------------------------------------------
 def log_odds(scores, n):
-    """Return the log-odds `[i][j]` that i precedes j."""
+    """Return the table `[i][j]` of the log-odds that i precedes j."""
     table = np.zeros((n, n))
     table[np.triu_indices(n, 1)] = scores
     return table - table.T
@@ -149,7 +149,7 @@ def pair_cost(table, i, j):
 
 
 def literal_beam(step_cost, n, width):
-    """Return the items chosen at each step and their cost, by a beam with the cheapest hypothesis of each set.
+    """Return the items chosen by a beam search that keeps the cheapest hypothesis of each set of items, and their cost.
 
     `step_cost` returns the cost of an item after the items chosen before.
     """
@@ -195,7 +195,7 @@ KINDS = {
 @given(
     lengths=st.lists(st.integers(0, 9), max_size=4), seed=st.integers(0, 10**6), width=st.sampled_from([1, 2, 3, 10])
 )
-def test_the_search_equals_a_literal_beam_for_each_sentence(kind, lengths, seed, width):
+def test_the_search_matches_a_simple_beam_search_of_each_sentence(kind, lengths, seed, width):
     search, literal = KINDS[kind]
     parts = [drawn(kind, n, seed + k) for k, n in enumerate(lengths)]
     order, cost = search(np.concatenate([np.zeros(0), *parts]), np.array(lengths, dtype=np.int64), beam=width)
@@ -206,7 +206,7 @@ def test_the_search_equals_a_literal_beam_for_each_sentence(kind, lengths, seed,
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("width", [1, 3, 10])
-def test_ties_keep_the_order_of_the_sentence(kind, width):
+def test_words_with_tied_scores_keep_their_order(kind, width):
     size = 6 * 5 // 2 if kind == "relative" else 36
     order, _ = KINDS[kind][0](np.zeros(size), np.array([6]), beam=width)
     assert order.tolist() == list(range(6))
@@ -214,7 +214,7 @@ def test_ties_keep_the_order_of_the_sentence(kind, width):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_search_handles_long_and_empty_sentences(kind):
-    """Check that the search finds a planted order of 512 words from clear scores in float32."""
+    """Check that the search finds a planted order of 512 words from unambiguous float32 scores."""
     rng, search = np.random.default_rng(0), KINDS[kind][0]
     wanted = rng.permutation(512)
     places = np.argsort(wanted)

@@ -10,7 +10,7 @@ from calque.clcr.noisy_labels import FlipRates, absolute_error, flip_rates, impo
 
 @given(seed=st.integers(0, 10**6))
 @settings(deadline=None)
-def test_weights_equal_the_formula(seed):
+def test_importance_weights_match_the_formula(seed):
     rng = np.random.default_rng(seed)
     probabilities, labels = rng.random(30).astype(np.float32), rng.random(30) < 0.5
     probabilities[:2] = 0, 1

@@ -1,4 +1,4 @@
-"""Tests of pivots and their threshold against loops over words and thresholds."""
+"""Tests of pivots and their cost threshold against loops over words and thresholds."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def vectors(lengths, dim, seed, covered=None):
 
 
 def literal(source, target, there, back):
-    """Return the mutual best pairs with their costs, computed one by one in float64."""
+    """Return the mutual best pairs and their costs, computed one by one in float64."""
     there, back = there.double(), back.double()
     found = {}
     for k in range(len(source)):
@@ -83,8 +83,8 @@ def test_ties_go_to_the_first_word():
     assert triples(found.pairs) == [(0, 0, 0)]
 
 
-def test_a_large_common_vector_does_not_reduce_precision():
-    """Add a large mean, as the vectors of encoders have."""
+def test_a_large_mean_of_the_vectors_does_not_reduce_precision():
+    """Add a large mean to all vectors, as in encoders."""
     source, target = vectors([30] * 4, 8, 0), vectors([30] * 4, 8, 1)
     plain = Transform(8)
     with torch.no_grad():
@@ -100,7 +100,7 @@ def some_pivots():
     return Pivots(pairs, np.array([0.3, 0.1, 0.5, 0.2, 0.2, 0.9], dtype=np.float32))
 
 
-def test_pivots_are_limited_by_a_threshold_or_to_one_per_sentence():
+def test_pivots_are_limited_by_a_threshold_or_to_at_least_one_per_sentence():
     pivots = some_pivots()
     assert triples(pivots.within(0.2)) == [(0, 1, 0), (1, 1, 1), (2, 0, 0)]
     assert triples(pivots.within(0.15)) == [(0, 1, 0)]
@@ -108,7 +108,7 @@ def test_pivots_are_limited_by_a_threshold_or_to_one_per_sentence():
 
 
 def groups_of(links):
-    """Return the groups of linked words, merged link by link."""
+    """Return the groups of linked words, built by merging link after link."""
     groups = []
     for sentence, i, j in triples(links):
         ends = {(sentence, "source", i), (sentence, "target", j)}
@@ -118,7 +118,7 @@ def groups_of(links):
 
 
 def literal_f1(pivots, links, threshold):
-    """Return F1; a pivot is correct if it is the cheapest within a group."""
+    """Return the F1 of a threshold; a pivot is correct if it is the cheapest pivot within a group."""
     groups, found, n = groups_of(links), [], 0
     for k in np.argsort(pivots.costs, kind="stable"):
         if pivots.costs[k] > threshold:
@@ -148,8 +148,8 @@ def test_the_threshold_has_the_highest_f1_of_all_thresholds(one_to_one):
         assert threshold >= min(t for t, score in scores.items() if score == max(scores.values())) - 1e-6
 
 
-def test_systematic_errors_of_links_do_not_move_the_threshold_over_a_gap():
-    """Link four wrong pairs of high cost."""
+def test_systematic_errors_in_links_do_not_move_the_threshold_across_a_gap():
+    """Include four wrong pairs of high cost in the links."""
     costs = np.concatenate([np.linspace(0.1, 0.3, 96), np.linspace(0.8, 0.9, 4), np.linspace(1.5, 2.5, 50)])
     pairs = WordPairs(np.arange(150), np.zeros(150, dtype=int), np.zeros(150, dtype=int), n_sentences=150)
     pivots, links = Pivots(pairs, costs.astype(np.float32)), pairs.select(np.arange(150) < 100)
@@ -159,7 +159,7 @@ def test_systematic_errors_of_links_do_not_move_the_threshold_over_a_gap():
     assert choose_threshold(pivots, links, tolerance=0.01) == (pytest.approx(1.2), 1.0)
 
 
-def test_text_without_links_gives_no_threshold():
+def test_choosing_a_threshold_without_links_is_refused():
     pivots = some_pivots()
-    with pytest.raises(SettingError, match="from 6 pivots and 0 links of held-out text; hold out more"):
+    with pytest.raises(SettingError, match="got 6 pivots and 0 links; hold out more pairs"):
         choose_threshold(pivots, pivots.pairs.select(np.zeros(0, dtype=int)))

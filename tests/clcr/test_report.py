@@ -1,4 +1,4 @@
-"""Tests of the report section on a key-point encoder."""
+"""Tests of the report section on key-point encoders."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ def page(folder) -> Page:
 
 
 def inside(page: Page, tag: str, **attributes: str) -> list[dict]:
-    """Return the elements in the element with these attributes."""
+    """Return the elements with this tag inside the element with these attributes."""
     (outer,) = [e for e in page.elements if all(e["attrs"].get(k) == v for k, v in attributes.items())]
     return [e for e in page.find(tag) if outer in e["above"]]
 
 
 def equals_source(folder, kind: str, source: str, shown: str) -> bool:
-    """Return whether a number equals its source in the files."""
+    """Return whether a number on the page equals the number in its source file."""
     file, _, place = source.rpartition(":")
     score = json.loads((folder.parent / file).read_text())["scores"][int(place.removeprefix("scores/"))]
     scale = 100 if score["percent"] and kind != "line.n" else 1
     return abs(float(shown) - scale * score[kind.partition(".")[2]]) <= 0.5001 * 10 ** -len(shown.partition(".")[2])
 
 
-def test_each_number_equals_its_record(page, folder):
+def test_each_number_equals_the_number_in_its_record(page, folder):
     kinds = set()
     for element in page.find("data"):
         holders = [element, *reversed(element["above"])]
@@ -55,7 +55,7 @@ def test_each_number_equals_its_record(page, folder):
     )  # the check detects a wrong number
 
 
-def test_runs_with_one_name_are_distinguished_by_settings(tmp_path):
+def test_runs_with_equal_names_are_distinguished_by_their_settings(tmp_path):
     folders = []
     for key, linear in (("a", False), ("b", True)):
         place = write_key_points(tmp_path / "study" / "steps" / f"align-{20 * key}")
@@ -69,8 +69,8 @@ def test_runs_with_one_name_are_distinguished_by_settings(tmp_path):
     assert rows[:2] == labels
 
 
-def test_scores_of_a_study_are_averaged_under_the_names_of_its_methods(tmp_path):
-    """Check that scores of a training are in its own tables, but not in the comparison of methods."""
+def test_scores_of_a_study_are_averaged_for_each_method(tmp_path):
+    """Check that training scores are in the key-point tables, but not in the comparison of methods."""
     lines = study(("de",), ("base", "finetune"), ("nli",))
     head = {"encoder": "mini", "supervision": "parallel"}
     for method, change in (("clcr", 0.0), ("linear", 0.04)):
@@ -92,7 +92,7 @@ def test_scores_of_a_study_are_averaged_under_the_names_of_its_methods(tmp_path)
     assert "linear" not in page.find("section")[0]["text"]  # the verdict
 
 
-def test_errors_name_file_and_score(tmp_path):
+def test_errors_name_the_file_and_the_score(tmp_path):
     place, plain = write_key_points(tmp_path / "bad"), record()
     plain["scores"][3].pop("value")
     (place / "calque-run.json").write_text(json.dumps(plain))

@@ -1,4 +1,4 @@
-"""Tests of studies with CLCR."""
+"""Tests of studies that include CLCR."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def laid_out(plan, path):
 
 @pytest.fixture
 def files_exist(monkeypatch):
-    """Treat all files as existing."""
+    """Make the study treat all files as existing."""
     monkeypatch.setattr(steps, "digest", lambda path: "0")
 
 
@@ -113,14 +113,14 @@ def files_exist(monkeypatch):
 
 @pytest.mark.parametrize(("place", "value", "fact"), [
     (("methods", "clcr", "views"), {"T": {"steps": "extract"}}, "clcr.views.T: steps must be transform, or"),
-    (("methods", "clcr", "views"), {"P": {"steps": "pivots"}}, "clcr.views.P: translations must be given with steps=pivots"),
+    (("methods", "clcr", "views"), {"P": {"steps": "pivots"}}, "clcr.views.P: translations must be given if and only if"),
     (("methods", "clcr", "views"), {"P": {"steps": "pivots", "delta": 0.1, "translations": {"bb": ["a", "b"]}}},
-     "clcr.views.P: delta does not apply to pivots"),
+     "clcr.views.P: delta must not be set for pivots"),
     (("methods", "linear", "views"), {"L": {"steps": "transform,extract"}}, "linear.views.L: extract is not trained with steps"),
     (("tasks", "pos"), {"train": ["aa=a"], "test": ["bb=b"]}, "pos: pos is on words, and row 'T.E' of methods.clcr has key"),
     (("tasks", "retrieval"), {"test": {"bb": "a"}, "methods": ["T", "all"]}, "retrieval is on words, and row 'all' of meth"),
 ])  # fmt: skip
-def test_errors_are_reported_before_training(place, value, fact, tmp_path, files_exist):
+def test_errors_in_a_study_are_reported_before_training(place, value, fact, tmp_path, files_exist):
     plan = tomllib.loads(PLAN)
     within = plan
     for key in place[:-1]:

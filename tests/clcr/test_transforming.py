@@ -1,4 +1,4 @@
-"""Tests of CLCR's first step: the loss against loops over words, planted languages, resuming, and skipped text."""
+"""Tests of the first step of CLCR: loss, planted languages, resumed training, and skipped text."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from planted_vectors import f1, languages
 
 # -- the distance, and the transform -----------------------------------------------------------------------------------
 def literal(keys, queries, temperature):
-    """Return the distance of each word of the second sentence (Eqs. 2 and 3)."""
+    """Return the distance of each word of the second sentence (Eqs. 2 and 3), computed word by word."""
     d, distances = queries.shape[1], []
     for word in queries:
         a = torch.stack([-(key - word).square().sum() / 2 for key in keys]) / d**0.5
@@ -49,7 +49,7 @@ def filled(module, seed=0):
 
 
 @pytest.mark.parametrize("hidden", [None, 7, 0])
-def test_the_transform_equals_the_formula(hidden):
+def test_the_transform_matches_its_formula(hidden):
     module = filled(Transform(5, 4, hidden))
     r = rows([6], 5, 0)
     state = module.state_dict()
@@ -86,8 +86,8 @@ def gradients(*modules):
 
 @pytest.mark.filterwarnings("ignore::calque.encoders.extraction.UncoveredWordsWarning")
 @pytest.mark.parametrize("trained", ["nothing", "language", "pivot"])
-def test_an_update_equals_the_formula(tiny_encoder, trained):
-    """Process the sentence pairs of two languages with one pivot one by one; words without a vector are ignored."""
+def test_losses_and_gradients_of_an_update_match_the_formula(tiny_encoder, trained):
+    """Compare with a loop over the sentence pairs of two languages with one pivot; words without a vector are ignored."""
     encoder = copy.copy(tiny_encoder)
     encoder.model = copy.deepcopy(tiny_encoder.model).eval()
     corpora = [make_text(lang, 8, number)[0].swapped() for number, lang in enumerate(("xx", "yy"))]
@@ -198,7 +198,7 @@ def mean_of_last(history, name, n=20):
 
 
 @pytest.mark.parametrize("settings", [{}, {"linear": True}], ids=["default", "linear"])
-def test_a_planted_language_is_found_from_sentences_alone(settings):
+def test_a_planted_language_is_aligned_by_sentence_pairs_alone(settings):
     planted = languages()
     found = transformed(planted, planted.links, epochs=(8, 1, 1, 2, 1), **settings)
     assert found.f1["aa"] >= 0.95
@@ -212,8 +212,8 @@ def test_a_planted_language_is_found_from_sentences_alone(settings):
     assert found.encoders == planted.encoders
 
 
-def test_distances_are_to_the_nearest_word_and_soft_distances_at_temperature_1():
-    """Compare Table 1 with a loop over held-out sentences."""
+def test_distance_is_to_the_nearest_word_and_soft_distance_has_temperature_1():
+    """Compare the distances of Table 1 with a loop over held-out sentences."""
     planted = languages(200, scale=0.2)
     method = KeyPointAlignment(towards="bb", epochs=(2, 0, 0, 0, 1), steps="transform")
     method.align(planted.encoders, planted.corpus)
@@ -230,7 +230,7 @@ def test_distances_are_to_the_nearest_word_and_soft_distances_at_temperature_1()
 
 
 def test_as_published_skips_refinement_and_uses_the_highest_f1():
-    """Check that the highest threshold is chosen if links are all mutual best pairs, because its F1 is the highest."""
+    """Use all mutual best pairs as links, for which the highest threshold has the highest F1."""
     planted = languages(400)
     first = transformed(planted, epochs=(8, 0, 0, 0, 1))
     sides = first.texts[0].vectors, first.texts[0].pivot_vectors
@@ -281,8 +281,8 @@ class Killed(Exception):
     pass
 
 
-def test_training_resumed_in_any_phase_equals_an_uninterrupted_one(tiny_folder, tmp_path, monkeypatch):
-    """Kill training with dropout in the first, a middle and the last update of each phase."""
+def test_training_resumed_in_any_phase_equals_uninterrupted_training(tiny_folder, tmp_path, monkeypatch):
+    """Kill training with dropout in the first, a middle and the last update of each phase, and resume it."""
     whole, expected = clcr_job.run(str(tiny_folder), tmp_path / "whole", dropout=0.1)
     updates = [len(history) for history in whole.history.values()]
     assert min(updates) >= 2
@@ -332,7 +332,7 @@ def test_unusable_sentence_pairs_are_counted(tiny_encoder):
     assert all(np.isfinite(line["loss"]) for history in found.history.values() for line in history)
 
 
-def test_languages_that_do_not_match_are_reported(tiny_encoder):
+def test_unusable_corpora_are_refused(tiny_encoder):
     text, _ = make_text("xx", 6, 0)
     encoders = {"en": tiny_encoder, "xx": tiny_encoder}
     method = KeyPointAlignment(towards="en")
@@ -343,15 +343,15 @@ def test_languages_that_do_not_match_are_reported(tiny_encoder):
     empty = ParallelCorpus.of([["a"], []], [[], ["b"]], ("xx", "en"))
     with pytest.raises(
         SettingError,
-        match="of the 2 sentence pairs of xx-en, 2 have a side without a word that its encoder has a vector for, 0 are too long",
+        match="of 2 sentence pairs of xx-en, 2 have a side without word vectors, and 0 are too long",
     ):
         method.align(encoders, empty)
 
 
 def test_invalid_settings_are_refused():
     for settings, message in (
-        ({"epochs": (1, 1)}, "epochs has 5 numbers .transform, encoder, pivot's encoder, refinement, heads., got"),
-        ({"epochs": (0, 1, 1, 1, 1)}, "the first and the last of epochs must be above 0"),
+        ({"epochs": (1, 1)}, "epochs must be 5 numbers .transform, encoder, pivot's encoder, refinement, heads., got"),
+        ({"epochs": (0, 1, 1, 1, 1)}, "the first and the last number of epochs must be above 0"),
         ({"beta": -1}, "beta must be at least 0"),
         ({"held_out": 1}, "held_out must be at least 0 and below 1"),
     ):

@@ -1,4 +1,4 @@
-"""Test sets by short names, from small local copies of the data sets on the hub."""
+"""Tests of test sets with short names, read from small local copies of the data sets on the hub."""
 
 from dataclasses import replace
 
@@ -44,7 +44,7 @@ COPIES = {
 
 @pytest.fixture
 def copies(tmp_path, monkeypatch):
-    """Write every data set of the table to disk, with its configurations and columns on the hub."""
+    """Write a copy of every data set of the table to disk, with the configurations and columns of the hub."""
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", str(tmp_path / "cache"))
     configs = {}
     for (name, config, split), rows in COPIES.items():
@@ -57,7 +57,7 @@ def copies(tmp_path, monkeypatch):
         monkeypatch.setitem(by_name.NAMED, name, replace(by_name.NAMED[name], repository=str(tmp_path / name)))
 
 
-def test_named_data_sets_are_read_by_their_reader(copies):
+def test_each_named_data_set_is_read_by_its_reader(copies):
     assert set(by_name.NAMED) == {name for name, _, _ in COPIES}
     for path, tags in (("hub:pan-x:de", ["B-LOC", "O"]), ("hub:udpos:de:train", ["PROPN", "VERB"])):
         lang, place = language_and_path(path)
@@ -98,7 +98,7 @@ def test_unknown_names_and_languages_are_refused_in_one_line(monkeypatch, tmp_pa
     assert "\n" not in str(told.value)
 
 
-def test_the_command_lists_all_names(capsys):
+def test_calque_data_lists_all_names(capsys):
     shown, _ = works(capsys, "data")
     lines = shown.splitlines()
     assert len(lines) == 2 + len(by_name.NAMED)  # a header and a rule

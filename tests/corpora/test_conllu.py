@@ -1,4 +1,4 @@
-"""Treebanks in CoNLL-U: ranges, empty nodes, and sentences that are not trees."""
+"""Tests of CoNLL-U treebanks: ranges, empty nodes, and sentences that are not trees."""
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -50,7 +50,7 @@ def test_ranges_and_empty_nodes_do_not_shift_heads(tmp_path):
 
 
 def circles(heads):
-    """Return True if some word never reaches the root, by walking from head to head."""
+    """Return whether some word never reaches the root, by following heads from word to word."""
     for word in range(1, len(heads) + 1):
         at = word
         for _ in heads:
@@ -62,7 +62,7 @@ def circles(heads):
 
 @given(st.integers(1, 7).flatmap(lambda n: st.lists(st.integers(0, n), min_size=n, max_size=n)))
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_trees_are_recognised_as_by_walking(tmp_path, heads):
+def test_sentences_that_are_not_trees_are_refused(tmp_path, heads):
     if heads.count(0) == 1 and not circles(heads):
         assert read(tmp_path, tree(*heads)).heads.tolist() == heads
     else:

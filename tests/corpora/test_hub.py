@@ -1,4 +1,4 @@
-"""Data sets without a network: tables on disk, saved data sets, folders."""
+"""Tests of data sets without a network: tables on disk, saved data sets, and folders."""
 
 import json
 import socket
@@ -38,7 +38,7 @@ def lines(rows):
     [LANGS, ("en-US", "de_DE"), ("sentence_en", "sentence_de"), ("source", "target"), ("sentence1", "sentence2")],
 )
 @pytest.mark.parametrize("suffix", ["jsonl", "csv", "parquet"])
-def test_two_columns_of_a_table_are_read(tmp_path, names, suffix):
+def test_two_columns_of_a_table_are_read_as_parallel_text(tmp_path, names, suffix):
     path = tmp_path / f"f.{suffix}"
     data = datasets.Dataset.from_list([{names[0]: s, names[1]: t, "n": 3} for s, t in EXPECTED])
     {"jsonl": data.to_json, "csv": data.to_csv, "parquet": data.to_parquet}[suffix](str(path))

@@ -1,4 +1,4 @@
-"""Texts with labels: every file format, and every kind of damage with its line."""
+"""Tests of labelled text in every file format, and of errors with their line."""
 
 import gzip
 import json
@@ -52,7 +52,7 @@ CASES = {
 
 @pytest.mark.filterwarnings("ignore::calque.corpora.SkippedWarning")
 @pytest.mark.parametrize("case", CASES)
-def test_formats_are_detected_by_content(tmp_path, case):
+def test_formats_of_labelled_text_are_detected_by_content(tmp_path, case):
     content, lang, expected, lines = CASES[case]
     for path in (write(tmp_path, content), write(tmp_path, gzip.compress(content.encode()), "f.gz")):
         text = read_labelled(path, lang=lang)
@@ -70,7 +70,7 @@ def test_pairs_without_an_agreed_label_are_skipped(tmp_path):
         read_labelled(write(tmp_path, XNLI), lang="fr")
 
 
-def test_ambiguous_columns_need_a_format(tmp_path):
+def test_columns_in_ambiguous_order_require_a_format(tmp_path):
     path = write(tmp_path, "a\tx\nb\ty\nc\tz\n")
     with pytest.raises(InputError, match='two columns with 3 and 3 different values in 3 rows.*format="label-text"'):
         read_labelled(path, lang="en")
@@ -83,7 +83,7 @@ def test_ambiguous_columns_need_a_format(tmp_path):
         read_labelled(write(tmp_path, "\n"), lang="en")
 
 
-def test_data_sets_are_read_with_the_names_of_their_labels(tmp_path):
+def test_labels_of_data_sets_are_read_by_name(tmp_path):
     datasets = pytest.importorskip("datasets")
     names = {"premise": datasets.Value("string"), "hypothesis": datasets.Value("string")}
     names["label"] = datasets.ClassLabel(names=["Entailment", "Neutral", "Contradiction"])

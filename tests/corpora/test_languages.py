@@ -1,4 +1,4 @@
-"""`LANG=FILE`: languages and names before the path of a file."""
+"""Tests of `LANG=FILE`: languages and names before the path of a file."""
 
 import pytest
 
@@ -19,11 +19,11 @@ from calque.errors import SettingError
         ("de=", ("de", "")),
     ],
 )
-def test_a_name_before_a_path_is_separated(text, expected):
+def test_name_and_path_are_separated_at_the_equals_sign(text, expected):
     assert name_and_path(text) == expected
 
 
-def test_the_language_is_given_before_the_path_or_by_the_file_name():
+def test_the_language_is_read_from_the_prefix_or_the_file_name():
     assert language_and_path("de=a.txt", "en") == ("de", "a.txt")
     assert language_and_path("a.de.txt", "en") == ("de", "a.de.txt")
     assert language_and_path("a.txt", "en") == ("en", "a.txt")

@@ -1,4 +1,4 @@
-"""Line-based readers of parallel text: every kind of damage, against a literal reader."""
+"""Tests of line-based readers of parallel text: every kind of invalid line, compared with a simple reader."""
 
 import bz2
 import gzip
@@ -49,7 +49,7 @@ def words(corpus):
 
 @given(LINES, st.sampled_from(list(PACK)), st.sampled_from([b"\n", b"\r\n"]), st.booleans(), st.booleans())
 @settings(max_examples=120, deadline=None)
-def test_unusable_lines_are_counted_with_the_number_of_the_first(
+def test_unusable_lines_are_counted_and_the_first_line_number_is_reported(
     tmp_path_factory, lines, suffix, newline, bom, last_newline
 ):
     path = tmp_path_factory.mktemp("columns") / f"f.tsv{suffix}"
@@ -90,8 +90,8 @@ def test_unusable_lines_are_counted_with_the_number_of_the_first(
 
 @pytest.mark.parametrize("suffix", [".gz", ".zst", ".xz", ".bz2"])
 @pytest.mark.parametrize("on_error", ["raise", "skip"])
-def test_damaged_archives_are_refused(tmp_path, suffix, on_error):
-    """Check that an archive that cannot be unpacked is an error in every mode."""
+def test_corrupt_archives_are_refused(tmp_path, suffix, on_error):
+    """Check that an archive that cannot be unpacked is an error, whatever `on_error` is."""
     path = tmp_path / f"f.tsv{suffix}"
     text = b"".join(b"word%d\tWort%d\n" % (k, k * 7919 % 100_003) for k in range(20_000))
     whole = PACK[suffix](text)
@@ -112,7 +112,7 @@ def test_damaged_archives_are_refused(tmp_path, suffix, on_error):
 @pytest.mark.parametrize(("text", "encoding"), [
     ("vier Bücher", "ISO-8859-1"), ("zwei – “Bücher”", "WINDOWS-1252"), ("четыре книги", "WINDOWS-1251"), ("我们有书", "GB18030"),
 ])  # fmt: skip
-def test_a_line_in_another_encoding_is_refused_with_the_likely_encoding(tmp_path, text, encoding):
+def test_the_error_for_text_that_is_not_utf8_names_the_likely_encoding(tmp_path, text, encoding):
     path = tmp_path / "f.tsv"
     path.write_bytes(f"a\t{text}\n".encode(encoding))
     with pytest.raises(InputError, match=rf"line 1: .* is not UTF-8; convert the file; .*iconv -f {encoding} -t UTF-8"):
@@ -130,7 +130,7 @@ def test_a_line_with_more_columns_than_before_is_refused(tmp_path, monkeypatch):
     assert corpus.lines.tolist() == [1, 2, 3, 4, 5, 7]
 
 
-def test_further_columns_are_metadata(tmp_path):
+def test_additional_columns_are_read_as_metadata(tmp_path):
     path = tmp_path / "f.txt"
     path.write_text("a\tb\tx\nc\td\ne\tf\ty\t0-0\n")
     assert read(path).metadata_names == ["column_3", "column_4"]
@@ -157,7 +157,7 @@ def moses(folder, source, target, prefix="c.en-de"):
 
 
 @pytest.mark.parametrize("limit", [None, 2])
-def test_moses_files_are_read_as_a_pair_or_by_prefix(tmp_path, limit):
+def test_moses_files_are_read_from_two_paths_or_their_prefix(tmp_path, limit):
     prefix = moses(tmp_path, b"a b\nc\nd\n", b"x\ny z\r\nw")
     expected = [(["a", "b"], ["x"]), (["c"], ["y", "z"]), (["d"], ["w"])][:limit]
     assert words(read(prefix, limit=limit)) == expected
@@ -192,7 +192,7 @@ def test_moses_files_of_unequal_length_are_refused(tmp_path, on_error):
     assert len(read(prefix, on_error=on_error)) == 2
 
 
-def test_links_follow_skipped_lines(tmp_path):
+def test_links_can_be_matched_to_text_with_skipped_lines(tmp_path):
     path, links = tmp_path / "f.tsv", tmp_path / "f.links"
     path.write_text("a b\tx y\n\tz\nc\tw\n")
     links.write_text("0-1 1-0\n\n0-0\n")
@@ -219,7 +219,7 @@ def test_gold_links_are_read_from_a_column(tmp_path):
             gold_links(read(path, on_error="skip"))
 
 
-def test_formats_are_detected_by_content_or_given(tmp_path):
+def test_the_format_is_detected_by_content_unless_it_is_given(tmp_path):
     path = tmp_path / "plain"
     path.write_text("a ||| b\tc\n")
     assert words(read(path)) == [(["a", "|", "|", "|", "b"], ["c"])]
@@ -236,7 +236,7 @@ def test_formats_are_detected_by_content_or_given(tmp_path):
         read(tmp_path / "de.po")
 
 
-def test_missing_and_empty_files_are_named(tmp_path):
+def test_missing_and_empty_files_are_refused(tmp_path):
     (tmp_path / "empty.tsv").write_text("")
     for path, message in (
         (tmp_path / "nothing", r"no such file, nor .*nothing\.en with .*nothing\.de.*hub:"),
@@ -253,14 +253,14 @@ def test_missing_and_empty_files_are_named(tmp_path):
 @pytest.mark.parametrize(("content", "said"), [
     ("a\tb\n".encode("utf-16"), "UTF-16 text, expected UTF-8; convert it"), (b"a\tb\rc\td\r", "lines end by CR alone"),
 ])  # fmt: skip
-def test_utf16_text_and_old_line_ends_are_named(tmp_path, content, said):
+def test_utf16_text_and_lines_ended_by_cr_are_refused(tmp_path, content, said):
     path = tmp_path / "f.tsv"
     path.write_bytes(content)
     with pytest.raises(InputError, match=said):
         read(path)
 
 
-def test_a_line_longer_than_memory_is_refused(tmp_path):
+def test_a_line_that_exceeds_the_maximum_length_is_refused(tmp_path):
     path = tmp_path / "f.tsv.zst"
     path.write_bytes(PACK[".zst"](b"a\tb\n" + b"0" * (LONGEST_LINE + 2**21)))
     with pytest.raises(InputError, match="line 2: a line of more than 64 MiB"):

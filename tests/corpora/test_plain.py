@@ -1,4 +1,4 @@
-"""Text in one language, and bilingual dictionaries."""
+"""Tests of text in one language, and of bilingual dictionaries."""
 
 import gzip
 
@@ -17,7 +17,7 @@ def test_each_line_is_a_sentence(tmp_path):
     assert read_sentences(tmp_path / "t.gz", lang="en", pretokenized=True)[0].words[1] == "cat,"
 
 
-def test_invalid_text_is_refused_with_its_line(tmp_path):
+def test_the_error_for_invalid_text_names_the_line(tmp_path):
     (tmp_path / "t").write_bytes(b"fine\n\xff\xfe\xfd\n")
     with pytest.raises(InputError, match=r"t line 2: .*not UTF-8"):
         read_sentences(tmp_path / "t", lang="en")

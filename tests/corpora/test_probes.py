@@ -1,4 +1,4 @@
-"""Spans to probe, from JSON lines, treebanks and tagged text."""
+"""Tests of probing data from JSON lines, treebanks and tagged text."""
 
 import json
 from itertools import pairwise
@@ -24,7 +24,7 @@ def write(folder, name, text):
 
 
 def shown(text):
-    """Return each sentence with its targets: the words of the spans and the labels."""
+    """Return each sentence with its targets, each as the words of the spans and the labels."""
     found = []
     labels = text.labels.to_list()
     for sentence, (a, b) in zip(text.sentences, pairwise(text.offsets), strict=True):
@@ -36,7 +36,7 @@ def shown(text):
     return found
 
 
-def test_treebanks_give_parts_of_speech_and_dependencies(tmp_path):
+def test_treebanks_are_read_as_parts_of_speech_or_dependencies(tmp_path):
     path = write(tmp_path, "a.conllu", CONLLU)
     pos = read_probe(path, lang="en", probe="pos")
     assert shown(pos) == [

@@ -1,4 +1,4 @@
-"""The sample text is complete and parallel, and its gold links fit its words."""
+"""Tests of the sample text: it is complete and parallel, and its gold links match its words."""
 
 import re
 from importlib.resources import files
@@ -13,7 +13,7 @@ SCRIPTS = {"zh": r"[\u4e00-\u9fff]", "ru": "[а-яё]", "bg": "[а-я]"}
 
 
 @pytest.mark.parametrize("lang", LANGUAGES)
-def test_texts_are_complete_and_in_their_script(lang):
+def test_texts_are_complete_and_in_the_script_of_their_language(lang):
     corpus = sample_text(lang)
     assert len(corpus) == 536
     lines = (files("calque") / "data" / "sample" / f"{lang}.txt").read_text(encoding="utf-8").splitlines()
@@ -28,7 +28,7 @@ def test_texts_are_complete_and_in_their_script(lang):
 
 
 @pytest.mark.parametrize("lang", LANGUAGES)
-def test_gold_links_fit_the_words(lang):
+def test_gold_links_match_the_words_of_the_text(lang):
     corpus, gold = sample_links(lang)
     assert len(corpus) == gold.n_sentences == 60
     gold.check(corpus)

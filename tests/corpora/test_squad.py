@@ -1,4 +1,4 @@
-"""Questions with answers in SQuAD's format: what is read, and every kind of damage with its place."""
+"""Tests of questions in the SQuAD format, and of errors with their position in the file."""
 
 import gzip
 import json
@@ -51,7 +51,7 @@ def test_questions_answers_and_passages_are_read(tmp_path):
 
 
 def test_questions_can_be_selected(tmp_path):
-    """Check that selected questions keep their passages and spans."""
+    """Check that selected questions keep their passages and answer spans."""
     whole = squad((PASSAGE, [GOOD]), ("One two.", [qa("1?", ("One", 0), ("two", 4)), qa("2?", ("two", 4))]))
     text = read_questions(write(tmp_path, whole), lang="en")
     part = text.take(np.array([2, 1]))
@@ -85,7 +85,7 @@ def test_questions_without_an_answer_are_skipped(tmp_path):
         (qa("?", ("Rome", -1)), "no question or answers", "and answers with text and answer_start, a number from 0")
     ]
 )  # fmt: skip
-def test_unusable_questions_are_refused_or_counted_with_their_place(tmp_path, bad, reason, fact):
+def test_unusable_questions_are_refused_or_counted_with_their_position(tmp_path, bad, reason, fact):
     path = write(tmp_path, json.dumps(squad((PASSAGE, [GOOD, bad]))).encode())
     with pytest.raises(InputError, match=re.escape(fact)) as caught:
         read_questions(path, lang="en")

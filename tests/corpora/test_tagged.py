@@ -1,4 +1,4 @@
-"""Words with tags: every file format, and every kind of damage with its line."""
+"""Tests of tagged words in every file format, and of errors with their line."""
 
 import gzip
 import json
@@ -17,7 +17,7 @@ def write(folder, content, name="f.tsv"):
 
 
 def pairs(text):
-    """Return sentences as `word/tag word/tag`."""
+    """Return each sentence as a string `word/tag word/tag`."""
     tags = iter(text.tags.to_list())
     return [" ".join(f"{word}/{next(tags)}" for word in sentence.words) for sentence in text.sentences]
 
@@ -51,7 +51,7 @@ CONLLU = (
     ],
     ids=["2002", "2003", "panx", "wikiann", "multiconer", "hash", "upos", "uner", "xsid", "conllu"],
 )
-def test_formats_are_detected_by_content(tmp_path, content, expected, lines, repaired):
+def test_formats_of_tagged_text_are_detected_by_content(tmp_path, content, expected, lines, repaired):
     path = write(tmp_path, gzip.compress(content.encode()), "f.gz")
     text = read_tagged(path, lang="en")
     assert pairs(text) == expected
@@ -85,7 +85,7 @@ def test_files_without_sentences_are_refused(tmp_path):
 
 
 def request(intent, slots, text, tokens=None, unit=len):
-    """Return a row in Facebook's format; `unit` measures offsets in characters or bytes."""
+    """Return a line in Facebook's format; `unit` measures offsets in characters or bytes."""
     columns = [intent, slots, text]
     if tokens is not None:
         spans, at = [], 0
@@ -98,7 +98,7 @@ def request(intent, slots, text, tokens=None, unit=len):
     return "\t".join(columns) + "\n"
 
 
-def test_slots_in_facebook_format_are_widened_to_words(tmp_path):
+def test_slots_in_facebook_format_are_extended_to_whole_words(tmp_path):
     rows = (
         request("alarm/set", "4:11:datetime,12:16:what", "Show Tuesday's list", ["Show", "Tuesday's", "list"]),
         request("alarm/set", "0:4:a,4:9:b", "Mikeel 6 x", ["Mikeel", "6", "x"]),
@@ -111,20 +111,20 @@ def test_slots_in_facebook_format_are_widened_to_words(tmp_path):
 
 
 @pytest.mark.parametrize("unit", [len, lambda text: len(text.encode())], ids=["characters", "bytes"])
-def test_facebook_offsets_count_characters_or_bytes(tmp_path, unit):
+def test_offsets_in_facebook_format_may_count_characters_or_bytes(tmp_path, unit):
     row = request("x", "10:17:todo", "Muéstrame mañana, ya", ["Muéstrame", "mañana", ",", "ya"], unit)
     text = read_tagged(write(tmp_path, row), lang="es")
     assert pairs(text) == ["Muéstrame/O mañana/B-todo ,/I-todo ya/O"]
     assert text.repaired == 0
 
 
-def test_facebook_rows_without_tokens_are_segmented(tmp_path):
+def test_text_in_facebook_format_without_tokens_is_segmented(tmp_path):
     assert pairs(read_tagged(write(tmp_path, "x\t0:3:a\tGo, don't.\n"), lang="en")) == ["Go/B-a ,/I-a don/O 't/O ./O"]
     with pytest.raises(InputError, match=r"line 1: the tokens of the last column are not in the text"):
         read_tagged(write(tmp_path, request("x", "", "ab cd", ["ab", "cd"]).replace("\tab", "\tba")), lang="en")
 
 
-def test_data_sets_are_read_with_the_names_of_their_tags(tmp_path):
+def test_tags_of_data_sets_are_read_by_name(tmp_path):
     datasets = pytest.importorskip("datasets")
     label = datasets.ClassLabel(names=["O", "B-PER", "I-PER"])
     kinds = {"tokens": datasets.Sequence(datasets.Value("string")), "ner_tags": datasets.Sequence(label)}
@@ -140,7 +140,7 @@ def test_data_sets_are_read_with_the_names_of_their_tags(tmp_path):
         assert (text.lines.tolist(), text.intents.to_list()) == ([1, 2], ["stay", "go"])
 
 
-def test_unusable_rows_of_data_sets_are_refused_with_their_line(tmp_path):
+def test_the_error_for_an_unusable_row_of_a_data_set_names_the_row(tmp_path):
     pytest.importorskip("datasets")
     good = {"words": ["a"], "upos": ["X"]}
     for rows, given, message in (

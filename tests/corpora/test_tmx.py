@@ -1,4 +1,4 @@
-"""Translation memories in TMX."""
+"""Tests of translation memories in TMX."""
 
 import gzip
 from xml.sax.saxutils import escape
@@ -100,7 +100,7 @@ def test_entity_expansion_and_external_entities_are_refused(tmp_path):
     ],
 )
 @pytest.mark.parametrize("on_error", ["raise", "skip"])
-def test_broken_xml_is_refused_with_its_line(tmp_path, text, line, fact, on_error):
+def test_the_error_for_malformed_xml_names_the_line(tmp_path, text, line, fact, on_error):
     path = tmp_path / "f.tmx"
     path.write_text(text)
     with pytest.raises(InputError, match=fact) as caught:
@@ -108,7 +108,7 @@ def test_broken_xml_is_refused_with_its_line(tmp_path, text, line, fact, on_erro
     assert caught.value.line == line
 
 
-def test_files_are_read_as_a_stream(tmp_path):
+def test_files_are_streamed(tmp_path):
     """Check that the first pairs are returned before the rest of the file is read."""
     path = write(tmp_path / "f.tmx", unit(en="a", de="x") * 30_000, tail="<broken")
     assert len(read(path, limit=100)) == 100

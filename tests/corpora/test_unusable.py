@@ -1,4 +1,4 @@
-"""Unusable items of every line-based reader: refused with file and line, or skipped and counted by reason."""
+"""Tests of unusable items in every line-based reader: refused with file and line, or skipped and counted by reason."""
 
 import json
 import re

@@ -116,7 +116,7 @@ def test_a_signal_must_be_answered_by_one_line(sweep):
         code, found = sweep(ANSWERING.replace("ANSWER", "'one line'"), "--at", f"{kind}:0")
         assert code == 0, found
         code, found = sweep(ANSWERING.replace("ANSWER", "'one line\\nand another'"), "--at", f"{kind}:0")
-        assert (code, f"{kind}:0 is answered by 130 and more than a line" in found) == (1, True), found
+        assert (code, f"{kind}:0 is answered by exit code 130 and more than a line" in found) == (1, True), found
 
 
 def test_an_older_result_is_replaced_but_not_foreign_files_in_it(sweep):

@@ -1,4 +1,4 @@
-"""Tests of the explorer: text, vectors, answers over HTTP, and the encoders and texts of the command line."""
+"""Tests of the explorer: text, vectors, HTTP responses, and the encoders and texts that the command line selects."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from explored_text import ENGLISH, GERMAN, pairs_of
 
 
 # -- the text ----------------------------------------------------------------------------------------------------------
-def test_sentences_are_distinct_and_have_translations_through_a_third_language(collection):
+def test_repeated_sentences_are_merged_and_translations_are_found_through_a_third_language(collection):
     assert collection.languages == ["en", "de", "he"]
     assert collection.ranges == {"en": (0, 6), "de": (6, 12), "he": (12, 14)}
     assert collection.translations(0) == {"de": 6, "he": 12}
@@ -40,7 +40,7 @@ def test_sentences_are_distinct_and_have_translations_through_a_third_language(c
     assert collection.trained.tolist() == [True, True, *[False] * 10, True, True]
 
 
-def test_empty_sentences_are_counted_and_repeated_ones_merged():
+def test_empty_sentences_are_counted_and_repeated_sentences_are_merged():
     corpus = pairs_of(["a b", "", "a b"], ["c", "d", "e"], ("en", "de"))
     collection = Collection([((corpus.source, corpus.target), False)])
     assert (collection.empty, len(collection)) == (1, 4)
@@ -48,7 +48,7 @@ def test_empty_sentences_are_counted_and_repeated_ones_merged():
     assert collection.translations(0) == {"de": 1}
 
 
-def test_search_requires_every_word_and_prefers_whole_words(collection):
+def test_search_results_contain_every_word_and_whole_words_come_first(collection):
     assert collection.search("bank") == (3, [3, 2, 9])
     assert collection.search("BANK", "en") == (2, [3, 2])
     assert collection.search("ban the", "en") == (2, [3, 2])
@@ -74,8 +74,8 @@ def planted(collection: Collection, dim: int = 24, seed: int = 0) -> Embeddings:
 
 
 @pytest.mark.parametrize("some", [False, True])
-def test_neighbours_equal_the_formula_word_by_word(collection, tmp_path, some):
-    """Compare with 2·cos(x, y) − r(x) − r(y), without the word itself and words without a vector."""
+def test_csls_of_neighbours_matches_its_formula(collection, tmp_path, some):
+    """Compare with 2·cos(x, y) − r(x) − r(y) over all words except the word itself and words without a vector."""
     vectors, covered = planted(collection), np.ones(collection.n_words, dtype=bool)
     if some:
         covered[[1, 5, collection.rows("de").start]] = covered[collection.rows("he")] = False
@@ -133,7 +133,7 @@ def test_the_description_lists_languages_and_encoders(explorer):
     assert len(start["words"][about["start"]["word"]]) == max(map(len, start["words"]))
 
 
-def test_neighbours_of_a_word(explorer):
+def test_neighbours_of_a_word_are_sorted_and_mark_its_translation(explorer):
     answer = explorer.neighbours("tiny", "1", 2, 4, n=3)
     assert [(each["lang"], len(each["words"])) for each in answer["languages"]] == [("en", 3), ("de", 3), ("he", 3)]
     scores = [hit["csls"] for hit in answer["languages"][1]["words"]]
@@ -150,7 +150,7 @@ def test_neighbours_of_a_word(explorer):
     assert cosines == sorted(cosines, reverse=True)
 
 
-def test_a_typed_sentence_has_the_vectors_of_the_same_sentence_of_the_text(explorer):
+def test_a_typed_sentence_has_the_same_vectors_as_the_sentence_in_the_text(explorer):
     typed = explorer.typed(ENGLISH[2], "en")
     stored = explorer.neighbours("tiny", "3", 2, 4, n=5)
     live = explorer.neighbours("tiny", "3", typed, 4, n=5)
@@ -164,7 +164,7 @@ def test_a_typed_sentence_has_the_vectors_of_the_same_sentence_of_the_text(explo
     assert german["languages"][1]["words"][0]["id"] == 8
 
 
-def test_links_equal_those_of_the_aligner(explorer):
+def test_links_equal_the_links_of_the_aligner(explorer):
     answer = explorer.links("tiny", "1", 2, 8)
     store = explorer.views["tiny"].store("1")[0].embeddings
     parts = [Embeddings(np.array(store[k]), np.array([0, len(store[k])])) for k in (2, 8)]
@@ -175,7 +175,7 @@ def test_links_equal_those_of_the_aligner(explorer):
 
 # -- over HTTP ---------------------------------------------------------------------------------------------------------
 def call(app, path: str, host: str = "127.0.0.1:8000", verb: str = "GET", headers=(), **query):
-    """Send a request to the application in this process, and return status, headers and body."""
+    """Send a request to the application in this process, and return the response: status, headers and body."""
     sent: list[dict] = []
     given = [(b"host", host.encode())] if host else []
     scope = {
@@ -201,7 +201,7 @@ def app(explorer):
     return make_app(explorer)
 
 
-def test_every_answer_over_http(app, explorer):
+def test_every_http_response_equals_the_result_in_python(app, explorer):
     def answer_of(path, **query):
         status, headers, body = call(app, f"/api/{path}", **query)
         assert status == 200, body
@@ -236,14 +236,14 @@ def test_every_answer_over_http(app, explorer):
         ("links", {"encoder": "tiny", "id": 0}, "to= is missing"),
     ],
 )
-def test_errors_are_a_line_of_json(app, path, query, message):
+def test_an_invalid_request_returns_an_error_in_one_line_of_json(app, path, query, message):
     status, headers, body = call(app, f"/api/{path}", **query)
     assert status == 400
     assert message in json.loads(body)["error"]
     assert b"\n" not in body
 
 
-def test_the_page_and_its_files(app):
+def test_the_page_and_its_files_are_served_without_external_addresses(app):
     status, headers, body = call(app, "/")
     assert (status, headers["content-type"]) == (200, "text/html; charset=utf-8")
     assert "default-src 'none'" in headers["content-security-policy"]
@@ -261,7 +261,7 @@ def test_the_page_and_its_files(app):
 
 
 @pytest.mark.parametrize("host", ["", "evil.example", "127.0.0.1.evil.example:8000", "10.0.0.1"])
-def test_another_host_is_refused(app, host):
+def test_requests_with_another_host_name_are_refused(app, host):
     for path in ("/", "/api/about", "/static/app.js"):
         status, _, body = call(app, path, host=host)
         assert (status, body) == (400, b"Invalid host header")
@@ -281,7 +281,7 @@ def test_a_free_port_is_found_and_a_port_in_use_is_reported(monkeypatch):
         listen("no.such.host.invalid", 0)
 
 
-def test_serving_ends_with_an_interrupt(explorer, monkeypatch):
+def test_an_interrupt_stops_the_server(explorer, monkeypatch):
     import uvicorn
 
     statuses = []
@@ -301,7 +301,7 @@ def test_serving_ends_with_an_interrupt(explorer, monkeypatch):
 # -- encoders and texts of the command line ----------------------------------------------------------------------------
 @pytest.fixture(scope="module")
 def demo_folder(tmp_path_factory, tiny_encoder, sources):
-    """Write a small folder as `calque demo` does."""
+    """Write a small folder in the layout of `calque demo`."""
     folder = tmp_path_factory.mktemp("demo")
     (folder / "text").mkdir()
     for part, lines in (("train", slice(0, 4)), ("test", slice(4, 6))):
@@ -328,7 +328,7 @@ def test_a_demo_folder_is_opened(demo_folder, tiny_encoder):
     assert place_for(str(demo_folder)) == demo_folder / "explore"
 
 
-def test_the_base_encoder_is_found_by_the_record(demo_folder, tiny_folder, tmp_path, capsys):
+def test_the_base_encoder_is_found_by_the_run_record(demo_folder, tiny_folder, tmp_path, capsys):
     tiny = load_encoder(tiny_folder)
     folder = tmp_path / "aligned"
     load_encoder(demo_folder / "contrastive").save(folder)
@@ -352,7 +352,7 @@ def test_the_base_encoder_is_found_by_the_record(demo_folder, tiny_folder, tmp_p
         find_encoders([str(tmp_path / "nothing" / "here")], None, said.append)
 
 
-def test_text_by_language_parallel_or_the_sample(tmp_path):
+def test_text_can_be_monolingual_or_parallel_and_is_the_sample_by_default(tmp_path):
     (tmp_path / "a.de.txt").write_text("Das Haus.\n\nDie Katze.\n", encoding="utf-8")
     (tmp_path / "b.txt").write_text("The house.\n")
     said: list[str] = []
@@ -371,7 +371,7 @@ def test_text_by_language_parallel_or_the_sample(tmp_path):
     assert "sample text" in said[-2]
 
 
-def test_the_command_line(demo_folder, tmp_path, capsys, monkeypatch):
+def test_the_command_serves_the_given_encoders_and_text(demo_folder, tmp_path, capsys, monkeypatch):
     assert spread(["explore", "--text", "en=a", "b", "DIR"]) == ["explore", "--text", "en=a", "--text", "b", "DIR"]
     served = []
     monkeypatch.setattr(

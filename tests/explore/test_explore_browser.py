@@ -30,7 +30,7 @@ def opened(page, url: str, view: str = RIVER):  # noqa: F811
 
 
 def settled(page) -> None:  # noqa: F811
-    """Wait for the answers of both encoders."""
+    """Wait until the results of both encoders are shown."""
     page.locator(".body[aria-busy=false] .near").nth(1).wait_for(state="attached")
 
 
@@ -42,7 +42,7 @@ def nearest(page, side: int) -> list[str]:  # noqa: F811
     return page.locator(".panel").nth(side).locator(".near mark").all_inner_texts()
 
 
-def test_a_view_is_accessible_and_without_errors(page, seen, url):  # noqa: F811
+def test_the_view_of_a_word_is_accessible_and_without_errors(page, seen, url):  # noqa: F811
     opened(page, url)
     assert page.title() == "bank · calque explore"
     assert page.locator("#words button").all_inner_texts() == ENGLISH[2].split()
@@ -57,7 +57,7 @@ def test_a_view_is_accessible_and_without_errors(page, seen, url):  # noqa: F811
     assert seen.foreign == []
 
 
-def test_the_page_shows_the_answers_of_the_server(page, url, explorer):  # noqa: F811
+def test_the_page_shows_the_neighbours_and_links_of_the_server(page, url, explorer):  # noqa: F811
     opened(page, url)
     for side, encoder in enumerate(("tiny", "rotated")):
         answer = explorer.neighbours(encoder, "3", 2, 4, n=3)
@@ -75,7 +75,7 @@ def test_the_page_shows_the_answers_of_the_server(page, url, explorer):  # noqa:
         )
 
 
-def test_a_word_is_clicked_and_the_back_button_works(page, url):  # noqa: F811
+def test_clicking_a_word_selects_it_and_the_back_button_restores_the_previous_word(page, url):  # noqa: F811
     opened(page, url)
     before = nearest(page, 0)
     page.get_by_role("button", name="river", exact=True).click()
@@ -91,7 +91,7 @@ def test_a_word_is_clicked_and_the_back_button_works(page, url):  # noqa: F811
     assert nearest(page, 0) == before
 
 
-def test_encoder_and_layer_are_chosen_and_kept_in_the_address(page, url):  # noqa: F811
+def test_the_chosen_encoder_and_layer_are_kept_in_the_address(page, url):  # noqa: F811
     opened(page, url)
     after, first = nearest(page, 1), page.locator(".panel").first
     first.locator(".encoder").select_option("rotated")
@@ -113,7 +113,7 @@ def test_encoder_and_layer_are_chosen_and_kept_in_the_address(page, url):  # noq
     assert first.locator(".layer").input_value() == "0"
 
 
-def test_a_neighbour_is_compared_or_opened(page, url):  # noqa: F811
+def test_the_sentence_of_a_neighbour_can_be_compared_or_opened(page, url):  # noqa: F811
     opened(page, url)
     row = page.locator(".panel").first.locator(".near li").nth(1)
     words = re.sub(r"\W", "", row.locator(".context").get_attribute("title"))
@@ -129,7 +129,7 @@ def test_a_neighbour_is_compared_or_opened(page, url):  # noqa: F811
     assert re.sub(r"\W", "", page.locator("#words").inner_text()) == words
 
 
-def test_sentences_are_found_by_keyboard(page, url):  # noqa: F811
+def test_sentences_can_be_found_by_keyboard(page, url):  # noqa: F811
     opened(page, url)
     box = page.get_by_role("combobox", name="Find a sentence")
     box.focus()
@@ -146,7 +146,7 @@ def test_sentences_are_found_by_keyboard(page, url):  # noqa: F811
     settled(page)
 
 
-def test_a_typed_sentence(page, url):  # noqa: F811
+def test_a_typed_sentence_is_shown_in_its_guessed_language(page, url):  # noqa: F811
     opened(page, url)
     box = page.locator("#find")
     box.fill("das Haus am Ufer")
@@ -174,7 +174,7 @@ def test_right_to_left_text_is_shown_right_to_left(page, url):  # noqa: F811
     assert page.evaluate("[...document.querySelectorAll('#words button')].indexOf(document.activeElement)") == 2
 
 
-def test_a_phone_shows_one_encoder_in_tabs(page, url):  # noqa: F811
+def test_a_phone_shows_each_encoder_in_a_tab(page, url):  # noqa: F811
     page.set_viewport_size({"width": 390, "height": 844})
     opened(page, url)
     before = page.get_by_role("tab").first
@@ -205,7 +205,7 @@ def test_a_phone_shows_one_encoder_in_tabs(page, url):  # noqa: F811
     assert (page.get_by_role("tab").count(), page.locator(".panel:visible").count()) == (0, 2)
 
 
-def test_a_search_stays_in_the_address(page, url):  # noqa: F811
+def test_the_search_is_kept_in_the_address(page, url):  # noqa: F811
     def shows_the_search() -> None:
         page.wait_for_function("document.title.startsWith('birds')")
         settled(page)

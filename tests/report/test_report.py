@@ -1,4 +1,4 @@
-"""Tests of the report: reading of results, claims, and the traced source of each number."""
+"""Tests of the report: reading of results, claims, and the source that is given for each number."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from report_results import HOSTILE, analyses, hostile_lines, line, run_record, s
 
 # -- expected numbers, computed literally ------------------------------------------------------------------------------
 class Lines:
-    """Lines of result files by `FILE:LINE`, and their outcomes on a page."""
+    """Lines of result files, keyed by `FILE:LINE`, and the outcome of each line on a page."""
 
     def __init__(self, *paths: Path, page: Page | None = None):
         self.found: dict = {}
@@ -36,7 +36,7 @@ class Lines:
                     self.found[place] = json.loads(text)
 
     def part(self, token: str, name: str):
-        """Return a value of a line, or its mean over lines joined by +."""
+        """Return a value of a line, or the mean value of several lines joined by +."""
         values = []
         for place in token.split("+"):
             plain = self.found[place]
@@ -90,7 +90,7 @@ class Lines:
 
 
 def signs_of(page: Page) -> dict[str, str]:
-    """Return the outcome of each line in the tables of the page: better, worse or unclear."""
+    """Return the outcome of each line in the tables of a page: better, worse or unclear."""
     signs, sources = {}, {}
     for element in page.find("span"):
         above = {each["tag"]: each for each in element["above"]}
@@ -109,7 +109,7 @@ def signs_of(page: Page) -> dict[str, str]:
 
 
 def read_number(shown: str) -> tuple[float, int]:
-    """Return a number from its text, and the number of its decimals."""
+    """Return the number that a text shows, and its number of decimals."""
     text = shown.replace("−", "-").replace(",", "").replace("±", "").replace("+", "")
     return float(text), len(text.partition(".")[2])
 
@@ -156,7 +156,7 @@ def page(built) -> Page:
 
 
 # -- the page ----------------------------------------------------------------------------------------------------------
-def test_each_number_equals_its_line(page, folder):
+def test_each_number_equals_the_number_in_its_result_line(page, folder):
     lines = Lines(folder / "results.jsonl", folder / "analyses.jsonl", page=page)
     kinds: dict[str, int] = {}
     for element in page.find("data"):
@@ -173,7 +173,7 @@ def test_each_number_equals_its_line(page, folder):
         assert kinds[kind] > 0, kind
 
 
-def test_every_mark_of_a_plot_has_its_score(page, folder):
+def test_tooltips_of_plots_show_the_scores_of_the_marks(page, folder):
     lines = Lines(folder / "results.jsonl", folder / "analyses.jsonl")
     marks = [element for element in page.find("g") if element["attrs"].get("class") == "mark"]
     assert len(marks) > 500
@@ -204,8 +204,8 @@ def test_every_mark_of_a_plot_has_its_score(page, folder):
     assert seen == {"heat", "scatter", "mean", "line"}
 
 
-def test_no_number_is_without_a_line(page):
-    """Check that digits outside of traced numbers are in names, ticks, headings, users' words or provenance."""
+def test_every_score_on_the_page_has_a_source(page):
+    """Check that digits without a source are only in names, ticks, headings, users' text or provenance."""
     # fmt: off
     free = {
         "script", "style", "title", "desc", "th", "caption", "h1", "h3", "h4", "summary", "dt", "dd", "q", "pre", "nav", "header",
@@ -250,7 +250,7 @@ def test_ids_are_unique_and_every_plot_has_a_table_of_its_scores(page):
 
 # -- the verdict -------------------------------------------------------------------------------------------------------
 def verdict_of(lines, tmp_path, **options) -> list[str]:
-    """Return the sentences of the verdict."""
+    """Return the sentences of the report's verdict."""
     path = write(tmp_path / "study" / "results.jsonl", lines)
 
     def words(piece) -> str:
@@ -260,7 +260,7 @@ def verdict_of(lines, tmp_path, **options) -> list[str]:
 
 
 def two(task: str, metric: str, values: dict[str, tuple[float, float]], half: float = 0.02) -> list[dict]:
-    """Return lines of `base` and `new` by language."""
+    """Return result lines of `base` and `new` in each language."""
     return [
         line(task, ("en", lang), metric, pair[k], half, settings={"encoder": method}, method=method)
         for lang, pair in values.items()
@@ -269,7 +269,7 @@ def two(task: str, metric: str, values: dict[str, tuple[float, float]], half: fl
 
 
 def test_every_lower_score_is_listed(tmp_path):
-    """Check losses with and without significance, in all languages, on average, and for every main metric."""
+    """Check significant and insignificant losses, in all languages, on average, and for every main metric."""
     lines = two("ner", "f1", {"en": (0.8, 0.6), "de": (0.2, 0.5), "fr": (0.2, 0.195)})
     lines += two("nli", "accuracy", {"en": (0.7, 0.69), "de": (0.5, 0.45), "fr": (0.5, 0.45)}, half=0.03)
     lines += two("retrieval", "accuracy.unseen", {"de": (0.1, 0.4), "fr": (0.1, 0.4)})
@@ -295,7 +295,7 @@ def test_every_lower_score_is_listed(tmp_path):
 
 
 def test_outcomes_follow_corrected_tests_instead_of_overlapping_intervals(tmp_path):
-    """Compare marks and counts with corrected tests that are computed literally."""
+    """Compare marks and counts with corrected tests that are computed here."""
     lines = study(("de", "es", "fr"), ("base", "finetune", "contrastive"), ("ner", "nli", "word-alignment"))
     path = write(tmp_path / "study" / "results.jsonl", lines)
     report([path], out=tmp_path / "r.html")
@@ -333,7 +333,7 @@ def test_outcomes_follow_corrected_tests_instead_of_overlapping_intervals(tmp_pa
     assert {"better", "unclear"} <= set(shown.values())
 
 
-def test_encoders_without_methods_and_a_chosen_base(tmp_path):
+def test_encoders_are_compared_with_the_recorded_first_or_chosen_base(tmp_path):
     lines = [
         asked(value, "retrieval", "accuracy.all", settings={"encoder": name, "encoder_fingerprint": name})
         for name, value in (("a", 0.2), ("b", 0.5), ("b+rotation", 0.8))
@@ -352,7 +352,7 @@ def test_encoders_without_methods_and_a_chosen_base(tmp_path):
         verdict_of(lines, tmp_path, base="c")
 
 
-def test_a_reference_is_not_compared_as_a_method(tmp_path):
+def test_the_statistical_aligner_is_a_reference_and_not_a_compared_method(tmp_path):
     lines = two("word-alignment", "aer", {"de": (0.6, 0.4), "fr": (0.6, 0.4)})
     lines += [
         line("word-alignment", ("en", lang), "aer", 0.1, 0.01, method="statistical aligner") for lang in ("de", "fr")
@@ -364,12 +364,12 @@ def test_a_reference_is_not_compared_as_a_method(tmp_path):
 
 # -- several lines for one question ------------------------------------------------------------------------------------
 def asked(value, task="ner", metric="f1", lang="de", settings=(), **more) -> dict:
-    """Return a line about the encoder m."""
+    """Return a result line of the encoder m."""
     return line(task, ("en", lang), metric, value, 0.02, settings={"encoder": "m", **dict(settings)}, **more)
 
 
 def tables_of(lines, tmp_path) -> list:
-    """Return the tables of the only task."""
+    """Return the tables of the only task in the report."""
     composed = compose(read_results([write(tmp_path / "r.jsonl", lines)]), title="x")
     return [block for block in composed.sections[0].blocks if hasattr(block, "caption")]
 
@@ -402,7 +402,7 @@ def test_repeated_and_superseded_lines_are_counted(tmp_path):
     assert (cell.value, cell.sources) == (0.3, ("study/results.jsonl:3",))
 
 
-def test_two_studies_are_not_mixed(tmp_path):
+def test_results_of_two_studies_are_not_mixed(tmp_path):
     for name in ("one", "two"):
         write(tmp_path / name / "results.jsonl", two("ner", "f1", {"de": (0.2, 0.5)}))
     composed = compose(read_results([tmp_path]), title="x")
@@ -417,7 +417,7 @@ def test_two_studies_are_not_mixed(tmp_path):
 
 @pytest.mark.parametrize("task", ["retrieval", "word-alignment", "lexicon", "wsd", "ner", "parsing"])
 def test_results_with_different_task_settings_are_kept(tmp_path, task):
-    """Check that results with different settings of the task are both kept, with the setting in the caption."""
+    """Check that results with different task settings are in separate tables, with the setting in the caption."""
     metrics = {"retrieval": "accuracy.unseen", "word-alignment": "aer", "lexicon": "p@1", "parsing": "las"}
     for name in (*DEFINE.get(task, ()), *DEFINE_HERE.get(task, ())):
         settings = [{"encoder_fingerprint": "f", name: setting} for setting in ("one way", "another")]
@@ -432,7 +432,7 @@ def test_results_with_different_task_settings_are_kept(tmp_path, task):
 
 
 @pytest.mark.parametrize(("features", "tables"), [("tuned", 1), ("frozen", 2)])
-def test_fine_tuned_encoders_may_have_default_learning_rates(tmp_path, features, tables):
+def test_fine_tuned_encoders_with_different_default_learning_rates_share_a_table(tmp_path, features, tables):
     lines = [
         asked(0.2, settings={"encoder": name, "features": features, "learning_rate": rate})
         for name, rate in (("small", 5e-4), ("large", 5e-5))
@@ -442,8 +442,8 @@ def test_fine_tuned_encoders_may_have_default_learning_rates(tmp_path, features,
     assert len(tables_of(lines, tmp_path)) == 3  # one encoder with two rates
 
 
-def test_texts_and_training_seeds_distinguish_results(tmp_path):
-    """Check that half a test set gives another table, and that another training of the method is another run."""
+def test_results_are_distinguished_by_test_texts_and_training_seeds(tmp_path):
+    """Check that half a test set gives a separate table, and that a second training of a method counts as a second run."""
     lines = [
         asked(value, method="new", texts=texts, training_seed=seed)
         for value, texts, seed in ((0.2, 500, 0), (0.4, 500, 1), (0.9, 1000, 0))
@@ -454,7 +454,7 @@ def test_texts_and_training_seeds_distinguish_results(tmp_path):
     assert large.lines[0].cells[0].figure.value == 0.9
 
 
-def test_languages_may_have_different_training_texts(tmp_path):
+def test_languages_with_different_training_texts_share_a_table(tmp_path):
     lines = [
         asked(0.2, "retrieval", "accuracy.unseen", lang, settings={"train": [f"train.{lang}.tsv"]})
         for lang in ("de", "fr")
@@ -465,7 +465,7 @@ def test_languages_may_have_different_training_texts(tmp_path):
 
 @pytest.mark.parametrize("task", ["ner", "sentiment", "parsing", "probing", "qa"])
 def test_every_task_setting_is_listed_as_defining_or_descriptive(task):
-    """Check that each setting of a task is in exactly one of the two lists."""
+    """Check that each setting of a task is in one of the two lists."""
     job = jobs(n=20, options={"epochs": 0.5}, bootstrap=2)[task]
     qualify = {
         "encoder", "encoder_fingerprint", "seeds", "chosen_epochs", "dev_scores", "values", "sd", "gap", "tags",
@@ -518,7 +518,7 @@ def test_an_invalid_line_is_reported_with_its_number(tmp_path, text, wrong):
     assert str(path) in str(error.value)
 
 
-def test_missing_empty_and_invalid_paths(tmp_path):
+def test_missing_empty_and_invalid_paths_are_refused(tmp_path):
     (tmp_path / "empty").mkdir()
     (tmp_path / "results.jsonl").write_bytes(b"\xff\xfe")
     for path, message in (("nothing", "not there"), ("empty", "no results here"), (".", "is not UTF-8")):
@@ -526,7 +526,7 @@ def test_missing_empty_and_invalid_paths(tmp_path):
             read_results([tmp_path / path])
 
 
-def test_undefined_scores_are_shown_without_a_number(tmp_path):
+def test_undefined_scores_are_shown_as_undefined(tmp_path):
     lines = two("ner", "f1", {"de": (0.2, 0.5), "fr": (0.2, 0.5)})
     lines[0] |= {"value": None, "low": None, "high": None}
     path = write(tmp_path / "study" / "results.jsonl", lines)

@@ -15,7 +15,7 @@ from report_results import HOSTILE, analyses, hostile_lines, run_record, study, 
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory) -> str:
-    """Write a report of a small study with every kind of section, and return its address."""
+    """Write a report of a small study with every kind of section, and return the address of the page."""
     folder = tmp_path_factory.mktemp("report") / "study"
     write(
         folder / "results.jsonl",
@@ -27,7 +27,7 @@ def url(tmp_path_factory) -> str:
     return (folder / "report.html").as_uri()
 
 
-def test_it_renders_without_requests(page, seen, url):
+def test_the_page_renders_without_further_requests(page, seen, url):
     page.goto(url)
     assert page.title() == "A study"
     assert page.locator("main > section:visible").count() > 10
@@ -71,7 +71,7 @@ def test_tables_can_be_sorted(page, url):
     assert column(page, "retrieval-0", 2) == before
 
 
-def test_tooltips_of_a_score_and_a_mark(page, url):
+def test_tooltips_show_the_source_of_a_score_and_of_a_mark(page, url):
     page.goto(url)
     tip = page.locator("#tip")
     figure = page.locator("#retrieval-0 tbody .fig").first
@@ -113,7 +113,7 @@ def test_arrow_keys_select_the_marks_of_a_plot(page, url):
     assert page.locator("#tip").inner_text() == first
 
 
-def test_choosing_a_language_and_an_encoder(page, url):
+def test_plots_show_the_chosen_language_and_encoder(page, url):
     page.goto(url)
     plot = page.locator("#points-plot")
     assert plot.locator(".panel:visible").count() == 1
@@ -151,7 +151,7 @@ def test_all_content_is_readable_without_scripts(browser, url):
 
 
 def test_the_page_works_under_its_content_security_policy(browser, url):
-    """Keep the content security policy of the page, which other tests bypass."""
+    """Open the page with its content security policy, which other tests bypass."""
     context = browser.new_context()
     opened, wrong = context.new_page(), []
     opened.on("console", lambda message: wrong.append(message.text))
@@ -163,7 +163,7 @@ def test_the_page_works_under_its_content_security_policy(browser, url):
     context.close()
 
 
-def test_hostile_text_does_nothing(page, seen, tmp_path):
+def test_hostile_text_is_not_executed(page, seen, tmp_path):
     path = write(tmp_path / "r.jsonl", hostile_lines())
     report([path], out=tmp_path / "r.html", title=HOSTILE[0])
     dialogs = []

@@ -1,4 +1,4 @@
-"""Classes of words, pairs of types, cells, and spelling similarity."""
+"""Tests of word classes, pairs of word types, cells of sentence pairs, and spelling similarity."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def cells_of(text: Bitext) -> dict[int, np.ndarray]:
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(SENTENCE, SENTENCE), min_size=1, max_size=8), st.integers(3, 6))
-def test_cells_contain_the_pair_of_types_of_their_words(text, max_words):
+def test_cells_contain_the_index_of_the_pair_of_word_types(text, max_words):
     made = Bitext(side([a for a, _ in text]), side([b for _, b in text]), max_words=max_words)
     kept = {k for k, (a, b) in enumerate(text) if a and b and max(len(a), len(b)) <= max_words}
     assert made.too_long == sum(max(len(a), len(b)) > max_words for a, b in text)
@@ -45,7 +45,7 @@ def test_cells_contain_the_pair_of_types_of_their_words(text, max_words):
         assert [[pairs[p] for p in row] for row in numbers] == [[(s, t) for t in text[k][1]] for s in text[k][0]]
 
 
-def test_the_capacity_for_pairs_grows():
+def test_the_capacity_for_pairs_of_word_types_grows():
     rng = np.random.default_rng(0)
     text = [[rng.integers(0, 50, 6).tolist() for _ in range(60)] for _ in range(2)]
     enough, source, target = Bitext(side(text[0], 50), side(text[1], 50)), side(text[0], 50), side(text[1], 50)
@@ -64,7 +64,7 @@ def test_the_capacity_for_pairs_grows():
 @given(
     st.sets(st.tuples(st.integers(0, 5), st.integers(0, 5))), st.sets(st.tuples(st.integers(0, 3), st.integers(0, 8)))
 )
-def test_pairs_are_found_in_other_pairs(mine, theirs):
+def test_pairs_of_word_types_are_found_among_other_pairs(mine, theirs):
     def pairs(members, n):
         rows = sorted(members)
         starts = np.searchsorted([s for s, _ in rows], np.arange(n + 1)).astype(np.int64)
@@ -74,7 +74,7 @@ def test_pairs_are_found_in_other_pairs(mine, theirs):
     assert a.find(b).tolist() == [right.index(pair) if pair in theirs else -1 for pair in left]
 
 
-def test_frequent_words_and_stems_of_rare_words_are_classes():
+def test_word_classes_are_frequent_words_and_stems_of_rare_words():
     text = Sentences.of([["House"] * 3, ["houses", "Housing"], [], ["of", "of", "of", "OF"]])
     vocabulary, words, offsets = Vocabulary.build(text, Classes(stem=4, frequent=3))
     assert offsets.tolist() == [0, 3, 5, 5, 9]
@@ -101,14 +101,14 @@ def literal_ratio(a: str, b: str) -> float:
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.text("abcé", max_size=9), min_size=1, max_size=5), st.lists(st.text("abcd", max_size=9), min_size=1))
-def test_similarity_is_the_longest_common_subsequence_ratio(left, right):
+def test_spelling_similarity_is_the_longest_common_subsequence_ratio(left, right):
     everything = Pairs(np.arange(len(left) + 1) * len(right), np.tile(np.arange(len(right), dtype=np.int32), len(left)))
     found = ratios()[shared(everything, *(code_points(pa.array(words, pa.string())) for words in (left, right)))]
     expected = [literal_ratio(a.replace("é", "e"), b) for a in left for b in right]
     np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
-def test_long_words_and_other_alphabets():
+def test_spelling_similarity_of_long_words_and_other_alphabets():
     one = Pairs(np.array([0, 1]), np.array([0], dtype=np.int32))
     for a, b, expected in (
         ("Пикассо", "picasso", 6 / 7), ("Αθήνα", "athina", 1.0), ("ÉCOLE", "ecole", 1.0), ("中国", "中国", 1.0),

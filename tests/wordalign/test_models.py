@@ -1,4 +1,4 @@
-"""Models against slow literal transcriptions of their formulas, on texts that are small enough for enumeration."""
+"""Tests of the models against simple implementations of their formulas, on texts small enough for enumeration."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def digamma(x: float) -> float:
 
 
 def literal_fast_align(text, settings: FastAlignSettings):
-    """Return the links of the last pass and the tension of Dyer et al. 2013, computed with dictionaries."""
+    """Return the links of the last pass and the tension of Dyer et al. (2013), computed with dictionaries."""
     table = defaultdict(lambda: 1e-9)
     tension, text = settings.tension, [(a, b) for a, b in text if a and b]
     words = sum(len(b) for _, b in text)
@@ -90,7 +90,7 @@ def literal_fast_align(text, settings: FastAlignSettings):
 
 
 @pytest.mark.parametrize("iterations", [1, 2, 3, 6])
-def test_fast_align_equals_its_paper(iterations):
+def test_fast_align_matches_the_algorithm_of_the_paper(iterations):
     settings = FastAlignSettings(iterations=iterations, exact=True)
     model, links = DiagonalModel.fit(Job(bitext(), lambda: np.zeros(0, np.uint16)), settings)
     for d, (text, got) in enumerate(((TEXT, links.forward), (swapped(TEXT), links.backward))):
@@ -101,7 +101,7 @@ def test_fast_align_equals_its_paper(iterations):
         assert model.directions[d].tension == pytest.approx(tension, abs=1e-5)
 
 
-def test_the_sum_over_the_diagonal_equals_that_of_the_program():
+def test_the_normaliser_of_the_diagonal_prior_equals_the_sum_over_positions():
     row = np.zeros(9)
     for m, n, j in itertools.product((1, 4, 9), (1, 5, 9), (1, 3)):
         if j <= m:
@@ -115,7 +115,7 @@ def test_the_sum_over_the_diagonal_equals_that_of_the_program():
 
 # -- HMM ---------------------------------------------------------------------------------------------------------------
 def enumerate_hmm(emission, nulls, jump, null):
-    """Return probability, posteriors and expected jumps by summing over all alignments; `jump` is a function of the width."""
+    """Return probability, posteriors and expected jumps, summed over all alignments; `jump` is a function of the jump width."""
     n, width = emission.shape
     total, posterior, empty, jumps = 0.0, np.zeros((n, width)), np.zeros(n), defaultdict(float)
     for path in itertools.product(range(width + 1), repeat=n):  # `width` stands for no position
@@ -155,7 +155,7 @@ def run_chain(emission, nulls, jumps, null, floor=0.0):
 
 
 @pytest.mark.parametrize(("n", "width"), [(1, 1), (4, 3), (3, 4), (5, 2), (2, 7)])
-def test_forward_backward_is_the_sum_over_all_alignments(n, width):
+def test_forward_backward_equals_the_sum_over_all_alignments(n, width):
     rng = np.random.default_rng(n * 10 + width)
     emission, nulls = rng.random((n, width)) ** 3, rng.random(n)
     jumps = first_jumps()
@@ -170,7 +170,7 @@ def test_forward_backward_is_the_sum_over_all_alignments(n, width):
 
 
 def literal_prior(matrix, weight):
-    """Return the factors of p(target word | position) and p(source word | position); NaN is the mean of the odds."""
+    """Return the factors of p(target word | position) and p(source word | position); NaN counts as the mean of the odds."""
     odds = [[None if math.isnan(c) else math.exp(weight * c) for c in row] for row in matrix]
     known = [x for row in odds for x in row if x is not None]
     odds = np.array([[sum(known) / len(known) if x is None else x for x in row] for row in odds])
@@ -181,7 +181,7 @@ def literal_prior(matrix, weight):
 
 
 def cosines(text=TEXT):
-    """Return similarities of a text, with NaN for some words."""
+    """Return random similarities of the words of each sentence pair, with NaN for some words."""
     rng = np.random.default_rng(3)
     matrices = [rng.uniform(-1, 1, (len(a), len(b))).astype(np.float32) for a, b in text]
     matrices[0][1] = np.nan
@@ -244,7 +244,7 @@ def literal_agreement(text, prior, iterations, settings: HmmSettings, matrices=N
 
 @pytest.mark.parametrize("similar", [False, True])
 @pytest.mark.parametrize(("ibm1", "more"), [(1, 0), (3, 0), (0, 1), (1, 2), (3, 3)])
-def test_agreement_is_the_product_of_posteriors(ibm1, more, similar):
+def test_agreement_counts_are_products_of_posteriors(ibm1, more, similar):
     settings = HmmSettings(ibm1_iterations=ibm1, hmm_iterations=more, floor=0.0)
     text = bitext()
     matrices = cosines() if similar else None
@@ -260,7 +260,7 @@ def test_agreement_is_the_product_of_posteriors(ibm1, more, similar):
 def literal_gibbs(
     text, links, prior, fertility_prior, *, null, null_strength, jump_strength, longest, state, sweeps, order, factors
 ):  # fmt: skip
-    """Return links and marginals by the conditional distributions of the module's docstring, with equal random numbers."""
+    """Return links and marginals of the conditional distributions in the module's docstring, with equal random numbers."""
     state, cap = int(state), FERTILITIES - 1
     n_jumps = 2 * (2 * longest + 2) + 1
     links = [list(sentence) for sentence in links]
@@ -322,7 +322,7 @@ def literal_gibbs(
 
 @pytest.mark.parametrize("similar", [False, True])
 @pytest.mark.parametrize("across", [True, False])
-def test_the_sampler_equals_its_conditional_distributions(across, similar):
+def test_the_sampler_follows_its_conditional_distributions(across, similar):
     source_text = TEXT if across else swapped(TEXT)  # (given, observed)
     text = bitext()
     rng = np.random.default_rng(5)

@@ -1,4 +1,4 @@
-"""Word aligners: planted links, determinism, saving, out-of-vocabulary words and errors."""
+"""Tests of word aligners: planted links, determinism, saving, out-of-vocabulary words and errors."""
 
 from __future__ import annotations
 
@@ -30,10 +30,9 @@ LETTERS = "bcdfghklmnprstvz"
 
 
 def planted(n: int, seed: int, *, first: int = 0, size: int = 120) -> tuple[ParallelCorpus, WordPairs]:
-    """Return text and its true links.
+    """Return text and its gold links.
 
-    Target word k translates source word k, in nearly the same order; some target words translate nothing.
-
+    Target word k translates source word k, in nearly the same order; some target words have no source word.
     """
     rng = np.random.default_rng(seed)
     words = [[first_letter + LETTERS[k // 16] + LETTERS[k % 16] + tail for k in range(size)]
@@ -99,7 +98,7 @@ def test_links_do_not_depend_on_threads_or_blocks(text, name, monkeypatch):
 
 
 def test_every_process_computes_bitwise_equal_links(text, tmp_path):
-    """Compare a process that compiles the loops with one that loads them."""
+    """Compare a process that compiles the Numba loops with one that loads the cached loops."""
     text[0].save(tmp_path / "text.arrow")
     code = """
 import sys
@@ -115,7 +114,7 @@ WordAligner.train(ParallelCorpus.open(sys.argv[1]), model="hmm").save(sys.argv[2
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_saved_aligners_give_the_same_links_of_new_text(text, aligners, model, tmp_path):
+def test_saved_aligners_link_new_text_identically(text, aligners, model, tmp_path):
     aligner = aligners[model]
     aligner.save(tmp_path / "aligner.safetensors")
     again = WordAligner.open(tmp_path / "aligner.safetensors")
@@ -135,8 +134,8 @@ def test_saved_aligners_give_the_same_links_of_new_text(text, aligners, model, t
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_links_do_not_depend_on_the_other_sentences(text, aligners, model):
-    """Include sentences with repeated unknown words."""
+def test_links_of_new_text_do_not_depend_on_other_sentences(text, aligners, model):
+    """Check single sentences, reversed text, and sentences with repeated unknown words."""
     new, _ = planted(40, 9, first=100, size=140)
     rows = [(list(a.words), list(b.words)) for a, b in new]
     rows += [(["new", "aqbxq", "news"], ["nova", "oqbjw"]), (["news", "new", "new"], ["nova", "oqbjw"]), ([], ["x"])]
@@ -156,7 +155,7 @@ def test_links_do_not_depend_on_the_other_sentences(text, aligners, model):
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_unseen_words_are_linked(aligners, model):
+def test_out_of_vocabulary_words_are_linked(aligners, model):
     strange = ParallelCorpus.of(
         [["abbxq", "Ostrogoth", "accxq"], ["never", "seen"], [], ["x"]],
         [["obbjw", "ostrogoths", "occjw"], ["weder", "noch", "je"], ["y"], []],
@@ -183,7 +182,7 @@ def test_extra_text_improves_links():
     assert aligner.align(few + more[:0]) == helped  # the same sentences, as new text
 
 
-def test_auto_selects_the_model_by_size_and_settings(text, monkeypatch):
+def test_the_model_is_selected_by_text_size_or_settings(text, monkeypatch):
     assert WordAligner.train(text[0]).model.kind == "gibbs"
     monkeypatch.setattr(statistical, "FEW", 600)
     assert WordAligner.train(text[0]).model.kind == "hmm"

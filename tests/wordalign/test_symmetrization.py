@@ -1,4 +1,4 @@
-"""Symmetrisation against Moses' pseudo-code, sentence by sentence."""
+"""Tests of symmetrisation against Moses' pseudo-code, sentence by sentence."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NEIGHBOURS = ((-1, 0), (0, -1), (1, 0), (0, 1), (-1, -1), (-1, 1), (1, -1), (1, 
 
 
 def moses(forward: set, backward: set, method: str) -> set:
-    """Return the links by the pseudo-code of http://www2.statmt.org/moses/?n=FactoredTraining.AlignWords."""
+    """Return the links that the pseudo-code of http://www2.statmt.org/moses/?n=FactoredTraining.AlignWords gives."""
     union, alignment = forward | backward, forward & backward
     if method in ("intersection", "one-to-one"):
         if method == "one-to-one":
@@ -66,7 +66,7 @@ LINKS = st.sets(st.tuples(st.integers(0, 6), st.integers(0, 6)), max_size=14)
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(LINKS, LINKS), min_size=1, max_size=4))
-def test_symmetrization_equals_the_pseudo_code(text):
+def test_symmetrization_matches_the_pseudo_code(text):
     forward, backward = [a for a, _ in text], [b for _, b in text]
     for method in METHODS:
         found = symmetrize(pairs(forward), pairs(backward), method)
@@ -75,6 +75,6 @@ def test_symmetrization_equals_the_pseudo_code(text):
         assert found.posterior is None
 
 
-def test_the_posterior_is_the_mean_of_both_directions():
+def test_the_posterior_of_a_link_is_the_mean_of_both_directions():
     found = symmetrize(pairs([{(0, 0), (1, 1)}], 0.8), pairs([{(0, 0)}], 0.4), "union")
     np.testing.assert_allclose(found.posterior, [0.6, 0.4])

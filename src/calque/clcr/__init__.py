@@ -1,4 +1,4 @@
-"""CLCR: encoders whose rows are key points, equal in number and order for a sentence and its translation.
+"""CLCR represents a sentence by key points, whose number and order are the same for a sentence and its translation.
 
-This package builds on the rest of calque; only the entries of `METHODS` and `ENCODERS` import it.
+This package depends on the rest of calque, and is imported only through the entries of `METHODS` and `ENCODERS`.
 """

@@ -1,4 +1,4 @@
-"""Encoder whose rows are key points, equal in number and order for a sentence and its translation."""
+"""Encoder that represents a sentence by key points, whose number and order are the same for a sentence and its translation."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ from calque.vectors import Embeddings, write_arrays
 
 Step = Literal["transform", "extract", "reorder"]
 STEPS: tuple[Step, ...] = ("transform", "extract", "reorder")
-PIVOTS = "pivots"  # value of `steps` for key points by pivots, see `KeyPointEncoder.with_pivots`
+PIVOTS = "pivots"  # value of `steps` that selects pivots as key points, see `KeyPointEncoder.with_pivots`
 PARTS_FILE = "key-points.safetensors"
-_BLOCK = 65_536  # rows transformed at a time
+_BLOCK = 65_536  # number of vectors transformed at a time
 _CLASSES: Mapping[str, type[nn.Module]] = {
     "transform": Transform,
     "key-points": KeyPointHead,
@@ -62,15 +62,15 @@ def named_steps(steps: str | Sequence[str] | None) -> tuple[Step, ...] | None:
 def check_view(steps: str | None, delta: float | None, translations: Any) -> None:
     """Check that translations are given only with steps "pivots", and a threshold only with other steps."""
     if (steps == PIVOTS) != bool(translations):
-        raise SettingError("translations must be given with steps=pivots, and only then; try translations=de=FILE,FILE")
+        raise SettingError("translations must be given if and only if steps=pivots; try translations=de=FILE,FILE")
     if steps == PIVOTS and delta is not None:
-        raise SettingError("delta does not apply to pivots, which have no key-point probability; leave it out")
+        raise SettingError("delta must not be set for pivots, which have no key-point probability; leave out delta")
 
 
 @dataclass(frozen=True)
 class Parts:
-    """Trained parts of a language: the transforms into the space of the pivot language's encoder and back, the classifier P of
-    key points, and the model R of the order of their translations. The pivot language has only `head`."""
+    """Trained parts of a language: the transforms into the space of the pivot language's encoder and back, the classifier P
+    (`head`) of key points, and the model R of the order of key points in the translation. The pivot has only `head`."""
 
     to_pivot: Transform | None = None
     from_pivot: Transform | None = None
@@ -80,8 +80,8 @@ class Parts:
 
 @dataclass(frozen=True)
 class KeyPoints:
-    """Indices of the words that are key points, in the order of the encoder's rows: `data`, int64 `[n_rows]`, and the index of
-    the first row of each sentence, `offsets`, int64 `[n_sentences + 1]`."""
+    """Words that are key points: `data`, int64 `[n_rows]`, is the index of each vector's word in its sentence, and `offsets`,
+    int64 `[n_sentences + 1]`, the index of each sentence's first vector."""
 
     data: np.ndarray
     offsets: np.ndarray
@@ -94,25 +94,25 @@ class KeyPoints:
 
 
 class KeyPointEncoder(Encoder):
-    """Encoder with language-independent rows, built from one encoder per language (CLCR, §3 and Appendix A).
+    """Encoder with language-independent sentence representations, built from one encoder per language (CLCR, §3 and
+    Appendix A).
 
-    A sentence in the pivot language is embedded, and its key points are extracted. The key points of a sentence in
-    another language are also transformed into the pivot language's space and put into the order of their translations.
-    Fewer `steps` leave out the last operations; with "transform" alone a row is a word, as in other encoders.
+    A sentence in the pivot language is encoded, and its key points are extracted. The key points of a sentence in another
+    language are also transformed into the pivot language's space and put into the order of their translations. `steps`
+    can leave out the last operations; with "transform" alone, each word has a vector, as in other encoders.
 
     Args:
         parts: trained parts of each language.
-        pivot: language whose space and order all languages share.
+        pivot: language whose vector space and order of key points all languages share.
         steps: the first one, two or three of `STEPS`; T, T+E and T+E+R in the paper.
-        threshold: threshold δ (0.2 in the paper): a word with a greater probability is a key point. A sentence without
-            such words keeps its most probable word.
-        beam: number of hypotheses in the search for the order; 10 in the paper.
-        costs: maximum cost of a pivot by language, see `pivots`.
-        settings: training settings of the parts, for the record.
+        threshold: threshold δ (0.2 in the paper). Words with a higher key-point probability are key points; if a sentence
+            has no such word, its most probable word is the key point.
+        beam: beam size of the search for the order; 10 in the paper.
+        costs: maximum cost of a pivot in each language, see `pivots`.
+        settings: training settings, which are saved with the encoder.
 
     Attributes:
-        translations: by language, the pivot-language translation of each sentence, see `with_pivots`; None without
-            pivots.
+        translations: translation of each sentence into the pivot language, by language; None unless key points are pivots.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class KeyPointEncoder(Encoder):
         settings: Mapping[str, Any] | None = None,
     ):  # fmt: skip
         if pivot not in encoders or set(parts) != set(encoders):
-            raise SettingError(f"encoders must be of {', '.join(parts)} and {pivot!r}, got {', '.join(encoders)}")
+            raise SettingError(f"encoders must be for {', '.join(parts)} and {pivot!r}, got {', '.join(encoders)}")
         check_number("threshold", threshold, least=0, below=1)
         self.encoders, self.parts = dict(encoders), {lang: parts[lang] for lang in encoders}
         self.pivot, self.threshold, self.beam, self._name = pivot, threshold, beam, name
@@ -145,7 +145,7 @@ class KeyPointEncoder(Encoder):
         return tuple(self.encoders if self.translations is None else (self.pivot, *self.translations))
 
     def with_steps(self, steps: Sequence[Step], *, threshold: float | None = None) -> Self:
-        """Return a copy with other steps, or another threshold."""
+        """Return a copy with the given steps and threshold; the default threshold is that of this encoder."""
         other = copy.copy(self)
         other.steps = self._checked(steps)
         if threshold is not None:
@@ -154,11 +154,11 @@ class KeyPointEncoder(Encoder):
         return other
 
     def with_pivots(self, corpora: Sequence[ParallelCorpus]) -> Self:
-        """Return a copy that extracts and orders by pivots, not by the predictions of P and R (CLCR, Table 4, T+pGA).
+        """Return a copy that uses pivots instead of predictions of P and R (CLCR, Table 4, T+pGA).
 
-        Every word of a pivot-language sentence has a row, as with "transform" alone. The rows of another sentence are
-        its pivots with its translation, in the order of the translation. `corpora` are parallel texts between the pivot
-        language and others, with every sentence to encode.
+        In the pivot language every word has a vector, as with "transform" alone. In another language only the pivots have
+        vectors, in the order of the translation. `corpora` are parallel texts between the pivot language and other
+        languages; they must contain a translation of every sentence to encode.
         """
         translations: dict[str, dict[tuple[str, ...], tuple[str, ...]]] = {}
         for corpus in corpora:
@@ -172,18 +172,18 @@ class KeyPointEncoder(Encoder):
         return other
 
     def pivots(self, corpus: ParallelCorpus, *, at_least_one: bool = False, progress: bool = False) -> WordPairs:
-        """Return pairs of words that are mutual nearest neighbours under both transforms, below the maximum cost (CLCR,
-        §3.2); with `at_least_one`, also the cheapest pair of words of each sentence pair without a pivot.
+        """Return the pivots: pairs of words that are mutual nearest neighbours under both transforms, up to the maximum cost
+        (CLCR, §3.2). If `at_least_one`, also return the cheapest word pair of each sentence pair without a pivot.
 
         Raises:
-            SettingError: a language without an encoder, or without trained transforms and a maximum cost.
+            SettingError: a language has no encoder, no trained transforms or no maximum cost.
         """
         if corpus.side(self.pivot) == "source":
             return self.pivots(corpus.swapped(), at_least_one=at_least_one, progress=progress).swapped()
         lang = self._language(corpus.langs[0])
         parts = self.parts[lang]
         if parts.to_pivot is None or parts.from_pivot is None or lang not in self.costs:
-            raise SettingError(f"no transforms and maximum cost were trained for {corpus.langs[0]} and {self.pivot}")
+            raise SettingError(f"pivots need transforms and a maximum cost; train them for {lang} and {self.pivot}")
         source = self.encoders[lang].encode(corpus.source, progress=progress)
         target = self.encoders[self.pivot].encode(corpus.target, progress=progress)
         found = find_pivots(source, target, parts.to_pivot, parts.from_pivot)
@@ -213,19 +213,19 @@ class KeyPointEncoder(Encoder):
     def encode_to(
         self, path: str | PathLike[str], sentences: Iterable[Sentence], *, progress: bool = False
     ) -> Embeddings:
-        """Write one vector per key point, and the indices of their words as `words`, to a safetensors file."""
+        """Write one vector per key point, and the index of each key point's word as `words`, to a safetensors file."""
         vectors, words = self._read(sentences, progress)
         covered = {} if vectors.covered is None else {"covered": vectors.covered}
         write_arrays(path, {"data": vectors.data, "offsets": vectors.offsets, **covered, "words": words})
         return Embeddings.open(path)
 
     def key_points(self, sentences: Iterable[Sentence], *, progress: bool = False) -> KeyPoints:
-        """Return the index of the word of each row of `encode`."""
+        """Return the index of the word that each vector of `encode` represents."""
         vectors, words = self._read(sentences, progress)
         return KeyPoints(words, vectors.offsets)
 
     def _read(self, sentences: Iterable[Sentence], progress: bool) -> tuple[Embeddings, np.ndarray]:
-        """Return the rows of sentences, and the index of each row's word in its sentence."""
+        """Return the vectors of sentences, and the index of each vector's word in its sentence."""
         if isinstance(sentences, Sentences):
             return self._of_language(sentences, progress)
         parts = sentences_by_language(list(sentences))
@@ -238,7 +238,7 @@ class KeyPointEncoder(Encoder):
         return vectors.take(order), np.concatenate([words for _, words in found])[rows]
 
     def _of_language(self, sentences: Sentences, progress: bool) -> tuple[Embeddings, np.ndarray]:
-        """Return the rows of sentences of one language, and the index of each row's word in its sentence."""
+        """Return the vectors of sentences of one language, and the index of each vector's word in its sentence."""
         lang = self._language(sentences.lang)
         states = self.encoders[lang].encode(sentences, progress=progress)
         if self.translations is not None and lang != self.pivot:
@@ -252,7 +252,7 @@ class KeyPointEncoder(Encoder):
         return self._transformed(lang, Embeddings(np.ascontiguousarray(states.data[rows]), offsets)), words
 
     def _extracted(self, lang: str, states: Embeddings) -> tuple[np.ndarray, np.ndarray]:
-        """Return the key points of each sentence by P, in the order predicted by R, and the offset of each sentence."""
+        """Return the words that P selects as key points, in the order that R predicts, and the offset of each sentence."""
         head, model = self.parts[lang].head, self.parts[lang].order
         assert head is not None
         probabilities = head.probabilities(states.data)
@@ -273,8 +273,8 @@ class KeyPointEncoder(Encoder):
         read = [sentence.words for sentence in sentences]
         if missing := [words for words in read if words not in known]:
             raise SettingError(
-                f"{len(missing):,} of {len(read):,} sentences in {lang} have no translation here (first: "
-                f"{' '.join(missing[0])[:60]!r}); give a translation of every sentence, which pivots need"
+                f"{len(missing):,} of {len(read):,} sentences in {lang} have no translation (first: "
+                f"{' '.join(missing[0])[:60]!r}), but pivots need one for every sentence; add these sentences to `translations`"
             )
         corpus = ParallelCorpus.of(read, [known[words] for words in read], (lang, self.pivot))
         pairs = self.pivots(corpus, at_least_one=True)
@@ -295,7 +295,7 @@ class KeyPointEncoder(Encoder):
 
     # -- disk ----------------------------------------------------------------------------------------------------------
     def _modules(self, langs: Sequence[str]) -> list[tuple[str, str, Any]]:
-        """Return language, name and module of each part."""
+        """Return language, name and module of each trained part."""
         return [(lang, *each) for lang in langs for each in vars(self.parts[lang]).items() if each[1] is not None]
 
     @property
@@ -313,9 +313,9 @@ class KeyPointEncoder(Encoder):
         return hashlib.blake2b(json.dumps([about, how, *pivots]).encode(), digest_size=16).hexdigest()
 
     def save(self, folder: str | PathLike[str]) -> None:
-        """Write a folder with the encoder of each language, the parts, and `calque.json`, which describes them."""
+        """Write a folder with the encoder of each language, the trained parts, and `calque.json`, which describes both."""
         if self.translations is not None:
-            raise SettingError("key points by pivots apply to one text only; save the encoder with other steps")
+            raise SettingError("pivots apply to one text only and cannot be saved; save the encoder with other steps")
         kinds, langs = {kind: name for name, kind in _CLASSES.items()}, list(self.parts)
         parts: dict[str, Any] = {lang: {} for lang in langs}
         weights: dict[str, torch.Tensor] = {}
@@ -342,17 +342,17 @@ class KeyPointEncoder(Encoder):
 
         Args:
             folder, about: see `Encoder.open`.
-            steps: steps that replace the saved ones; "pivots" for `with_pivots`.
-            delta: threshold that replaces the saved one.
-            translations: translations for pivots: for each language `de=FILE,FILE`, two line-aligned files, the pivot
-                language's file first (labelled, as for inference), or `de=FILE`, parallel text.
-            pretokenized: the words of these files are separated by spaces.
-            options: options of the encoder of each language, except layer and pooling, which are fixed since training.
+            steps: steps that replace the saved steps; "pivots" applies `with_pivots`.
+            delta: threshold that replaces the saved threshold.
+            translations: translations for pivots: `de=FILE` for a file of parallel text, or `de=FILE,FILE` for two line-aligned
+                files of labelled text, the pivot language's file first.
+            pretokenized: whether the words of the translations are separated by spaces.
+            options: options of each language's encoder, except layer and pooling, which training has fixed.
         """
         path = Path(folder)
         about = read_about(path) if about is None else about
         if fixed := ", ".join(sorted(options.keys() & {"layer", "pooling"})):
-            raise SettingError(f"{fixed} does not apply to {path}, whose key points were trained with a fixed {fixed}")
+            raise SettingError(f"{fixed} cannot be changed: the key points of {path} were trained with a fixed {fixed}")
         check_view(steps, delta, translations)
         try:
             parts = _open_parts(path / PARTS_FILE, about["parts"])
@@ -370,7 +370,7 @@ class KeyPointEncoder(Encoder):
 
 
 def _open_parts(path: Path, about: Mapping[str, Any]) -> dict[str, Parts]:
-    """Read the parts of each language."""
+    """Read the trained parts of each language."""
     try:
         weights = load_file(path)
         parts = {}
@@ -384,7 +384,7 @@ def _open_parts(path: Path, about: Mapping[str, Any]) -> dict[str, Parts]:
             parts[lang] = Parts(**modules)
     except Exception as error:  # a corrupt file raises errors of many kinds
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise InputError(f"not the parts of a key-point encoder ({reason})", path=path) from error
+        raise InputError(f"not the trained parts of a key-point encoder ({reason})", path=path) from error
     return parts
 
 
@@ -400,6 +400,6 @@ def _translations(named: str, pivot: str, pretokenized: bool) -> ParallelCorpus:
     sides = [[sentence.words for column in each.texts for sentence in column] for each in two]
     if len(sides[0]) != len(sides[1]):
         raise SettingError(
-            f"translations {named}: both files must have the same texts, got {len(sides[0]):,} and {len(sides[1]):,}"
+            f"translations {named}: both files must have the same number of texts, got {len(sides[0]):,} and {len(sides[1]):,}"
         )
     return ParallelCorpus.of(sides[0], sides[1], (pivot, lang))

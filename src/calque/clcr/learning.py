@@ -1,5 +1,5 @@
-"""Parallel text, and heads trained on its pivots: classifiers of key points (extract) and models of their order in
-another language (reorder), with held-out scores."""
+"""Train and score heads on the pivots of parallel text: classifiers of key points (extract), and models of the order of key
+points in another language (reorder)."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ H = TypeVar("H", bound=nn.Module)
 Statistic = Callable[[np.ndarray], np.ndarray]
 
 _HIDDEN, _DROPOUT = 256, 0.1  # hidden size and dropout of the heads
-_QUANTILE = 0.05  # fraction of the words, at each end of P, whose labels give the flip rates
-_FOLDS = 2  # parts of the text, each predicted by a classifier trained on the others
+_QUANTILE = 0.05  # fraction of the words, those with the lowest or highest P, from which a flip rate is estimated
+_FOLDS = 2  # number of parts of the text; each part is predicted by a classifier trained on the other parts
 _AMBIGUOUS = (0.2, 0.8)  # probabilities between these are ambiguous
-_LONGEST = 4  # length of the longest n-grams
+_LONGEST = 4  # maximum length of n-grams
 _SHARPEST = 1e-3  # τ at which attention selects the nearest word
 
 
@@ -54,9 +54,9 @@ class PairedText:
         lang: language of the source side.
         corpus: parallel text from `lang` to the pivot language, without pairs that are too long or have an empty side.
         links: alignment links of the corpus, if given.
-        vectors, pivot_vectors: vectors of both sides, by the encoders before training.
+        vectors, pivot_vectors: vectors of both sides, computed by the encoders before training.
         train, held_out: indices of sentence pairs in `corpus`, int64.
-        counts: number of pairs `trained` on, `held_out`, `too_long` and `empty`; a pair is empty if one side has no
+        counts: number of pairs that are `trained` on, `held_out`, `too_long` and `empty`; a pair is empty if a side has no
             word with a vector.
     """
 
@@ -80,17 +80,17 @@ def paired_texts(
     encoders: Mapping[str, Encoder], corpora: Sequence[ParallelCorpus], links: Sequence[WordPairs] | None, *, pivot: str,
     max_words: int | None, held_out: float, seed: int, progress: bool = False,
 ) -> list[PairedText]:  # fmt: skip
-    """Prepare each corpus for training, and encode it.
+    """Encode each corpus, and split its sentence pairs into training and held-out pairs.
 
     Args:
-        corpora: parallel texts, each between the pivot language and another.
+        corpora: parallel texts, each between the pivot language and another language.
         links: alignment links of each corpus, if given.
-        max_words: maximum number of words of either side; longer pairs are left out.
-        held_out: fraction of the pairs held out from training; a positive fraction holds out at least one pair.
-        seed: random seed of the choice of held-out pairs.
+        max_words: maximum number of words on a side; longer pairs are left out.
+        held_out: fraction of the pairs to hold out from training; if it is positive, at least one pair is held out.
+        seed: seed of the random choice of held-out pairs.
 
     Raises:
-        SettingError: languages that do not match, a missing encoder, or nothing to train on.
+        SettingError: languages do not match, an encoder is missing, or there are no pairs to train on.
     """
     texts: list[PairedText] = []
     for number, corpus in enumerate(corpora):
@@ -101,7 +101,7 @@ def paired_texts(
         if missing := [each for each in corpus.langs if each not in encoders]:
             raise SettingError(f"no encoder for language {missing[0]!r}, only for {', '.join(encoders)}")
         if any(text.lang == lang for text in texts):
-            raise SettingError(f"every language must have one corpus, got two of {lang}-{pivot}; try to join them")
+            raise SettingError(f"every language must have one corpus, got two of {lang}-{pivot}; concatenate them")
         lengths = np.stack([corpus.source.lengths(), corpus.target.lengths()])
         empty = lengths.min(0) == 0
         long = ~empty & (lengths.max(0) > (np.inf if max_words is None else max_words))
@@ -117,8 +117,8 @@ def paired_texts(
                   "empty": int(empty.sum()) + len(corpus) - len(filled)}  # fmt: skip
         if not len(train):
             raise SettingError(
-                f"nothing to train on: of the {len(lengths[0])} sentence pairs of {lang}-{pivot}, {counts['empty']} have a side "
-                f"without a word that its encoder has a vector for, {counts['too_long']} are too long"
+                f"nothing to train on: of {len(lengths[0])} sentence pairs of {lang}-{pivot}, {counts['empty']} have a side "
+                f"without word vectors, and {counts['too_long']} are too long"
             )
         texts.append(PairedText(lang, corpus, linked, vectors, pivot_vectors, train, kept, counts))
     return texts
@@ -141,15 +141,15 @@ class HeadTraining:
         """Return a head trained to minimise the mean loss over all predictions.
 
         Args:
-            make: function that builds the initial head; the random state is set from the seed.
-            chosen: mask of the words that the head reads, bool `[n_words]`.
-            losses: function of the head, the vectors of a batch, and the indices of its words among the chosen words,
-                int64 `[W]`; returns the loss summed over the predictions of each text, `[S]`.
+            make: function that builds the initial head, called after the random seed is set.
+            chosen: mask of the words whose vectors the head receives, bool `[n_words]`.
+            losses: function that receives the head, the vectors of a batch, and the indices of the batch's words among the
+                chosen words, int64 `[W]`; it returns the loss summed over the predictions of each text, `[S]`.
             predictions: number of predictions of each sentence, int `[n_sentences]`; sentences with 0 are left out.
         """
         used = np.flatnonzero(predictions)
         if not len(used):
-            raise SettingError(f"{name}: no sentence to train on; there are too few links, or words without vectors")
+            raise SettingError(f"{name}: no sentence to train on; give more links, or vectors for more words")
         processes, usual = Processes.alone(), float(predictions[used].mean())
         torch.manual_seed(self.seed)
         head = make().to(processes.device)
@@ -175,14 +175,14 @@ def train_key_points(
 ) -> tuple[KeyPointHead, dict[str, int], dict[str, float]]:  # fmt: skip
     """Train a classifier of the key points of a language (CLCR, §3.2).
 
-    Pivots are noisy labels: with another translation, other words would have a partner. Confident labels correct for
-    this noise (see `noisy_labels`), if held-out labels show that a correction is needed.
+    Pivots are noisy labels: a different translation would make different words pivots. Confident labels correct for this
+    noise (see `noisy_labels`), if scores on held-out labels show that a correction is needed.
 
     Args:
-        embeddings, pivots: vectors of the sentences of one language, and links whose source words are of that language.
-        confident: weight the labels by their flip rates (Table 2, "Confident labels") if the weights do not raise the
-            mean absolute error of held-out labels; else leave them unweighted.
-        as_published: estimate the rates from the minimum of predictions on the training text, and always use them.
+        embeddings, pivots: vectors of the sentences of one language, and links whose source side is that language.
+        confident: weight the labels by their estimated flip rates (Table 2, "Confident labels"), unless the weights raise
+            the mean absolute error on held-out labels.
+        as_published: estimate the flip rates from the minimum of predictions on the training text, and always weight.
 
     Returns:
         the head; the number of `words`, of `labelled` words and of words `without_vector`; and, if `confident`, the
@@ -208,12 +208,12 @@ def train_key_points(
 def _predicted(
     embeddings: Embeddings, covered: np.ndarray, linked: np.ndarray, folds: int, training: HeadTraining
 ) -> np.ndarray:
-    """Return P̂ of each word by an unweighted classifier, float32 `[n_words]`. Each fold is predicted by a classifier
-    trained on the other folds, since a classifier is confident of wrong labels in its training text. A single fold is
-    predicted by its own classifier."""
+    """Return P̂ of each word, predicted by an unweighted classifier, float32 `[n_words]`. Each fold is predicted by a
+    classifier trained on the other folds, because a classifier fits the wrong labels of its training text. If there is one
+    fold, its classifier is trained on the fold itself."""
     filled = _per_sentence(embeddings, covered) > 0
     folds = min(folds, int(filled.sum()))
-    # Only sentences with covered words are counted, so that the folds have equally many of them.
+    # Count only sentences with covered words, so that all folds have about the same number of such sentences.
     fold_of_word = np.repeat(np.cumsum(filled) % folds, np.diff(embeddings.offsets))
     out, weights = np.zeros(embeddings.n_words, dtype=np.float32), np.ones(len(linked))
     for fold in range(folds):
@@ -227,7 +227,7 @@ def _predicted(
 def _classifier(
     embeddings: Embeddings, chosen: np.ndarray, linked: np.ndarray, weights: np.ndarray, training: HeadTraining, name: str
 ) -> KeyPointHead:  # fmt: skip
-    """Train a classifier on the chosen words, with a weight for each word."""
+    """Train a classifier on the chosen words, each with its own weight."""
     labels, weight_of = (torch.from_numpy(each[chosen].astype(np.float32)) for each in (linked, weights))
 
     def losses(head: KeyPointHead, given: WordRows, places: np.ndarray) -> Tensor:
@@ -259,9 +259,9 @@ def score_key_points(
         threshold: threshold δ: words with P > δ are predicted to be pivots.
 
     Returns:
-        the probability of each word, float32 `[n_words]`; and the counts that `OF_KEY_POINTS` uses, int64
-        `[n_sentences, 6]`, over words with a vector: words, correct predictions, correctly predicted pivots, predicted
-        pivots, pivots, and words whose probability is neither low nor high.
+        the probability of each word, float32 `[n_words]`; and the counts for `OF_KEY_POINTS`, int64 `[n_sentences, 6]`: number
+        of words with a vector, and among these words the number of correct predictions, of correctly predicted pivots, of
+        predicted pivots, of pivots, and of words whose probability is neither low nor high.
     """
     pivot, probabilities = linked_words(embeddings, pivots), head.probabilities(embeddings.data)
     predicted, (low, high) = probabilities > threshold, _AMBIGUOUS
@@ -272,11 +272,11 @@ def score_key_points(
 
 
 def fraction(part: int, whole: int) -> Statistic:
-    """Return a statistic of sums `[…, n]`: column `part` divided by column `whole`, NaN where `whole` is 0."""
+    """Return a function that divides column `part` of sums `[…, n]` by column `whole`, with NaN if `whole` is 0."""
     return lambda total: ratio(np.asarray(total[..., part], dtype=np.float64), total[..., whole])
 
 
-#: scores of Table 2, and the fraction of ambiguous words, from sums of `score_key_points`
+#: scores of Table 2, and the fraction of ambiguous words, computed from sums of the counts of `score_key_points`
 OF_KEY_POINTS: Mapping[str, Statistic] = {
     "accuracy": fraction(1, 0), "precision": fraction(2, 3), "recall": fraction(2, 4), "ambiguous": fraction(5, 0),
 }  # fmt: skip
@@ -285,16 +285,16 @@ OF_KEY_POINTS: Mapping[str, Statistic] = {
 # -- reorder -----------------------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class LinkedOrder:
-    """Key points of each sentence, and the order of their linked words in the other language.
+    """Key points of each sentence, and the order of the linked words in the other language.
 
     Attributes:
-        chosen: mask of key points, bool `[n_words]`; empty in sentences with fewer than two key points.
+        chosen: mask of key points, bool `[n_words]`; sentences with fewer than two key points are left out.
         rows: vectors of the key points, float32 `[K, dim]`.
-        positions: index of each key point in its sentence, int64 `[K]`.
-        ranks: place of each key point among its sentence's key points in the other language, from 0, int64 `[K]`.
+        positions: index of each key point's word in its sentence, int64 `[K]`.
+        ranks: place of each key point in the other language among the key points of its sentence, from 0, int64 `[K]`.
         lengths: number of key points of each sentence, int64 `[n_sentences]`.
-        skipped: number of links that are not one-to-one, of links to a word without a vector, and of sentences with
-            fewer than two key points.
+        skipped: number of links that are not one-to-one, of links whose source word has no vector, and of sentences
+            with fewer than two key points.
     """
 
     chosen: np.ndarray
@@ -306,7 +306,7 @@ class LinkedOrder:
 
     @classmethod
     def of(cls, embeddings: Embeddings, pairs: WordPairs) -> LinkedOrder:
-        """Build from vectors of the source language and links to the other language."""
+        """Build the key points from vectors of the source language and links to the other language."""
         single = pairs.one_to_one()
         kept = covered_words(embeddings)[embeddings.rows(single.sentence, single.source)]
         lengths = np.bincount(single.sentence[kept], minlength=len(embeddings))
@@ -333,17 +333,17 @@ def train_order(
 
     Args:
         embeddings, pivots: vectors of sentences, and links from their language to the language of the order.
-        kind: "relative" predicts which of two key points is first (Eq. 8); "absolute" predicts the place of each (Eq.
-            6).
+        kind: "relative" predicts which of two key points is first (Eq. 8); "absolute" predicts the place of each key
+            point (Eq. 6).
 
     Returns:
-        the model; and the number of `sentences`, of `key_points`, and of skipped items, see `LinkedOrder`.
+        the model; and the number of `sentences`, of `key_points`, and of skipped links and sentences, see `LinkedOrder`.
     """
     gold = LinkedOrder.of(embeddings, pivots)
     if not gold.lengths.any():
         raise SettingError(
-            f"some sentence must have two pivots for an order, got {len(pivots)} pivots in {len(embeddings)} sentences; give "
-            "more text, or leave the step out (steps=transform,extract)"
+            f"a sentence must have two pivots to train their order, got {len(pivots)} pivots in {len(embeddings)} sentences; "
+            "give more text, or leave out reordering (steps=transform,extract)"
         )
     positions, ranks, model = torch.from_numpy(gold.positions), torch.from_numpy(gold.ranks), ORDERS[kind]
 
@@ -362,8 +362,8 @@ def score_order(head: Order, embeddings: Embeddings, pivots: WordPairs) -> dict[
     """Score the predicted order of the pivots of held-out text against their order in the other language (Table 3).
 
     Returns:
-        the counts that `OF_ORDER` uses, int64 `[n_ordered, 8]`, see `ngram_counts`: of the source order under "as it
-        stands", and of beams of 1 and 10 under "n = 1" and "n = 10". Only sentences with at least two key points count.
+        counts for `OF_ORDER`, int64 `[n_ordered, 8]`, see `ngram_counts`: "as it stands" for the source order, "n = 1" and
+        "n = 10" for beam sizes 1 and 10. Sentences with fewer than two key points are left out.
     """
     gold = LinkedOrder.of(embeddings, pivots)
     orders = {"as it stands": np.arange(len(gold.ranks)) - np.repeat(offsets_of(gold.lengths)[:-1], gold.lengths)}
@@ -377,8 +377,8 @@ def score_order(head: Order, embeddings: Embeddings, pivots: WordPairs) -> dict[
 def ngram_counts(order: np.ndarray, ranks: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     """Count the n-grams of an order that also occur in the gold order.
 
-    Every key point is a distinct symbol, so an n-gram matches if its key points are also adjacent and in the same order
-    in the gold order. No count needs clipping, and both orders have the same length.
+    All key points of a sentence are distinct, so an n-gram matches if its key points are also adjacent in the gold order, in
+    the same order. No count needs clipping, and both orders have the same length.
 
     Args:
         order: indices of the key points of each sentence in the predicted order, int64 `[K]`.
@@ -401,9 +401,9 @@ def ngram_counts(order: np.ndarray, ranks: np.ndarray, lengths: np.ndarray) -> n
     return np.stack([*matching, *all_of], axis=1)
 
 
-#: Scores of Table 3 from sums of `score_order`. BLEU-n is the fraction of matching n-grams. The paper says so of Table 3 ("2-gram
-#: predictions correct over half of the time" describes 0.582): the geometric mean (Papineni et al. 2002) would be √0.582 at
-#: least, as all 1-grams match. The brevity penalty is 1.
+#: Scores of Table 3, computed from sums of the counts of `score_order`. BLEU-n is the fraction of matching n-grams, not the
+#: geometric mean of Papineni et al. (2002): the paper describes 0.582 as "2-gram predictions correct over half of the time",
+#: for which the geometric mean would be √0.582, because all 1-grams match. The brevity penalty is 1.
 OF_ORDER: Mapping[str, Statistic] = {f"bleu-{n}": fraction(n - 1, _LONGEST + n - 1) for n in (2, 3, 4)}
 
 
@@ -414,10 +414,10 @@ class Transformed:
 
     Attributes:
         encoders: encoder of each language, fine-tuned if it is trainable.
-        to_pivot, from_pivot: by language, the transforms into the space of the pivot language's encoder and back.
-        thresholds: by language, the maximum cost of a pivot, see `choose_threshold`; infinite without held-out links.
-        f1: by language, the F1 of the threshold on held-out text, if it was chosen there.
-        history: metrics of every update by phase (`transform-de`, `encoder-de`, and `encoder-en` for the pivot): the
+        to_pivot, from_pivot: transforms of each language into the space of the pivot language's encoder, and back.
+        thresholds: maximum cost of a pivot in each language, see `choose_threshold`; infinite without held-out links.
+        f1: F1 of the threshold on the held-out text of each language; languages without held-out links have no entry.
+        history: metrics of every update in each phase (`transform-de`, `encoder-de`, and `encoder-en` for the pivot): the
             distances `de-en`, D(T(s_de) ‖ s_en), and `en-de` of scaled vectors, their sum `loss`, and the `temperature`.
     """
 
@@ -435,9 +435,9 @@ class TrainedParts:
     """Result of `train_parts`.
 
     Attributes:
-        parts, counts: by language, the trained parts, and the number of words, sentences and key points.
-        rates: flip rates of the labels of P by language, see `train_key_points`.
-        scores: scores of Table 1 ("distance"), 2 ("key-points", with the language twice) and 3 ("order").
+        parts, counts: trained parts of each language, and its number of words, sentences and key points.
+        rates: flip rates of the labels of P in each language, see `train_key_points`.
+        scores: scores of Table 1 ("distance"), Table 2 ("key-points", for a pair of equal languages) and Table 3 ("order").
     """
 
     parts: dict[str, Parts]
@@ -457,7 +457,7 @@ class TrainedParts:
 
 @dataclass(frozen=True)
 class _Side:
-    """Sentences of a language, with their vectors and their pivots, which have that language as the source."""
+    """Vectors and pivots of the sentences of a language; the pivots have this language as their source side."""
 
     vectors: Embeddings
     pivots: WordPairs
@@ -480,11 +480,11 @@ def train_parts(
     first: Transformed, *, pivot: str, steps: Sequence[Step], training: HeadTraining, compare: bool = False,
     as_published: bool = False, progress: bool = False,
 ) -> TrainedParts:  # fmt: skip
-    """Train P of every language, and R of every language but the pivot.
+    """Train P of every language, and R of every language except the pivot.
 
     Args:
-        first: encoders, transforms and texts; P and R are trained on `train` and scored on `held_out` of each text.
-        steps: steps to train; "transform" alone trains nothing.
+        first: encoders, transforms and texts; each text has pairs to train P and R on, and held-out pairs for the scores.
+        steps: steps to train; with "transform" alone, no head is trained.
         compare, as_published: see `KeyPointAlignment`.
     """
     found = TrainedParts({pivot: Parts()})
@@ -523,9 +523,9 @@ def _sides(first: Transformed, text: PairedText, pivot: str, progress: bool) -> 
 
 @torch.no_grad()
 def distance_sums(source: Embeddings, target: Embeddings, transform: Transform) -> np.ndarray:
-    """Return sums over the words of each target sentence, float64 `[n, 4]`: distances with τ near 0, which match only
-    the nearest word (Eq. 2); distances at τ = 1; numbers of words; and squared deviations of vectors from the mean,
-    per dimension."""
+    """Return sums over the words of each target sentence, float64 `[n, 4]`: the distance with τ near 0, which matches only
+    the nearest word (Eq. 2); the distance at τ = 1; the number of words; and the squared deviation of the vector from the
+    mean, per dimension."""
     x, y = (torch.from_numpy(np.asarray(side.data[covered_words(side)], dtype=np.float32)) for side in (source, target))
     lengths = words_with_vectors(target)
     matched = MatchedSentences(words_with_vectors(source), lengths)
@@ -537,16 +537,16 @@ def distance_sums(source: Embeddings, target: Embeddings, transform: Transform) 
     return np.stack([np.bincount(owner, values, minlength=len(lengths)) for values in columns], axis=1)
 
 
-#: Scores of Table 1 from sums of `distance_sums`: the mean squared distance per dimension; that distance divided by the mean
-#: variance of a component; and the distance at τ = 1, which may rank models differently.
+#: Scores of Table 1, computed from `distance_sums`: the mean squared distance per dimension; the same distance divided by the
+#: mean variance of a component; and the distance at τ = 1, which may rank models differently.
 OF_DISTANCE = {"distance": fraction(0, 2), "relative distance": fraction(0, 3), "soft distance": fraction(1, 2)}
 
 
 def _add_key_points(
     found: TrainedParts, lang: str, train: _Side, held_out: _Side, training: HeadTraining, compare: bool, as_published: bool
 ) -> None:  # fmt: skip
-    """Add P of a language and its held-out scores."""
-    for confident in (False, True) if compare else (True,):  # the last head is kept
+    """Train P of a language, and add it with its held-out scores to `found`."""
+    for confident in (False, True) if compare else (True,):  # the head trained last is kept
         name = "confident labels" if confident else "labels as they are"
         head, counts, found.rates[lang] = train_key_points(
             train.vectors, train.pivots, training, confident=confident, as_published=as_published
@@ -560,7 +560,7 @@ def _add_key_points(
 def _add_order(
     found: TrainedParts, lang: str, pivot: str, train: _Side, held_out: _Side, training: HeadTraining, compare: bool
 ) -> None:
-    """Add R of a language and its held-out scores."""
+    """Train R of a language, and add it with its held-out scores to `found`."""
     heads = {}
     for kind in ("absolute", "relative") if compare else ("relative",):
         heads[kind], counts = train_order(train.vectors, train.pivots, training, kind)

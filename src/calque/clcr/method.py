@@ -1,4 +1,4 @@
-"""CLCR: alignment of monolingual encoders by parallel text alone."""
+"""CLCR: alignment of monolingual encoders, supervised only by parallel text."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ PHASES = Schedule(warmup=0.1, decay="linear")
 
 
 def transform_rate(dim: int) -> float:
-    """Return the default learning rate of transforms; an update of Adam moves a row by up to dim · rate.
+    """Return the default learning rate of transforms; an Adam update changes a vector component by up to about dim · rate.
 
     The best rates were 5e-3 at 48 dimensions, 4e-3 to 8e-3 at 128, and 2e-3 at 256 (synthetic text, and en-de with
     `mini`).
@@ -45,41 +45,41 @@ def transform_rate(dim: int) -> float:
 
 @dataclass(kw_only=True, eq=False)
 class KeyPointAlignment(Method):
-    """Alignment of monolingual encoders into one encoder whose rows are key points, by parallel sentences alone (CLCR,
-    ICLR 2020 submission).
+    """Alignment of monolingual encoders into one encoder of key points, supervised only by parallel sentences (CLCR, ICLR 2020
+    submission).
 
-    Step 1, transform (§3.1), trains T of Eq. 1 from each language into the space of the pivot language, and back, to
-    minimise
+    Step 1, transform (§3.1), trains the transforms T of Eq. 1 from each language into the space of the pivot language and
+    back, to minimise
 
         D(T₁₂(s¹) ‖ s²) + D(T₂₁(s²) ‖ s¹)
 
-    where D matches each word by attention (Eqs. 2 and 3, `attention_distance`). The first of three phases trains the
-    transforms alone, the second also the encoder of each other language, and the third the pivot's encoder instead, for
-    all languages together. Two encoders are never trained at the same time, as they could collapse to equal vectors.
-    Encoders without trainable weights have only the first phase. The last phase is new: the transforms alone are
-    trained on mutual best pairs of words. These pairs are pivots if their cost is below a threshold, which is chosen on
-    held-out text by statistical links.
+    where D matches each word by attention (Eqs. 2 and 3, `attention_distance`). Phase 1 trains only the transforms. Phase 2
+    also trains the encoder of each non-pivot language. Phase 3 trains the transforms of all languages together with the
+    pivot's encoder. Two encoders are never trained at the same time, because they could collapse to equal vectors.
+    Encoders without trainable weights skip phases 2 and 3. A last phase, refinement, is not in the paper: it trains only
+    the transforms, on mutual best pairs of words. A mutual best pair is a pivot if its cost does not exceed a threshold,
+    which is chosen with the alignment links of held-out text.
 
     During training, vectors are scaled to mean 0 and variance 1, since the softness of attention at τ = 1 depends on
     ‖r‖²/√d. The returned transforms apply to unscaled vectors.
 
-    Step 2, extract, and step 3, reorder, are trained on these pivots: see `train_key_points` and `train_order`.
+    Step 2, extract, and step 3, reorder, train classifiers on the pivots, see `train_key_points` and `train_order`.
 
     Args:
-        hidden: number of rows of B; None for the number of dimensions.
+        hidden: number of rows of B; default: dimension of the transform's input.
         linear: use T(r) = A·r + a, "linear regression" in Table 1.
-        beta: β of the annealing, which restarts in each phase; 0 keeps τ at 1.
-        epochs: number of passes over the longest corpus in each of the three phases and in the refinement by mutual
-            best pairs, and over the text for P and R; 0 leaves out phase 2, phase 3 or the refinement.
-        learning_rate: learning rate of each of the three phases. None uses `transform_rate` of the larger encoder in
-            the first phase, and 5e-5 · (768 / dim)^(5/3), as in `FineTune`, in the others.
+        beta: β of the annealing of τ, which restarts in each phase; 0 keeps τ at 1.
+        epochs: five numbers of passes: over the longest corpus in each of phases 1 to 3 and in the refinement, and over the
+            training text of P and R. 0 skips phase 2, phase 3 or the refinement.
+        learning_rate: learning rate of each of phases 1 to 3; default: `transform_rate` of the largest encoder dimension in
+            phase 1, and 5e-5 · (768 / dim)^(5/3), as in `FineTune`, in phases 2 and 3.
         seed: random seed, see `Schedule`.
         batch: number of sentence pairs of each corpus in an update.
-        max_words: maximum number of words of either side; longer pairs are left out.
-        held_out: fraction of the pairs held out from training, where the cost threshold of pivots is chosen.
+        max_words: maximum number of words on a side; longer pairs are left out.
+        held_out: fraction of the pairs held out from training, to choose the cost threshold of pivots and for scores.
         steps: "transform", "transform,extract" or "transform,extract,reorder".
-        compare: also train and score the baselines of Tables 2 and 3: P on uncorrected labels, and R of places.
-        as_published: leave out our changes to pivots and labels: no refinement, the cost threshold with the highest F1
+        compare: also train and score the baselines of Tables 2 and 3: P on uncorrected labels, and R on absolute places.
+        as_published: follow the paper for pivots and labels: no refinement, the cost threshold with the highest F1
             (`choose_threshold`), and the paper's flip rates (`train_key_points`).
     """
 
@@ -105,13 +105,13 @@ class KeyPointAlignment(Method):
         for name, n, what in (("epochs", 5, f"{phases}, refinement, heads"), ("learning_rate", 3, phases)):
             values = getattr(self, name)
             if values is not None and (isinstance(values, str) or not isinstance(values, Sequence) or len(values) != n):
-                raise SettingError(f"{name} has {n} numbers ({what}), got {values!r}")
+                raise SettingError(f"{name} must be {n} numbers ({what}), got {values!r}")
         for value in self.epochs:
-            check_number("each of epochs", value, least=0)
+            check_number("each number of epochs", value, least=0)
         for value in (self.epochs[0], self.epochs[4]):
-            check_number("the first and the last of epochs", value, above=0)
+            check_number("the first and the last number of epochs", value, above=0)
         for rate in self.learning_rate or ():
-            check_number("each of learning_rate", rate, above=0)
+            check_number("each number of learning_rate", rate, above=0)
         check_number("beta", self.beta, least=0)
         check_number("held_out", self.held_out, least=0, below=1)
         self._steps = named_steps(self.steps) or STEPS
@@ -123,19 +123,19 @@ class KeyPointAlignment(Method):
         pairs: WordPairs | Sequence[WordPairs] | None = None,
         **run: Unpack[RunOptions],
     ) -> KeyPointEncoder:
-        """Train all steps. Vectors of frozen encoders are held in memory, 4 · dim bytes per word.
+        """Train all steps. The vectors of frozen encoders are stored in memory, with 4 · dim bytes per word.
 
         Args:
-            encoder: encoder of each language, whose dimensions may differ, or one multilingual encoder, of which each
-                language gets a copy. The given encoders remain unchanged.
-            corpus: parallel text; each corpus is between the pivot language and another.
-            pairs: alignment links of each corpus, used only to choose the threshold of pivots; None for none.
-            run: see `RunOptions`; an interrupted run resumes from `folder` with bitwise equal results, except that P and R, which
-                take minutes, are retrained.
+            encoder: encoder of each language, whose dimensions may differ, or one multilingual encoder, which is copied
+                for each language. The given encoders are not modified.
+            corpus: parallel text; each corpus is between the pivot language and another language.
+            pairs: alignment links of each corpus, used only to choose the threshold of pivots; default: no threshold.
+            run: see `RunOptions`; an interrupted run resumes from `folder` with bitwise equal results. Only P and R, whose
+                training takes minutes, are retrained.
 
         Raises:
-            SettingError: languages without an encoder, incompatible settings, nothing to train on, or a checkpoint of
-                another run in `folder`.
+            SettingError: a language has no encoder, settings are incompatible, there are no pairs to train on, or `folder`
+                has a checkpoint of another run.
         """
         folder, progress = run.get("folder"), run.get("progress", False)
         corpora = [corpus] if isinstance(corpus, ParallelCorpus) else list(corpus)
@@ -177,22 +177,22 @@ class KeyPointAlignment(Method):
         }
 
     def held_out_scores(self) -> list[HeldOutScore]:
-        """Return the held-out scores of the last `align`: distances (Table 1), P (Table 2) and R (Table 3)."""
+        """Return the held-out scores of the last `align`: distances (Table 1), scores of P (Table 2) and of R (Table 3)."""
         return self.trained.scores
 
     def rows(self, load: Mapping[str, Any]) -> str:
         if unknown := load.keys() - {"steps", "delta", "translations"}:
-            raise SettingError(f"unknown {', '.join(sorted(unknown))}, expected steps, delta or translations")
+            raise SettingError(f"settings must be steps, delta or translations, got {', '.join(sorted(unknown))}")
         if "delta" in load:
             check_number("delta", load["delta"], least=0, below=1)
         translations = load.get("translations", {})
         if not isinstance(translations, Mapping):
-            raise SettingError(f"translations must be two files by language, got {translations!r}")
+            raise SettingError(f"translations must map each language to two files, got {translations!r}")
         check_view(load.get("steps"), load.get("delta"), translations)
         for lang, two in translations.items():
             if not isinstance(two, list) or len(two) != 2 or not all(isinstance(file, str) for file in two):
                 raise SettingError(
-                    f"translations.{lang} must be a file in {self.towards} and one in {lang}, got {two!r}"
+                    f"translations.{lang} must be a file in {self.towards} and a file in {lang}, got {two!r}"
                 )
         if load.get("steps") == PIVOTS:
             return "key points"
@@ -210,8 +210,8 @@ class KeyPointAlignment(Method):
 # -- the first step ----------------------------------------------------------------------------------------------------
 @dataclass
 class _Language:
-    """A non-pivot language and its state during training; `stored` and `translated` are the vectors of its sentences and
-    of their translations by the current encoders."""
+    """Non-pivot language during training; `stored` and `translated` are the vectors of its sentences, and of the translations
+    of its sentences, computed by the current encoders."""
 
     text: PairedText
     space: Space
@@ -222,7 +222,7 @@ class _Language:
 
 
 class _Phases:
-    """Phases of the first step over parallel texts; `encoders` remain unchanged, and `folder` gets a folder per phase."""
+    """Phases of step 1; `encoders` are not modified, and each phase writes its checkpoints to its own subfolder of `folder`."""
 
     def __init__(
         self, how: KeyPointAlignment, encoders: Mapping[str, Encoder], texts: Sequence[PairedText],
@@ -260,19 +260,19 @@ class _Phases:
         return self._result(0.0 if how.as_published else TOLERANCE)
 
     def _schedule(self, number: int, rate: float) -> Schedule:
-        """Return the schedule of phase `number`, from 0; `rate` is the default."""
+        """Return the schedule of phase `number`, from 0; `rate` is its default learning rate."""
         rate = rate if self._how.learning_rate is None else self._how.learning_rate[number]
         return replace(PHASES, epochs=self._how.epochs[number], learning_rate=rate, seed=self._how.seed)
 
     def _train_transforms(self, schedule: Schedule, *, mutual: bool = False) -> None:
-        """Train the transforms of each language separately, on fixed vectors (phase 1, and with `mutual` the refinement)."""
+        """Train the transforms of each language separately on fixed vectors: phase 1, or the refinement if `mutual`."""
         for language in self._languages:
             side, pivot = self._side(language, self._frozen(language.stored)), self._frozen(language.translated)
             self._run(f"{'refine' if mutual else 'transform'}-{side.lang}", [side], pivot, schedule, mutual=mutual)
 
     def _train_encoder(self, lang: str, schedule: Schedule, *, again: bool) -> None:
-        """Train the encoder of a language, if it has trainable weights: on its own text (phase 2), or on all texts
-        together for the pivot (phase 3). `again` recomputes the vectors of all sentences afterwards."""
+        """Train the encoder of a language if it has trainable weights: on the text of that language (phase 2), or, for the
+        pivot language, on all texts together (phase 3). If `again`, recompute the stored vectors afterwards."""
         if not isinstance(encoder := self.encoders[lang], TrainableEncoder):
             return
         pivots = lang == self._pivot
@@ -313,7 +313,7 @@ class _Phases:
     def _run(
         self, name: str, sides: list[Side], pivot: VectorSource, schedule: Schedule, *, mutual: bool = False
     ) -> None:
-        """Train the transforms of some languages in place, and the encoder of one of the sources if it is trainable."""
+        """Train the transforms of the given languages in place, and the encoder of the source that has a trainable encoder."""
         beta, batch = 0.0 if mutual else self._how.beta, self._how.batch
         languages = [*(side.lang for side in sides), self._pivot]
         maps = nn.ModuleList([module for side in sides for module in (side.to_pivot, side.from_pivot)])
@@ -335,7 +335,7 @@ class _Phases:
         self.history[name] = loop.run(plan)
 
     def _side(self, language: _Language, source: VectorSource, begin: int = 0) -> Side:
-        """Return the side of a language; its translations begin at index `begin` of the pivot's sentences."""
+        """Return the side of a language, whose translations begin at index `begin` of the pivot's sentences."""
         train = language.text.train
         return Side(
             language.text.lang, source, language.space, language.to_pivot, language.from_pivot, train, train + begin

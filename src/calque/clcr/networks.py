@@ -1,4 +1,4 @@
-"""Networks of key points: a classifier of words, and models of the order of key points in another language."""
+"""Neural networks that select the key points of a sentence and predict their order in another language."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from calque.nn.ragged import Ragged
 from calque.offsets import offsets_of, ranges
 
 _AT_ONCE = 1 << 14  # number of words whose probabilities are computed at once
-_SENTENCES = 32  # number of sentences that are searched at once, so that their hidden layers stay in the cache
+_SENTENCES = 32  # number of sentences searched at once, few enough for their hidden layers to stay in the cache
 
 
 class KeyPointHead(nn.Module):
-    """Classifier of key points (CLCR, Eq. 5): the probability of a word is the sigmoid of
+    """Classifier of key points (CLCR, Eq. 5): the key-point probability of a word is the sigmoid of
 
         w · dropout(relu(W dropout(h) + b)) + c
 
@@ -43,7 +43,7 @@ class KeyPointHead(nn.Module):
 
     @torch.no_grad()
     def probabilities(self, rows: np.ndarray) -> np.ndarray:
-        """Return P of each word, float32 `[W]`, without dropout; memory-mapped rows are read in blocks."""
+        """Return the key-point probability of each word, float32 `[W]`, without dropout; `rows` are read in blocks."""
         device, was = self.out.weight.device, self.training
         out = np.empty(len(rows), dtype=np.float32)
         self.eval()
@@ -57,16 +57,16 @@ class KeyPointHead(nn.Module):
 class Order(nn.Module, ABC):
     """Model of the order of a sentence's key points in another language.
 
-    Rows are the vectors of the key points of several sentences, in the order of their own language. `positions`, int64
-    `[W]`, holds the index of each key point's word in its sentence, from 0; `lengths`, int64 `[S]`, the number of key
-    points of each sentence. `type(order)(**order.settings)` is a module of the same shape.
+    `rows` are the vectors of the key points of several sentences, in source order. `positions`, int64 `[W]`, is the index of
+    each key point's word in its sentence, from 0, and `lengths`, int64 `[S]`, is the number of key points of each sentence.
+    `type(order)(**order.settings)` builds a module of the same shape.
     """
 
     settings: dict[str, Any]
 
     def losses(self, rows: Tensor, positions: Tensor, lengths: Tensor, ranks: Tensor) -> Tensor:
-        """Return −log p of the gold answers, summed over each sentence, `[S]`. `ranks`, int64 `[W]`, holds the place of
-        each key point among its sentence's key points in the other language, from 0."""
+        """Return −log p of the gold answers, summed over each sentence, `[S]`. `ranks`, int64 `[W]`, is the place of each
+        key point in the other language among the key points of its sentence, from 0."""
         ragged = Ragged.of(lengths, len(rows))
         each = self._losses(rows, positions, ragged, ranks)
         sentence = np.repeat(np.arange(len(ragged)), self.n_predictions(ragged.lengths))
@@ -83,11 +83,11 @@ class Order(nn.Module, ABC):
 
     @abstractmethod
     def _search(self, rows: Tensor, positions: Tensor, ragged: Ragged, beam: int) -> tuple[np.ndarray, np.ndarray]:
-        """Search the order of a few sentences; see `search`."""
+        """Search for the best order of a few sentences, see `search`."""
 
     @torch.no_grad()
     def search(self, rows: Tensor, positions: Tensor, lengths: Tensor, beam: int = 10) -> tuple[np.ndarray, np.ndarray]:
-        """Return the predicted order, without dropout, and its cost; see `relative_order`."""
+        """Return the order predicted without dropout, and its cost, see `relative_order`."""
         was, ragged = self.training, Ragged.of(lengths, len(rows))
         order, cost = np.empty(len(rows), dtype=np.int64), np.empty(len(ragged))
         self.eval()
@@ -107,13 +107,13 @@ class RelativeOrder(Order):
         f(i, j) = w · dropout(relu(U h_i + a[place_i] + V h_j + b[place_j] + e[position_j − position_i]))
 
     so that s(j, i) = −s(i, j) for any weights. `place` is the index of a key point among the key points of its
-    sentence, `position` the index of its word. U and V are products over words; pairs need only sums and one product
-    with w. Without places, the vectors would have to encode their own place: the order of a noun and a verb may depend
-    on which key point is the first of the sentence.
+    sentence, and `position` is the index of its word. The products with U and V are computed once per word; each pair
+    needs only sums and one product with w. The inputs include `place` because the vectors may not encode it, and the order
+    of a noun and a verb may depend on which key point is the first in the sentence.
 
     Args:
         reach: maximum distance in words; larger distances are clipped.
-        most: number of places; later places share the last embedding.
+        most: number of place embeddings; later places share the last embedding.
         dropout: fraction of the components zeroed in the input and in the hidden layer.
 
     Example:
@@ -129,7 +129,7 @@ class RelativeOrder(Order):
         self.first_place, self.second_place = (nn.Parameter(0.1 * torch.randn(most, hidden)) for _ in range(2))
         self.first, self.second = nn.Linear(dim, hidden), nn.Linear(dim, hidden, bias=False)
         self.distance = nn.Parameter(0.1 * torch.randn(2 * reach + 1, hidden))
-        self.out = nn.Linear(hidden, 1, bias=False)  # a constant would cancel
+        self.out = nn.Linear(hidden, 1, bias=False)  # without bias, which would cancel out
         self.drop = nn.Dropout(dropout)
 
     def forward(self, rows: Tensor, positions: Tensor, lengths: Tensor | Ragged) -> Tensor:
@@ -163,15 +163,15 @@ class RelativeOrder(Order):
 
 
 class AbsoluteOrder(Order):
-    """Order model over the places of key points (CLCR, Eq. 6), each one of N classes,
+    """Order model that classifies each key point by its place in the other language, one of N classes (CLCR, Eq. 6),
 
         softmax(O dropout(relu(U h_i + a[place_i] + b[position_i])))
 
     where `place` is the index of the key point among the key points of its sentence in its own language, and `position`
-    the index of its word. Without both, the vector would have to encode its own place.
+    is the index of its word. Both are inputs because the vector may not encode them.
 
     Args:
-        most: number N of classes; later places share the last class, later positions the last embedding.
+        most: number N of classes; later places share the last class, and later positions share the last embedding.
 
     Example:
         >>> model, lengths = AbsoluteOrder(8, 5, 4), torch.tensor([3, 1])
@@ -189,7 +189,7 @@ class AbsoluteOrder(Order):
         self.drop = nn.Dropout(dropout)
 
     def forward(self, rows: Tensor, positions: Tensor, lengths: Tensor | Ragged) -> Tensor:
-        """Return log p of each class, `[W, most]`."""
+        """Return the log-probability of each class, `[W, most]`."""
         places = torch.from_numpy(Ragged.of(lengths, len(rows)).position).to(rows.device)
         hidden = self.word(self.drop(rows)) + F.embedding(self._class(places), self.place)
         hidden = hidden + F.embedding(self._class(positions.to(rows.device)), self.position)
@@ -219,8 +219,8 @@ ORDERS: Mapping[str, type[Order]] = {"relative": RelativeOrder, "absolute": Abso
 def key_points(
     probabilities: np.ndarray, offsets: np.ndarray, threshold: float = 0.2, covered: np.ndarray | None = None
 ) -> np.ndarray:
-    """Return the mask of key points, bool `[n_words]`: words with P > δ, or the first most probable word of a sentence
-    without such words.
+    """Return the mask of key points, bool `[n_words]`: the words with P > δ, or, in a sentence without such a word, its most
+    probable word.
 
     Args:
         probabilities: key-point probability P of each word, `[n_words]`, sentence after sentence.
@@ -242,28 +242,28 @@ def key_points(
 
 
 def _pairs(ragged: Ragged) -> tuple[Tensor, Tensor]:
-    """Return rows i and j of all pairs i < j of each sentence, ordered by i; int64 `[n_pairs]` each."""
+    """Return the word indices i and j of all pairs i < j of each sentence, ordered by i, int64 `[n_pairs]` each."""
     after = ragged.lengths[ragged.sentence] - ragged.position - 1  # number of words after each word
     words = np.arange(ragged.n_words)
     return torch.from_numpy(np.repeat(words, after)), torch.from_numpy(ranges(words + 1, after))
 
 
 # -- beam search -------------------------------------------------------------------------------------------------------
-# The cost of the remaining words depends only on the set of words that are already placed. Only the cheapest hypothesis with
-# each set is therefore kept, and a beam of 10 holds 10 different sets. If the beam holds all sets of a size, the search is
-# exact (Held & Karp 1962, "A dynamic programming approach to sequencing problems").
+# The cost of the remaining words depends only on the set of words that are already placed. Therefore only the cheapest
+# hypothesis for each set is kept, and a beam of 10 contains 10 different sets. If the beam is large enough for all sets, the
+# search is exact (Held & Karp 1962, "A dynamic programming approach to sequencing problems").
 def relative_order(scores: np.ndarray, lengths: np.ndarray, *, beam: int = 10) -> tuple[np.ndarray, np.ndarray]:
     """Return the best order of the words of each sentence by pairwise scores (CLCR, Eq. 9):
 
         argmin over orders m of  Σ over pairs with m_i < m_j of −log p(i before j)
 
-    built from left to right: choosing word i next fixes its pairs with all words that are not placed yet.
+    The order is built from left to right: the choice of word i decides all pairs of i with words that are not placed yet.
 
     Args:
-        scores: log-odds that word i precedes word j for i < j, `[n_pairs]`, sentence after sentence, and row by row
-            within a sentence: (0, 1), (0, 2), …, (1, 2), ….
+        scores: log-odds that word i precedes word j for i < j, `[n_pairs]`, sentence after sentence. The pairs of a sentence
+            are ordered by i and then j: (0, 1), (0, 2), …, (1, 2), ….
         lengths: number of words of each sentence, int `[n_sentences]`.
-        beam: number of partial orders kept at each step; 1 is greedy.
+        beam: number of partial orders kept at each step; 1 is a greedy search.
 
     Returns:
         indices of the words in the predicted order, from 0 in each sentence, int64 `[n_words]`; and the cost of the
@@ -287,11 +287,11 @@ def absolute_order(scores: np.ndarray, lengths: np.ndarray, *, beam: int = 10) -
 
         argmin over orders m of  Σ_i −log p(m_i | i)
 
-    word by word: each word takes a free place. The places of n words are 0 … n − 1.
+    Each word in turn is assigned a free place. The places of n words are 0 … n − 1.
 
     Args:
         scores: log p of word i (row) at place m (column), `[sum of the squares of the lengths]`, row by row.
-        lengths, beam: as in `relative_order`, as the returned values; ties go to the earlier place.
+        lengths, beam: see `relative_order`, also for the returned values; ties go to the earlier place.
 
     Example:
         >>> absolute_order(np.log([0.1, 0.9, 0.6, 0.4]), np.array([2]))[0]
@@ -308,22 +308,22 @@ def _searched(
     costs: Callable[[np.ndarray, int], np.ndarray], relative: bool, scores: np.ndarray, lengths: np.ndarray,
     sizes: np.ndarray, beam: int,
 ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
-    """Search the orders of all sentences together, adding one item to each at a time.
+    """Search for the best orders of all sentences together, adding one item to the order of each sentence at a time.
 
     `costs` computes a table `[n, n]` from the scores of a sentence of n words. If `relative`, the items are words, one
     for each place from left to right, and `costs[i, j]` is the cost of i before j. Otherwise the items are places, one
-    for each word, and `costs[i, m]` is the cost of word i at place m. `sizes` holds the number of scores per sentence.
+    for each word, and `costs[i, m]` is the cost of word i at place m. `sizes` is the number of scores of each sentence.
     """
     begins, words = offsets_of(sizes), offsets_of(lengths)
     s, n = len(lengths), int(max(lengths, default=0))
     table = np.zeros((s, n, n))
     for k, length in enumerate(lengths):
         table[k, :length, :length] = costs(scores[begins[k] : begins[k + 1]].astype(np.float64), int(length))
-    keys = np.random.default_rng(0).integers(1, 2**63, n)  # the code of a set is the exclusive or of its keys
+    keys = np.random.default_rng(0).integers(1, 2**63, n)  # the code of a set of items is the XOR of their keys
     total, code = np.full((s, beam), np.inf), np.zeros((s, beam), dtype=np.int64)
     total[:, 0] = 0.0
     used = np.broadcast_to((np.arange(n) >= lengths[:, None])[:, None], (s, beam, n)).copy()
-    rest = np.broadcast_to(table.sum(2)[:, None], (s, beam, n)).copy()  # cost of each word as the next one
+    rest = np.broadcast_to(table.sum(2)[:, None], (s, beam, n)).copy()  # cost of each word as the next word
     parent, item = (np.zeros((n, s, beam), dtype=np.int64) for _ in range(2))
     for step in range(n):
         of = np.flatnonzero(lengths > step)
@@ -346,8 +346,8 @@ def _searched(
 
 
 def _cheapest_sets(cost: np.ndarray, code: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the columns of the `most` cheapest candidates of each row with distinct codes, and their costs, which are
-    infinite beyond the last candidate."""
+    """Return the columns of the `most` cheapest candidates with distinct codes in each row, and the costs of the candidates.
+    If a row has fewer candidates, the remaining costs are infinite."""
     order = cost.argsort(1, kind="stable")
     cost, code = np.take_along_axis(cost, order, 1), np.take_along_axis(code, order, 1)
     by_code = code.argsort(1, kind="stable")

@@ -1,6 +1,6 @@
-"""Binary labels of which some are wrong: estimated flip rates, and example weights that correct for them.
+"""Estimate the fraction of wrong binary labels, and compute example weights that correct for wrong labels.
 
-Importance reweighting (Liu & Tao 2015, "Classification with noisy labels by importance reweighting"): a classifier
+The weights are those of Liu & Tao (2015), "Classification with noisy labels by importance reweighting": a classifier
 trained on noisy labels with these weights minimises, on average, its loss on clean labels.
 """
 
@@ -13,14 +13,14 @@ import numpy as np
 
 @dataclass(frozen=True)
 class FlipRates:
-    """Fractions of wrong labels by true class: ρ₊ = P(labelled 0 | truly 1) and ρ₋ = P(labelled 1 | truly 0)."""
+    """Fraction of wrong labels in each true class: ρ₊ = P(labelled 0 | truly 1) and ρ₋ = P(labelled 1 | truly 0)."""
 
     positive: float
     negative: float
 
     @property
     def left(self) -> float:
-        """1 − ρ₊ − ρ₋."""
+        """Value of 1 − ρ₊ − ρ₋."""
         return 1.0 - self.positive - self.negative
 
 
@@ -29,17 +29,17 @@ def flip_rates(probabilities: np.ndarray, labels: np.ndarray, *, quantile: float
 
         ρ₋ = min_x P(y = 1 | x),   ρ₊ = min_x P(y = 0 | x)
 
-    P(y = 1 | x) = (1 − ρ₊ − ρ₋) P(truly 1 | x) + ρ₋ is never below ρ₋, and equals ρ₋ if an example is certainly not of
-    class 1. The minima are no flip rates if no example is certainly of one class: see `absolute_error`.
+    P(y = 1 | x) = (1 − ρ₊ − ρ₋) P(truly 1 | x) + ρ₋ is never below ρ₋, and equals ρ₋ for an example that is certainly not of
+    class 1. If no example is certainly of one class, the minima exceed the flip rates, see `absolute_error`.
 
-    The paper uses the minimum of P̂, which is far too low: among many examples there is always a confident mistake. This
-    function returns the fraction with y = 1 among the examples with the lowest P̂. If P̂ was not trained on their labels,
-    the mean of this fraction is never below ρ₋, however wrong P̂ is.
+    The paper uses the minimum of P̂, which is far too low: P̂ is always confidently wrong for a few of many examples. This
+    function instead estimates ρ₋ as the fraction of labels y = 1 among the examples with the lowest P̂. If P̂ was not
+    trained on these labels, the expected fraction is never below ρ₋, even if P̂ is wrong.
 
     Args:
         probabilities: P̂(y = 1 | x) of each example, `[n]`.
         labels: noisy label y of each example, bool `[n]`.
-        quantile: fraction of examples at each end of P̂ that give the rates; 0 uses the minimum of P̂.
+        quantile: fraction of the examples used for each rate, those with the lowest or highest P̂; 0 uses the minima of P̂.
     """
     if not quantile:
         return FlipRates(positive=float(1.0 - probabilities.max()), negative=float(probabilities.min()))
@@ -51,13 +51,13 @@ def absolute_error(probabilities: np.ndarray, labels: np.ndarray, rates: FlipRat
     """Return the mean |P̂(truly 1 | x) − y| over noisy labels, where P̂(truly 1 | x) = (P̂ − ρ₋) / (1 − ρ₊ − ρ₋),
     clipped to [0, 1].
 
-    If fewer than half of the labels of each class are wrong, the error is lowest for the true classes (Ghosh et al.
-    2017, "Robust loss functions under label noise for deep neural networks"). True flip rates therefore lower it, and
-    rates estimated from a class without examples raise it. The log loss cannot distinguish these cases.
+    If fewer than half of the labels of each class are wrong, the error is lowest for the true classes (Ghosh et al. 2017,
+    "Robust loss functions under label noise for deep neural networks"). Therefore true flip rates lower the error.
+    Rates estimated from a class of which no example is certain raise the error. The log loss cannot distinguish these cases.
 
     Args:
         probabilities, labels: as in `flip_rates`, of examples that P̂ was not trained on.
-        rates: flip rates; 0 and 0 for uncorrected labels. The error is 1 unless ρ₊ + ρ₋ is below 1.
+        rates: flip rates; two zeros do not correct the labels. If ρ₊ + ρ₋ is 1 or more, the error is 1.
     """
     if rates.left <= 0:
         return 1.0
@@ -71,8 +71,8 @@ def importance(probabilities: np.ndarray, labels: np.ndarray, rates: FlipRates) 
 
         β(x, y) = P(y | x) / P̂(y | x) = (P̂(y | x) − ρ₋y) / ((1 − ρ₊ − ρ₋) P̂(y | x))
 
-    Here ρ₋y is the flip rate of the other class, and ρ₊ + ρ₋ must be below 1. Negative weights, which result from inexact
-    estimates, are set to 0.
+    Here ρ₋y is the flip rate of the class that is not y, and ρ₊ + ρ₋ must be below 1. Negative weights, which result from
+    inexact estimates, are set to 0.
 
     Returns:
         float64 `[n]`, at least 0, and 1 on average.

@@ -15,15 +15,15 @@ from calque.pairs import WordPairs
 from calque.vectors import Embeddings
 
 _WORDS = 32_768  # number of words of both sides that are processed at a time
-_MIN_COST = 1e-9  # smaller costs count as equal
-_EQUAL = 1e-5  # relative difference below which costs count as equal, because of rounding in float32
+_MIN_COST = 1e-9  # smaller costs are rounded up to this cost in ratios
+_EQUAL = 1e-5  # relative difference up to which costs count as equal, because of rounding in float32
 
-TOLERANCE = 0.05  # F1 that a threshold in a gap between costs may lose
+TOLERANCE = 0.05  # maximum loss of F1 if the threshold is moved to a gap between costs
 
 
 @dataclass(frozen=True)
 class Pivots:
-    """Mutual best pairs of words of any cost.
+    """Mutual best pairs of words, before a threshold is applied to their cost.
 
     Attributes:
         pairs: pairs of words, each word in at most one; `posterior` is exp(−cost).
@@ -37,8 +37,8 @@ class Pivots:
         return len(self.costs)
 
     def within(self, threshold: float, *, at_least_one: bool = False) -> WordPairs:
-        """Return the pairs whose cost is at most the threshold; with `at_least_one`, also the cheapest pair of each
-        sentence pair that would have none."""
+        """Return the pairs whose cost is at most the threshold. If `at_least_one`, also return the cheapest pair of each
+        sentence pair in which all costs exceed the threshold."""
         kept = self.costs <= threshold
         if at_least_one and len(self):
             order = np.lexsort((self.costs, self.pairs.sentence))
@@ -59,7 +59,7 @@ def words_with_vectors(vectors: Embeddings) -> np.ndarray:
 
 @torch.no_grad()
 def find_pivots(source: Embeddings, target: Embeddings, to_target: nn.Module, from_target: nn.Module) -> Pivots:
-    """Return the pairs (i, j) of words of sentences and their translations that are each other's best match by the cost
+    """Return the pairs of words (i, j) in sentences and their translations that are each other's best match by the cost
 
         ‖T₁₂(r¹_i) − r²_j‖² / d₂ + ‖T₂₁(r²_j) − r¹_i‖² / d₁
 
@@ -90,18 +90,18 @@ def find_pivots(source: Embeddings, target: Embeddings, to_target: nn.Module, fr
 def mutual_rows(
     x: Tensor, y: Tensor, there: Tensor, back: Tensor, lengths: np.ndarray, translations: np.ndarray
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the mutual best pairs of a batch: their rows in x and in y, int64 `[n_pairs]` each, ordered by x, and
-    their costs `[n_pairs]`.
+    """Return the mutual best pairs of a batch: the indices of their words in x and in y, int64 `[n_pairs]` each, ordered by
+    x, and their costs `[n_pairs]`.
 
     Args:
         x, y: concatenated word vectors of sentences, and of their translations.
         there, back: transformed vectors T₁₂(x) and T₂₁(y).
-        lengths, translations: number of words of each sentence, and of its translation, int64 `[n]`; none is 0.
+        lengths, translations: number of words of each sentence, and of its translation, int64 `[n]`, at least 1.
     """
-    # The cost of a pair is the squared distance of two points of one space, [n, d₁ + d₂].
+    # The cost of a pair is the squared distance between two points in a joint space of d₁ + d₂ dimensions.
     d1, d2 = x.shape[1] ** 0.5, y.shape[1] ** 0.5
     one, other = torch.cat([there / d2, x / d1], dim=1), torch.cat([y / d2, back / d1], dim=1)
-    mean = other.mean(0)  # subtracted, since a large common vector would reduce the precision
+    mean = other.mean(0)  # subtracted, since a large mean would reduce the precision
     one, other = one - mean, other - mean
     sentences = MatchedSentences(lengths, translations, device=x.device)
     found = [torch.zeros(2, 0, dtype=torch.int64, device=x.device)]
@@ -121,38 +121,38 @@ def mutual_rows(
 
 
 def _first(cost: Tensor, bound: Tensor, dim: int) -> Tensor:
-    """Return the index of the first lowest cost along a dimension; costs within `bound` are equal."""
+    """Return the first index along a dimension whose cost is within `bound` of the lowest cost."""
     return (cost <= cost.amin(dim, keepdim=True) + bound).to(torch.uint8).argmax(dim)
 
 
 def choose_threshold(
     pivots: Pivots, links: WordPairs, *, tolerance: float = TOLERANCE, gap: float = 1.25
 ) -> tuple[float, float]:
-    """Return the cost threshold whose pivots have the highest F1 against links.
+    """Return the cost threshold whose pivots have the highest F1 against alignment links.
 
-    Words that are linked directly or through other words form one group, the finest common granularity (§2.2): a word
-    and the pieces that translate it. Each group should have one pivot between any of its words: the cheapest pivot
-    within a group is correct, and the group counts as found. If links are one-to-one, each group is a link, and F1 is
-    the usual one.
+    Words that are linked directly or through other words form one group, the finest common granularity (§2.2); for
+    example, a word and the several words that translate it. The gold answer is one pivot per group, between any two of its
+    words: only the cheapest pivot within a group is correct, and the group then counts as found. If all links are
+    one-to-one, each group is one link, and F1 is the standard F1 of links.
 
-    The threshold is half-way between the cost of the last pivot below it and of the next one, or the cost of the last
-    pivot. Ties go to the lower threshold.
+    The threshold is half-way between the costs of the last accepted and the first rejected pivot; if no pivot is rejected,
+    it is the cost of the last pivot. If several thresholds have the same F1, the lowest is returned.
 
-    Links can contain systematic errors, such as articles linked to particles in the same position. Such pairs cost more
-    than translations, with a gap between their costs. The threshold is therefore moved to the middle of the widest gap
-    below it, if any gap has ends that differ by at least the factor `gap` and F1 falls by at most `tolerance`. This
-    rule is ours; the paper only says "a threshold".
+    Links can contain systematic errors, such as articles linked to particles in the same position. Such wrong pairs cost
+    more than translations, and there is a gap between the two. The threshold is therefore moved to the middle of the gap
+    below it that has the largest ratio of costs, if this ratio is at least `gap` and F1 falls by at most `tolerance`. The
+    paper does not specify how the threshold is chosen.
 
     Args:
-        pivots, links: pivots and all links, including possible ones, of held-out text.
-        tolerance, gap: maximum loss of F1, and minimum cost ratio of a gap; tolerance 0 keeps the highest F1.
+        pivots, links: pivots and all links of held-out text, including possible links.
+        tolerance, gap: maximum loss of F1, and minimum ratio of costs at a gap; tolerance 0 keeps the highest F1.
 
     Returns:
         the threshold and its F1.
     """
     if not len(pivots) or not len(links):
         raise SettingError(
-            f"no threshold can be chosen from {len(pivots)} pivots and {len(links)} links of held-out text; hold out more"
+            f"held-out text must have pivots and links, got {len(pivots)} pivots and {len(links)} links; hold out more pairs"
         )
     order = np.argsort(pivots.costs, kind="stable")
     costs = pivots.costs[order].astype(np.float64)
@@ -160,7 +160,7 @@ def choose_threshold(
     numbers, places = np.unique(group[order], return_index=True)
     correct = np.isin(np.arange(len(costs)), places[numbers >= 0]).cumsum()
     f1 = 2 * correct / (np.arange(1, len(costs) + 1) + n_groups)
-    f1[:-1][np.diff(costs) == 0] = -1.0  # no threshold lies between equal costs
+    f1[:-1][np.diff(costs) == 0] = -1.0  # a threshold cannot separate equal costs
     best = int(f1.argmax())
     wide = np.where(f1[:best] >= f1[best] - tolerance, costs[1 : best + 1] / np.maximum(costs[:best], _MIN_COST), 0.0)
     if tolerance and len(wide) and wide.max() >= gap:
@@ -170,8 +170,8 @@ def choose_threshold(
 
 
 def _groups(pairs: WordPairs, links: WordPairs) -> tuple[np.ndarray, int]:
-    """Return the group that contains both words of each pair, int64 `[n_pairs]`, or −1 if there is none; and the number
-    of groups."""
+    """Return the group that contains both words of each pair, int64 `[n_pairs]`, −1 if the words are in different groups; and
+    the number of groups."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 

@@ -12,9 +12,9 @@ from calque.report.numbers import Figure, average, figure_of
 from calque.report.reading import Record, RunRecord
 from calque.report.verdict import metric_name
 
-# first rows of a table; the other rows are sorted by name
+# models in the first rows of a table; the other rows are sorted by name
 _FIRST = ("as it stands", "labels as they are", "confident labels")
-# Tables 1 to 3 by task: id, caption, head of the column of names, metrics and note
+# Tables 1 to 3 by task: id, caption, header of the first column, metrics and note
 _TABLES: Mapping[str, tuple[str, str, str, tuple[str, ...], str]] = {
     "distance": (
         "clcr-distance", "Transform: distance, lower is better", "encoder", ("distance", "relative distance"),
@@ -28,8 +28,8 @@ _TABLES: Mapping[str, tuple[str, str, str, tuple[str, ...], str]] = {
     ),
     "order": (
         "clcr-order", "Reorder: BLEU, per cent, higher is better", "order", ("bleu-2", "bleu-3", "bleu-4"),
-        "Fraction of the n-grams of an order that also occur in the order of the pivot language; n: number of hypotheses of "
-        "the search.",
+        "Fraction of the n-grams of an order that also occur in the order of the pivot language. In names of orders, n is the "
+        "beam size of the search.",
     ),
 }  # fmt: skip
 
@@ -42,10 +42,10 @@ def key_points(records: Sequence[RunRecord], lines: Sequence[tuple[str, Record]]
     Args:
         records: runs of any method.
         lines: training scores from result files (`Record.is_of_training`), each with the label of its run. In a study,
-            these are the scores of its runs under the names of its methods.
+            the label is the name of the method.
 
     Raises:
-        InputError: a score is invalid; the message names file and place.
+        InputError: a score is invalid; the message names its file and position.
     """
     chosen = [run for run in records if run.plain.get("method") == "clcr"]
     runs = zip(_labels(chosen), chosen, strict=True)
@@ -54,11 +54,11 @@ def key_points(records: Sequence[RunRecord], lines: Sequence[tuple[str, Record]]
     if not scores:
         return None
     found = tuple(table for task in _TABLES if (table := _table(scores, task)) is not None)
-    return Section("key-points", "Key points", ("Scores of the training of key points on held-out sentences.",), found)
+    return Section("key-points", "Key points", ("Scores of key points on held-out sentences.",), found)
 
 
 def _labels(runs: Sequence[RunRecord]) -> list[str]:
-    """Return the titles of runs; runs with equal titles also get the settings in which they differ."""
+    """Return the titles of runs, extended by the settings in which runs with equal titles differ."""
     titles, settings = [run_title(run) for run in runs], [run.plain.get("settings", {}) for run in runs]
     labels = []
     for title, own in zip(titles, settings, strict=True):
@@ -70,7 +70,7 @@ def _labels(runs: Sequence[RunRecord]) -> list[str]:
 
 # -- Tables 1 to 3 -----------------------------------------------------------------------------------------------------
 def _table(scores: _Scores, task: str) -> Table | None:
-    """Return a table of models by metrics and languages; its last line holds the numbers of sentences."""
+    """Return a table with a row per model, a column per metric and language, and the number of sentences in the last row."""
     rows = _rows(scores, task)
     name, caption, corner, metrics, note = _TABLES[task]
     langs = dict.fromkeys(lang for figures in rows.values() for _, lang in figures)
@@ -87,8 +87,8 @@ def _table(scores: _Scores, task: str) -> Table | None:
 
 
 def _rows(scores: _Scores, task: str) -> Mapping[str, Mapping[tuple[str, str], Figure]]:
-    """Return the scores of a task by row, metric and language. Rows are runs for the distance, otherwise models, prefixed
-    by the run if there are several; scores of several runs with one name are averaged."""
+    """Return the scores of a task by row, metric and language. The distance has a row per run, other tasks have a row per
+    model, with the run's label if there are several. Scores of runs with the same label are averaged."""
     labels = list(dict.fromkeys(label for label, *_ in scores))
     mine = [each for each in scores if each[2]["task"] == task]
     rank = {name: number for number, name in enumerate(_FIRST)}

@@ -1,7 +1,7 @@
-"""Maps of vectors of one language into the space of another, trained on sentence pairs without word alignment.
+"""Transforms of vectors of one language into the space of another language, trained on sentence pairs without word alignment.
 
-After "Language-independent cross-lingual contextual representations" (CLCR, submitted to ICLR 2020), §3.1. A row here
-is a word; the paper says token.
+The method is §3.1 of "Language-independent cross-lingual contextual representations" (CLCR, submitted to ICLR 2020), whose
+"tokens" are words here.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from calque.vectors import Embeddings
 
 
 class Transform(nn.Module):
-    """Map T(r) = A·r + a + C·relu(B·r + b) of each row (CLCR, Eq. 1); the biases a and b are added, as the paper says
-    "Linear".
+    """Map T(r) = A·r + a + C·relu(B·r + b) of each word vector (CLCR, Eq. 1); Eq. 1 has no biases a and b, but the paper calls
+    its layers "Linear".
 
-    All weights except B and b start at 0. Attention to the transformed rows is then uniform, so the first updates fit
-    the mean of the translation's vectors, which has a unique solution, and attention sharpens during training.
+    All weights except B and b are initialised to 0. Attention over the transformed vectors is then uniform, so the first
+    updates fit the mean of the translation's vectors, which has a unique solution; attention sharpens during training.
 
     Args:
-        dim: dimension of the input rows.
-        out: dimension of the output rows; None for `dim`.
-        hidden: number of rows of B; None for `dim`, 0 for A·r + a alone ("linear regression" in Table 1).
+        dim: dimension of the input vectors.
+        out: dimension of the output vectors; default: `dim`.
+        hidden: number of rows of B; default: `dim`. With 0, T is A·r + a ("linear regression" in Table 1).
 
     Attributes:
         settings: arguments that build a module of the same shape, `Transform(**settings)`.
@@ -54,7 +54,7 @@ class Transform(nn.Module):
             nn.init.zeros_(weights)
 
     def forward(self, rows: Tensor) -> Tensor:
-        """Transform rows, `[n, dim]` to `[n, out]`."""
+        """Transform vectors, `[n, dim]` to `[n, out]`."""
         moved = self.linear(rows)
         if self.inner is None or self.outer is None:
             return moved
@@ -62,10 +62,10 @@ class Transform(nn.Module):
 
     @torch.no_grad()
     def between(self, source: tuple[Tensor, float], target: tuple[Tensor, float]) -> Transform:
-        """Return the same map for unscaled spaces: m_t + s_t · T((r − m_s) / s_s).
+        """Return the same transform for unscaled vectors: m_t + s_t · T((r − m_s) / s_s).
 
         Args:
-            source, target: mean `[dim]` and scale of the input space, and of the output space, during training.
+            source, target: mean `[dim]` and scale of the input vectors, and of the output vectors, before scaling.
         """
         (m_s, s_s), (m_t, s_t) = source, target
         m_s, m_t = (mean.to(self.linear.weight.device, torch.float64) for mean in (m_s, m_t))
@@ -83,13 +83,13 @@ class Transform(nn.Module):
 def attention_distance(
     keys: Tensor, queries: Tensor, sentences: MatchedSentences, *, temperature: float = 1.0
 ) -> Tensor:
-    """Return the distance of each word from its match by attention in the other sentence (CLCR, Eqs. 2 and 3).
+    """Return the distance of each word from its match in the other sentence, found by attention (CLCR, Eqs. 2 and 3).
 
         a_ji = −‖q_j − k_i‖² / (2√d),    p_j = softmax(a_j / τ),    D_j = ‖Σ_i p_ji k_i − q_j‖² / d
 
-    The paper only says "attention". Dot-product attention, a_ji = q_j · k_i / √d, differs by ‖k_i‖² / (2√d): its
-    largest product can belong to a long key instead of a near one, so words with short vectors find wrong matches as τ
-    falls. Attention by distance selects the nearest key as τ falls.
+    The paper does not specify the attention scores. The scores above select the nearest key as τ falls. Dot products,
+    a_ji = q_j · k_i / √d, differ from them by ‖k_i‖² / (2√d), apart from a constant in i: as τ falls, they can select a key
+    with a large norm instead of a near key, so that words with short vectors get wrong matches.
 
     The distance D(T(r¹) ‖ r²) of two sentences is the mean over the words of the second, with keys T(r¹) and queries
     r².
@@ -100,7 +100,7 @@ def attention_distance(
         sentences: layout of the sentence pairs in keys and queries.
 
     Returns:
-        D of each query, `[n_queries]`.
+        distance D of each query, `[n_queries]`.
     """
     with torch.autocast(queries.device.type, enabled=False):
         scale = 1 / (queries.shape[1] ** 0.5 * temperature)
@@ -119,7 +119,7 @@ class Space:
 
     @classmethod
     def of(cls, parts: Sequence[tuple[Embeddings, np.ndarray]]) -> Space:
-        """Compute the mean and spread of the words of chosen sentences; a part is vectors and indices of sentences."""
+        """Compute mean and spread over words of selected sentences; each part is vectors and the selected indices."""
         dim, n = parts[0][0].dim, 0
         total, squares = np.zeros(dim), np.zeros(dim)
         for vectors, sentences in parts:
@@ -140,7 +140,7 @@ class Space:
 
 @dataclass(frozen=True)
 class Side:
-    """A non-pivot language and its two transforms, between scaled spaces.
+    """Non-pivot language with its two transforms, which apply to scaled vectors.
 
     Attributes:
         source, space: vectors of its sentences, and their mean and spread before training.
@@ -168,12 +168,12 @@ class Transforming(Objective[Sequence[np.ndarray]]):
         sides: non-pivot languages with their transforms.
         pivot, space: vectors of the pivot's sentences, concatenated over all corpora, and their mean and spread.
         beta: β of the annealing; 0 keeps τ at 1.
-        mutual: minimise the cost of the current pivots, mutual best pairs of words, instead (not in the paper):
+        mutual: instead minimise the cost of the current mutual best pairs of words (not in the paper),
 
                 ‖T₁₂(r¹_i) − r²_j‖² / d₂ + ‖T₂₁(r²_j) − r¹_i‖² / d₁
 
-            summed, with each term divided by the number of words of its side. In Eq. 2 every word needs a match, even a
-            word without translation or a piece of a split word, and all of them attract T; `mutual` avoids this.
+            summed over the pairs, with each term divided by the number of words of its side. In Eq. 2 every word has a
+            match, even a word without a translation, and T is fitted to wrong matches, too; `mutual` avoids this.
     """
 
     def __init__(
@@ -198,7 +198,7 @@ class Transforming(Objective[Sequence[np.ndarray]]):
         return 1 / (1 + self._beta * self._step)
 
     def backward(self, update: Sequence[np.ndarray]) -> dict[str, float]:
-        """Run the backward pass of an update: the indices of sentence pairs of all processes, for each side."""
+        """Run the backward pass of an update, given as the indices of the sentence pairs of all processes, for each side."""
         mine = [self._processes.share(numbers) for numbers in update]
         none = torch.zeros(len(self._sides), 2, device=self._processes.device)
         found = self._processes.sum_numbers(self._own(mine, update) if any(map(len, mine)) else none)
@@ -208,7 +208,7 @@ class Transforming(Objective[Sequence[np.ndarray]]):
         return {**terms, "temperature": self.temperature}
 
     def _own(self, mine: Sequence[np.ndarray], update: Sequence[np.ndarray]) -> Tensor:
-        """Return the distances of the sentence pairs of this process, `[side, 2]`, and run their backward pass."""
+        """Return the distances of the sentence pairs of this process, `[side, 2]`, after their backward pass."""
         numbers = [side.translations[n] for side, n in zip(self._sides, mine, strict=True)]
         pivot = _Taken(self._pivot, self._space, np.concatenate(numbers))
         translations = pivot.rows.split([int(self._pivot.lengths[n].sum()) for n in numbers])
