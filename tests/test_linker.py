@@ -92,7 +92,7 @@ def test_arguments_that_do_not_apply_to_encoders_are_refused(tiny_encoder):
         Linker(tiny_encoder, layer=1)
     with pytest.raises(SettingError, match="method must be one of mutual"):
         Linker(tiny_encoder, method="argmax")
-    with pytest.raises(SettingError, match="one string"):
+    with pytest.raises(SettingError, match="must be a list of words"):
         Linker(tiny_encoder).link("the cat", "the cat")
 
 
@@ -113,7 +113,7 @@ def test_similarities_as_a_prior(tiny_encoder, corpus, tmp_path, model):
     assert not np.array_equal(whole.posterior, plain.posterior)
     with pytest.raises(SettingError, match="cannot use a prior"):
         WordAligner.train(corpus, model="fast-align", prior=prior)
-    with pytest.raises(SettingError, match="numbers of words of the 4 sentence pairs"):
+    with pytest.raises(SettingError, match="numbers of words in the 4 sentence pairs"):
         WordAligner.train(corpus, model=model, prior=lambda text: prior(text[:2]))
 
 

@@ -39,8 +39,8 @@ def test_a_class_of_another_package_has_a_row_and_is_not_listed():
     ("name", "message"),
     [
         ("other", "unknown dict 'other', expected one of ordered, list, or package.module:Class"),
-        ("list", "builtins:list is no dict: expected a subclass of builtins:dict"),
-        ("collections:deque", "collections:deque is no dict"),
+        ("list", "dict builtins:list must be a subclass of builtins:dict"),
+        ("collections:deque", "dict collections:deque must be"),
         ("no_such_module:X", "no_such_module cannot be imported"),
         ("collections:Nothing", "collections:Nothing: collections has no Nothing"),
     ],

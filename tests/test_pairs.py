@@ -96,7 +96,7 @@ def test_take_follows_the_corpus(links, chosen):
     expected = {(k, i, j): p for k, old in enumerate(chosen) for (s, i, j), p in links.items() if s == old}
     assert items(taken) == expected
     assert taken.n_sentences == len(chosen)
-    with pytest.raises(SettingError, match="sentences 0 to 6"):
+    with pytest.raises(SettingError, match="got indices 0 to 6"):
         pairs_of(links).take([0, 6])
 
 
@@ -119,7 +119,7 @@ def test_invalid_lines_are_refused(line, fact, tmp_path):
 
 
 def test_position_zero_is_refused_if_words_count_from_one():
-    with pytest.raises(InputError, match=r"line 1: link '0-1' is out of range"):
+    with pytest.raises(InputError, match=r"line 1: link '0-1' has 0, expected words from 1"):
         WordPairs.parse(["0-1"], one_based=True)
 
 
@@ -152,5 +152,5 @@ def test_links_from_lists():
 def test_invalid_lists_of_links_are_refused(links):
     with pytest.raises(SettingError, match="links of sentence pair 1: expected pairs of whole numbers"):
         WordPairs.of(links)
-    with pytest.raises(SettingError, match="before the first"):
+    with pytest.raises(SettingError, match="at least 0, got a negative position"):
         WordPairs.of([[(-1, 0)]])

@@ -167,5 +167,5 @@ def test_no_words_and_tags_without_a_name():
 
 def test_predictions_for_other_words_are_an_error():
     codes, names, offsets = coded([["O", "B-A"]])
-    with pytest.raises(InputError, match="1 predicted tags for 2 gold tags and 2 words, expected one each"):
+    with pytest.raises(InputError, match="got 1 predicted tags and 2 gold tags for 2 words"):
         span_counts(codes, codes[:1], names, offsets)

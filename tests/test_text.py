@@ -51,7 +51,7 @@ def test_sentences_are_a_list_of_words(pairs):
     lambda: ParallelCorpus.of([["the", "cat"]], ["die Katze"], ("en", "de")),
 ])  # fmt: skip
 def test_a_string_is_refused_as_a_sentence(made):
-    with pytest.raises(SettingError, match=r"one string, expected its words \('(the cat|die Katze)'\): split it first"):
+    with pytest.raises(SettingError, match=r"must be a list of words, got the string '(the cat|die Katze)': split"):
         made()
 
 
@@ -78,7 +78,7 @@ def test_parts_of_a_corpus(corpus):
     assert corpus[::2].metadata("origin") == ["one", "three"]
     assert [pair.words for pair in corpus.take([2, 0, 2]).source] == [("c",), ("a", "b"), ("c",)]
     assert len(corpus.take([])) == 0
-    with pytest.raises(IndexError, match="pairs 0 to 3 of 3"):
+    with pytest.raises(IndexError, match="indices are from 0 to 3, but the table has 3 rows"):
         corpus.take([0, 3])
     with pytest.raises(IndexError):
         corpus[3]

@@ -1,7 +1,7 @@
 """calque aligns the languages of a multilingual encoder.
 
-It measures how close the vectors of words and their translations are in context, aligns the encoder with little supervision,
-and returns an encoder that transfers better from one language to the others.
+The package measures how close the vectors of words and their translations are in context, aligns the encoder with little
+supervision, and returns an encoder that transfers better from one language to the others.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Annotated text: tags of words, labels of texts and spans, trees and senses, as arrays beside the sentences."""
+"""Annotated text: sentences with arrays of word tags, text labels, dependency trees or labelled spans; and dictionaries."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from calque.text import Sentences
 
 @dataclass(frozen=True)
 class Labels:
-    """Labels as codes, int32 `[n]`, which are indices into distinct names."""
+    """Labels stored as codes, int32 `[n]`, which are indices into the distinct names."""
 
     codes: np.ndarray
     names: tuple[str, ...]
 
     @classmethod
     def of(cls, values: Iterable[str]) -> Labels:
-        """Encode strings by the sorted distinct values."""
+        """Build from strings; `names` are the distinct strings in sorted order."""
         values = list(values)
         names = tuple(sorted(set(values)))
         number = {name: code for code, name in enumerate(names)}
@@ -38,12 +38,12 @@ class Labels:
         return [self.names[code] for code in self.codes]
 
     def among(self, names: Sequence[str]) -> np.ndarray:
-        """Return the labels as codes of another list of names, −1 for a name that it lacks: int32 `[n]`."""
+        """Return codes that are indices into `names`, int32 `[n]`; labels that `names` does not contain get −1."""
         number = {name: code for code, name in enumerate(names)}
         return np.array([number.get(name, -1) for name in self.names], dtype=np.int32)[self.codes]
 
     def sorted(self) -> Labels:
-        """Return equal labels with the names in alphabetical order."""
+        """Return the same labels with `names` in alphabetical order."""
         names = tuple(sorted(self.names))
         return Labels(self.among(names), names)
 
@@ -53,7 +53,7 @@ class Labels:
 
 @dataclass(frozen=True)
 class _AnnotatedSentences:
-    """Base class of sentences with annotation. Subclasses have the line of each sentence in the file as `lines`."""
+    """Base class of annotated sentences. Subclasses define `lines`, the line number of each sentence in the file."""
 
     sentences: Sentences
 
@@ -61,7 +61,7 @@ class _AnnotatedSentences:
         return len(self.sentences)
 
     def _taken(self, rows: np.ndarray, **parts: Any) -> Self:
-        """Return the sentences with the given indices and their annotation, `parts`."""
+        """Return the sentences with the given indices; `parts` is the annotation of these sentences."""
         lines = getattr(self, "lines")  # noqa: B009 (a field of subclasses)
         return replace(
             self, sentences=self.sentences.take(rows), **{"lines": None if lines is None else lines[rows]}, **parts
@@ -80,8 +80,8 @@ class TaggedText(_AnnotatedSentences):
     Attributes:
         tags: tags of all words, `[n_words]`. Spans are converted to BIO (IOB2).
         intents: label of each sentence `[n_sentences]`, or None.
-        repaired: number of tags that were changed because no scheme allows them at their position.
-        path, lines: file, and line of each sentence, int64 `[n_sentences]`, for messages.
+        repaired: number of tags that were changed because no scheme allows the tags at their position.
+        path, lines: path of the file, and line number of each sentence, int64 `[n_sentences]`, for messages.
     """
 
     tags: Labels
@@ -91,9 +91,9 @@ class TaggedText(_AnnotatedSentences):
     lines: np.ndarray | None = None
 
     def __post_init__(self):
-        _check(int(self.sentences.lengths().sum()), len(self.tags), "words", "tags", self.path)
+        _check(int(self.sentences.lengths().sum()), len(self.tags), "one per word", "tags", self.path)
         if self.intents is not None:
-            _check(len(self.sentences), len(self.intents), "sentences", "intents", self.path)
+            _check(len(self.sentences), len(self.intents), "one per sentence", "intents", self.path)
 
     def take(self, rows: np.ndarray) -> TaggedText:
         """Return the sentences with the given indices."""
@@ -108,7 +108,7 @@ class LabelledText:
     Attributes:
         texts: one or two columns of texts.
         labels: label of each text, `[n_texts]`.
-        path, lines: file, and line of each text, for messages.
+        path, lines: path of the file, and line number of each text, for messages.
     """
 
     texts: tuple[Sentences, ...]
@@ -118,7 +118,7 @@ class LabelledText:
 
     def __post_init__(self):
         for column in self.texts:
-            _check(len(column), len(self.labels), "texts", "labels", self.path)
+            _check(len(column), len(self.labels), "one per text", "labels", self.path)
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -136,9 +136,9 @@ class Treebank(_AnnotatedSentences):
 
     Attributes:
         upos: universal part of speech of each word, `[n_words]`.
-        heads: position of the head in the sentence, from 1, or 0 for the root: int32 `[n_words]`.
+        heads: 1-based position of the head of each word in its sentence, 0 for the root, int32 `[n_words]`.
         relations: label of the arc to the head, `[n_words]`.
-        path, lines: file, and line of each sentence, for messages.
+        path, lines: path of the file, and line number of each sentence, for messages.
     """
 
     upos: Labels
@@ -150,7 +150,7 @@ class Treebank(_AnnotatedSentences):
     def __post_init__(self):
         n_words = int(self.sentences.lengths().sum())
         for name, values in (("tags", self.upos), ("heads", self.heads), ("relations", self.relations)):
-            _check(n_words, len(values), "words", name, self.path)
+            _check(n_words, len(values), "one per word", name, self.path)
 
     def take(self, rows: np.ndarray) -> Treebank:
         """Return the sentences with the given indices."""
@@ -165,15 +165,15 @@ class ProbeText(_AnnotatedSentences):
     """Sentences with labelled spans or labelled pairs of spans, for edge probing (Tenney et al. 2019b, §2).
 
     Attributes:
-        offsets: int64 `[n_sentences + 1]`; the targets of sentence i are `offsets[i]` to `offsets[i + 1]`.
+        offsets: int64 `[n_sentences + 1]`; sentence i has the targets `offsets[i]:offsets[i + 1]`.
         spans: first word and end (exclusive) of each span of a target, int32 `[n_targets, 1 or 2, 2]`.
         labels: labels of all targets, `[n_labels]`.
-        label_offsets: int64 `[n_targets + 1]`; a target can have no, one or several labels.
-        probe: kind of the labels, such as "pos".
-        path, lines: file, and line of each sentence, for messages.
+        label_offsets: int64 `[n_targets + 1]`; target i has the labels `label_offsets[i]:label_offsets[i + 1]`, possibly none.
+        probe: name of the probing task, such as "pos".
+        path, lines: path of the file, and line number of each sentence, for messages.
 
     Raises:
-        InputError: the arrays do not fit together.
+        InputError: the lengths of the arrays are inconsistent.
     """
 
     offsets: np.ndarray
@@ -185,10 +185,10 @@ class ProbeText(_AnnotatedSentences):
     lines: np.ndarray | None = None
 
     def __post_init__(self):
-        _check(len(self.sentences) + 1, len(self.offsets), "sentences and an end", "offsets", self.path)
-        _check(int(self.offsets[-1]), len(self.spans), "targets", "spans", self.path)
-        _check(len(self.spans) + 1, len(self.label_offsets), "targets and an end", "offsets of labels", self.path)
-        _check(int(self.label_offsets[-1]), len(self.labels), "labels of targets", "labels", self.path)
+        _check(len(self.sentences) + 1, len(self.offsets), "one per sentence, and the end", "offsets", self.path)
+        _check(int(self.offsets[-1]), len(self.spans), "the last offset", "spans", self.path)
+        _check(len(self.spans) + 1, len(self.label_offsets), "one per target, and the end", "label offsets", self.path)
+        _check(int(self.label_offsets[-1]), len(self.labels), "the last label offset", "labels", self.path)
 
     def owners(self) -> np.ndarray:
         """Return the sentence of each target, int64 `[n_targets]`."""
@@ -216,7 +216,7 @@ class Dictionary:
     Attributes:
         source, target: words of each side, `[n_entries]`.
         langs: languages of the two sides.
-        path: the file.
+        path: path of the file.
     """
 
     source: tuple[str, ...]
@@ -225,7 +225,7 @@ class Dictionary:
     path: str | None = None
 
     def __post_init__(self):
-        _check(len(self.source), len(self.target), "source words", "target words", self.path)
+        _check(len(self.source), len(self.target), "one per source word", "target words", self.path)
 
     def __len__(self) -> int:
         return len(self.source)
@@ -233,4 +233,4 @@ class Dictionary:
 
 def _check(expected: int, got: int, unit: str, what: str, path: str | None) -> None:
     if expected != got:
-        raise InputError(f"{got:,} {what} for {expected:,} {unit}", path=path)
+        raise InputError(f"expected {expected:,} {what} ({unit}), got {got:,}", path=path)

@@ -1,4 +1,4 @@
-"""Errors that a user can correct. A message states the fact, its place and a remedy."""
+"""Errors that a user can correct. Each message states the problem, its place and a remedy."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LONGEST = 1200  # maximum number of characters of a message, which may quote a 
 
 
 class CalqueError(Exception):
-    """Base class of all errors that the caller can correct. The command line prints the message, one line, and exits with 2."""
+    """Base class of errors that the caller can correct. The command line prints the message in one line and exits with 2."""
 
     def __init__(self, message: object = ""):
         super().__init__(_line(str(message)))
@@ -32,11 +32,11 @@ class CalqueWarning(UserWarning):
 
 
 class SkippedWarning(CalqueWarning):
-    """A reader skipped lines.
+    """Warning that a reader skipped lines.
 
     Attributes:
         skipped: number of skipped sentences, texts or entries by reason.
-        first_skipped: place of the first of them by reason.
+        first_skipped: position of the first skipped item by reason.
     """
 
     def __init__(self, message: str, skipped: dict[str, int], first_skipped: dict[str, str]):
@@ -45,10 +45,10 @@ class SkippedWarning(CalqueWarning):
 
 
 class InputError(CalqueError):
-    """A file or a line of it is invalid.
+    """Error for an invalid file or an invalid line of a file.
 
     Args:
-        fact: the error, the expected content and the remedy, in one line.
+        fact: the problem, the expected content and the remedy, in one line.
         line: line number, counted from 1.
     """
 
@@ -65,20 +65,20 @@ class InputError(CalqueError):
 
 
 class SettingError(CalqueError):
-    """An option or argument has an invalid value, alone or in combination with others."""
+    """Error for an invalid value, or an invalid combination of values, of options or arguments."""
 
 
 class OutputError(CalqueError):
-    """A file or folder cannot be written, for lack of space or permission."""
+    """Error for a file or folder that cannot be written, for lack of space or permission."""
 
 
 def check_number(
     name: str, value: Any, *, above: float | None = None, least: float | None = None, below: float | None = None,
     most: float | None = None, whole: bool = False,
 ) -> None:  # fmt: skip
-    """Check that a setting is a finite number, and a whole one if `whole`, within its bounds.
+    """Check that a setting is a finite number within its bounds; if `whole`, the number must be an integer.
 
-    `above` and `below` are exclusive bounds, `least` and `most` inclusive ones.
+    `above` and `below` are exclusive bounds, `least` and `most` are inclusive bounds.
 
     Raises:
         SettingError: the value is invalid.
@@ -95,16 +95,16 @@ def check_number(
 
 
 class MissingExtraError(CalqueError):
-    """A package of an extra is not installed."""
+    """Error for a package that is not installed; `extra` is the optional extra of calque that installs the package."""
 
     def __init__(self, package: str, extra: str, purpose: str):
         super().__init__(f"{purpose} needs the package {package}: pip install 'calque-align[{extra}]'")
 
 
 class Stopped(KeyboardInterrupt):
-    """A signal stopped a run after its state was saved.
+    """Exception raised when a signal stopped a run whose state was saved.
 
-    The command line prints the message, which explains how to resume, and exits with the number of the signal plus 128.
+    The command line prints the message, which explains how to resume, and exits with 128 plus the number of the signal.
     """
 
     def __init__(self, message: str, signal: int):

@@ -1,4 +1,4 @@
-"""Texts that commands read, their word links, and warnings about skipped lines."""
+"""Input texts of commands, word links of these texts, and warnings about skipped lines."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ def check_pairs(texts: Sequence[str], langs: Sequence[tuple[str, str]]) -> None:
     if len(texts) != len(langs):
         named, pairs = ", ".join(map(str, texts)), ", ".join("-".join(pair) for pair in langs)
         fact = f"{len(texts)} text(s) ({named}) and {len(langs)} pair(s) of --langs ({pairs})"
-        raise SettingError(f"{fact}: give one pair for each text, as --langs en de --langs en fr")
+        raise SettingError(f"{fact}: give one pair for each text, e.g. --langs en de --langs en fr")
 
 
 def skipped(message: str, counts: Mapping[str, int] | None = None, first: Mapping[str, str] | None = None) -> None:
-    """Warn about skipped items, even with -q, because scores do not cover them."""
+    """Warn about skipped items, even with -q, because scores do not include skipped items."""
     warnings.warn(SkippedWarning(message, dict(counts or {}), dict(first or {})), stacklevel=3)
 
 
 #: reasons that also occur in a valid text; lines skipped for other reasons are unusable
 _USUAL = (BLANK, "empty source", "empty target", "language missing", "no label")
-#: permission to read texts with more than a tenth of unusable lines
+#: permission to read texts in which more than a tenth of the lines are unusable
 SKIP_UNUSABLE = Permission("calque_skips_unusable")
 
 
@@ -41,7 +41,7 @@ def warn_skipped(corpus: ParallelCorpus, path: str | PathLike[str]) -> None:
     """Warn about skipped lines of a text.
 
     Raises:
-        InputError: no line is usable; or more than a tenth of the lines are unusable, and `SKIP_UNUSABLE` is not given.
+        InputError: no line is usable; or more than a tenth of the lines are unusable, and `SKIP_UNUSABLE` is not granted.
     """
     first = {reason: f", first: {place}" for reason, place in corpus.first_skipped.items()}
     reasons = ", ".join(f"{count:,} × {reason}{first.get(reason, '')}" for reason, count in corpus.skipped.items())
@@ -54,7 +54,7 @@ def warn_skipped(corpus: ParallelCorpus, path: str | PathLike[str]) -> None:
         if coded := corpus.first_skipped.get("not UTF-8"):
             flaws = (line for line in read_lines(coded.rpartition(" line ")[0]) if isinstance(line, Flaw))
             remedy = next((flaw.fact for flaw in flaws if flaw.reason == "not UTF-8"), remedy)
-        raise InputError(f"{fact}: {remedy}; or go on without these lines by --on-error skip", path=path)
+        raise InputError(f"{fact}: {remedy}; or skip these lines with --on-error skip", path=path)
     if corpus.skipped:
         message = f"{path}: {sum(corpus.skipped.values()):,} unusable lines skipped ({reasons})"
         skipped(message, corpus.skipped, corpus.first_skipped)
@@ -66,7 +66,7 @@ class Words:
 
     Args:
         model: statistical aligner: auto, fast-align, hmm or gibbs.
-        symmetrize: symmetrisation of the two directions.
+        symmetrize: method that combines the links of the two directions.
         pretokenized: whether words are separated by spaces already.
         limit: maximum number of sentence pairs of each file.
     """
@@ -79,11 +79,11 @@ class Words:
 
     @property
     def unlimited(self) -> Words:
-        """Settings without the limit, for text that must be read completely, such as training text that defines unseen words."""
+        """Settings without the limit, for text that must be read in full, such as training text that defines unseen words."""
         return replace(self, limit=None)
 
     def read(self, path: str | PathLike[str], langs: tuple[str, str]) -> ParallelCorpus:
-        """Read a parallel text. Unusable lines become empty sentence pairs, so that links keep their line numbers.
+        """Read a parallel text. Unusable lines become empty sentence pairs, so that line numbers of links remain valid.
 
         Raises:
             InputError: see `warn_skipped`.
@@ -98,14 +98,14 @@ class Words:
         return [self.read(path, pair) for path, pair in zip(paths, langs, strict=True)]
 
     def link(self, corpus: ParallelCorpus, *, extra: ParallelCorpus | None = None, progress: bool = False) -> WordPairs:
-        """Link a corpus with the statistical aligner, trained on it and on extra text in the same languages."""
+        """Link the words of a corpus with the statistical aligner, which is trained on the corpus and on `extra`."""
         from calque.wordalign import align_words
 
         how = {"model": self.model, "symmetrize": self.symmetrize, "seed": self.seed}
         return align_words(corpus, extra=extra, progress=progress, **how)
 
     def open_pairs(self, path: str | PathLike[str], corpus: ParallelCorpus) -> WordPairs:
-        """Read links from a Pharaoh file up to the limit, and check them against the text."""
+        """Read the links of a corpus from a Pharaoh file, up to the limit, and check that the linked words exist."""
         pairs = WordPairs.open(path)
         if self.limit is not None:
             pairs = pairs.slice(0, len(corpus))
@@ -117,7 +117,7 @@ def read_languages(
     files: Iterable[tuple[str, str]], *, pretokenized: bool = False, limit: int | None = None,
     say: Say = lambda line: None,
 ) -> dict[str, Sentences]:  # fmt: skip
-    """Read files with their languages, and return the joined sentences of each language."""
+    """Read files, given as (language, path), and return the concatenated sentences of each language."""
     from calque.corpora.plain import read_sentences
 
     parts: dict[str, list[Sentences]] = {}
@@ -129,7 +129,7 @@ def read_languages(
 
 
 def digest_of(sentences: Sentences) -> str:
-    """Return a hash of the words of a text."""
+    """Return a hash of the words and the sentence boundaries of a text."""
     words, offsets = sentences.flat()
     digest = hashlib.blake2b(offsets.tobytes(), digest_size=16)
     for chunk in words.chunks:

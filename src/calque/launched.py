@@ -1,4 +1,4 @@
-"""Settings of a launcher (`torchrun`, `accelerate launch`) in the environment, read without PyTorch."""
+"""Settings of a launcher (`torchrun`, `accelerate launch`), read from environment variables without PyTorch."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 
 
 def count() -> int:
-    """Return the number of processes that were started together."""
+    """Return the number of processes that the launcher started, or 1 without a launcher."""
     return max(1, _number("WORLD_SIZE", 1))
 
 
@@ -16,7 +16,7 @@ def number() -> int:
 
 
 def uses_cpu() -> bool:
-    """Return whether accelerate must not use GPUs."""
+    """Return whether accelerate is configured to use the CPU only."""
     return _yes("ACCELERATE_USE_CPU")
 
 

@@ -1,4 +1,4 @@
-"""Link the words of single sentence pairs with an encoder or with saved tables of an aligner."""
+"""Link the words of single sentence pairs with an encoder or with saved tables of a statistical aligner."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from calque.wordalign.symmetrization import check_method
 if TYPE_CHECKING:
     from calque.encoders.base import Encoder
 
-BLOCK = 1 << 11  # number of sentence pairs whose vectors are in memory
+BLOCK = 1 << 11  # number of sentence pairs whose vectors are in memory at a time
 
 
 class Link(NamedTuple):
-    """Positions of two linked words, from 0, and the score of the link from 0 to 1.
+    """Positions (from 0) of two linked words, and the score of the link, between 0 and 1.
 
-    The score is the posterior of a statistical aligner, or that of the extraction method (see `calque.wordalign.similarity`).
+    The score is the posterior of a statistical aligner or the score of the extraction method (`calque.wordalign.similarity`).
     """
 
     source: int
@@ -35,20 +35,20 @@ class Link(NamedTuple):
 
 
 class Linker:
-    """Links the words of sentence pairs with an encoder, or with the saved tables of an aligner.
+    """Links the words of sentence pairs with an encoder or with the saved tables of a statistical aligner.
 
     Args:
-        model: encoder or its name (see `calque.load_encoder`), or a `WordAligner` or a file of `calque words --tables`.
-        langs: languages of the two sides, for an encoder with one part for each language.
-        method: extraction of links from cosines, "mutual" or "softmax", for encoders only; default: the encoder's own `pivots`
-            if it has this method, else "mutual".
-        symmetrize: symmetrisation of the two directions, for tables only; default: "one-to-one".
+        model: encoder, name of an encoder (see `load_encoder`), `WordAligner`, or file written by `calque words --tables`.
+        langs: languages of source and target, required by encoders that have one part for each language.
+        method: extraction of links from cosines (encoders only), "mutual" or "softmax"; default: `encoder.pivots` if the
+            encoder defines this method, else "mutual".
+        symmetrize: method that combines the links of the two directions (tables only); default: "one-to-one".
         options: further arguments of the extraction method, such as `{"threshold": 0.01}`.
         load: further arguments of `load_encoder`, such as `layer`.
 
     Raises:
-        SettingError: an unknown method or symmetrisation, an option of the other kind of model, or an encoder without word
-            vectors.
+        SettingError: the method or symmetrisation is unknown, an option does not apply to this kind of model, or the encoder
+            has no word vectors.
 
     Example:
         >>> from calque import Linker
@@ -73,7 +73,7 @@ class Linker:
         check_method(self.symmetrize)
         if self.aligner is None:
             if symmetrize is not None:
-                raise SettingError("symmetrize applies to tables of an aligner only, got an encoder: leave it out")
+                raise SettingError("symmetrize is only for tables of an aligner, got an encoder: leave it out")
         elif method is not None or options or load:
             raise SettingError(
                 "method, options and layers apply to encoders only, got tables of an aligner: leave them out"
@@ -89,7 +89,7 @@ class Linker:
     def links(
         self, pairs: Iterable[tuple[Sequence[str], Sequence[str]]], *, block: int = BLOCK
     ) -> Iterator[list[Link]]:
-        """Yield the sorted links of each sentence pair, with the vectors of one block of sentence pairs in memory."""
+        """Yield the sorted links of each sentence pair; the vectors of one block are in memory at a time."""
         rest = iter(pairs)
         while some := list(islice(rest, block)):
             found = self.align(ParallelCorpus.of([a for a, _ in some], [b for _, b in some], self.langs))
@@ -106,7 +106,7 @@ class Linker:
         return links_from_matrices(self._matrices(corpus), len(corpus), method=self.method, **self.options)
 
     def aligned(self, corpus: ParallelCorpus) -> Iterator[WordPairs]:
-        """Yield the links of a text in blocks, with sentence pairs numbered from 0 in each and one block's vectors in memory."""
+        """Yield the links of a text in blocks that bound memory; sentence pairs are numbered from 0 in each block."""
         if self.aligner is not None:
             yield from self.aligner.aligned(corpus, symmetrize=self.symmetrize)
             return
@@ -114,10 +114,10 @@ class Linker:
             yield self.align(corpus[first : first + BLOCK])
 
     def similarities(self, corpus: ParallelCorpus) -> Similarities:
-        """Return the similarities of a text's words, for `prior` of `calque.align_words`; large ones are in a temporary file.
+        """Return the word similarities of a text as `prior` for `calque.align_words`; large arrays are in a temporary file.
 
         Raises:
-            SettingError: the model is a table without vectors.
+            SettingError: the model is a statistical aligner, which has no vectors.
         """
         sizes = corpus.source.lengths(), corpus.target.lengths()
         data, at = mapped_array((int((sizes[0] * sizes[1]).sum()),), STORED, MEMORY), 0
@@ -128,10 +128,10 @@ class Linker:
         return Similarities(data, *sizes)
 
     def similarity(self, source: Sequence[str], target: Sequence[str]) -> np.ndarray:
-        """Return the cosines of the words of a sentence pair, float32 `[source words, target words]`, NaN without a vector.
+        """Return the cosines between the words of two sentences, float32 `[source words, target words]`; NaN: no vector.
 
         Raises:
-            SettingError: the model is a table without vectors.
+            SettingError: the model is a statistical aligner, which has no vectors.
         """
         return next(self._matrices(ParallelCorpus.of([source], [target], self.langs)))
 
@@ -142,18 +142,18 @@ class Linker:
 
 
 def _opened(model: Any, load: dict[str, Any], method: str | None) -> tuple[WordAligner | None, Encoder | None]:
-    """Return the tables or the encoder of a model."""
+    """Return (aligner, None) or (None, encoder); `model` is opened if it is a name or a file."""
     if isinstance(model, WordAligner):
         return model, None
     if isinstance(model, str | PathLike) and is_aligner(fspath(model)):
         return WordAligner.open(model), None
-    from calque.encoders.base import require  # imports PyTorch, which tables do not need
+    from calque.encoders.base import require  # imports PyTorch, which aligners do not need
     from calque.encoders.loading import load_encoder
 
     if isinstance(model, str | PathLike):
         model = load_encoder(model, **load)
     elif load:
-        raise SettingError(f"{', '.join(load)}: applies to encoders given by name, got a loaded encoder: leave it out")
+        raise SettingError(f"{', '.join(load)}: only for encoders given by name, got a loaded encoder: leave it out")
     if method is not None or not hasattr(model, "pivots"):
         require(model, "measured")
     return None, model

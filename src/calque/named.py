@@ -1,7 +1,7 @@
-"""Tables of named classes, and classes of other packages by `package.module:Class`.
+"""Tables of named classes, and classes of other packages, which are named `package.module:Class`.
 
 A table lists names without importing the classes, so that help and error messages are fast. A class that the user names is
-imported. A class that a file names is not imported, because files can come from strangers (`class_in_file`).
+imported. A class that a file names is not imported, because files can come from untrusted sources (`class_in_file`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from calque.errors import InputError, SettingError
 
 
 class Row(Protocol):
-    """Row of a table; `target` is the class as `package.module:Class`."""
+    """Row of a table; `target` names the class as `package.module:Class`."""
 
     @property
     def target(self) -> str: ...
@@ -37,7 +37,7 @@ def is_path(name: str) -> bool:
 
 
 def exported(package: str, names: Mapping[str, str]) -> Callable[[str], Any]:
-    """Return the `__getattr__` of a package that imports names, given by module and separated by spaces, at first use."""
+    """Return the `__getattr__` of a package that imports each name at first use; `names` lists the names of each module."""
     places = {name: f"{package}.{module}" for module, several in names.items() for name in several.split()}
 
     def get(name: str) -> Any:
@@ -60,7 +60,7 @@ def imported(target: str) -> Any:
     try:
         value: Any = importlib.import_module(module)
     except ImportError as error:
-        remedy = "is it installed, or its folder on PYTHONPATH?"
+        remedy = "is the package installed, or its folder on PYTHONPATH?"
         raise SettingError(f"{target}: {module} cannot be imported ({error}); {remedy}") from error
     try:
         return attrgetter(attribute)(value)
@@ -83,7 +83,7 @@ def file_of(target: str) -> Path:
 
 # -- names in files ----------------------------------------------------------------------------------------------------
 class Permission:
-    """Permission that is granted within a block, `with TRUST_CODE.given(): …`, and true there."""
+    """Permission that is granted within a block, such as `with TRUST_CODE.given(): …`; its truth value is True there."""
 
     def __init__(self, name: str):
         self._is_given: ContextVar[bool] = ContextVar(name, default=False)
@@ -101,24 +101,24 @@ class Permission:
             self._is_given.reset(token)
 
 
-#: permission to import classes of other packages that files name
+#: permission to import the classes of other packages that are named in files
 TRUST_CODE = Permission("calque_trusts_code")
 
 
 def class_in_file(target: str, base: type[Any], path: str | PathLike[str]) -> type[Any]:
-    """Return the class of another package, `package.module:Class`, that a file names.
+    """Return the class `package.module:Class` of another package that is named in a file.
 
-    Importing a module runs its code. Therefore the class must be imported already, or the code trusted (`TRUST_CODE`).
+    Importing a module runs its code. Therefore the class must already be imported, or `TRUST_CODE` must be granted.
 
     Args:
         base: required base class.
         path: folder of the file, for the message.
 
     Raises:
-        InputError: the class is not imported and not trusted, or not a subclass of `base`.
+        InputError: the class is neither imported nor trusted, or is not a subclass of `base`.
     """
     if target.partition(":")[0].partition(".")[0] == "calque":
-        raise InputError(f"names {target}, which is no {base.__name__} that calque saves", path=path)
+        raise InputError(f"names {target}, but calque saves no {base.__name__} of this class", path=path)
     kinds = [base]
     for kind in kinds:
         kinds += kind.__subclasses__()
@@ -140,20 +140,20 @@ def _subclass(target: str, base: type[Any], noun: str) -> type[Any]:
     """Import a class, and check that it is a subclass of `base`."""
     kind = imported(target)
     if not (isinstance(kind, type) and issubclass(kind, base)):
-        raise SettingError(f"{target} is no {noun}: expected a subclass of {base.__module__}:{base.__qualname__}")
+        raise SettingError(f"{noun} {target} must be a subclass of {base.__module__}:{base.__qualname__}")
     return kind
 
 
 class Table(Mapping[str, R], Generic[R]):
-    """Rows by name. A class of another package, `package.module:Class`, is accepted as a name too, but not listed.
+    """Mapping from names to rows. The name `package.module:Class` of another package is accepted, but not listed.
 
     Args:
         what: noun for messages, such as "method".
         base: required base class as `package.module:Class`.
-        row_of: function that makes the row of a class of another package from its name and the class.
+        row_of: function that builds the row for a class of another package from the name and the class.
 
     Attributes:
-        rows: rows by name; help, studies, reports and documentation list them.
+        rows: rows by name; help, studies, reports and documentation list these rows.
     """
 
     def __init__(self, what: str, rows: Mapping[str, R], *, base: str, row_of: Callable[[str, type], R]):
@@ -177,11 +177,11 @@ class Table(Mapping[str, R], Generic[R]):
         return self._row_of(name, self._checked(name))
 
     def load(self, name: str) -> type[Any]:
-        """Import the class of a name, a subclass of the base class."""
+        """Import the class of a row, and check that the class is a subclass of the base class."""
         return self._checked(self.rows[name].target if name in self.rows else self[name].target)
 
     def load_from_file(self, name: str, path: str | PathLike[str]) -> type[Any]:
-        """Return the class that a file names: the class of a row, or of another package (see `class_in_file`)."""
+        """Return the class that is named in a file: the class of a row or of another package (see `class_in_file`)."""
         known = {row.target: row for row in self.rows.values()} | self.rows
         return self._checked(known[name].target) if name in known else class_in_file(name, imported(self._base), path)
 

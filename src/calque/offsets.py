@@ -8,7 +8,7 @@ import numpy as np
 
 
 def offsets_of(lengths: np.ndarray | Sequence[int]) -> np.ndarray:
-    """Return the start of each run and the end of the last, int64 `[n_runs + 1]`."""
+    """Return the start of each run and the end of the last run, int64 `[n_runs + 1]`."""
     offsets = np.zeros(len(lengths) + 1, dtype=np.int64)
     np.cumsum(lengths, out=offsets[1:])
     return offsets
@@ -23,7 +23,7 @@ def ranges(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
 def overlapped(places: np.ndarray, start: int, end: int) -> tuple[int, int] | None:
     """Return the range of words (end exclusive) that overlap with the characters from `start` to `end` (exclusive), or None.
 
-    `places` are start and end (exclusive) of each word in characters, `[n_words, 2]`.
+    `places` contains the start and the end (exclusive) of each word in characters, `[n_words, 2]`.
     """
     first = int(np.searchsorted(places[:, 1], start, side="right"))
     last = int(np.searchsorted(places[:, 0], end, side="left"))

@@ -1,4 +1,4 @@
-"""Word links between the sentences of sentence pairs."""
+"""Links between the words of sentence pairs."""
 
 from __future__ import annotations
 
@@ -47,18 +47,18 @@ class WordPairs:
     ):
         arrays = [np.asarray(array, dtype=np.int64) for array in (sentence, source, target)]
         if len({array.shape for array in arrays}) != 1 or arrays[0].ndim != 1:
-            raise SettingError(f"arrays of different shapes: {[array.shape for array in arrays]}")
+            raise SettingError(f"the arrays must have the same shape, got {[array.shape for array in arrays]}")
         self.sentence, self.source, self.target = arrays
         self.n_sentences = int(n_sentences)
         self.posterior = None if posterior is None else np.asarray(posterior, dtype=np.float32)
         self.possible = np.zeros(len(arrays[0]), dtype=bool) if possible is None else np.asarray(possible, dtype=bool)
         if any(extra is not None and extra.shape != arrays[0].shape for extra in (self.posterior, self.possible)):
-            raise SettingError(f"{len(self)} links, but posterior or possible has another shape")
+            raise SettingError(f"posterior and possible must have the shape of sentence, [{len(self)}]")
         if len(self) and (self.sentence.min() < 0 or self.sentence.max() >= self.n_sentences):
             places = f"{self.sentence.min()} to {self.sentence.max()}"
-            raise SettingError(f"links are in sentences {places}, but there are {self.n_sentences}")
+            raise SettingError(f"links refer to sentences {places}, but there are {self.n_sentences} sentences")
         if len(self) and min(self.source.min(), self.target.min()) < 0:
-            raise SettingError("a link has a word before the first, words count from 0")
+            raise SettingError("word positions must be at least 0, got a negative position")
         if (self.sentence[1:] < self.sentence[:-1]).any():
             order = np.argsort(self.sentence, kind="stable")
             self.sentence, self.source, self.target = (array[order] for array in arrays)
@@ -72,7 +72,7 @@ class WordPairs:
         return f"WordPairs({len(self):,} pairs in {self.n_sentences:,} sentences)"
 
     def __eq__(self, other: object) -> bool:
-        """Return whether both have the same links, ignoring order and posteriors."""
+        """Return whether `other` has the same links, ignoring the order and the posteriors of links."""
         if not isinstance(other, WordPairs) or self.n_sentences != other.n_sentences or len(self) != len(other):
             return False
         orders = [np.lexsort((pairs.possible, pairs.target, pairs.source, pairs.sentence)) for pairs in (self, other)]
@@ -85,7 +85,7 @@ class WordPairs:
 
     @classmethod
     def of(cls, links: Iterable[Iterable[tuple[int, int]]]) -> WordPairs:
-        """Build from lists of links (source position, target position), one for each sentence pair, without duplicates.
+        """Build from one list of links (source position, target position) per sentence pair; duplicates are removed.
 
         Raises:
             SettingError: a link is not a pair of non-negative whole numbers.
@@ -106,11 +106,11 @@ class WordPairs:
 
     # -- selection -------------------------------------------------------------------------------------------
     def select(self, chosen: np.ndarray) -> WordPairs:
-        """Return the links at a boolean mask or sorted indices; sentence numbers do not change."""
+        """Return the links that a boolean mask or sorted indices select; sentence numbers do not change."""
         return self._part(chosen, self.sentence[chosen], self.n_sentences)
 
     def _part(self, chosen: np.ndarray, sentence: np.ndarray, n_sentences: int) -> WordPairs:
-        """Return the links at a mask or indices, with new sentence numbers."""
+        """Return the links that a mask or indices select, with new sentence numbers."""
         return WordPairs(
             sentence, self.source[chosen], self.target[chosen], n_sentences=n_sentences, possible=self.possible[chosen],
             posterior=None if self.posterior is None else self.posterior[chosen],
@@ -127,19 +127,19 @@ class WordPairs:
 
     @property
     def sure(self) -> WordPairs:
-        """Return the links without those marked as possible."""
+        """Return the sure links, which are the links that are not marked as possible."""
         return self.select(~self.possible)
 
     def slice(self, start: int, stop: int) -> WordPairs:
-        """Return the links of sentences `start` to `stop`, renumbered from 0."""
+        """Return the links of sentences `start` to `stop` (exclusive), with sentences renumbered from 0."""
         chosen = np.arange(*np.searchsorted(self.sentence, [start, stop]))
         return self._part(chosen, self.sentence[chosen] - start, max(0, min(stop, self.n_sentences) - start))
 
     def take(self, indices: np.ndarray) -> WordPairs:
-        """Return the links of the sentences at `indices`, renumbered in that order (like `ParallelCorpus.take`)."""
+        """Return the links of the sentences at `indices`; sentences are renumbered in this order (like `take` of corpora)."""
         indices, offsets = np.asarray(indices, dtype=np.int64), self.offsets()
         if len(indices) and not 0 <= indices.min() <= indices.max() < self.n_sentences:
-            raise SettingError(f"sentences {indices.min()} to {indices.max()}, there are {self.n_sentences}")
+            raise SettingError(f"got indices {indices.min()} to {indices.max()} for {self.n_sentences} sentences")
         counts = np.diff(offsets)[indices]
         sentence = np.repeat(np.arange(len(indices)), counts)
         return self._part(ranges(offsets[indices], counts), sentence, len(indices))
@@ -154,10 +154,10 @@ class WordPairs:
         return np.searchsorted(self.sentence, np.arange(self.n_sentences + 1))
 
     def check(self, corpus: ParallelCorpus, *, path: str | PathLike[str] | None = None) -> WordPairs:
-        """Return self after a check that the linked words exist.
+        """Check that the linked words exist, and return self.
 
         Raises:
-            InputError: a link is to a missing word, with the line of the first one.
+            InputError: a link refers to a missing word, or the corpus has another number of sentence pairs.
         """
         if self.n_sentences != len(corpus):
             fact = f"{self.n_sentences} lines of links, but the corpus has {len(corpus)} sentence pairs"
@@ -168,13 +168,13 @@ class WordPairs:
             if len(wrong):
                 line = int(self.sentence[wrong[0]])
                 fact = f"{name} word {words[wrong[0]]}, but sentence {line + 1} has {lengths[line]} words"
-                remedy = "(counting from 0); was the corpus tokenised differently?"
+                remedy = "(numbered from 0); was the corpus tokenised differently?"
                 raise InputError(f"{fact} {remedy}", path=path, line=line + 1)
         return self
 
     # -- Pharaoh files ---------------------------------------------------------------------------------------
     def pharaoh_lines(self, *, posteriors: bool = False) -> Iterator[str]:
-        """Yield one line per sentence pair, with `i-j` for a sure link, `i?j` for a possible one, and `:p` for the posterior."""
+        """Yield one line per sentence pair: `i-j` is a sure link, `i?j` a possible link, and `:p` the posterior of a link."""
         offsets = self.offsets()
         for first in range(0, self.n_sentences, _LINES):
             cut = offsets[first : first + _LINES + 1]
@@ -188,19 +188,19 @@ class WordPairs:
                 yield " ".join([f"{i}{mark}{j}{end}" for i, j, mark, end in sorted(links[a:b])])
 
     def save(self, path: str | PathLike[str], *, posteriors: bool = False) -> None:
-        """Write a Pharaoh file: one line per sentence pair, also for pairs without a link."""
+        """Write a Pharaoh file with one line per sentence pair; pairs without a link have an empty line."""
         write_lines(path, (f"{line}\n" for line in self.pharaoh_lines(posteriors=posteriors)))
 
     @classmethod
     def parse(
         cls, lines: Iterable[str], *, one_based: bool = False, path: str | PathLike[str] | None = None
     ) -> WordPairs:
-        """Parse Pharaoh lines: `i-j` is a sure link, `i?j` or `ipj` a possible one, `:p` the optional posterior.
+        """Parse Pharaoh lines: `i-j` is a sure link, `i?j` or `ipj` a possible link, and `:p` the optional posterior.
 
-        A link that occurs twice in a line counts once, as sure if one of them is. With `one_based`, words count from 1.
+        A repeated link is kept once, and is sure if any occurrence is sure. With `one_based`, words are numbered from 1.
 
         Raises:
-            InputError: a line has another form.
+            InputError: a line is not in this format.
         """
         sentence, source, target = array("q"), array("q"), array("q")
         possible, posterior = bytearray(), array("f")
@@ -215,7 +215,7 @@ class WordPairs:
                 i, mark, j, probability = match.groups()
                 link = (int(i) - shift, int(j) - shift)
                 if min(link) < 0:
-                    raise InputError(f"link {item[:40]!r} is out of range", path=path, line=number + 1)
+                    raise InputError(f"link {item[:40]!r} has 0, expected words from 1", path=path, line=number + 1)
                 if link in seen:
                     possible[seen[link]] &= mark != "-"
                     continue

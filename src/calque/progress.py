@@ -18,10 +18,10 @@ def bar(
     """Return a progress bar as a context manager with `update`, or as an iterator over items.
 
     Args:
-        over: total number, None if unknown, or the items.
+        over: items to iterate over, or the number of items; None if the number is unknown.
         show: whether to show the bar; only the first of several processes shows it.
-        scaled: write thousands as k and millions as M.
-        leave: keep the last state on the screen.
+        scaled: whether to write thousands as k and millions as M.
+        leave: whether the bar stays on the screen when it is complete.
     """
     from tqdm import tqdm
 

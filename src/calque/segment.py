@@ -1,14 +1,14 @@
-"""Divide text into words, identically on every machine.
+"""Split text into words, with the same result on every machine.
 
-The rules are those of the Moses tokenizer (Koehn et al. 2007, `tokenizer.perl`), which the papers used, with three
+The rules are those of the Moses tokenizer (Koehn et al. 2007, `tokenizer.perl`), which the replicated papers used, with three
 differences: URLs, e-mail addresses, file paths, placeholders (`%(name)s`) and identifiers (`snake_case`, `--option`) are not
-divided; typographic apostrophes count as apostrophes; and scripts without spaces are segmented. No character is changed,
+split; typographic apostrophes count as apostrophes; and scripts without spaces are segmented. No character is changed,
 normalised or escaped: the joined words are the text without white space, control characters and invisible format
 characters.
 
-- Punctuation and symbols are words of their own; a run of one of ``. - = * ~ # ` `` and an emoji sequence are one word.
-- Hyphens stay inside words (`well-known`, `Vor- und Nachteile`), points and commas inside numbers and names.
-- Apostrophes: `don 't`, `dogs '` (most languages), `l' homme` (Romance, Irish), `п'ять` (where it is a letter).
+- Each punctuation mark or symbol is a separate word; a run of one of ``. - = * ~ # ` `` and an emoji sequence are one word.
+- Hyphens stay inside words (`well-known`, `Vor- und Nachteile`), full stops and commas inside numbers and names.
+- Apostrophes: `don 't`, `dogs '` (most languages), `l' homme` (Romance, Irish), `п'ять` (languages in which it is a letter).
 - A full stop stays with an abbreviation (`U.S.`, `Mr. Smith`, `approx. half`, German `3. Mai`).
 - Chinese is segmented by jieba (its Rust port), Japanese, Thai and Traditional Chinese by BudouX. Both are deterministic.
 """
@@ -28,8 +28,8 @@ _KEPT = 1 << 17  # number of cached chunks of text per language
 _LONG = 256  # maximum length of chunks that are tested for URLs and similar patterns, in characters
 
 # -- languages -----------------------------------------------------------------------------------------------
-# ISO 639-3 codes (and some older codes), each followed by its ISO 639-1 code. Members of a macrolanguage that test sets contain
-# have the code of the macrolanguage.
+# ISO 639-3 codes (and some older codes), each followed by its ISO 639-1 code. Members of a macrolanguage have
+# the code of the macrolanguage if test sets contain them.
 _THREE = (
     "aaraa abkab afraf akaak alssq amham araar arbar argan asmas avaav aveae aymay azeaz azjaz bakba bambm belbe benbn "
     "bisbi bodbo bosbs brebr bulbg catca cescs chach chece chizh chucu chvcv cmnzh corkw cosco crecr cymcy czecs danda "
@@ -48,7 +48,7 @@ TWO_LETTERS = {code[:3]: code[3:] for code in _THREE.split()}
 _ELIDING = {"fr", "it", "ca", "ga", "gd", "oc", "co", "fur", "lij", "pms", "wa"}
 _APOSTROPHE_IS_LETTER = {"uk", "be", "rue", "br", "uz", "haw", "gn", "ha", "fi", "he", "yi"}
 _ORDINAL_POINT = "de da nb nn no fi et cs sk sl hr sr bs hu tr lv is"
-# Abbreviations before a capital letter or a number. Before a lower-case letter, every short word with a full stop is one.
+# Abbreviations before a capital letter or number; before a lower-case letter, a short word with a full stop is always one.
 _ABBREVIATIONS = {
     "en": "Mr Mrs Ms Dr Prof St Sr Jr Rev Hon Gen Col Capt Lt Sgt Gov Sen Rep Messrs vs cf Fig Figs Eq Vol",
     "de": "Dr Prof Hr Hrn Fr bzw ca vgl ggf evtl inkl sog St Nr Abs Abb Bd Kap Str Mio Mrd Jh Tel",
@@ -65,7 +65,7 @@ _NUMBERED = {"en": "No Nos Art p pp Ch Sec", "es": "n p", "fr": "n p", "it": "n 
 
 
 def language_parts(lang: str) -> list[str]:
-    """Return the lower-case parts of a language tag, with the language as its two-letter code: `zho_Hant` gives zh and hant."""
+    """Return the lower-case parts of a language tag, the first as a two-letter code: `zho_Hant` gives zh and hant."""
     base, *rest = lang.strip().replace("_", "-").lower().split("-")
     return ["zh" if base == "yue" else TWO_LETTERS.get(base, base), *rest]
 
@@ -76,9 +76,9 @@ _BUDOUX = {"zh-hant": "zh-hant", "ja": "ja_word", "th": "th"}
 
 
 def _cutter(language: str) -> Callable[[str], list[str]] | None:
-    """Return the function that segments text in a script without spaces, None for other languages."""
+    """Return the function that segments text in a script without spaces, or None for other languages."""
     if language == "zh":
-        return importlib.import_module("rjieba").Jieba().cut  # its dictionary is not changed by rjieba.add_word
+        return importlib.import_module("rjieba").Jieba().cut  # own dictionary, independent of rjieba.add_word
     if language not in _BUDOUX:
         return None
     model = (
@@ -88,7 +88,7 @@ def _cutter(language: str) -> Callable[[str], list[str]] | None:
 
 
 # -- the rules -----------------------------------------------------------------------------------------------
-# Characters that words cannot contain: controls, byte order mark, soft hyphen, zero-width and bidirectional marks.
+# Characters that words cannot contain: control characters, byte order mark, soft hyphen, zero-width and bidirectional marks.
 _UNSEEN = r"\s\p{Cc}\u00AD\u061C\u180E\u200B-\u200F\u2028-\u202E\u2060-\u206F\uFEFF\uFFF9-\uFFFB"
 _SPECIAL = r"""
     (?:(?:https?|ftp|file)://|www\.)[!-~--[<>"`]]{0,250}[A/&=\#~+-]             # URL
@@ -104,7 +104,7 @@ _SPECIAL = r"""
 
 
 def _pattern(language: str, *, special: bool) -> regex.Pattern[str]:
-    """Return the pattern of one word. Repeats are bounded or possessive, so that matching takes linear time."""
+    """Return the pattern of one word. Quantifiers are bounded or possessive, so that matching takes linear time."""
     scripts = _SCRIPTS.get(language, "")
     letter = rf"[\p{{L}}\p{{M}}\p{{N}}_--[{scripts}]]" if scripts else r"[\p{L}\p{M}\p{N}_]"
     inner = r"[-‐‑.·]|[\u00AD\u200C\u200D\u2060]+|(?<=\p{Hebrew})[\"'״׳](?=\p{Hebrew})|(?<=\d)[,'’٫٬](?=\d)"
@@ -132,7 +132,7 @@ def _pattern(language: str, *, special: bool) -> regex.Pattern[str]:
 
 
 class Chunks(dict):
-    """Cache of the words of each chunk between two spaces; most chunks of a text are repeated."""
+    """Cache of the words in each chunk (text between two spaces), because most chunks of a text occur repeatedly."""
 
     def __init__(self, language: str, cut: Callable[[str], list[str]] | None):
         self.short, self._long = _pattern(language, special=True), _pattern(language, special=False)
@@ -163,7 +163,7 @@ class Chunks(dict):
 
 
 class Segmenter:
-    """Divides text in a language (`en`, `en-US`, `zh-Hant`, `jpn`) into words; unknown languages get the common rules."""
+    """Splits text in a language (`en`, `en-US`, `zh-Hant`, `jpn`) into words; the default rules apply to unknown languages."""
 
     def __init__(self, lang: str):
         language, *rest = language_parts(lang)
@@ -209,7 +209,7 @@ def get_segmenter(lang: str) -> Segmenter:
 
 
 def split_words(text: str, lang: str) -> list[str]:
-    """Divide a text into words by the rules of its language (see the module).
+    """Split a text into words by the rules of its language (see the docstring of the module).
 
     Example:
         >>> split_words("Don't read www.example.org/a, Mr. Smith.", "en")
@@ -221,7 +221,7 @@ def split_words(text: str, lang: str) -> list[str]:
 def split_spaces(text: str) -> list[str]:
     """Return the words of a tokenised text, which are separated by spaces and tabs.
 
-    `str.split` also divides at no-break spaces, which other aligners do not, so that links would point at other words.
+    `str.split` also splits at no-break spaces. Other aligners do not, so the word numbers in links would differ.
     """
     if text.isascii():
         return text.split()
@@ -229,12 +229,12 @@ def split_spaces(text: str) -> list[str]:
 
 
 def splitter(lang: str, *, pretokenized: bool) -> Callable[[str], list[str]]:
-    """Return the function that divides text of a language into words; pretokenized text is divided at spaces only."""
+    """Return the function that splits text in a language into words; pretokenized text is split at spaces only."""
     return split_spaces if pretokenized else get_segmenter(lang).split
 
 
 def word_places(text: str, words: list[str]) -> list[tuple[int, int]]:
-    """Return start and end (exclusive) in characters of each word of a text.
+    """Return the start and the end (exclusive) of each word of a text, in characters.
 
     Raises:
         ValueError: `words` are not the words of the text.

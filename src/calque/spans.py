@@ -1,16 +1,16 @@
 """Spans (entities, slots) encoded as one tag for each word.
 
-Functions take the tags of many sentences: `codes`, int `[n_words]`, are indices into `names` (−1 is outside every span), and
+The functions take tags of many sentences: `codes`, int `[n_words]`, are indices into `names` (−1 is outside every span), and
 `offsets`, int64 `[n_sentences + 1]`, are the offsets of the sentences.
 
-Schemes, on "Ann in Paris Rome Old York", where the three places touch:
+Tags of "Ann in Paris Rome Old York" in each scheme; the three places are adjacent spans:
 
 | scheme | Ann | in | Paris | Rome | Old | York | |
 |---|---|---|---|---|---|---|---|
-| iob1 | I-PER | O | I-LOC | B-LOC | B-LOC | I-LOC | B only where a span touches one of its own type (CoNLL-2003) |
+| iob1 | I-PER | O | I-LOC | B-LOC | B-LOC | I-LOC | B only if the span directly follows a span of the same type (CoNLL-2003) |
 | iob2 | B-PER | O | B-LOC | B-LOC | B-LOC | I-LOC | every span begins with B (CoNLL-2002); also called BIO |
-| bioes | S-PER | O | S-LOC | S-LOC | B-LOC | E-LOC | a span of one word is S, the last word of a longer one E |
-| bilou | U-PER | O | U-LOC | U-LOC | B-LOC | L-LOC | the same with other letters |
+| bioes | S-PER | O | S-LOC | S-LOC | B-LOC | E-LOC | S marks a span of one word, E the last word of a longer span |
+| bilou | U-PER | O | U-LOC | U-LOC | B-LOC | L-LOC | BIOES with other letters |
 
 A tag that its scheme does not allow at its position (I after O) begins a span, and a tag without a type (`B`) has the type `_`,
 as in conlleval, the script of the CoNLL shared tasks (Tjong Kim Sang and Buchholz 2000).
@@ -36,8 +36,8 @@ _SPAN = re.compile(r"([BIESLU])(?:-(.*))?", re.DOTALL)
 
 
 class Spans(NamedTuple):
-    """Spans in the order of the text: first word and end (exclusive), counted over all sentences, int64 `[n_spans]`; and type,
-    int32 `[n_spans]`, an index into the sorted `types`."""
+    """Spans in text order. `start` and `end` (exclusive) are word indices over all sentences, int64 `[n_spans]`; `type`
+    contains indices into the sorted `types`, int32 `[n_spans]`."""
 
     start: np.ndarray
     end: np.ndarray
@@ -46,7 +46,7 @@ class Spans(NamedTuple):
 
 
 class SpanCounts(NamedTuple):
-    """Numbers of correct, predicted and gold spans of each sentence and type, int64 `[n_sentences, n_types, 3]`, and the sorted
+    """Number of correct, predicted and gold spans of each sentence and type, int64 `[n_sentences, n_types, 3]`, and the sorted
     types. F1 = 2·correct / (predicted + gold)."""
 
     table: np.ndarray
@@ -54,19 +54,19 @@ class SpanCounts(NamedTuple):
 
     @property
     def sentences(self) -> np.ndarray:
-        """Sums over the types, int64 `[n_sentences, 3]`."""
+        """Counts summed over the types, int64 `[n_sentences, 3]`."""
         return self.table.sum(axis=1)
 
 
 def detect_scheme(codes: np.ndarray, names: Sequence[str], offsets: np.ndarray) -> Scheme:
     """Return the scheme of tags.
 
-    Tags are `plain` (parts of speech) if most names, other than O, do not begin with a letter of a scheme. E, S, L or U show
-    `bioes` and `bilou`. Tags are `iob1` if spans begin with I, and every B directly follows a word of its type.
+    Tags are `plain` (parts of speech) if most names, other than O, do not begin with a letter of a scheme. L or U imply
+    `bilou`, E or S `bioes`. Tags are `iob1` if spans begin with I, and every B directly follows a span of the same type.
     """
     occurring: list[int] = np.unique(codes).tolist()
     used = [names[code] for code in occurring if code >= 0 and names[code] != "O"]
-    untyped = set(used) <= set(_KIND) and bool({"B", "I"} & set(used))  # else a single letter is a name like others
+    untyped = set(used) <= set(_KIND) and bool({"B", "I"} & set(used))  # otherwise a single letter is an ordinary tag
     spans = [name for name in used if _SPAN.fullmatch(name) and (untyped or len(name) > 1)]
     if len(spans) < len(used) - len(spans):
         return "plain"
@@ -82,11 +82,11 @@ def detect_scheme(codes: np.ndarray, names: Sequence[str], offsets: np.ndarray) 
 def to_bio(
     codes: np.ndarray, names: Sequence[str], offsets: np.ndarray, scheme: Scheme | None = None
 ) -> tuple[Labels, int]:
-    """Convert tags of a scheme, by default that of `detect_scheme`, to BIO (`iob2`); `plain` tags are not changed.
+    """Convert tags to BIO (`iob2`); `scheme` is detected by default (`detect_scheme`). `plain` tags are not changed.
 
     Returns:
-        the tags, with sorted names, and the number of repairs: an I or E at the beginning of a span became B (except in
-        `iob1`), and a tag outside the scheme (`Oloc` among `O` and `B-loc`) became O.
+        the tags, with sorted names, and the number of repaired tags: I or E at the beginning of a span becomes B (not counted
+        for I in `iob1`), and a tag outside the scheme (`Oloc` among `O` and `B-loc`) becomes O.
     """
     scheme = scheme or detect_scheme(codes, names, offsets)
     if scheme == "plain":
@@ -99,8 +99,8 @@ def to_bio(
 
 
 def span_table(codes: np.ndarray, names: Sequence[str], offsets: np.ndarray) -> Spans:
-    """Return all spans of BIO or BIOES tags as in conlleval and seqeval: I or E after O, a finished span or another type
-    begins one.
+    """Return all spans of BIO or BIOES tags as in conlleval and seqeval: I or E begins a span after O, after a finished
+    span and after another type.
 
     Example:
         >>> table = span_table(np.array([0, 1, 2, 2]), ["O", "B-LOC", "I-PER"], np.array([0, 4]))
@@ -116,14 +116,14 @@ def span_table(codes: np.ndarray, names: Sequence[str], offsets: np.ndarray) -> 
 
 
 def span_counts(gold: np.ndarray, predicted: np.ndarray, names: Sequence[str], offsets: np.ndarray) -> SpanCounts:
-    """Count correct, predicted and gold spans; a span is correct if its words and its type are.
+    """Count correct, predicted and gold spans; a predicted span is correct if a gold span has the same words and type.
 
     Raises:
-        InputError: gold and predicted tags differ in number.
+        InputError: the numbers of gold tags, predicted tags and words differ.
     """
     if not len(gold) == len(predicted) == offsets[-1]:
-        fact = f"{len(predicted):,} predicted tags for {len(gold):,} gold tags and {int(offsets[-1]):,} words"
-        raise InputError(f"{fact}, expected one each")
+        fact = f"got {len(predicted):,} predicted tags and {len(gold):,} gold tags for {int(offsets[-1]):,} words"
+        raise InputError(f"{fact}, expected one each per word")
     true = span_table(gold, names, offsets)
     guess = span_table(predicted, names, offsets)
     types = tuple(sorted({*true.types, *guess.types}))
@@ -139,14 +139,14 @@ def span_counts(gold: np.ndarray, predicted: np.ndarray, names: Sequence[str], o
 
 
 class _Words:
-    """Letter and type of each tag and of the tag before it, and masks of the tags that begin and continue a span."""
+    """Letter and type of each tag and of the tag before it, and masks of the tags that begin or continue a span."""
 
     def __init__(self, codes: np.ndarray, names: Sequence[str], offsets: np.ndarray):
         matches = [_SPAN.fullmatch(name) for name in names]
         self.types = tuple(sorted({match[2] or "_" for match in matches if match}))
         kinds = [_KIND[match[1]] if match else _O for match in matches]
         types = [self.types.index(match[2] or "_") if match else -1 for match in matches]
-        self.kind = np.array([*kinds, _O], np.int8)[codes]  # code −1 is the last entry
+        self.kind = np.array([*kinds, _O], np.int8)[codes]  # code −1 selects the last entry
         self.type = np.array([*types, -1], np.int32)[codes]
         self.before, self.type_before = np.roll(self.kind, 1), np.roll(self.type, 1)
         first = offsets[:-1][np.diff(offsets) > 0]

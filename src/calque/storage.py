@@ -18,15 +18,15 @@ import pyarrow as pa
 
 from calque.errors import OutputError, SettingError
 
-NEW, _OLD = "new", "old"  # names in a temporary folder
-_TEMPORARY = re.compile(rf"(.*/)?\.?([^/]*)\.calque-[a-z]+(/{NEW}(?=/|$))?")  # names that `part_of` makes
+NEW, _OLD = "new", "old"  # names of the new and the old folder in a temporary folder
+_TEMPORARY = re.compile(rf"(.*/)?\.?([^/]*)\.calque-[a-z]+(/{NEW}(?=/|$))?")  # names returned by `part_of`
 _FULL = {
     errno.ENOSPC: "no space left on the disk",
     errno.EDQUOT: "the disk quota is used up",
     errno.EFBIG: "the file is larger than the system allows",
 }
-# Messages of libraries for a full disk: Rust libraries (safetensors, tokenizers) give the error number, NumPy the written
-# amount, and PyTorch's zip writer a failed write.
+# Messages of libraries about a full disk: Rust libraries (safetensors, tokenizers) give the error number, NumPy the number of
+# written items, and PyTorch's zip writer only the failed write.
 _NUMBER = re.compile(r"\(os error (\d+)\)")
 _NUMPY = re.compile(r"\d+ requested and \d+ written")
 _TORCH = re.compile(r"PytorchStreamWriter failed|inline_container\.cc.*unexpected pos|basic_ios::clear: iostream error")
@@ -44,7 +44,7 @@ def whole(path: str | PathLike[str]) -> Iterator[Path]:
     Missing folders are created. Devices and pipes are written directly.
 
     Yields:
-        the temporary name.
+        the path of the temporary file.
 
     Raises:
         OutputError: there is no space, or the file cannot be written.
@@ -87,11 +87,11 @@ def part_of(path: Path, kind: str = "part") -> Path:
 
 
 def temporary_folder(place: Path, out: Path) -> Path:
-    """Create a temporary folder, or reuse the one of a killed process, and return the folder to fill inside it.
+    """Create a temporary folder, or reuse the temporary folder of a killed process, and return its subfolder to fill.
 
     Args:
-        place: name made by `part_of`.
-        out: final name; an older folder that a killed `replace_folder` had moved away is moved back.
+        place: path returned by `part_of`.
+        out: final path; if a killed `replace_folder` moved an older folder away, this older folder is moved back.
     """
     old, new = place / _OLD, place / NEW
     place.mkdir(parents=True, exist_ok=True)
@@ -103,7 +103,7 @@ def temporary_folder(place: Path, out: Path) -> Path:
 
 
 def replace_folder(new: Path, out: Path) -> None:
-    """Rename the folder of `temporary_folder` to its final name; an older folder is moved into the temporary one first."""
+    """Rename a folder returned by `temporary_folder` to `out`; an existing `out` is first moved to the temporary folder."""
     if out.exists():
         os.rename(out, new.with_name(_OLD))
     os.rename(new, out)
@@ -119,7 +119,7 @@ def remove(entry: Path) -> None:
 
 
 def write_text(path: str | PathLike[str], text: str) -> None:
-    """Write a UTF-8 text file atomically, without changing line ends; undecodable bytes of file names become ?.
+    """Write a UTF-8 text file atomically, without changing line endings; undecodable bytes of file names become ?.
 
     Raises:
         OutputError: see `whole`.
@@ -129,13 +129,13 @@ def write_text(path: str | PathLike[str], text: str) -> None:
 
 
 def write_lines(path: str | PathLike[str], lines: Iterable[str]) -> None:
-    """Write lines with their line ends atomically."""
+    """Write lines, which include their line endings, atomically."""
     with whole(path) as part, open(part, "w", encoding="utf-8", errors="replace", newline="\n") as file:
         file.writelines(lines)
 
 
 def append_lines(path: str | PathLike[str], lines: Iterable[str]) -> None:
-    """Append lines to a file, all or none, and not between lines of another process.
+    """Append lines to a file atomically; lines of concurrent processes are not interleaved.
 
     Raises:
         OutputError: there is no space, or the file cannot be written.
@@ -152,26 +152,26 @@ def append_lines(path: str | PathLike[str], lines: Iterable[str]) -> None:
 def locked(out: str | PathLike[str], *, wait: bool = False) -> Iterator[None]:
     """Prevent other processes from writing `out` during the block.
 
-    The lock is a file `.NAME.calque-lock` beside the output. The kernel releases it when the process ends. It is not
-    reentrant.
+    The lock is a file `.NAME.calque-lock` beside the output. The kernel releases the lock when the process ends. The
+    lock is not reentrant.
 
     Args:
         out: file or folder to be written. Missing parent folders are created, and removed if they stay empty.
-        wait: wait for the other process instead of raising an error.
+        wait: whether to wait for the other process instead of raising an error.
 
     Raises:
         SettingError: another process holds the lock.
         OutputError: the block failed because the disk is full.
     """
-    from filelock import FileLock, Timeout  # imports asyncio
+    from filelock import FileLock, Timeout  # imported here, because filelock imports asyncio
 
     name = Path(out)
-    if name.exists() and not name.is_file() and not name.is_dir():  # there can be no lock beside a device
+    if name.exists() and not name.is_file() and not name.is_dir():  # a lock file cannot be created beside a device
         with naming(out):
             yield
         return
     path = part_of(name.resolve(), "lock")
-    missing = [folder for folder in path.parents if not folder.exists()]  # the innermost first
+    missing = [folder for folder in path.parents if not folder.exists()]  # innermost first
     file = FileLock(path, timeout=_PATIENCE if wait else 0)
     try:
         for _ in range(100):  # another process may remove a folder at the same time
@@ -190,7 +190,7 @@ def locked(out: str | PathLike[str], *, wait: bool = False) -> Iterator[None]:
             yield
     finally:
         if file.is_locked:
-            path.unlink(missing_ok=True)  # removed before the release, so that waiting processes notice
+            path.unlink(missing_ok=True)  # removed before the release, so that waiting processes detect the removal
             file.release()
         with suppress(OSError):  # the folder is not empty
             for folder in missing:
@@ -246,7 +246,7 @@ def naming(path: str | PathLike[str]) -> Iterator[None]:
 
 
 def unwritten(error: BaseException | None) -> str | None:
-    """Return the reason for a failed write from an error or its causes, or None."""
+    """Return why a write failed, according to an error or its causes, or None if the error is not a failed write."""
     reason = None
     while error is not None:
         numbers = [error.errno] if isinstance(error, OSError) else []
@@ -270,7 +270,7 @@ def is_text(path: Path) -> bool:
 def finished(path: str | PathLike[str]) -> Path:
     """Return the final name of a temporary file."""
     name = fspath(path)
-    while match := _TEMPORARY.match(name):  # the innermost first
+    while match := _TEMPORARY.match(name):  # innermost first
         name = f"{match[1] or ''}{match[2]}{name[match.end() :]}"
     return Path(name)
 
@@ -282,9 +282,9 @@ def failure(path: str | PathLike[str], reason: str) -> OutputError:
 
 # -- arrays of word vectors --------------------------------------------------------------------------------------------
 def mapped_array(shape: Sequence[int], dtype: np.typing.DTypeLike, small: int | None = None) -> np.ndarray:
-    """Return an array of zeros; if it has more than `small` bytes (default: `VECTORS`), in a mapped temporary file.
+    """Return an array of zeros; an array of more than `small` bytes (default: `VECTORS`) is in a mapped temporary file.
 
-    Without space on the disk the array is in memory.
+    If there is no space on the disk, the array is in memory.
     """
     shape, dtype = tuple(map(int, shape)), np.dtype(dtype)
     size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
@@ -309,17 +309,17 @@ def from_words(sentences: Iterable[Sequence[str]]) -> pa.Array:
 
 
 def slice_rows(table: pa.Table, index: slice) -> pa.Table:
-    """Return a slice of a table; with a step, rows are copied."""
+    """Return a slice of a table; if the slice has a step, rows are copied."""
     rows = range(table.num_rows)[index]
     return table.slice(rows.start, len(rows)) if rows.step == 1 else take_rows(table, rows)
 
 
 def take_rows(table: pa.Table, indices: Sequence[int] | np.ndarray) -> pa.Table:
-    """Return the rows at `indices`. `Table.take` alone would load a mapped corpus, because it concatenates all chunks first."""
+    """Return the rows at `indices`. `Table.take` would load a mapped corpus, because it first concatenates all chunks."""
     rows = np.asarray(indices, dtype=np.int64)
     rows = np.where(rows < 0, rows + table.num_rows, rows)
     if len(rows) and not 0 <= rows.min() <= rows.max() < table.num_rows:
-        raise IndexError(f"pairs {rows.min()} to {rows.max()} of {table.num_rows}")
+        raise IndexError(f"indices are from {rows.min()} to {rows.max()}, but the table has {table.num_rows} rows")
     chosen = np.zeros(table.num_rows, bool)
     chosen[rows] = True
     taken = table.filter(pa.array(chosen))

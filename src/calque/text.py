@@ -17,7 +17,7 @@ from calque.offsets import offsets_of
 from calque.storage import WORDS, from_words, slice_rows, take_rows, whole
 
 Side = Literal["source", "target"]
-LINE = "line"  # column with the line of each pair in its file, if lines were skipped
+LINE = "line"  # column with the line number of each pair in its file; exists only if lines were skipped
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class Sentences(Sequence[Sentence]):
         """Build from lists of words.
 
         Raises:
-            InputError: a word is not text that can be written as UTF-8.
+            InputError: a word cannot be encoded as UTF-8.
             SettingError: a sentence is a string instead of a list of words.
         """
         return cls(_words(sentences), lang)
@@ -111,14 +111,14 @@ class Sentences(Sequence[Sentence]):
 
 
 class ParallelCorpus:
-    """Sentence pairs in two languages, with further columns as metadata.
+    """Sentence pairs in two languages, with optional columns of metadata.
 
     The data is an Arrow table. A saved corpus is memory-mapped, so ten million pairs open immediately and slices need no
     copies. Create a corpus with `calque.read_parallel`, `of` or `open`.
 
     Args:
         table: columns `source` and `target` (lists of strings), and optional string columns.
-        langs: languages of the two sides.
+        langs: languages of source and target.
         skipped: number of skipped lines by reason.
         first_skipped: place of the first skipped line by reason.
         path: file of the corpus, for messages.
@@ -134,10 +134,10 @@ class ParallelCorpus:
         path: str | None = None,
     ):
         if len(langs) != 2:
-            raise SettingError(f"a parallel corpus has two languages, got {list(langs)}")
+            raise SettingError(f"langs must be the two languages of the corpus, got {list(langs)}")
         for side in ("source", "target"):
             if side not in table.column_names:
-                raise SettingError(f"column {side!r} is missing, the table has {table.column_names}")
+                raise SettingError(f"column {side!r} is missing; the table has the columns {table.column_names}")
         self.table = table
         self.langs = (langs[0], langs[1])
         self.skipped = dict(skipped or {})
@@ -155,12 +155,12 @@ class ParallelCorpus:
         """Build from lists of words.
 
         Raises:
-            InputError: the sides differ in length, or a word cannot be encoded as UTF-8.
+            InputError: source and target have different lengths, or a word cannot be encoded as UTF-8.
             SettingError: a sentence is one string instead of a list of words.
         """
         left, right = _words(source), _words(target)
         if len(left) != len(right):
-            raise InputError(f"{len(left)} source sentences but {len(right)} target sentences")
+            raise InputError(f"source and target must have the same length, got {len(left)} and {len(right)} sentences")
         columns = {"source": left, "target": right}
         columns.update({name: pa.array(list(values), type=pa.string()) for name, values in (metadata or {}).items()})
         return cls(pa.table(columns), langs)
@@ -194,10 +194,10 @@ class ParallelCorpus:
         """Return the side ("source" or "target") in a language.
 
         Raises:
-            SettingError: no side has this language.
+            SettingError: the corpus does not have this language.
         """
         if lang not in self.langs:
-            raise SettingError(f"language {lang!r} is not in this corpus, it has {self.langs[0]} and {self.langs[1]}")
+            raise SettingError(f"language {lang!r} is not in this corpus of {self.langs[0]} and {self.langs[1]}")
         return "source" if self.langs[0] == lang else "target"
 
     @property
@@ -207,14 +207,14 @@ class ParallelCorpus:
     def metadata(self, name: str) -> list[str | None]:
         """Return a metadata column, one string for each pair."""
         if name not in self.metadata_names:
-            raise SettingError(f"no metadata column {name!r}, there are {self.metadata_names}")
+            raise SettingError(f"no metadata column {name!r}; the corpus has {self.metadata_names}")
         return self.table[name].to_pylist()
 
     @property
     def lines(self) -> np.ndarray | None:
         """Line number of each pair in its file, from 1, int64 `[n_pairs]`; None if pair `i` is line `i + 1`.
 
-        With it, files with one line per line of the corpus (links, scores) still match after lines were skipped:
+        With `lines`, files that have one line per line of the corpus (links, scores) still match after lines were skipped:
         `WordPairs.open(path).take(corpus.lines - 1)`.
         """
         return self.table[LINE].to_numpy() if LINE in self.table.column_names else None
@@ -236,7 +236,7 @@ class ParallelCorpus:
         )  # fmt: skip
 
     def __add__(self, other: ParallelCorpus) -> ParallelCorpus:
-        """Concatenate two corpora; metadata columns that only one of them has are dropped."""
+        """Concatenate two corpora; metadata columns that only one corpus has are dropped."""
         if self.langs != other.langs:
             raise SettingError(f"cannot join {self.langs} and {other.langs}: the languages differ")
         shared = [name for name in self.table.column_names if name in other.table.column_names and name != LINE]
@@ -244,7 +244,7 @@ class ParallelCorpus:
 
     # -- disk ------------------------------------------------------------------------------------------------
     def save(self, path: str | PathLike[str]) -> None:
-        """Write an Arrow IPC file atomically, also over the file that the corpus is mapped from."""
+        """Write an Arrow IPC file atomically; `path` may be the file that the corpus is mapped from."""
         names = ("langs", "skipped", "first_skipped", "path")
         record = {"calque": json.dumps({name: getattr(self, name) for name in names})}
         schema = self.table.schema.with_metadata(record)
@@ -273,11 +273,11 @@ class ParallelCorpus:
 
 
 def not_a_string(sentence: Sequence[str]) -> Sequence[str]:
-    """Check that the words of a sentence are not one string, whose letters would be taken for words."""
+    """Check that a sentence is not a string, whose characters would be treated as words."""
     if isinstance(sentence, str):
         raise SettingError(
-            f"a sentence is given as one string, expected its words ({sentence[:30]!r}): split it first, as in "
-            'calque.Sentence(calque.split_words(text, "en"), "en"), or by text.split() where spaces separate the words'
+            f"a sentence must be a list of words, got the string {sentence[:30]!r}: split the string first, as in "
+            'calque.Sentence(calque.split_words(text, "en"), "en"), or with text.split() if spaces separate the words'
         )
     return sentence
 
@@ -286,4 +286,4 @@ def _words(sentences: Iterable[Sequence[str]]) -> pa.Array:
     try:
         return from_words(map(not_a_string, sentences))
     except (UnicodeEncodeError, pa.ArrowException) as error:
-        raise InputError(f"words that are not text ({error!s:.200}), expected valid Unicode strings") from error
+        raise InputError(f"words must be valid Unicode strings ({error!s:.200})") from error

@@ -26,25 +26,25 @@ class Embeddings:
     Args:
         data: vectors of all words, `[n_words, dim]`, float16, float32 or float64.
         offsets: int64 `[n_sentences + 1]`; the words of sentence `i` are `data[offsets[i]:offsets[i + 1]]`.
-        covered: mask of the words that have a vector, bool `[n_words]`; truncated words and words that the tokenizer drops have
-            none, and their rows are zero. None if all words have a vector.
+        covered: mask of the words that have a vector, bool `[n_words]`, or None if all words have a vector. Truncated words and
+            words that the tokenizer drops have a row of zeros.
     """
 
     def __init__(self, data: np.ndarray, offsets: np.ndarray, covered: np.ndarray | None = None):
         offsets = np.asarray(offsets, dtype=np.int64)
         if data.ndim != 2 or offsets.ndim != 1 or len(offsets) < 1 or offsets[0] != 0 or offsets[-1] != len(data):
             raise InputError(
-                f"vectors of shape {tuple(data.shape)} do not fit offsets that end at {offsets.ravel()[-1:].tolist()}"
+                f"vectors of shape {tuple(data.shape)} do not match offsets that end at {offsets.ravel()[-1:].tolist()}"
             )
         if (np.diff(offsets) < 0).any():
-            raise InputError("offsets go backwards, expected the number of words before each sentence")
+            raise InputError("offsets must not decrease; expected the number of words before each sentence")
         if covered is not None and covered.shape != (len(data),):
-            raise InputError(f"coverage of shape {covered.shape} for {len(data)} words")
+            raise InputError(f"covered must be a mask of {len(data)} words, got the shape {covered.shape}")
         self.data, self.offsets = data, offsets
         self.covered = None if covered is None or covered.all() else covered
 
     def __len__(self) -> int:
-        """Number of sentences."""
+        """Return the number of sentences."""
         return len(self.offsets) - 1
 
     def __getitem__(self, sentence: int) -> np.ndarray:
@@ -75,18 +75,18 @@ class Embeddings:
     def sentence_means(self) -> np.ndarray:
         """Return the mean vector of each sentence's covered words, float64 `[n_sentences, dim]`.
 
-        A sentence without covered words has a zero row.
+        A sentence without covered words has a vector of zeros.
         """
         counts = lengths = np.diff(self.offsets)
         if self.covered is not None:
             sentence = np.repeat(np.arange(len(self)), lengths)
             counts = np.bincount(sentence[self.covered], minlength=len(self))
         sums = np.zeros((len(self), self.dim))
-        filled = lengths > 0  # for an empty sentence reduceat would read the next one
+        filled = lengths > 0  # for an empty sentence, reduceat would return the next vector
         if filled.any():
             sums[filled] = np.add.reduceat(self.data, self.offsets[:-1][filled], axis=0, dtype=np.float64)
         if not np.isfinite(sums).all():
-            raise InputError("vectors of words that are not finite: encode the text again")
+            raise InputError("word vectors contain NaN or infinity: encode the text again")
         return sums / np.maximum(counts, 1)[:, None]
 
     @classmethod
@@ -126,12 +126,12 @@ def filling(
     shapes: Mapping[str, tuple[tuple[int, ...], np.dtype | type]],
     metadata: dict[str, str] | None = None,
 ) -> Iterator[dict[str, np.memmap]]:
-    """Yield mapped arrays of a new safetensors file to fill in the block; the file gets its name at the end of the block.
+    """Create a safetensors file: the block fills the yielded mapped arrays, and the file gets its name after the block.
 
     The space on disk is allocated first. The arrays must not be used after the block; `map_arrays` opens the complete file.
 
     Raises:
-        OutputError: there is no space, or the file cannot be written; then no file is left.
+        OutputError: there is no space, or the file cannot be written; no file is left in this case.
     """
     header: dict[str, object] = {"__metadata__": metadata} if metadata else {}
     position = 0
@@ -169,7 +169,7 @@ def map_arrays(path: str | PathLike[str]) -> tuple[dict[str, np.memmap], dict[st
         arrays by name, and the metadata of the file.
 
     Raises:
-        InputError: the file is not a valid safetensors file, or has a type that NumPy lacks (bfloat16).
+        InputError: the file is not a valid safetensors file, or has a data type that NumPy lacks (bfloat16).
     """
     try:
         _, arrays, metadata = _mapped(path, "r")
@@ -189,7 +189,7 @@ def _mapped(
     metadata = header.pop("__metadata__", None) or {}
     arrays = {}
     if max((entry["data_offsets"][1] for entry in header.values()), default=0) != len(file) - start:
-        raise ValueError("the size of the file differs from that in its header")
+        raise ValueError("the size of the file differs from the size in its header")
     for name, entry in header.items():
         begin, end = entry["data_offsets"]
         data = file[start + begin : start + end].view(_DTYPES[entry["dtype"]])

@@ -93,7 +93,7 @@ def test_options_of_a_method_are_set_by_name(capsys, own, tiny_folder):
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (["--method", "shifting:Broken"], "shifting:Broken is no method: expected a subclass of calque.alignment.base:Meth"),
+        (["--method", "shifting:Broken"], "method shifting:Broken must be a subclass of calque.alignment.base:Meth"),
         (["--method", "shifting:Shift", "--epochs", "2"], "--epochs is not an option of --method shifting:Shift"),
         (["--method", "shifting:Shift", "--option", "speed=1"], "--option speed=1: expected NAME=VALUE, with one of .*streng")
     ]

@@ -39,9 +39,9 @@ def test_texts_without_usable_content_are_refused_and_nothing_is_written(capsys,
     for job, message in (
         (("words", text, *EN_XX), "no usable sentence pair"),
         (("evaluate", tiny_folder, "retrieval", "--test", text, *EN_XX), "no usable sentence pair"),
-        (("encode", tiny_folder, empty, "--lang", "en"), "no word in it"),
-        (("anchors", empty, "--lang", "en", "--encoder", tiny_folder), "no word in it"),
-        (("pretrain", f"en={empty}"), "no word in it"),
+        (("encode", tiny_folder, empty, "--lang", "en"), "no word in the file"),
+        (("anchors", empty, "--lang", "en", "--encoder", tiny_folder), "no word in the file"),
+        (("pretrain", f"en={empty}"), "no word in the file"),
     ):
         assert message in fails(capsys, *job, "--out", out)
     assert not out.exists()
@@ -169,7 +169,7 @@ def test_a_text_with_a_tenth_of_unreadable_lines_is_refused(capsys, tmp_path):
     file.write_bytes("".join([*lines, *plain[:53]]).encode("latin-1"))
     message = fails(capsys, *job)
     assert "t.tsv: 6 of 59 lines cannot be used (6 × not UTF-8" in message
-    assert "iconv -f ISO-8859-1 -t UTF-8 FILE > NEW; or go on without these lines by --on-error skip" in message
+    assert "iconv -f ISO-8859-1 -t UTF-8 FILE > NEW; or skip these lines with --on-error skip" in message
     assert "6 × not UTF-8" in works(capsys, *job, "--on-error", "skip")[1]
     file.write_bytes("".join([*lines, *plain]).encode("latin-1"))
     assert "6 × not UTF-8" in works(capsys, *job)[1]

@@ -73,7 +73,7 @@ def test_saved_data_sets_and_folders_are_read(tmp_path):
     assert words(read_parallel(folder, langs=LANGS)) == EXPECTED
     assert words(read_parallel(folder, langs=LANGS, format="hub")) == EXPECTED
     assert words(read_parallel(f"hub:{folder}:test", langs=LANGS)) == EXPECTED[:1]
-    with pytest.raises(InputError, match="splits train, test; name one: hub:"):
+    with pytest.raises(InputError, match="splits train, test; choose one: hub:"):
         read_parallel(f"hub:{folder}:validation", langs=LANGS)
 
 

@@ -66,7 +66,7 @@ def test_pairs_without_an_agreed_label_are_skipped(tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # rows in other languages are not reported as skipped
         assert len(read_labelled(write(tmp_path, XNLI), lang="de")) == 1
-    with pytest.raises(InputError, match=r"f\.tsv: no text in 'fr', the file has de, en; ask for one of them"):
+    with pytest.raises(InputError, match=r"f\.tsv: no text in 'fr', the file has de, en; choose one"):
         read_labelled(write(tmp_path, XNLI), lang="fr")
 
 

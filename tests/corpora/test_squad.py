@@ -77,12 +77,12 @@ def test_questions_without_an_answer_are_skipped(tmp_path):
 @pytest.mark.parametrize(
     ("bad", "reason", "fact"),
     [
-        (qa("?", ("Rome", 33)), None, "answer_start 33 has ' Rom', expected the answer 'Rome', which is at 34; correct"),
-        (qa("?", ("Roma", 34)), None, "has 'Rome', expected the answer 'Roma', which the passage does not have"),
-        (qa("?", (" ", 5)), None, "the answer ' ' at 5 has no words"),
+        (qa("?", ("Rome", 33)), None, "the passage has ' Rom' at answer_start 33, expected the answer 'Rome', which is at 34"),
+        (qa("?", ("Roma", 34)), None, "at answer_start 34, expected the answer 'Roma', which the passage does not contain"),
+        (qa("?", (" ", 5)), None, "the answer ' ' at 5 contains no word of the passage"),
         (qa(" ", ("Rome", 34)), "question without words", "the question has no words"),
         (qa("?"), "no question or answers", "'answers': []}, expected a question, and answers with text and answer_start"),
-        (qa("?", ("Rome", -1)), "no question or answers", "and answers with text and answer_start, a number from 0")
+        (qa("?", ("Rome", -1)), "no question or answers", "and answers with text and answer_start (at least 0)")
     ]
 )  # fmt: skip
 def test_unusable_questions_are_refused_or_counted_with_their_position(tmp_path, bad, reason, fact):

@@ -66,9 +66,9 @@ def test_tags_can_be_read_from_another_column(tmp_path):
     assert pairs(read_tagged(write(tmp_path, CONLLU), lang="es", column="xpos")) == ["a/IN el/DT mar/NN"]
     for content, given, message in (
         (CONLLU, {"column": "feats"}, "no column 'feats' in CoNLL-U, expected one of upos, xpos"),
-        (CONLL_2003, {"column": "pos"}, "column is 'pos', expected the number"),
-        (CONLL_2003, {"format": "conl"}, "no format 'conl', there are auto, columns"),
-        (CONLL_2003, {"on_error": "blank"}, "on_error is 'blank'"),
+        (CONLL_2003, {"column": "pos"}, "column must be the number of a column, from 1, got 'pos'"),
+        (CONLL_2003, {"format": "conl"}, "format must be one of auto, columns, .*, got 'conl'"),
+        (CONLL_2003, {"on_error": "blank"}, "on_error must be 'raise' or 'skip', got 'blank'"),
     ):
         with pytest.raises(SettingError, match=message):
             read_tagged(write(tmp_path, content), lang="en", **given)
@@ -146,7 +146,7 @@ def test_the_error_for_an_unusable_row_of_a_data_set_names_the_row(tmp_path):
     for rows, given, message in (
         ([good, {"words": ["a"], "upos": ["X", "Y"]}], {}, "line 2: 1 words and 2 tags, expected one tag for each"),
         ([{"words": ["a"], "upos": [3]}], {}, "line 1: the value 3, expected text, or a number"),
-        ([{"words": [""], "upos": ["X"]}], {}, "line 1: a tag without a word"),
+        ([{"words": [""], "upos": ["X"]}], {}, "line 1: the tag has no word"),
         ([good], {"column": "pos"}, "has the columns words, upos; expected tokens or words, and pos"),
     ):
         path = write(tmp_path, "".join(json.dumps(row) + "\n" for row in rows), "f.jsonl")

@@ -175,7 +175,7 @@ def test_code_in_a_transformers_folder_is_not_run_unless_trusted(tmp_path):
 @pytest.mark.parametrize("target", ["calque.storage:os.system", "calque.encoders.base:Encoder", "calque.__main__:main"])
 def test_folders_cannot_name_arbitrary_functions_of_calque(tmp_path, target):
     (tmp_path / ABOUT_FILE).write_text(json.dumps({"kind": target}))
-    with pytest.raises(InputError, match=f"names {target}, which is no Encoder that calque saves"):
+    with pytest.raises(InputError, match=f"names {target}, but calque saves no Encoder of this class"):
         load_encoder(tmp_path, trust_code=True)
     former = {"kind": "calque.encoders.random_vectors:RandomVectors", "dim": 8, "seed": 5}
     (tmp_path / ABOUT_FILE).write_text(json.dumps(former))
@@ -201,7 +201,7 @@ def test_an_encoder_is_loaded_by_the_name_of_its_class(text):
     np.testing.assert_array_equal(several.encode(text[0].target).data, Own().encode(text[0].target).data)
     for name, message in [
         (f"{__name__}:Nobody", "has no Nobody"),
-        (f"{__name__}:Slanted", "is no kind of encoder: expected a subclass of calque.encoders.base:Encoder"),
+        (f"{__name__}:Slanted", "must be a subclass of calque.encoders.base:Encoder"),
         ("calque.encoders.mapped:MappedEncoder", r"MappedEncoder cannot be built without arguments \("),
     ]:
         with pytest.raises(SettingError, match=message):

@@ -240,7 +240,7 @@ def test_sentences_may_be_columns_lists_or_generators(tiny_encoder, multilingual
     columns = Sentences.of(multilingual_words, "xx")
     for same in (columns, list(columns), (words for words in multilingual_words)):
         assert np.array_equal(tiny_encoder.encode(same).data, expected)
-    with pytest.raises(SettingError, match="one string, expected its words"):
+    with pytest.raises(SettingError, match="must be a list of words, got the string"):
         tiny_encoder.encode(["the cat"])
     assert tiny_encoder.encode([Sentence(("a", "b"))]).n_words == 2
 

@@ -242,7 +242,7 @@ def test_a_failed_search_is_reported():
     assert fit.verdict.gain < 1.25
     assert fit.settings["tries"] == 2
     assert "failed" in fit.verdict.why
-    assert "give a dictionary" in fit.verdict.why
+    assert "use a dictionary" in fit.verdict.why
     sides = {
         lang: {0: Anchors(tuple(side.words), side.vectors, np.zeros(400, dtype=np.int64), lang)}
         for lang, side in (("xx", source), ("en", target))

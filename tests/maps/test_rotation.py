@@ -210,7 +210,7 @@ def test_damaged_maps_name_the_file_and_a_remedy(tiny_encoder, text, tmp_path):
             arrays | {name: nan},
             r"out: map xx.3: matrix must have finite numbers; copy .*, or fit the maps again",
         ),
-        (arrays | {name: nan[:3]}, "out: map xx.3: arrays have contradictory shapes .*; fit the maps again"),
+        (arrays | {name: nan[:3]}, "out: map xx.3: arrays have inconsistent shapes .*; fit the maps again"),
         (
             {key: array[..., :3] for key, array in arrays.items()} | {name: np.eye(3)},
             r"out: .*a map of \(3, 3\) for vectors",

@@ -99,7 +99,7 @@ def test_a_row_is_found_in_help_study_report_and_reference(row, own, capsys, tin
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("elsewhere:Word",), "elsewhere:Word is no task"),
+        (("elsewhere:Word",), "task elsewhere:Word must be a subclass"),
         (
             ("elsewhere:Sentences", "--option", "far=1"),
             "--option far=1: expected NAME=VALUE, with one of centred, nearest",

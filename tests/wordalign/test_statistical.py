@@ -219,7 +219,7 @@ def test_invalid_arguments_are_refused(text, aligners, tmp_path):
     ):
         with pytest.raises(SettingError, match=message):
             align_words(small, **options)
-    with pytest.raises(SettingError, match="corpus must be in xx-yy, as the aligner, got yy-xx"):
+    with pytest.raises(SettingError, match="corpus must be in xx-yy, like the aligner, got yy-xx"):
         aligners["hmm"].align(small.swapped())
     for content in (b"", b"{}", b"\x08\0\0\0\0\0\0\0{}      "):
         (tmp_path / "wrong").write_bytes(content)

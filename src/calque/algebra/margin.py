@@ -11,9 +11,9 @@ from calque.algebra.normalize import unit_rows
 from calque.algebra.similarity import cosine_neighbours, csls_neighbours, dots
 from calque.errors import SettingError
 
-_LISTED = 8  # number of candidates by CSLS that are searched first
+_LISTED = 8  # number of CSLS candidates that are compared first
 _ROUNDING = 1e-12  # rounding error of ratios
-_CLOSE = 1e-9  # closer products in float64 are computed again with one order of summation
+_CLOSE = 1e-9  # products that differ by less are recomputed in float64 with a fixed order of summation
 _HELD = 1 << 22  # maximum number of ratios in memory
 
 
@@ -22,9 +22,9 @@ class Best:
     """Best match of each vector, in both directions.
 
     Attributes:
-        targets: row of the best target vector of each source vector, int64 `[n]`; −1 if there is none.
-        target_scores: margin of that match, float64 `[n]`; −∞ if there is none.
-        sources, source_scores: row of the best source vector of each target vector, and its margin, `[m]`.
+        targets: index of the best target vector for each source vector, int64 `[n]`; −1 if there is no match.
+        target_scores: margin of each best target vector, float64 `[n]`; −∞ if there is no match.
+        sources, source_scores: index and margin of the best source vector for each target vector, `[m]`.
     """
 
     targets: np.ndarray
@@ -38,20 +38,20 @@ def best_by_margin(source: np.ndarray, target: np.ndarray, *, k: int = 4) -> Bes
     §3.1, Eq. 2).
 
     The ratio margin is cos(x, y) / ((r(x) + r(y)) / 2), where r is the mean cosine with the k nearest vectors of the
-    other side. Ties go to the smaller row.
+    other side. Ties go to the smaller index.
 
-    The ratio is 1 + CSLS / (r(x) + r(y)), so that an exact search by CSLS bounds it: if the last candidate has CSLS s, all
+    The ratio is 1 + CSLS / (r(x) + r(y)), so an exact search by CSLS bounds the ratio: if the last candidate has CSLS s, all
     further vectors have a ratio of at most 1 + s / (r(x) + r), with the smallest r of the other side for positive s and the
-    largest r otherwise. Rows whose best ratio is below this bound are compared with all vectors.
+    largest r otherwise. Vectors whose best ratio is below this bound are compared with all vectors.
 
-    LASER's code searches only the k nearest vectors by cosine; `xsim_neighbours` does that.
+    LASER's code searches only the k nearest vectors by cosine; `xsim_neighbours` implements this search.
 
     Args:
         source, target: vectors of any norm, `[n, dim]` and `[m, dim]`.
-        k: neighbourhood size. A pair with r(x) + r(y) ≤ 0 is never a best match, as its ratio is meaningless.
+        k: neighbourhood size. A pair with r(x) + r(y) ≤ 0 is never a best match, because the ratio is meaningless.
 
     Raises:
-        SettingError: shapes that do not match, a component that is not finite, or k below 1.
+        SettingError: the shapes do not match, a component is not finite, or k is below 1.
     """
     x, y = unit_rows(source), unit_rows(target)
     if not len(x) or not len(y):
@@ -70,7 +70,7 @@ def best_by_margin(source: np.ndarray, target: np.ndarray, *, k: int = 4) -> Bes
 def _best_ratios(
     x: np.ndarray, y: np.ndarray, names: np.ndarray, csls: np.ndarray, of_x: np.ndarray, of_y: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
-    """Return row and value of the largest ratio of each x, from candidates by CSLS or, if these are insufficient, from all."""
+    """Return index and value of the largest ratio of each x, from the CSLS candidates or, if needed, from all vectors."""
     ratios = _ratios(csls, of_x[:, None] + of_y[names])
     best, scores = _first_largest(names, ratios)
     if names.shape[1] == len(y):
@@ -88,7 +88,7 @@ def _best_ratios(
 def _search_all(
     x: np.ndarray, y: np.ndarray, rows: np.ndarray, of_x: np.ndarray, of_y: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return row and value of the largest ratio of some rows of x over all of y."""
+    """Return index and value of the largest ratio of some rows of x over all rows of y."""
     sums = of_x[rows, None] + of_y
     ratios = _ratios(2 * (x[rows].astype(np.float64) @ y.T.astype(np.float64)) - sums, sums)
     largest = ratios.max(axis=1, keepdims=True)
@@ -100,12 +100,12 @@ def _search_all(
 
 
 def _ratios(csls: np.ndarray, sums: np.ndarray) -> np.ndarray:
-    """Return cos / (sum / 2), given `csls` = 2·cos − sum; −∞ where the sum is not positive."""
+    """Return cos / (sum / 2), given `csls` = 2·cos − sum; −∞ if the sum is not positive."""
     return np.where(sums > 0, 1 + csls / np.where(sums > 0, sums, 1.0), -np.inf)
 
 
 def _first_largest(names: np.ndarray, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the smallest index with the largest score of each row, −1 if all scores are −∞, and that score."""
+    """Return for each row the smallest index with the largest score (−1 if all scores are −∞), and the largest score."""
     largest = scores.max(axis=1)
     beyond = np.iinfo(np.int64).max
     chosen = np.where(scores == largest[:, None], names, beyond).min(axis=1)
@@ -120,7 +120,7 @@ def xsim_neighbours(source: np.ndarray, target: np.ndarray, *, k: int = 4) -> np
         source, target, k: see `best_by_margin`.
 
     Returns:
-        rows of `target`, int64 `[n]`; ties go to the nearer vector; −1 if `target` is empty.
+        indices of target vectors, int64 `[n]`; ties go to the nearer vector; −1 if `target` is empty.
     """
     x, y = unit_rows(source), unit_rows(target)
     if not len(x) or not len(y):
@@ -139,7 +139,7 @@ class Mined:
     """Mined pairs with their scores, best first.
 
     Attributes:
-        source, target: rows of the pairs, int64 `[n_pairs]`.
+        source, target: indices of the source and target vectors, int64 `[n_pairs]`.
         scores: margin of each pair, float64 `[n_pairs]`, descending.
     """
 

@@ -1,4 +1,4 @@
-"""Normalisation of rows: L2 norm and mean-centring."""
+"""Normalisation of vectors: L2 norm and mean-centring."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from calque.errors import SettingError
 
-_BLOCK = 8192  # rows converted to float64 at a time
+_BLOCK = 8192  # number of rows converted to float64 at a time
 
 
 def unit_rows(x: np.ndarray, rows: np.ndarray | None = None) -> np.ndarray:
@@ -16,7 +16,7 @@ def unit_rows(x: np.ndarray, rows: np.ndarray | None = None) -> np.ndarray:
 
     Args:
         x: vectors, `[n, dim]`, float16, float32 or float64, in memory or memory-mapped.
-        rows: indices of the rows to return, in this order, int64 `[n_rows]`; None for all.
+        rows: indices of the rows to return, in this order, int64 `[n_rows]`; default: all rows.
 
     Returns:
         float32 `[n, dim]` or `[n_rows, dim]`, always a new array. Norms are computed in float64.
@@ -43,8 +43,8 @@ def unit_centre_unit(x: np.ndarray, mean: np.ndarray | None = None) -> tuple[np.
 
     Args:
         x: vectors, `[n, dim]`.
-        mean: mean to subtract, `[dim]`; None for the mean of `x`. Words outside the table that gave the mean must be
-            shifted by the same vector.
+        mean: mean to subtract, `[dim]`; default: the mean of `x`. Words outside of the table whose mean is subtracted must
+            be shifted by the same mean.
 
     Returns:
         normalised rows, float32 `[n, dim]`, and the mean that was subtracted, float64 `[dim]`.

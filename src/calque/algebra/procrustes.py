@@ -1,4 +1,4 @@
-"""Linear maps between two sets of vectors, from moments that accumulate over any number of pairs."""
+"""Linear maps between two sets of vectors, fitted on moments that can be accumulated over any number of pairs."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ class Moments:
         """Add paired rows.
 
         Args:
-            block: number of rows converted to float64 at a time; None for blocks of 16 MB.
+            block: number of rows converted to float64 at a time; default: 16 MB of rows.
 
         Raises:
-            SettingError: the sides have different numbers of rows, or a value is not finite.
+            SettingError: source and target have different numbers of rows, or a value is not finite.
         """
         if len(source) != len(target):
             raise SettingError(f"paired sides must have equal numbers of vectors, got {len(source)} and {len(target)}")
@@ -58,7 +58,7 @@ class Moments:
             self.merge(part)
 
     def merge(self, other: Moments) -> None:
-        """Add the pairs of other moments."""
+        """Add the pairs that `other` was computed from."""
         if other.n == 0:
             return
         n = self.n + other.n
@@ -88,9 +88,9 @@ def procrustes(cross: np.ndarray) -> np.ndarray:
         cross: Σ xᵀy, `[dim, dim]`.
 
     Returns:
-        W = UVᵀ where UΣVᵀ = `cross`; `[dim, dim]` float64. Vectors are rows, so this is the transpose of the papers' W.
+        W = UVᵀ where UΣVᵀ = `cross`; `[dim, dim]` float64. Vectors are rows, so W is the transpose of the papers' W.
     """
-    # NumPy's svd takes three times as long for 300 dimensions, and its threads compete with those of PyTorch.
+    # NumPy's svd takes three times as long for 300 dimensions, and its threads compete with the threads of PyTorch.
     u, _, vt = torch.linalg.svd(torch.from_numpy(np.ascontiguousarray(cross, dtype=np.float64)))
     return (u @ vt).numpy()
 

@@ -3,7 +3,7 @@
 The vectors of each side are sorted into small groups. One pass over `x @ y.T` keeps the largest product of every vector
 with every group of the other side. These maxima bound the search: the k nearest vectors are in the k groups with the
 largest maxima, and the best neighbour by CSLS is in one of the few groups whose upper bound exceeds the largest lower
-bound. Only these groups are multiplied again, and their products near the best are computed in float64. The maxima need at most
+bound. Only these groups are multiplied again, and products close to the best are recomputed in float64. The maxima need at most
 1 GiB of memory for each side.
 """
 
@@ -20,11 +20,11 @@ from torch import Tensor
 
 from calque.errors import SettingError
 
-_SMALLEST = 32  # minimum number of vectors of a group; larger if there would be more than `_MAXIMA` maxima
-_MAXIMA = 2**28  # maximum number of group maxima held for one language
+_SMALLEST = 32  # minimum number of vectors in a group; groups are larger if there would be more than `_MAXIMA` maxima
+_MAXIMA = 2**28  # maximum number of group maxima in memory for one language
 _TILE = 4096  # number of rows and columns that are read, and sorted into groups, at a time
 _STRIPE = 1024  # number of rows multiplied at a time
-_SAMPLED = 32  # step of the sample of vectors that predicts hubness
+_SAMPLED = 32  # hubness is predicted from a sample of one in this number of vectors
 _PAIRS = 512  # number of float64 products computed at a time
 _DECIDED = 2**25  # number of maxima compared at a time
 
@@ -55,12 +55,12 @@ class Neighbours:
     """Nearest neighbours in both directions.
 
     Attributes:
-        targets: rows of the target matrix, best first, int64 `[n_source_queries, n_best]`; fewer columns if there are
+        targets: indices of target vectors, best first, int64 `[n_source_queries, n_best]`; fewer columns if there are
             fewer than `n_best` target vectors.
-        target_scores: similarity of these rows (cosine or CSLS), float64.
-        sources, source_scores: rows of the source matrix, and their similarity, for the target queries.
-        source_hubness, target_hubness: mean cosine of each vector with its k nearest on the other side (r in CSLS),
-            float64 `[n]` and `[m]`. None for plain cosine.
+        target_scores: similarity of these target vectors (cosine or CSLS), float64.
+        sources, source_scores: indices of source vectors, and their similarity, for the target queries.
+        source_hubness, target_hubness: mean cosine of each vector with the k nearest vectors of the other side (r in
+            CSLS), float64 `[n]` and `[m]`, or None if neighbours are by cosine.
     """
 
     targets: np.ndarray
@@ -83,19 +83,19 @@ def csls_neighbours(
     """Return nearest neighbours by cross-domain similarity local scaling (Conneau et al. 2018a, Eq. 3).
 
     CSLS(x, y) = 2·cos(x, y) − r(x) − r(y), where r(x) is the mean cosine of x with its k nearest target vectors, and
-    r(y) the mean cosine of y with its k nearest source vectors. Ties go to the smaller index. The result equals that of a
-    search in float64.
+    r(y) the mean cosine of y with its k nearest source vectors. Ties go to the smaller index. The result equals the
+    result of a search in float64.
 
     Args:
-        source, target: L2-normalised (or zero) rows, `[n, dim]` and `[m, dim]`, such as those of `unit_rows`. The
+        source, target: L2-normalised (or zero) rows, `[n, dim]` and `[m, dim]`, such as the result of `unit_rows`. The
             search runs on the device of a tensor.
         k: neighbourhood size.
         n_best: number of neighbours to return for each query.
-        source_queries, target_queries: rows to find neighbours for; None for all. r and the candidates always use all
-            rows.
+        source_queries, target_queries: indices of the vectors whose neighbours are returned; default: all. r and the
+            candidates always use all vectors.
 
     Raises:
-        SettingError: shapes that do not match, a component that is not finite, or k or n_best below 1.
+        SettingError: the shapes do not match, a component is not finite, or k or n_best is below 1.
     """
     if k < 1:
         raise SettingError(f"k must be at least 1, got {k}")
@@ -115,14 +115,14 @@ def cosine_neighbours(
 
 
 def largest_products(x: Tensor, y: Tensor, k: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the `k` largest inner products of every row of `x` with rows of `y`, in float32, and their rows of `y`.
+    """Return the `k` largest inner products of every row of `x` with rows of `y`, in float32, and the indices of these rows.
 
     Args:
         x, y: finite float32 vectors on one device, `[n, dim]` and `[m, dim]`.
         k: number of products for each row, at most m.
 
     Returns:
-        products and rows, float32 and int64 `[n, min(k, m)]`, in descending order.
+        products and indices, float32 and int64 `[n, min(k, m)]`, in descending order.
     """
     k = min(k, len(y))
     values, names = np.full((len(x), k), -np.inf, dtype=np.float32), np.zeros((len(x), k), dtype=np.int64)
@@ -142,7 +142,7 @@ def largest_products(x: Tensor, y: Tensor, k: int) -> tuple[np.ndarray, np.ndarr
 def dots(x: Tensor, y: Tensor, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
     """Return `x[rows[p]] · y[columns[p]]` in float64; equal vectors give equal numbers, so ties are preserved.
 
-    All blocks have one shape, so that every sum has the same order of summation.
+    All blocks have the same shape, so that every sum has the same order of summation.
     """
     out = torch.empty(len(rows), dtype=torch.float64, device=x.device)
     work = torch.zeros(_PAIRS, x.shape[1], dtype=torch.float64, device=x.device)
@@ -163,7 +163,7 @@ class _Side:
     Attributes:
         rows: unsorted vectors.
         size: number of vectors in a group; the last group of a tile may have fewer.
-        order: index of the vector at each place, int64 `[n]`.
+        order: index of the vector at each place of the sorted order, int64 `[n]`.
         starts: first place of each group, int64 `[n_groups + 1]`.
     """
 
@@ -187,7 +187,7 @@ class _Side:
             yield start, self.rows[start : start + _TILE][order.to(self.rows.device)]
 
     def groups(self, start: int, stop: int) -> slice:
-        """Return the slice of groups from place `start` to place `stop`; both must begin a group."""
+        """Return the slice of groups from place `start` to place `stop`; both places must be the first of a group."""
         return slice(*np.searchsorted(self.starts, (start, stop)).tolist())
 
 
@@ -241,7 +241,7 @@ def _matrix(vectors: np.ndarray | Tensor, name: str) -> Tensor:
 
 
 def _predicted(x: Tensor, y: Tensor, k: int) -> np.ndarray | None:
-    """Predict the hubness of `x` from a sample of `y`; None if the hubness is not needed, or `y` is small."""
+    """Predict the hubness of `x` from a sample of `y`; return None if the hubness is not needed or `y` is small."""
     if not k or len(y) < 8 * _SAMPLED:
         return None
     return largest_products(x, y[::_SAMPLED].contiguous(), max(1, k // 4))[0].mean(axis=1)
@@ -268,7 +268,7 @@ def _maxima(left: _Side, right: _Side) -> tuple[Tensor, Tensor]:
 
 
 def _grouped_max(found: Tensor, dim: int, size: int) -> Tensor:
-    """Return the maximum of each `size` adjacent entries along a dimension; the last group may be smaller."""
+    """Return the maximum of each group of `size` adjacent entries along a dimension; the last group may be smaller."""
     whole = found.shape[dim] // size * size
     parts = [found.narrow(dim, 0, whole).unflatten(dim, (-1, size)).amax(dim + 1)] if whole else []
     if whole < found.shape[dim]:
@@ -296,7 +296,7 @@ class _Search:
 
         Args:
             queries: row indices of the queries, int64 `[q]`.
-            hubness: hubness of each vector of the other side, float64; None for 0.
+            hubness: hubness of each vector of the other side, float64; if None, the hubness is 0.
 
         Returns:
             row indices and float64 scores, `[q, min(n, m)]` each.
@@ -319,7 +319,7 @@ class _Search:
         return names[back], scores[back]
 
     def _candidates(self, places: np.ndarray, n: int, factor: float, less: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return pairs of a query (its index in `places`) and a place of the other side, with the `n` best of each query."""
+        """Return pairs of a query (index in `places`) and a place of the other side, including the `n` best of each query."""
         starts, device = self.others.starts, self.maxima.device
         least, most = np.minimum.reduceat(less, starts[:-1]), np.maximum.reduceat(less, starts[:-1])
         if len(places) == places[-1] + 1 - places[0]:
@@ -327,7 +327,7 @@ class _Search:
         else:
             maxima = factor * self.maxima.index_select(1, torch.from_numpy(places).to(device))
         error = factor * self.error + 2.0**-22 * float(np.abs(less).max())
-        # The n-th largest lower bound of a group: at least n vectors score that much.
+        # At least n vectors score as much as the n-th largest lower bound of a group.
         lower = maxima - torch.from_numpy(most).to(maxima)[:, None]
         floor = torch.full((len(places),), -torch.inf, device=device)
         if len(lower) >= n:

@@ -1,4 +1,4 @@
-"""Student's t: tails, quantiles, and variances of means over runs and over texts with their degrees of freedom."""
+"""Student's t distribution, and variances of means over runs and over texts with their degrees of freedom."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Part = tuple[float, float]  # estimated variance and its degrees of freedom
 
 def tail(t: float, df: float) -> float:
     """Return the two-sided tail probability of `t`."""
-    from scipy.special import stdtr  # scipy.stats.t gives the same number, and takes a second to import
+    from scipy.special import stdtr  # scipy.stats.t gives the same number, but takes a second to import
 
     return 2 * float(stdtr(df, -abs(t)))
 
@@ -29,10 +29,10 @@ def quantile(level: float, df: float) -> float:
 def probability(gap: float, runs: Part, texts: Part) -> float:
     """Return the p-value of a difference, given its variance over runs and over texts.
 
-    Satterthwaite's degrees of freedom suit intervals. In the far tail, which corrected multiple tests need, their
-    p-values are up to five times too small, because the variance of a few runs is often underestimated by chance. The
-    threshold is therefore that of Cochran and Cox (1950): the quantiles for runs and for texts, weighted by their
-    variances. Its p-values are never too small; with three runs they are a few times too large.
+    Satterthwaite's degrees of freedom suit intervals. In the far tail, which corrected multiple tests need,
+    the p-values are up to five times too small, because the variance of a few runs is often underestimated by chance. The
+    threshold therefore follows Cochran and Cox (1950): the quantiles for runs and for texts, weighted by their
+    variances. The resulting p-values are never too small; with three runs they are a few times too large.
     """
     variance = runs[0] + texts[0]
     if not variance:
@@ -54,7 +54,7 @@ def probability(gap: float, runs: Part, texts: Part) -> float:
 
 
 def over_runs(values: Sequence[float]) -> Part:
-    """Return the variance of the mean of runs, `s² / n`, and its degrees of freedom; variance 0 for fewer than two runs."""
+    """Return the variance of the mean of runs, `s² / n`, and its degrees of freedom; the variance of a single run is 0."""
     n = len(values)
     return (float(np.var(values, ddof=1)) / n, n - 1) if n > 1 else (0.0, 1)
 
@@ -79,7 +79,7 @@ def total(parts: Sequence[Part]) -> Part:
 
 
 def half_width(runs: Part, texts: Part) -> float:
-    """Return half the 95% interval of an estimate, with quantiles weighted as in `probability`."""
+    """Return half the width of the 95% interval of an estimate, with quantiles weighted as in `probability`."""
     variance = runs[0] + texts[0]
     if not variance:
         return 0.0

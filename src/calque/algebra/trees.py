@@ -12,7 +12,7 @@ def maximum_spanning_trees(scores: np.ndarray, lengths: np.ndarray) -> np.ndarra
 
         argmax over trees h of  sum over i of scores[i, h(i)]
 
-    The algorithm is that of Chu & Liu (1965) and Edmonds (1967): every word gets its best head. A cycle is contracted to one
+    In the algorithm of Chu & Liu (1965) and Edmonds (1967), every word gets its best head. A cycle is contracted to one
     node, whose incoming arcs score the gain over the arcs they replace, and the smaller graph is solved recursively. A single
     root is enforced by subtracting a constant from all root arcs, so large that a tree with fewer roots is always better
     ("Please mind the root", Zmigrod, Vieira & Cotterell 2020, §3).
@@ -20,16 +20,16 @@ def maximum_spanning_trees(scores: np.ndarray, lengths: np.ndarray) -> np.ndarra
     Args:
         scores: score of word `i + 1` as dependent (row) of each head (column), `[n_sentences, words, words + 1]`:
             column 0 is the artificial root, column `j` the j-th word. The diagonal `scores[:, i, i + 1]` and entries
-            beyond a sentence's length are ignored. −inf forbids an arc; forbidden arcs are used only if every tree has
-            one, and then as few as possible.
+            beyond a sentence's length are ignored. −inf forbids an arc; if every tree contains
+            forbidden arcs, the returned tree contains as few forbidden arcs as possible.
         lengths: number of words of each sentence, int64 `[n_sentences]`.
 
     Returns:
         heads of the words of all sentences, concatenated, int32 `[sum of the lengths]`: 0 for the root, else the
-        position of the head, from 1. Sums are in float64. Ties are broken deterministically.
+        1-based position of the head. Sums are in float64. Ties are broken deterministically.
 
     Raises:
-        SettingError: a wrong shape, or a score that is NaN or +inf.
+        SettingError: the shape of `scores` is wrong, or a score is NaN or +inf.
 
     Example:
         >>> maximum_spanning_trees(np.array([[[9.0, 0.0, 5.0], [8.0, 6.0, 0.0]]]), np.array([2]))
@@ -47,7 +47,7 @@ def maximum_spanning_trees(scores: np.ndarray, lengths: np.ndarray) -> np.ndarra
 def _best_heads(scores: np.ndarray, sentence: int) -> np.ndarray:
     """Return the head of each word of a sentence, int32 `[n]`."""
     n = len(scores)
-    # Row and column 0 are those of the artificial root, which has no head.
+    # Row and column 0 belong to the artificial root, which has no head.
     weight = np.full((n + 1, n + 1), -np.inf)
     weight[1:] = scores
     np.fill_diagonal(weight, -np.inf)
@@ -55,7 +55,7 @@ def _best_heads(scores: np.ndarray, sentence: int) -> np.ndarray:
         raise SettingError(f"scores of sentence {sentence} must be finite or -inf, got NaN or +inf")
     finite = weight[np.isfinite(weight)]
     low, spread = (finite.min(), np.ptp(finite)) if len(finite) else (0.0, 0.0)
-    # The weight of forbidden arcs is so low that a tree with fewer of them is always better.
+    # The weight of forbidden arcs is so low that a tree with fewer forbidden arcs is always better.
     worst = low - n * spread - max(1.0, abs(low))
     weight[1:] = np.maximum(weight[1:], worst)
     np.fill_diagonal(weight, -np.inf)
@@ -93,7 +93,7 @@ def _contracted(weight: np.ndarray) -> np.ndarray:
 
 
 def _cycle(heads: np.ndarray) -> np.ndarray | None:
-    """Return the nodes of a cycle; None if every node leads to node 0."""
+    """Return the nodes of a cycle, or None if every node leads to node 0."""
     state = np.zeros(len(heads), dtype=np.int64)  # 0: not visited; else the walk that visited the node
     state[0] = -1
     for start in range(1, len(heads)):

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from calque.corpora.squad import read_questions as read_questions
     from calque.corpora.tagged import read_tagged as read_tagged
 
-# Readers are imported at first use, so that a command imports only those that it needs.
+# Readers are imported at first use, so that a command imports only the readers that it needs.
 __getattr__ = exported(
     __name__,
     {

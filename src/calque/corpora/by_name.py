@@ -18,13 +18,13 @@ PREFIX = "hub:"
 
 @dataclass(frozen=True)
 class NamedData:
-    """A data set of the hub.
+    """Data set of the Hugging Face hub.
 
     Attributes:
         task: task that reads the data set; "parallel" for commands that read parallel text.
-        config: name of a configuration; `{}` is replaced with the tag of the language, `tags`.
-        splits: names of the splits; the first is the default.
-        columns: columns to read. Parallel text has a column in the language and one in English, or a single column if each
+        config, tags: name of a configuration, and the tag of each language, which replaces `{}` in the name.
+        splits: names of the splits; the first split is the default.
+        columns: columns to read. Parallel text has one column in the language and one in English, or a single column if each
             language has its own configuration with parallel rows.
         licence: licence according to the hub or the publication.
     """
@@ -42,7 +42,7 @@ class NamedData:
         return None if found is None else self.config.format(self.tags[found])
 
     def usage(self, name: str) -> str:
-        """Return the notation on the command line."""
+        """Return how the data set is written on the command line."""
         lang = "de" if "de" in self.tags else next(iter(self.tags))
         return f"{PREFIX}{name}" if self.task == "parallel" else f"{PREFIX}{name}:{lang}"
 
@@ -116,7 +116,7 @@ NAMED: dict[str, NamedData] = {
 
 
 def _asked(path: str | PathLike[str]) -> tuple[str, list[str]] | None:
-    """Split a path into a name of the table and the rest; None for any other path, such as an existing folder."""
+    """Split a path into a name of `NAMED` and the other parts; return None for any other path, such as an existing folder."""
     text = fspath(path)
     name, *rest = text.removeprefix(PREFIX).split(":")
     return (name, rest) if text.startswith(PREFIX) and name in NAMED and not os.path.exists(name) else None
@@ -124,7 +124,7 @@ def _asked(path: str | PathLike[str]) -> tuple[str, list[str]] | None:
 
 def place(path: str | PathLike[str]) -> tuple[str, str | None, str | None]:
     """Return repository, configuration and split of `hub:NAME[:CONFIG][:SPLIT]`, or of `hub:NAME:LANGUAGE[:SPLIT]` for names in
-    the table; any other path is returned unchanged."""
+    `NAMED`; any other path is returned unchanged."""
     text = fspath(path)
     if (asked := _asked(path)) is None:
         name, *rest = text.removeprefix(PREFIX).split(":") if text.startswith(PREFIX) else [text]
@@ -134,25 +134,25 @@ def place(path: str | PathLike[str]) -> tuple[str, str | None, str | None]:
     config = row.config_of(rest[0]) if rest else None
     if config is None or len(rest) > 2:
         languages = " ".join(row.tags)
-        raise InputError(f"{name} is written {row.usage(name)}[:{'|'.join(row.splits)}], in {languages}", path=path)
+        raise InputError(f"expected {row.usage(name)}[:{'|'.join(row.splits)}] with one of {languages}", path=path)
     return row.repository, config, rest[1] if len(rest) > 1 else row.splits[0]
 
 
 def sides(path: str | PathLike[str], langs: tuple[str, str]) -> list[tuple[str, str]] | None:
-    """Return the data set and the column of each side of parallel text `hub:NAME[:SPLIT]`; None for names not in the table."""
+    """Return the data set and the column of each side of parallel text `hub:NAME[:SPLIT]`; return None for other names."""
     if (asked := _asked(path)) is None or NAMED[asked[0]].task != "parallel":
         return None
     name, rest = asked
     row, split = NAMED[name], rest[0] if rest else NAMED[name].splits[0]
     if split not in row.splits:
-        raise InputError(f"{name} has the splits {', '.join(row.splits)}", path=path)
+        raise InputError(f"expected one of the splits {', '.join(row.splits)}", path=path)
     with_english = len(row.columns) == 2
     english = [best_match("en", [lang]) is not None for lang in langs]
     other = [lang for lang, is_english in zip(langs, english, strict=True) if not is_english]
     configs = [row.config_of(lang) for lang in (other * 2 if with_english else langs)]
     if None in configs or len(configs) != 2 or (with_english and sum(english) != 1):
         pairs = "English and " if with_english else ""
-        raise InputError(f"{name} is not in {langs[0]} and {langs[1]}, but in {pairs}{' '.join(row.tags)}", path=path)
+        raise InputError(f"{name} is not in {langs[0]} and {langs[1]}; it has {pairs}{' '.join(row.tags)}", path=path)
     return [
         (f"{PREFIX}{row.repository}:{config}:{split}", row.columns[int(is_english) if with_english else 0])
         for config, is_english in zip(configs, english, strict=True)
@@ -160,7 +160,7 @@ def sides(path: str | PathLike[str], langs: tuple[str, str]) -> list[tuple[str, 
 
 
 def repository_of(path: str | PathLike[str]) -> str | None:
-    """Return the repository of a name; None for local files and folders."""
+    """Return the repository of a name, or None for local files and folders."""
     if not fspath(path).startswith(PREFIX):
         return None
     name = place(path)[0] if (asked := _asked(path)) is None else NAMED[asked[0]].repository
@@ -174,12 +174,12 @@ def hub_ids(paths: Iterable[str]) -> list[str]:
 
 
 def name_of(path: str | PathLike[str]) -> str:
-    """Return the name of a text in records and tables: the file name of a file, the full name of a data set."""
+    """Return the name of a text for records and tables: the name of a local file, or the full name of a data set."""
     return fspath(path) if repository_of(path) is not None else Path(path).name
 
 
 def remedy(path: str | PathLike[str]) -> str:
-    """Return the remedy for an unreadable data set: the repository behind the name, or similar names."""
+    """Return a remedy for an unreadable data set: a hint about the repository, or similar names."""
     text = fspath(path)
     if not text.startswith(PREFIX):
         return ""

@@ -14,7 +14,7 @@ from calque.annotated import Labels, Treebank
 from calque.corpora.lines import Flaw, Losses, OnError, read_lines
 from calque.text import Sentences
 
-# Pattern of a comment, because words may begin with # too (`#⇥O`, `# NN I-NP O`). MultiCoNER has `# id …⇥domain=en`.
+# Pattern of a comment, because words can also begin with # (`#⇥O`, `# NN I-NP O`). MultiCoNER has `# id …⇥domain=en`.
 _NAMING = re.compile(r"# +(?:[\w.-]+ ?[=:](?: |$)|(?:id|sent_id|newdoc|newpar)\b)")
 _PART = re.compile(r"[0-9]+[-.][0-9]+")
 _DOCUMENT = "-DOCSTART-"  # document separator (CoNLL-2002 and 2003)
@@ -44,9 +44,9 @@ class TaggedSentence(NamedTuple):
     """Words of a sentence with their tags.
 
     Attributes:
-        line: number of the first line.
+        line: number of the first line of the sentence.
         intent: label of the sentence, if the format has one.
-        repaired: number of spans moved to word boundaries.
+        repaired: number of spans that were changed to fit the words.
     """
 
     line: int
@@ -61,7 +61,7 @@ def read_treebank(
 ) -> Treebank:
     """Read dependency trees from a plain or compressed CoNLL-U file.
 
-    Words are syntactic words, to which word numbers and heads refer: a multiword token (`1-2 del`) is replaced by its
+    The words are syntactic words, because heads refer to syntactic words: a multiword token (`1-2 del`) is replaced by its
     parts, and empty nodes (`1.1`) are skipped.
 
     Args:
@@ -91,7 +91,7 @@ def read_treebank(
 
 
 def tagged_words(path: str | PathLike[str], column: int) -> Iterator[TaggedSentence | Flaw]:
-    """Yield the words with the tags of one column; other columns are not checked."""
+    """Yield each sentence with the tags in one column; other columns are not checked."""
     for item in _read_words(path):
         if isinstance(item, Flaw):
             yield item
@@ -107,7 +107,7 @@ def _read_words(path: str | PathLike[str]) -> Iterator[Words | Flaw]:
             continue
         rows = [row.split("\t") for row in stanza.rows]
         if (wrong := next((k for k, row in enumerate(rows) if len(row) != WIDTH), None)) is not None:
-            few = "words with tags alone are for the task pos" if len(rows[wrong]) < 4 else "is the line complete?"
+            few = "for words with tags, use the task pos" if len(rows[wrong]) < 4 else "is the line complete?"
             fact = f"{len(rows[wrong])} columns, expected the {WIDTH} of CoNLL-U, separated by tabs; {few}"
             yield Flaw(stanza.line + wrong, "not ten columns", fact)
         else:
@@ -115,7 +115,7 @@ def _read_words(path: str | PathLike[str]) -> Iterator[Words | Flaw]:
 
 
 def _heads(sentence: Words) -> list[int] | Flaw:
-    """Return the head of each word if the heads form a tree, else a flaw."""
+    """Return the head of each word, or a flaw if the heads do not form a tree."""
     rows, lines = sentence.rows, sentence.lines
     words = [row[_FORM] for row in rows]
     for column, name in ((_RELATION, "relation"), (_UPOS, "part of speech")):
@@ -131,7 +131,7 @@ def _heads(sentence: Words) -> list[int] | Flaw:
     if heads.count(0) != 1:
         roots = [k for k, head in enumerate(heads) if head == 0]
         several = f"{len(roots)} words with the head 0 ({', '.join(repr(words[k]) for k in roots[:2])})"
-        fact = f"{several if roots else 'no word with the head 0'}, expected one root; is it one sentence?"
+        fact = f"{several if roots else 'no word with the head 0'}, expected one root; is this one sentence?"
         return Flaw(lines[roots[1]] if roots else sentence.line, "not one root", fact)
     above = np.array([0, *heads])
     for _ in range(
@@ -147,12 +147,12 @@ def _heads(sentence: Words) -> list[int] | Flaw:
 
 # -- sentences as blocks of lines with one word per line, as in all CoNLL formats -----------------------------------------
 def is_comment(line: str, *, numbered: bool) -> bool:
-    """Return whether a line at the beginning of a stanza is a comment. If all rows begin with a number, # suffices."""
+    """Return whether a line at the beginning of a stanza is a comment. If rows are numbered, # marks a comment."""
     return line.startswith("#") and (numbered or _NAMING.match(line) is not None)
 
 
 def read_stanzas(path: str | PathLike[str], *, numbered: bool) -> Iterator[Stanza | Flaw]:
-    """Yield the sentences of a file; a sentence with an unreadable line is yielded as a flaw."""
+    """Yield the sentences of a file; a sentence with an unreadable line becomes a flaw."""
     flaw: Flaw | None = None
     rows: list[str] = []
     comments: list[str] = []
@@ -174,7 +174,7 @@ def read_stanzas(path: str | PathLike[str], *, numbered: bool) -> Iterator[Stanz
 
 
 def counted_rows(rows: list[list[str]], line: int) -> Words | Flaw:
-    """Return the rows of words, numbered 1, 2, 3 … in the first column, or a flaw if a number is missing or invalid.
+    """Return the rows of words if the first column numbers them 1, 2, 3 …, or a flaw if a number is missing or invalid.
 
     Multiword tokens (`1-2`) and empty nodes (`1.1`) of CoNLL-U are skipped.
     """
@@ -190,19 +190,19 @@ def counted_rows(rows: list[list[str]], line: int) -> Words | Flaw:
         words.append(row)
         lines.append(number)
     if not words:
-        return Flaw(line, "no words", "a sentence without words, expected rows numbered 1, 2, 3 …")
+        return Flaw(line, "no words", "the sentence has no words, expected rows numbered 1, 2, 3 …")
     return Words(line, words, lines)
 
 
 def missing_value(words: Sequence[str], values: Sequence[str], lines: Sequence[int], name: str = "tag") -> Flaw | None:
-    """Return the flaw of the first word that is empty or has no value."""
+    """Return a flaw for the first word that is empty or has no value, or None if there is no such word."""
     if "" not in values and all(map(str.strip, words)):
         return None
     for word, value, line in zip(words, values, lines, strict=True):
         if not word.strip():
-            return Flaw(line, "empty word", f"a {name} without a word, expected both; is the line corrupt?")
+            return Flaw(line, "empty word", f"the {name} has no word, expected both; is the line corrupt?")
         if not value:
             return Flaw(
-                line, f"empty {name}", f"the word {word!r:.40} without a {name}, expected both; is the line corrupt?"
+                line, f"empty {name}", f"the word {word!r:.40} has no {name}, expected both; is the line corrupt?"
             )
     return None

@@ -38,11 +38,11 @@ _HEADERS = {
     "text-label": ("text", "label"),
 }
 _MOST_LABELS = 50  # maximum number of distinct values in a column of labels
-_SPELLINGS = {"contradictory": "contradiction"}  # XNLI's translated training data
-_NONE = "-"  # pairs of SNLI, MultiNLI and XNLI without agreement of the annotators
+_SPELLINGS = {"contradictory": "contradiction"}  # spelling in XNLI's translated training data
+_NONE = "-"  # label of pairs in SNLI, MultiNLI and XNLI on which the annotators did not agree
 
 AnyPath = str | PathLike[str]
-_Rows = Iterable[tuple[int, Mapping[str, Any] | Flaw]]  # line numbers, and values by name of the column
+_Rows = Iterable[tuple[int, Mapping[str, Any] | Flaw]]  # line numbers, and values by column name
 
 
 class _Names(NamedTuple):
@@ -62,29 +62,29 @@ def read_labelled(
 
     Args:
         path: a file, the folder of a data set, or `hub:NAME` (see `rows.open_rows`).
-        lang: the language; selects the rows of a file with a column `language`.
+        lang: language of the texts; if a file has a column `language`, only rows in this language are read.
         format: format of the file; `auto` detects it from its name and contents.
 
-            - `header`: the first line names the columns: `premise` and `hypothesis`, `sentence1` and `sentence2`
+            - `header`: the first line contains the column names: `premise` and `hypothesis`, `sentence1` and `sentence2`
               (MultiNLI, XNLI), `sentence_A` and `sentence_B` (SICK; in SICK-NL these are Dutch, and English is in
               `sentence_A_original` and `sentence_B_original`), or `text`; and `gold_label`, `label` or
               `entailment_label`.
             - `pairs`: `premise⇥hypothesis⇥label`.
-            - `label-text`, `text-label`: two columns. The column of labels is detected by its values: at most 50
+            - `label-text`, `text-label`: two columns. The column of labels is detected from its values: at most 50
               distinct labels, and at most half as many labels as rows.
             - `jsonl`: one JSON object per line, with the names of `header`.
             - `hub`: a data set with the column names of `header`; needs the extra `hub`. Numeric labels are replaced by
-              the names that the data set has for them.
+              the label names that the data set defines.
         pretokenized: whether words are separated by spaces; otherwise `segment.split_words` segments the texts.
         on_error: handling of unusable rows: `raise` an error, or `skip` them. A `SkippedWarning` counts skipped rows and
-            rows without a label (`-`; −1 in data sets), which are never an error.
+            rows without a label (`-`; −1 in data sets); rows without a label never raise an error.
 
     Raises:
         InputError: the file cannot be read, has no row in the language, or its columns cannot be identified; or (`raise`) a
             row has a different number of columns, an empty text, no label, or bytes that are not UTF-8.
     """
     if format not in get_args(Format):
-        raise SettingError(f"no format {format!r}, there are {', '.join(get_args(Format))}")
+        raise SettingError(f"format must be one of {', '.join(get_args(Format))}, got {format!r}")
     losses, split = Losses(path, on_error, "texts"), splitter(lang, pretokenized=pretokenized)
     texts: list[Sequence[Sequence[str]]] = []
     lines, labels = [], []
@@ -109,7 +109,7 @@ def read_labelled(
         labels.append(used[1])
         lines.append(number)
     if others and not any(others.values()):
-        fact = f"no text in {lang!r}, the file has {', '.join(sorted(others)[:20])}; ask for one of them"
+        fact = f"no text in {lang!r}, the file has {', '.join(sorted(others)[:20])}; choose one of these languages"
         raise InputError(fact, path=path)
     losses.settle(len(lines))
     columns = tuple(Sentences.of(column, lang) for column in zip(*texts, strict=True))
@@ -119,7 +119,7 @@ def read_labelled(
 def _used(
     number: int, values: Mapping[str, Any], names: _Names, split: Callable[[str], Sequence[str]]
 ) -> tuple[list[Sequence[str]], str] | Flaw | Omission:
-    """Return the words of each text and the label, or the flaw of an unusable row."""
+    """Return the words of each text and the label, or a flaw or omission if the row is unusable."""
     label = values.get(names.label)
     label = str(label) if isinstance(label, int) else label
     found = [values.get(name) for name in names.texts]
@@ -130,7 +130,7 @@ def _used(
     if label == _NONE:
         return Omission(number, "no agreed label")
     if not label:
-        return Flaw(number, "no label", "a text without a label, expected one; is a column missing?")
+        return Flaw(number, "no label", "the text has no label; is a column missing?")
     texts = [split(str(text)) for text in found]
     for k, words in enumerate(texts, 1):
         if not words:
@@ -187,7 +187,7 @@ def _choose(columns: Sequence[str], lang: str, path: AnyPath) -> _Names:
 
 
 def _columns(lines: Iterable[tuple[int, str | Flaw]], header: Sequence[str], expected: str) -> _Rows:
-    """Yield the non-blank lines as named columns; of columns with equal names, the first is used."""
+    """Yield the non-blank lines as named columns; if several columns have the same name, the first is used."""
     first = {name: header.index(name) for name in header}
     for number, line in lines:
         if isinstance(line, Flaw):
@@ -198,12 +198,12 @@ def _columns(lines: Iterable[tuple[int, str | Flaw]], header: Sequence[str], exp
                 yield number, {name: row[k] for name, k in first.items()}
                 continue
             count = "one column" if len(row) == 1 else f"{len(row)} columns"
-            fact = f"{count}, expected {len(header)}{expected}; is a tab missing, or one in the text?"
+            fact = f"{count}, expected {len(header)}{expected}; is a tab missing, or does the text contain one?"
             yield number, Flaw(number, "other columns", fact)
 
 
 def _which_first(lines: Iterable[tuple[int, str | Flaw]], path: AnyPath) -> Literal["label-text", "text-label"]:
-    """Return which of two columns contains the labels, by the number of distinct values."""
+    """Return which of two columns contains the labels, which is the column with fewer distinct values."""
     rows = [line.split("\t") for _, line in lines if isinstance(line, str) and line.count("\t") == 1]
     first, second = (len({row[k] for row in rows}) for k in (0, 1))
     if rows and (min(first, second) > min(_MOST_LABELS, len(rows) / 2) or first == second):
@@ -216,7 +216,7 @@ def _which_first(lines: Iterable[tuple[int, str | Flaw]], path: AnyPath) -> Lite
 def _json(lines: Iterable[tuple[int, str | Flaw]]) -> _Rows:
     for number, values in json_lines(lines):
         if not isinstance(values, Flaw | dict):
-            fact = "not a JSON object, expected one a line; is the file complete?"
+            fact = "not a JSON object, expected one JSON object per line; is the file complete?"
             values = Flaw(number, "no JSON object", fact)
         yield number, values
 

@@ -1,4 +1,4 @@
-"""Language tags: matching of tags, and languages in file names."""
+"""Language tags, matching of language tags, and languages in file names."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _OTHERS = {"esp": "es", "ned": "nl"} | {code: TWO_LETTERS[code] for code in ("en
 
 
 def two_languages(langs: Sequence[str]) -> tuple[str, str]:
-    """Return the languages as a tuple, or raise a `SettingError` if there are not two."""
+    """Return the languages as a tuple, or raise a `SettingError` unless there are exactly two."""
     if isinstance(langs, str) or len(langs) != 2:
-        raise SettingError(f"langs is {langs!r}, expected two languages, as ('en', 'de')")
+        raise SettingError(f"langs must be two languages, such as ('en', 'de'), got {langs!r}")
     return langs[0], langs[1]
 
 
@@ -51,13 +51,13 @@ def best_match(wanted: str, available: Iterable[str]) -> str | None:
 
 
 def name_and_path(text: str) -> tuple[str, str]:
-    """Split `NAME=FILE` into name and path. The name is "" if there is none, or `=` is part of the path."""
+    """Split `NAME=FILE` into name and path. The name is "" if the text has no name or `=` is part of the path."""
     name, equals, path = text.partition("=")
     return (name, path) if equals and name and not any(character in name for character in "/\\:") else ("", text)
 
 
 def pair_and_path(text: str) -> tuple[tuple[str, str] | None, str]:
-    """Split `en-de=FILE` into two languages, or None, and the file."""
+    """Split `en-de=FILE` into a pair of languages (None without `=`) and the path of the file."""
     name, path = name_and_path(text)
     if not name:
         return None, text
@@ -68,7 +68,7 @@ def pair_and_path(text: str) -> tuple[tuple[str, str] | None, str]:
 
 
 def language_and_path(file: str, otherwise: str | None = None) -> tuple[str, str]:
-    """Return language and path of `de=FILE`, or of a file whose name contains the language, by default `otherwise`."""
+    """Return language and path of `de=FILE`. Without `de=`, the language is found in the file name; default: `otherwise`."""
     lang, path = name_and_path(file)
     if lang:
         if not path:
@@ -81,5 +81,5 @@ def language_and_path(file: str, otherwise: str | None = None) -> tuple[str, str
 
 
 def pair_of(name: str, langs: Sequence[str]) -> tuple[str, str] | None:
-    """Split `en-de` into two of the given languages, which may contain hyphens themselves; None if that is impossible."""
+    """Split `en-de` into two of `langs`, which may contain hyphens; return None if `name` is not a pair of these languages."""
     return next(((a, b) for a in langs for b in langs if f"{a}-{b}" == name and a != b), None)

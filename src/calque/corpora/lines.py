@@ -1,4 +1,4 @@
-"""Lines of UTF-8 text from plain or compressed files, and the items that readers of formats yield."""
+"""Lines of UTF-8 text from plain or compressed files, and the items that readers yield."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ OnError = Literal["raise", "skip"]
 
 
 class RawPair(NamedTuple):
-    """A sentence pair as text."""
+    """Sentence pair before it is segmented into words."""
 
     line: int
     source: str
@@ -41,9 +41,9 @@ class Flaw(NamedTuple):
     """Unusable item of a file.
 
     Attributes:
-        reason: short reason, equal for all flaws of a kind, because flaws are counted by reason.
-        fact: fact, expectation and remedy.
-        path: file, if it is not the file that is read.
+        reason: short reason, identical for all flaws of one kind, because flaws are counted by reason.
+        fact: problem, expected content and remedy.
+        path: file that contains the item; default: the file passed to `error`.
         place: position that replaces the line number in a file with a single object.
     """
 
@@ -54,14 +54,14 @@ class Flaw(NamedTuple):
     place: str = ""
 
     def error(self, path: str | PathLike[str], remedy: str) -> InputError:
-        """Return the error for the item of a file."""
+        """Return the error to raise for this item."""
         link = " or" if self.fact.endswith("?") else "; or"
         place, line = (f"{self.place}: ", None) if self.place else ("", self.line)
         return InputError(f"{place}{self.fact}{link} {remedy}", path=self.path or path, line=line)
 
 
 class Omission(NamedTuple):
-    """Item that its format defines as unusable, such as a text without an agreed label; it is counted and never an error."""
+    """Item that the format marks as unusable, such as a text without an agreed label; counted, but never an error."""
 
     line: int
     reason: str
@@ -72,7 +72,7 @@ Item = RawPair | Flaw | Omission
 
 
 class Skipped:
-    """Number of skipped items by reason (`counts`), and position of the first one by reason (`first`)."""
+    """Number of skipped items by reason (`counts`), and position of the first skipped item by reason (`first`)."""
 
     def __init__(self):
         self.counts: dict[str, int] = {}
@@ -88,14 +88,14 @@ class Skipped:
 
 
 class Losses:
-    """Unusable items: an error is raised (`on_error="raise"`), or they are counted, with a warning at the end ("skip").
+    """Handler of unusable items: raises an error (`on_error="raise"`), or counts the items and warns at the end ("skip").
 
     `noun` is the noun for the items in messages, such as "sentences".
     """
 
     def __init__(self, path: str | PathLike[str], on_error: OnError, noun: str):
         if on_error not in get_args(OnError):
-            raise SettingError(f"on_error is {on_error!r}, expected 'raise' or 'skip'")
+            raise SettingError(f"on_error must be 'raise' or 'skip', got {on_error!r}")
         self._path, self._on_error, self._noun = path, on_error, noun
         self._skipped = Skipped()
 
@@ -126,7 +126,7 @@ class Losses:
 
 
 class RawCorpus(NamedTuple):
-    """Items of a reader, and the names of `RawPair.extra`, None if their number can differ between lines."""
+    """Items of a reader, and the column names of `RawPair.extra`, or None if the number of columns can vary."""
 
     items: Iterable[Item]
     columns: list[str] | None = None
@@ -139,7 +139,7 @@ def unpacked_name(path: str | PathLike[str]) -> str:
 
 
 def find_packed(path: str | PathLike[str]) -> Path | None:
-    """Return the file of this name, plain or compressed, or None."""
+    """Return the file with this name, plain or with a compression suffix, or None if there is no such file."""
     names = (f"{fspath(path)}{suffix}" for suffix in ("", *SUFFIXES))
     return next((Path(name) for name in names if os.path.isfile(name)), None)
 
@@ -170,7 +170,7 @@ def unpacked(path: str | PathLike[str]) -> Iterator[BufferedIOBase]:
     except (EOFError, lzma.LZMAError, OSError) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise InputError(f"cannot be read ({error.strerror})", path=path) from error
-        raise InputError(f"compressed data is corrupt or truncated ({error}); fetch it again", path=path) from error
+        raise InputError(f"compressed data is corrupt or truncated ({error}); download it again", path=path) from error
 
 
 def read_blocks(path: str | PathLike[str]) -> Iterator[bytes]:
@@ -189,7 +189,7 @@ def read_lines(path: str | PathLike[str]) -> Iterator[str | Flaw]:
         a line, or a flaw if the line is unreadable (bytes that are not UTF-8, a NUL).
 
     Raises:
-        InputError: the file cannot be decompressed, is UTF-16, ends lines by CR alone, or has a line of more than 64 MiB.
+        InputError: the file cannot be decompressed, is UTF-16, ends lines with CR alone, or has a line of more than 64 MiB.
     """
     number = 0
     with unpacked(path) as file:
@@ -202,7 +202,7 @@ def read_lines(path: str | PathLike[str]) -> Iterator[str | Flaw]:
                     raise InputError("UTF-16 text, expected UTF-8; convert it (iconv -f UTF-16 -t UTF-8)", path=path)
                 raw = raw.removeprefix(b"\xef\xbb\xbf")
                 if b"\r" in raw and b"\n" not in raw:
-                    raise InputError("lines end by CR alone, expected LF; convert the file (tr '\\r' '\\n')", path=path)
+                    raise InputError("lines end with CR, expected LF; convert the file (tr '\\r' '\\n')", path=path)
                 if not raw:
                     return
             yield _readable(raw.removesuffix(b"\n"), number, path)
@@ -230,7 +230,7 @@ def _encoding(raw: bytes) -> str:
 
 
 def json_lines(lines: Iterable[tuple[int, str | Flaw]]) -> Iterator[tuple[int, Any]]:
-    """Yield the JSON value of each non-blank line, None for invalid JSON; flaws are passed on."""
+    """Yield the JSON value of each non-blank line, or None if the JSON is invalid; flaws are yielded unchanged."""
     for number, line in lines:
         if isinstance(line, Flaw):
             yield number, line

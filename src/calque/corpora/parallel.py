@@ -45,10 +45,10 @@ _BY_NAME |= {".arrow": "arrow", ".parquet": "hub", ".jsonl": "hub", ".ndjson": "
 def find_format(
     path: AnyPath | tuple[AnyPath, AnyPath], langs: tuple[str, str], format: Format | None = None
 ) -> tuple[list[str], Format]:
-    """Find the file or files of a path, and their format."""
+    """Return the file or files of a path, and the format of the files."""
     if isinstance(path, tuple | list):
         if len(path) != 2 or format not in (None, "moses"):
-            raise SettingError(f"{len(path)} paths with format {format}, expected two with format 'moses' or one")
+            raise SettingError(f"got {len(path)} paths with format {format}, expected one, or two with format 'moses'")
         return [fspath(path[0]), fspath(path[1])], "moses"
     name = fspath(path)
     if name.startswith(PREFIX):
@@ -58,10 +58,10 @@ def find_format(
         if is_prefix and len(pair := _moses_files(name, langs)) == 2:
             return pair, "moses"
         if format == "moses" or not os.path.exists(name):
-            fact = f"no such file, nor {name}.{langs[0]} with {name}.{langs[1]}; is the path right?"
+            fact = f"no such file, and no files {name}.{langs[0]} and {name}.{langs[1]}; is the path right?"
             raise InputError(f"{fact} (a data set of the Hugging Face hub is written hub:{name})", path=path)
     except ValueError as error:  # the path contains a NUL
-        raise InputError(f"no path of a file ({error})") from error
+        raise InputError(f"not a valid path ({error})") from error
     if os.path.isdir(name) and format in (None, "hub"):
         return [name], "hub"
     return [name], format or _detect(name)
@@ -82,7 +82,7 @@ def _detect(path: str) -> Format:
     if suffix in _BY_NAME:
         return _BY_NAME[suffix]
     if suffix == ".po":
-        raise InputError("PO files are not read; make TMX of it, as with po2tmx of translate-toolkit", path=path)
+        raise InputError("PO files are not supported; convert the file to TMX, e.g. with po2tmx", path=path)
     head = next(read_blocks(path), b"").removeprefix(b"\xef\xbb\xbf")
     if head.startswith(b"ARROW1"):
         return "arrow"
@@ -109,7 +109,7 @@ def _open(paths: list[str], langs: tuple[str, str], format: Format) -> RawCorpus
 
 # -- one sentence pair per line ------------------------------------------------------------------------------------------
 def _pair(line: str | Flaw, number: int, separator: str) -> RawPair | Flaw:
-    """Return the pair of a line; quotes are ordinary characters."""
+    """Return the sentence pair in a line; quotes are ordinary characters."""
     if isinstance(line, Flaw):
         return line
     source, divided, rest = line.partition(separator)
@@ -117,7 +117,7 @@ def _pair(line: str | Flaw, number: int, separator: str) -> RawPair | Flaw:
         if not line or line.isspace():
             return Flaw(number, BLANK, "blank, expected a sentence pair")
         fact = f"one column, expected source and target separated by {'a tab' if separator == chr(9) else separator}"
-        return Flaw(number, "missing column", f"{fact} (two files are given as a pair of paths)")
+        return Flaw(number, "missing column", f"{fact} (two files must be passed as a pair of paths)")
     if separator not in rest:
         return RawPair(number, source, rest)
     target, *extra = rest.split(separator, _MOST_COLUMNS)
@@ -128,7 +128,7 @@ def _pair(line: str | Flaw, number: int, separator: str) -> RawPair | Flaw:
 
 
 def _read_moses(source: str | PathLike[str], target: str | PathLike[str]) -> Iterator[RawPair | Flaw]:
-    """Read two files with translations in equal lines."""
+    """Read two line-aligned files."""
     pairs = enumerate(zip_longest(read_lines(source), read_lines(target)), 1)
     for number, (left, right) in pairs:
         if left is None or right is None:  # one file has ended; blank lines at the end of the other file are allowed
@@ -136,8 +136,8 @@ def _read_moses(source: str | PathLike[str], target: str | PathLike[str]) -> Ite
             if all(not line or (isinstance(line, str) and line.isspace()) for _, line in rest):
                 return
             shorter, longer = (source, target) if left is None else (target, source)
-            fact = f"{number - 1} lines, but {fspath(longer)} has {rest[-1][0]}, expected as many"
-            raise InputError(f"{fact}; was one of them filtered alone?", path=shorter)
+            fact = f"{number - 1} lines, but {fspath(longer)} has {rest[-1][0]}, expected the same number"
+            raise InputError(f"{fact}; was only one of the files filtered?", path=shorter)
         if isinstance(left, Flaw):
             yield left
         elif isinstance(right, Flaw):
@@ -163,10 +163,10 @@ def read_parallel(
     written to a memory-mapped temporary file (in `TMPDIR`) that is deleted with the process.
 
     Args:
-        path: one file, or two files with translations in equal lines (Moses). A prefix means the files `prefix.en` and
+        path: one file, or two line-aligned files (Moses). A prefix stands for the files `prefix.en` and
             `prefix.de`; `hub:NAME` or a folder is a data set (see `rows.open_rows`).
-        langs: languages of source and target, also used to select the languages of TMX files and data sets.
-        format: format of the file; None detects it from the name and the first lines: `tsv` (`source⇥target`; further
+        langs: languages of source and target, which also select the languages to read from TMX files and data sets.
+        format: format of the file; default: detected from the name and the first lines. `tsv` (`source⇥target`; further
             columns become the metadata `column_3`, `column_4` …), `moses`, `fast-align` (`source ||| target`), `tmx`,
             `arrow` (`ParallelCorpus.save`), `hub` (data sets, Parquet, JSON lines, CSV).
         pretokenized: whether words are separated by spaces; otherwise `segment.split_words` segments the text.
@@ -179,17 +179,17 @@ def read_parallel(
         progress: whether to show a progress bar on stderr.
 
     Raises:
-        InputError: the file cannot be read or contains no pair, or (`on_error="raise"`) a line contains no pair.
+        InputError: the file cannot be read or contains no pair, or (`on_error="raise"`) a line contains no usable pair.
         SettingError: an argument has an unknown value.
         MissingExtraError: a library required by the format is not installed.
     """
     langs = two_languages(langs)
     if on_error not in ("raise", "skip", "blank"):
-        raise SettingError(f"on_error is {on_error!r}, expected 'raise', 'skip' or 'blank'")
+        raise SettingError(f"on_error must be 'raise', 'skip' or 'blank', got {on_error!r}")
     if format is not None and format not in FORMATS:
-        raise SettingError(f"no format {format!r}, there are {', '.join(FORMATS)}")
+        raise SettingError(f"format must be one of {', '.join(FORMATS)}, got {format!r}")
     if limit is not None and limit < 0:
-        raise SettingError(f"limit is {limit}, expected a number of pairs")
+        raise SettingError(f"limit must be at least 0, got {limit}")
     paths, format = find_format(path, langs, format)
     if format == "arrow":
         return _saved(paths[0], langs, limit)
@@ -217,7 +217,7 @@ def read_parallel(
 
 
 def _without_blank_end(items: Iterable[Item]) -> Iterator[Item]:
-    """Yield the items without blank lines at the end."""
+    """Yield the items except blank lines at the end."""
     blanks = []
     for item in items:
         if isinstance(item, Flaw) and item.reason == BLANK:
@@ -231,7 +231,7 @@ def _without_blank_end(items: Iterable[Item]) -> Iterator[Item]:
 def _segmented(
     pair: RawPair, split: Sequence[Callable[[str], Sequence[str]]], width: int | None
 ) -> tuple[Sequence[str], Sequence[str], Sequence[str | None], int, int] | Flaw:
-    """Return a row for `TableWriter.add`, or the flaw of an unusable pair."""
+    """Return a row for `TableWriter.add`, or a flaw if the pair is unusable."""
     source, target = split[0](pair.source), split[1](pair.target)
     if not source or not target:
         side = "target" if source else "source"
@@ -248,18 +248,18 @@ def _saved(path: str, langs: tuple[str, str], limit: int | None) -> ParallelCorp
         corpus = corpus.swapped()
     if corpus.langs != langs:
         saved, asked = "-".join(corpus.langs), "-".join(langs)
-        raise InputError(f"a saved corpus in {saved}, expected {asked}; ask for the languages it has", path=path)
+        raise InputError(f"the saved corpus is in {saved}, but langs is {asked}", path=path)
     return corpus if limit is None or limit >= len(corpus) else corpus[:limit]
 
 
 def gold_links(
     corpus: ParallelCorpus, *, column: str = "column_3", one_based: bool = False, check: bool = True
 ) -> WordPairs:
-    """Return the word links in a column of the corpus file, such as `0-0 1?2`; `check` compares them with the words.
+    """Return the word links in a column of the corpus file, such as `0-0 1?2`; with `check`, check that the linked words exist.
 
     Raises:
         SettingError: the column does not exist.
-        InputError: a line contains invalid links, or a link to a missing word.
+        InputError: a line contains an invalid link or (`check`) a link to a missing word.
     """
     lines = [text or "" for text in corpus.metadata(column)]
     try:

@@ -47,11 +47,11 @@ def read_sentences(
 def stream_sentences(
     path: str | PathLike[str], *, lang: str, pretokenized: bool = False, limit: int | None = None, block: int = _BATCH
 ) -> Iterator[Sentences]:
-    """Yield the text of `read_sentences` in blocks, for text larger than memory.
+    """Yield the sentences of a file in blocks, for text larger than memory (see `read_sentences`).
 
     Args:
         path, lang, pretokenized, limit: see `read_sentences`.
-        block: number of lines of each block except the last.
+        block: number of lines in each block except the last.
     """
     split = splitter(lang, pretokenized=pretokenized)
     lines = islice(read_lines(path), limit)
@@ -64,18 +64,18 @@ def stream_sentences(
         any_word = any_word or any(words)
         yield Sentences(from_words(words), lang)
     if not any_word:
-        where = "it" if limit is None else f"the first {limit:,} lines"
+        where = "the file" if limit is None else f"the first {limit:,} lines"
         raise InputError(f"no word in {where}, expected text with one sentence per line", path=path)
 
 
 def read_dictionary(path: str | PathLike[str], *, langs: tuple[str, str], on_error: OnError = "raise") -> Dictionary:
     """Read a dictionary with one word and its translation per line, plain or compressed (gzip, zstd, xz, bzip2).
 
-    The words are separated by a tab (XLing-Eval, Glavaš et al. 2019), or in lines without a tab by the first space (MUSE,
+    The words are separated by a tab (XLing-Eval, Glavaš et al. 2019) or, in lines without a tab, by the first space (MUSE,
     Conneau et al. 2018). Surrounding spaces and blank lines are ignored.
 
     Args:
-        path: the file.
+        path: path of the file.
         langs: languages of the two columns.
         on_error: handling of lines without a pair: `raise` an error, or `skip` them and count them in a `SkippedWarning`.
 

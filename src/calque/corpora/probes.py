@@ -31,7 +31,7 @@ Span = tuple[int, int]
 
 
 class Target(NamedTuple):
-    """First word and end (exclusive) of one or two spans of a sentence, and their labels, zero or more."""
+    """First word and end (exclusive) of one or two spans of a sentence, and zero or more labels of the spans."""
 
     spans: Sequence[Span]
     labels: Sequence[str]
@@ -48,24 +48,24 @@ def read_probe(
         {"text": "Ian ate ice cream", "targets": [{"span1": [1, 2], "span2": [2, 4], "label": "A1"}], "info": {}}
 
     Words are separated by spaces, and spans are half-open (`[2, 4]` is *ice cream*). `label` is a string or a list of
-    strings: several labels, as in semantic proto-roles, or an empty list. Either all targets of a file have `span2` or none.
+    any number of strings (as in semantic proto-roles). Either all targets of a file have `span2`, or no target has it.
     Other keys are ignored.
 
     Args:
         path: jiant's JSON lines (above), CoNLL-U (`conllu.read_treebank`), or columns of words and tags
             (`tagged.read_tagged`), plain or compressed. A data set of the hub (`hub:NAME`) must contain tags.
-        lang: the language.
-        probe: kind of probe.
+        lang: language of the text.
+        probe: name of the probe; can be omitted if the file supports only one probe.
 
             - `pos`: each word and its part of speech.
             - `dependencies`: each word (`span1`), its head (`span2`) and the relation; the root is its own head, as in the
               data of Tenney et al. (`ud_to_json.py` of jiant).
             - `entities`: each span of BIO or other tags and its type.
 
-            None if the file allows only one probe; for JSON lines, any name, such as srl, used as a label.
+            For JSON lines, `probe` is any name, such as srl, which becomes the name of the probe in the result.
         column: column of the tags, see `read_tagged`.
         subtypes: whether to keep subtypes of relations, see `read_treebank`.
-        on_error: "raise", or "skip" to skip and count unreadable items.
+        on_error: "raise" an error for unreadable items, or "skip" and count these items.
 
     Raises:
         InputError: the file does not support the probe or contains no usable line; or (`raise`) a line cannot be read, for
@@ -85,7 +85,7 @@ def read_probe(
 
 
 def _kind(path: str | PathLike[str]) -> Kind:
-    """Detect the kind of a file."""
+    """Detect the kind of annotation in a file."""
     name = fspath(path)
     if name.startswith(PREFIX) or os.path.isdir(name):
         return "tags"
@@ -97,13 +97,13 @@ def _kind(path: str | PathLike[str]) -> Kind:
 
 
 def of_tags(text: TaggedText, probe: str | None = None) -> ProbeText:
-    """Build targets from tags: one for each word (`pos`) or for each span (`entities`); None detects which from the tags."""
+    """Build a target from each word (`pos`) or each span (`entities`) of tags; by default, the tags decide which."""
     names, n_words = text.tags.names, int(text.sentences.lengths().sum())
     has_spans = any(name.startswith("B-") for name in names)
     probe = probe or ("entities" if has_spans else "pos")
     if has_spans != (probe == "entities"):
         tags = ", ".join(name for name in names if name != "O")[:80] or "no tag but O"
-        expected = "tags of words (--probe entities reads spans)" if has_spans else "spans, as B-PER, I-PER and O"
+        expected = "tags of words (--probe entities reads spans)" if has_spans else "spans, such as B-PER, I-PER, O"
         raise InputError(f"has the tags {tags}; expected {expected} for the probe {probe}", path=text.path)
     words = offsets_of(text.sentences.lengths())
     if probe == "entities":
@@ -115,7 +115,7 @@ def of_tags(text: TaggedText, probe: str | None = None) -> ProbeText:
 
 
 def of_treebank(bank: Treebank) -> ProbeText:
-    """Build a target from every word, its head and their relation; the root is its own head."""
+    """Build a target from each word, its head and the relation between both; the root is its own head."""
     words = offsets_of(bank.sentences.lengths())
     places = np.arange(words[-1])
     first = np.repeat(words[:-1], np.diff(words))
@@ -131,7 +131,7 @@ def _one_label(
 
     Args:
         words: offsets of the words of each sentence, int64 `[n_sentences + 1]`.
-        spans: int64 `[n_targets, 1 or 2, 2]`, in positions over the whole text, in text order.
+        spans: int64 `[n_targets, 1 or 2, 2]`, as word positions in the whole text, in text order.
     """
     sentence = np.searchsorted(words, spans[:, 0, 0], side="right") - 1
     counts = np.bincount(sentence, minlength=len(words) - 1)
@@ -168,9 +168,9 @@ def _read_edges(path: str | PathLike[str], lang: str, probe: str | None, on_erro
 
 
 def _sentence(number: int, values: Any, width: int) -> tuple[list[str], list[Target]] | Flaw:
-    """Return the words and targets of a line; `width` is the required number of spans of a target, 0 for any."""
+    """Return the words and targets of a line; `width` is the required number of spans per target, 0 if not fixed."""
     if not isinstance(values, dict):
-        return Flaw(number, "no JSON object", "not a JSON object, expected one a line; is the file complete?")
+        return Flaw(number, "no JSON object", "not a JSON object, expected one per line; is the file complete?")
     text, listed = values.get("text"), values.get("targets")
     if not isinstance(text, str) or not is_text(text) or not isinstance(listed, list):
         keys = ", ".join(map(str, values))

@@ -1,4 +1,4 @@
-"""Rows of Hugging Face data sets and tables (Parquet, JSON lines, CSV), and parallel text in them."""
+"""Rows of Hugging Face data sets and tables (Parquet, JSON lines, CSV), and parallel text in these formats."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SIDES = (  # column names of parallel text in published data sets
 
 
 class Rows(NamedTuple):
-    """Values of each column in the first rows, names of the label numbers of columns, and all row numbers, from 1, and rows."""
+    """First values of each column, label names of each column with numeric labels, and all rows with their number, from 1."""
 
     first: dict[str, list]
     labels: Mapping[str, Sequence[str]]
@@ -35,7 +35,7 @@ class Rows(NamedTuple):
         return list(self.first)
 
     def name_of(self, column: str, value: object) -> object:
-        """Return the name of a label number, None for −1; other values are returned unchanged."""
+        """Return the name of a label number, or None for −1; other values are returned unchanged."""
         names = self.labels.get(column)
         if names is None or not isinstance(value, int):
             return value
@@ -43,13 +43,13 @@ class Rows(NamedTuple):
 
 
 def is_dataset(path: str | PathLike[str]) -> bool:
-    """Return whether `open_rows` reads a path: a name on the hub, a folder, or a table by its suffix."""
+    """Return whether `open_rows` can read a path: a name on the hub, a folder, or a file with the suffix of a table."""
     name = fspath(path)
     return name.startswith(PREFIX) or os.path.isdir(name) or Path(unpacked_name(name)).suffix.lower() in TABLES
 
 
 def first_of(names: Sequence[str], columns: Sequence[str]) -> str | None:
-    """Return the first of some names that is a column of a data set."""
+    """Return the first of `names` that is also in `columns`, or None."""
     return next((name for name in names if name in columns), None)
 
 
@@ -58,7 +58,7 @@ def open_rows(path: str | PathLike[str]) -> Rows:
 
     Args:
         path: a table file; a folder (saved with `save_to_disk`, or of table files); or `hub:NAME`, `hub:NAME:SPLIT`,
-            `hub:NAME:CONFIG:SPLIT`, where NAME is a data set of the hub or a folder; or a name of `by_name`, such as
+            `hub:NAME:CONFIG:SPLIT`, where NAME is a data set of the hub or a folder; or a name in `by_name`, such as
             `hub:pan-x:de`. The default split is `train`, or the only split. Files and folders are streamed without network.
     """
     try:
@@ -72,7 +72,7 @@ def open_rows(path: str | PathLike[str]) -> Rows:
         return Rows(first, _labels(data.features or {}), enumerate(_rows(first, batches, path), 1))
     except CalqueError:
         raise
-    except Exception as error:  # files, formats and network raise exceptions of many libraries
+    except Exception as error:  # files, formats and the network raise exceptions of many libraries
         fact = f"not a data set that can be read ({_cause(error)}){by_name.remedy(path)}"
         raise InputError(fact, path=path) from error
 
@@ -98,7 +98,7 @@ def _open(datasets: Any, path: str) -> Any:
     if folder.is_file():
         kind = TABLES.get(Path(unpacked_name(folder)).suffix.lower())
         if kind is None:
-            raise InputError(f"no table, by its name; expected one of {', '.join(TABLES)}, or a folder", path=path)
+            raise InputError(f"unknown suffix, expected one of {', '.join(TABLES)}, or a folder", path=path)
         return datasets.load_dataset(kind, data_files=str(folder), split="train", streaming=True)
     if (folder / "dataset_dict.json").exists() or (folder / "state.json").exists():
         data = datasets.load_from_disk(str(folder))
@@ -109,12 +109,12 @@ def _open(datasets: Any, path: str) -> Any:
     if split is None:
         split = "train" if "train" in data else next(iter(data)) if len(data) == 1 else None
     if split not in data:
-        raise InputError(f"has the splits {', '.join(data)}; name one: {PREFIX}{name}:{next(iter(data))}", path=path)
+        raise InputError(f"has the splits {', '.join(data)}; choose one: {PREFIX}{name}:{next(iter(data))}", path=path)
     return data[split]
 
 
 def _labels(features: Mapping[str, Any]) -> dict[str, Sequence[str]]:
-    """Return the label names of columns with labels or lists of labels."""
+    """Return the label names of each column that contains labels or lists of labels."""
     labels = {}
     for name, feature in features.items():
         item = feature[0] if isinstance(feature, list) and feature else getattr(feature, "feature", feature)
@@ -135,9 +135,9 @@ Column = tuple[str, str | None]  # name of a column, and the key within a column
 
 
 def read_dataset(path: str | PathLike[str], langs: tuple[str, str]) -> RawCorpus:
-    """Read parallel text from a path that `open_rows` supports, or a name of `by_name`, such as `hub:tatoeba`.
+    """Read parallel text from a path that `open_rows` supports, or from a name in `by_name`, such as `hub:tatoeba`.
 
-    The languages are found in a column of translations (`{"en": …, "de": …}`), or in columns named after them (`en`,
+    The languages are found in a column of translations (`{"en": …, "de": …}`), or in columns with their names (`en`,
     `sentence_en`); otherwise the columns `source` and `target`, `sentence1` and `sentence2`, or similar are read.
     """
     if (sides := by_name.sides(path, langs)) is not None:

@@ -15,7 +15,7 @@ from calque.text import ParallelCorpus
 
 LANGUAGES = ("de", "es", "fr", "zh", "bg", "tr", "ru")
 _FOLDER = files("calque") / "data" / "sample"
-_TESTED, _GOLD = (3, 1), (9, 4)  # every third sentence, beginning with the second; every third of these has gold links
+_TESTED, _GOLD = (3, 1), (9, 4)  # every third sentence is a test sentence; every third test sentence has gold links
 
 
 def sample_text(lang: str, part: Literal["all", "train", "test"] = "all") -> ParallelCorpus:
@@ -23,7 +23,7 @@ def sample_text(lang: str, part: Literal["all", "train", "test"] = "all") -> Par
 
     Args:
         lang: one of `LANGUAGES`.
-        part: "train", "test", or "all" 536 sentences.
+        part: "train", "test" or "all" (536 sentence pairs).
     """
     corpus = _whole(lang)
     tested = np.arange(len(corpus)) % _TESTED[0] == _TESTED[1]
@@ -33,7 +33,7 @@ def sample_text(lang: str, part: Literal["all", "train", "test"] = "all") -> Par
 
 
 def sample_links(lang: str) -> tuple[ParallelCorpus, WordPairs]:
-    """Return 60 sentence pairs of the test part with gold word links."""
+    """Return the 60 sentence pairs of the test part that have gold word links, and these links."""
     corpus = _whole(lang)
     text = (_FOLDER / f"gold.en-{lang}.tsv").read_text(encoding="utf-8")
     gold = WordPairs.parse([line.split("\t")[2] for line in text.splitlines()])

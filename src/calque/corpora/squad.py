@@ -31,10 +31,10 @@ class QuestionText:
         places: character span of each word in its passage, start and end (exclusive), int32 `[n_words, 2]`.
         questions: the words of each question, `[n_questions]`.
         owner: index of each question's passage, int64 `[n_questions]`.
-        offsets: int64 `[n_questions + 1]`; question i has the answers `offsets[i]` to `offsets[i + 1]`, at least one.
+        offsets: int64 `[n_questions + 1]`; question i has the answers `offsets[i]:offsets[i + 1]`, at least one.
         answers: original text of all gold answers.
-        spans: span of the words that overlap an answer, int32 `[n_answers, 2]`; −1 if the answer is not at the position in
-            the file.
+        spans: first word and end (exclusive) of the words that overlap each answer, int32 `[n_answers, 2]`; −1 if the answer
+            is not at the position in the file.
         path: path of the file.
     """
 
@@ -78,21 +78,21 @@ class QuestionText:
         )  # fmt: skip
 
 
-_Answers = list[tuple[str, int]]  # texts and their start in the passage
+_Answers = list[tuple[str, int]]  # text and start of each answer in the passage
 
 
 def read_questions(path: str | PathLike[str], *, lang: str, on_error: OnError = "raise") -> QuestionText:
-    """Read questions with answers in the JSON format of SQuAD 1.1 (Rajpurkar et al. 2016), also used by XQuAD, MLQA and TyDi QA.
+    """Read questions and answers in the JSON format of SQuAD 1.1 (Rajpurkar et al. 2016), also used by XQuAD, MLQA and TyDi QA.
 
-    `segment.split_words` segments passages and questions into words; an answer consists of the words that it overlaps.
-    Equal passages are read once. Unanswerable questions of SQuAD 2.0 are skipped and counted; they are never an error.
+    `segment.split_words` segments passages and questions into words; the span of an answer covers the words that it overlaps.
+    Equal passages are read once. Unanswerable questions of SQuAD 2.0 are skipped and counted, but never raise an error.
 
     Args:
         path: file, plain or compressed (gzip, zstd, xz, bzip2); or a data set with the columns `context`, `question` and
             `answers`, `hub:NAME` or a folder (see `rows.open_rows`).
         lang: language of the text.
         on_error: handling of unusable questions: `raise` an error, or `skip` them and count them in a `SkippedWarning`. An
-            answer with a wrong `answer_start` is kept, because evaluation needs only its text; it has no `spans`, and another
+            answer with a wrong `answer_start` is kept, because evaluation needs only its text; its `spans` are −1, and another
             `SkippedWarning` counts it.
 
     Raises:
@@ -147,17 +147,17 @@ def read_questions(path: str | PathLike[str], *, lang: str, on_error: OnError = 
 def _misplaced(passage: str, text: str, start: int) -> str:
     there = passage[start : start + len(text)]
     if there == text:
-        return f"the answer {text!r:.60} at {start} has no words, expected some of the passage's"
+        return f"the answer {text!r:.60} at {start} contains no word of the passage; correct it"
     at = passage.find(text)
-    where = f", which is at {at}" if at >= 0 else ", which the passage does not have"
-    return f"answer_start {start} has {there!r:.60}, expected the answer {text!r:.60}{where}; correct it"
+    where = f", which is at {at}" if at >= 0 else ", which the passage does not contain"
+    return f"the passage has {there!r:.60} at answer_start {start}, expected the answer {text!r:.60}{where}; correct it"
 
 
 def _dataset(path: str | PathLike[str]) -> Iterator[tuple[str, Any, Any]]:
     """Yield the position, passage and question of every row of a data set."""
     for number, row in open_rows(path).rows:
         answers = row.get("answers")
-        if isinstance(answers, dict):  # a list of each of its columns
+        if isinstance(answers, dict):  # a dict of columns instead of a list of answers
             answers = [dict(zip(answers, each, strict=False)) for each in zip(*answers.values(), strict=False)]
         yield f"row {number}", row.get("context"), {"question": row.get("question"), "answers": answers}
 
@@ -176,7 +176,7 @@ def _items(path: str | PathLike[str]) -> Iterator[tuple[str, Any, Any]]:
 
 
 def _checked(place: str, passage: Any, asked: Any) -> tuple[str, _Answers] | Flaw | Omission:
-    """Return the question and its answers, or a flaw if one is missing."""
+    """Return the question and its answers, a flaw if either is missing, or an omission if there is no answer."""
     if isinstance(asked, dict) and asked.get("is_impossible") is True:
         return Omission(0, "no answer in the passage (SQuAD 2.0)", place)
     try:
@@ -186,5 +186,5 @@ def _checked(place: str, passage: Any, asked: Any) -> tuple[str, _Answers] | Fla
     texts = [passage, question, *(text for text, _ in answers)]
     if answers and all(text and is_text(text) for text in texts) and all(type(k) is int and k >= 0 for _, k in answers):
         return str(question), answers
-    fact = f"is {asked!r:.80}, expected a question, and answers with text and answer_start, a number from 0"
+    fact = f"is {asked!r:.80}, expected a question, and answers with text and answer_start (at least 0)"
     return Flaw(0, "no question or answers", fact, place=place)

@@ -13,15 +13,15 @@ import pyarrow as pa
 from calque.storage import WORDS, from_words
 from calque.text import LINE
 
-_ROWS, _CHARACTERS = 1 << 14, 1 << 25  # of a record batch
+_ROWS, _CHARACTERS = 1 << 14, 1 << 25  # maximum size of a record batch
 MEMORY = 1 << 25  # bytes of Arrow data; a larger table is written to disk
 
 
 class TableWriter:
-    """Sentence pairs that become a table.
+    """Writer that collects sentence pairs in an Arrow table.
 
     Args:
-        columns: names of extra columns; None names them `column_3`, `column_4` … up to the widest of the first rows.
+        columns: names of extra columns; default: `column_3`, `column_4` … up to the widest row of the first batch.
         lines: whether to keep line numbers.
     """
 
@@ -29,7 +29,7 @@ class TableWriter:
         self._names, self._keep_lines = columns, lines
         self.width = None if columns is None else len(columns)  # maximum number of extra columns, None if unknown
         self._batches: Batches | None = None
-        self._rows: list[tuple[Sequence[str], Sequence[str], int, Sequence[str | None]]] = []  # since the last batch
+        self._rows: list[tuple[Sequence[str], Sequence[str], int, Sequence[str | None]]] = []  # not yet in a batch
         self._characters = self.n_rows = 0
 
     def add(

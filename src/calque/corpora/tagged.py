@@ -1,4 +1,4 @@
-"""Text with a tag for each word (entities, slots, parts of speech), as `TaggedText`; requests with slots in Facebook's form."""
+"""Readers of text with a tag for each word (entities, slots, parts of speech), and of requests in Facebook's format."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ def read_facebook(path: str | PathLike[str], lang: str) -> Iterator[TaggedSenten
     """Read `intent⇥start:end:slot,…⇥text⇥locale⇥tokenization`, the data of Schuster et al. 2019 (arXiv 1810.13327).
 
     Slots are spans of characters. The words are spans of the tokenization column (JSON with `tokens` and `tokenSpans`) in
-    the original spelling, because the tokens themselves are lower-cased and normalised. Token spans count characters, or
-    UTF-8 bytes in some Spanish rows; a comparison with the tokens decides. Rows without tokenization are segmented by the
+    the original spelling, because the tokens themselves are lower-cased and normalised. Token spans count characters or,
+    in some Spanish rows, UTF-8 bytes; a comparison with tokens decides which. Rows without tokenization are segmented by the
     segmenter of the language.
 
     A slot that begins or ends inside a word is extended to the complete word, unless an earlier slot contains the word.
-    `TaggedSentence.repaired` counts the extended slots and the slots without any remaining word.
+    `TaggedSentence.repaired` counts the slots that end inside a word, overlap an earlier slot, or contain no word.
     """
     for number, line in enumerate(read_lines(path), 1):
         if isinstance(line, Flaw):
@@ -70,21 +70,21 @@ def _request(row: list[str], number: int, lang: str) -> TaggedSentence | Flaw:
         return Flaw(number, "missing column", fact)
     intent, slots, text = row[:3]
     if not intent.strip():
-        return Flaw(number, "no intent", "no intent in the first column, expected its name")
+        return Flaw(number, "no intent", "the first column is empty, expected the name of the intent")
     if not _SLOTS.fullmatch(slots):
         fact = f"the slots {slots!r:.40}, expected start:end:name, separated by commas"
         return Flaw(number, "not slots", f"{fact}; are the columns in another order?")
     named = [(int(start), int(end), name) for start, end, name in (s.split(":", 2) for s in slots.split(",") if s)]
     for start, end, name in named:
         if not start < end <= len(text):
-            fact = f"the slot {start}:{end}:{name[:40]} in a text of {len(text)} characters, expected it inside"
+            fact = f"the slot {start}:{end}:{name[:40]} is not within the {len(text)} characters of the text"
             return Flaw(number, "slot not in the text", f"{fact}; was the text changed?")
     tokenization = row[4] if len(row) > 4 and not row[4].isspace() else ""
     words = _token_spans(text, tokenization) if tokenization else word_places(text, split_words(text, lang))
     if isinstance(words, str):
         return Flaw(number, "tokens not in the text", words)
     if not words:
-        return Flaw(number, "empty text", "a text without words, expected a request")
+        return Flaw(number, "empty text", "the text has no words, expected a request")
     tags, repaired = ["O"] * len(words), 0
     for start, end, name in sorted(named):
         inside = [k for k, (first, last) in enumerate(words) if first < end and last > start]
@@ -103,7 +103,7 @@ def _token_spans(text: str, tokenization: str) -> list[Span] | str:
         tokens = [str(token) for token in first["tokens"]]
         spans = [(int(span["start"]), int(span["start"]) + int(span["length"])) for span in first["tokenSpans"]]
     except (ValueError, LookupError, TypeError, RecursionError, OverflowError):
-        return "the last column, expected JSON with tokenizations, tokens and tokenSpans; leave it empty to ignore it"
+        return "the last column must be empty, or JSON with tokenizations, tokens and tokenSpans"
     at = {size: k for k, size in enumerate(accumulate((len(c.encode()) for c in text), initial=0))}
     in_bytes = [(at.get(start, -1), at.get(end, -1)) for start, end in spans]
     for found in (spans, in_bytes):
@@ -140,18 +140,18 @@ def read_tagged(
 
     Args:
         path: a file, the folder of a data set, or `hub:NAME` (see `rows.open_rows`).
-        lang: the language.
+        lang: language of the text.
         format: format of the file; `auto` detects it from the name and the first 1,000 lines.
 
             - `columns`: one word per line, blank lines between sentences; the word is the first column and the tag the
               last, separated by tabs or spaces (CoNLL-2002, CoNLL-2003, WikiANN, PAN-X, MultiCoNER, `word⇥UPOS`). Lines
-              `-DOCSTART-` are left out, and so is `en:` before the words of WikiANN.
+              `-DOCSTART-` are skipped, and the prefix `en:` of words in WikiANN is removed.
             - `numbered`: like `columns`, with word numbers in an additional first column: `id word tag …` (UNER), or
               `id word intent tag` if comments `# intent = …` precede the sentences (xSID).
             - `conllu`: ten columns with the universal part of speech; see `conllu.read_treebank`.
             - `facebook`: `intent⇥start:end:slot,…⇥text⇥locale⇥tokenization`; see `tagged.read_facebook`.
             - `hub`: rows of a data set with a list of words and a list of tags (strings, or numbers for which the data
-              set has names); needs the extra `hub`.
+              set defines names); needs the extra `hub`.
         column: column of the tag: its number, from 1; `upos` or `xpos` (CoNLL-U); or its name in the data set.
         on_error: handling of unusable sentences: `raise` an error, or `skip` them and count them in a
             `SkippedWarning`.
@@ -161,7 +161,7 @@ def read_tagged(
             word or its tag is missing, words are not numbered 1, 2, 3 …, or bytes are not UTF-8.
     """
     if format not in get_args(Format):
-        raise SettingError(f"no format {format!r}, there are {', '.join(get_args(Format))}")
+        raise SettingError(f"format must be one of {', '.join(get_args(Format))}, got {format!r}")
     losses = Losses(path, on_error, "sentences")
     format = find_format(path) if format == "auto" else format
     scheme = None
@@ -176,7 +176,7 @@ def read_tagged(
     elif format == "hub":
         items = _dataset(path, column)
     elif column is not None:
-        raise SettingError(f"column is {column!r}, but the format {format!r} has a fixed place for tags; omit column")
+        raise SettingError(f"column is {column!r}, but the format {format!r} has a fixed column of tags; omit column")
     else:
         items = read_facebook(path, lang)
     words, tags, intents, lines, repaired = [], [], [], [], 0
@@ -197,7 +197,7 @@ def read_tagged(
     )  # fmt: skip
 
 
-# -- what is in a file -------------------------------------------------------------------------------------------------
+# -- detected formats --------------------------------------------------------------------------------------------------
 def find_format(path: str | PathLike[str]) -> Format:
     """Detect the format of a file or folder from its name and its first 1,000 lines."""
     if is_dataset(path):
@@ -218,7 +218,7 @@ def _head(path: str | PathLike[str]) -> list[str]:
 
 
 def _counts_words(rows: list[str]) -> bool:
-    """Return whether the first column contains word numbers; missing numbers are detected later."""
+    """Return whether the first column contains word numbers; `counted_rows` checks whether numbers are missing."""
     fields = [row.split(None, 2) for row in rows]
     return all(len(f) == 3 and _ID.fullmatch(f[0]) for f in fields) and fields[0][0].partition("-")[0] == "1"
 
@@ -234,7 +234,7 @@ class _Layout(NamedTuple):
 
 def _layout(path: str | PathLike[str], format: Format, column: int | str | None) -> _Layout:
     if column is not None and (not isinstance(column, int) or column < 1):
-        raise SettingError(f"column is {column!r}, expected the number of a column, from 1")
+        raise SettingError(f"column must be the number of a column, from 1, got {column!r}")
     head, numbered = _head(path), format == "numbered"
     rows = [line for line in head if line.strip() and not is_comment(line, numbered=numbered)]
     tabs = 2 * sum("\t" in row for row in rows) > len(rows)
@@ -252,7 +252,7 @@ def _sentence(stanza: Stanza, layout: _Layout) -> TaggedSentence | Flaw:
     for line, row in enumerate(rows, stanza.line):
         if len(row) < max(width, needed):
             columns = "one column" if len(row) == 1 else f"{len(row)} columns"
-            why = f"{width}, as the rows beside it" if len(row) < width else f"{needed} or more: a word and its tag"
+            why = f"{width}, like the other rows" if len(row) < width else f"{needed} or more: a word and its tag"
             fact = f"{columns}, expected {why}; is a {'tab' if layout.tabs else 'space'} missing?"
             return Flaw(line, "missing column", fact)
     lines: Sequence[int] = range(stanza.line, stanza.line + len(rows))
@@ -269,7 +269,7 @@ def _sentence(stanza: Stanza, layout: _Layout) -> TaggedSentence | Flaw:
         return TaggedSentence(stanza.line, words, tags)
     intent = next((match[1].strip() for line in stanza.comments if (match := _INTENT.match(line))), "")
     if not intent:
-        fact = "a sentence without a line # intent = …, which those before it have; write it above the sentence"
+        fact = "the sentence has no line # intent = …; write one above the sentence"
         return Flaw(stanza.line, "no intent", fact)
     return TaggedSentence(stanza.line, words, tags, intent)
 
@@ -298,6 +298,6 @@ def _tagged_row(
     tags = list(map(name_of, tags))
     for value in (*words, *tags, *intents):
         if not isinstance(value, str):
-            fact = f"the value {value!r:.40}, expected text, or a number that the data set has a name for"
+            fact = f"the value {value!r:.40}, expected text, or a number with a label name in the data set"
             return Flaw(number, "value without a name", fact)
     return missing_value(words, tags, [number] * len(words)) or TaggedSentence(number, words, tags, *intents)

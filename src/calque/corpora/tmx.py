@@ -11,21 +11,21 @@ from calque.corpora.languages import best_match
 from calque.corpora.lines import Omission, RawPair, unpacked
 from calque.errors import InputError
 
-_CODES = {"bpt", "ept", "it", "ph", "ut"}  # elements with markup of the original document; <hi> and <g> contain text
+_CODES = {"bpt", "ept", "it", "ph", "ut"}  # markup of the original document, in contrast to <hi> and <g>
 _LANG = "{http://www.w3.org/XML/1998/namespace}lang"
-_CHUNK = 1 << 16  # number of bytes of a line parsed at a time
+_CHUNK = 1 << 16  # maximum number of bytes parsed at a time
 
 
 def read_elements(path: str | PathLike[str], root: str, name: str, noun: str) -> Iterator[tuple[int, Element]]:
-    """Yield the elements of a name with their line numbers, and remove each from the parsed document.
+    """Yield the elements with the tag `name` and their line numbers, and remove each element from the parsed document.
 
     Args:
         path: file, plain or compressed.
-        root: name of the root element.
+        root: tag of the root element.
         noun: noun for the document in messages.
 
     Raises:
-        InputError: the XML is not well-formed, has another root, or undeclared or explosively expanding entities.
+        InputError: the XML is not well-formed, has another root, or has undeclared or excessively expanding entities.
     """
     parser, above, line = XMLPullParser(("start", "end")), [], 1
     with unpacked(path) as file:
@@ -34,7 +34,7 @@ def read_elements(path: str | PathLike[str], root: str, name: str, noun: str) ->
             try:
                 parser.feed(chunk) if chunk else parser.close()
                 events: list[Any] = list(parser.read_events())
-            except (ParseError, ValueError, LookupError) as error:  # the last two: unsupported encodings
+            except (ParseError, ValueError, LookupError) as error:  # ValueError and LookupError: unsupported encodings
                 raise InputError(f"not well-formed XML ({error}), expected {noun}", path=path, line=line) from error
             for event, element in events:
                 if event == "start":
@@ -56,7 +56,7 @@ def read_tmx(path: str | PathLike[str], langs: tuple[str, str]) -> Iterator[RawP
     """Yield translation units in bounded memory.
 
     `xml:lang` is matched by `best_match`. Units that lack one of the languages are skipped and counted. Inline tags are
-    removed, together with their content if it is code.
+    removed, together with content that is markup of the original document.
     """
     for line, unit in read_elements(path, "tmx", "tu", "a TMX document"):
         sides: dict[str, str] = {}
@@ -71,7 +71,7 @@ def read_tmx(path: str | PathLike[str], langs: tuple[str, str]) -> Iterator[RawP
 
 
 def _text_of(element: Element) -> str:
-    """Return the text of an element without the content of codes."""
+    """Return the text of an element without markup of the original document (`_CODES`)."""
     parts = [element.text or ""]
     for part in element:
         parts += ["" if part.tag in _CODES else _text_of(part), part.tail or ""]

@@ -1,4 +1,4 @@
-"""Environment of a run, for its record."""
+"""Environment of a run (versions, hardware), for the record of the run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LIBRARIES = ("torch", "transformers", "numpy", "numba")
 
 
 def environment() -> dict[str, Any]:
-    """Return command line, versions, threads and machine."""
+    """Return the command line, the versions of libraries, the numbers of threads and processes, and the hardware."""
     import torch
 
     from calque.distributed import world_size
@@ -25,7 +25,7 @@ def environment() -> dict[str, Any]:
         **({} if (command := command_line()) is None else {"command": command}),
         "calque": VERSION,
         "versions": {"python": platform.python_version(), **{name: version(name) for name in _LIBRARIES}},
-        "threads": torch.get_num_threads(),  # changes the last digits of a training
+        "threads": torch.get_num_threads(),  # affects the last digits of trained weights
         "processes": world_size(),
         "hardware": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
     }

@@ -1,6 +1,6 @@
 """Process groups for training: shards of a batch, gathered vectors and summed gradients.
 
-The model needs no wrapper, so the code is equal for one process and for several.
+The model needs no wrapper, so the code is the same for one process and for several processes.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def world_size() -> int:
 
 
 def own_device() -> torch.device:
-    """Return the device of this process: the GPU with the process's number on its machine, or the CPU without GPUs."""
+    """Return the device of this process: the GPU with the local rank of the process, or the CPU if there is no GPU."""
     if launched.uses_cpu() or not torch.cuda.is_available():
         return torch.device("cpu")
     local = os.environ.get("LOCAL_RANK", "")
@@ -57,8 +57,8 @@ def own_device() -> torch.device:
 
 
 def state() -> Any:
-    """Return accelerate's state of this process, which forms the process group at first use; raise a SettingError if several
-    processes were started but cannot connect."""
+    """Return accelerate's state of this process, and form the process group at first use. A SettingError is raised if
+    several processes were started but cannot connect."""
     from accelerate import PartialState
 
     started = launched.count()
@@ -68,7 +68,7 @@ def state() -> Any:
     except (ValueError, RuntimeError, OSError) as error:  # no address, a used port, or a missing process
         raise SettingError(_apart(started, (str(error).strip() or type(error).__name__).splitlines()[0])) from error
     if found.num_processes < started:
-        raise SettingError(_apart(started, "each of them would be a separate run"))
+        raise SettingError(_apart(started, "each process would be a separate run"))
     return found
 
 
@@ -85,7 +85,7 @@ class Processes:
     Processes on CPUs form a group over gloo; processes on GPUs use one GPU each.
 
     Args:
-        precision: "bfloat16" computes the forward pass under autocast, with weights in float32; other values in float32. The
+        precision: if "bfloat16", the forward pass runs under autocast with float32 weights, otherwise in float32. The
             configuration of accelerate is ignored.
 
     Attributes:
@@ -107,7 +107,7 @@ class Processes:
         self.rank: int = found.process_index
         self.world: int = found.num_processes
         self.is_first = self.rank == 0
-        # Tensors have no number for the CPU, but one for the GPU; accelerate does the opposite ("cpu:0").
+        # The device of a tensor has an index for GPUs but not for the CPU; accelerate does the opposite ("cpu:0").
         self.device: torch.device = torch.empty(0, device=found.device).device
         self._precision = precision
 
@@ -119,7 +119,7 @@ class Processes:
         return processes
 
     def autocast(self) -> AbstractContextManager:
-        """Return the autocast context of forward passes of the trained and the frozen model."""
+        """Return the autocast context for forward passes of the trained and the frozen model."""
         if self._precision == "bfloat16":
             return torch.autocast(self.device.type, dtype=torch.bfloat16)
         return nullcontext()
@@ -130,11 +130,11 @@ class Processes:
             dist.barrier()
 
     def share(self, items: np.ndarray) -> np.ndarray:
-        """Return this process's part of a list; the parts in rank order are the list."""
+        """Return the part of a list for this process; the concatenated parts in rank order are the list."""
         return np.array_split(items, self.world)[self.rank]
 
     def gather_rows(self, rows: Tensor, counts: Sequence[int]) -> Tensor:
-        """Gather the rows of all processes in rank order; gradients reach this process's rows only.
+        """Gather the rows of all processes in rank order; gradients flow only to the rows of this process.
 
         Args:
             rows: rows of this process, `[counts[rank], dim]`.
@@ -155,7 +155,7 @@ class Processes:
         return torch.cat(parts)
 
     def sum_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
-        """Replace every gradient by its sum over the processes; gradients that no process has stay None."""
+        """Replace every gradient by its sum over the processes; gradients that are None in all processes stay None."""
         if self.world == 1:
             return
         trained = [p for p in parameters if p.requires_grad]
@@ -178,7 +178,7 @@ class Processes:
         return total
 
     def largest(self, number: int) -> int:
-        """Return the largest number of all processes."""
+        """Return the maximum of a number over all processes."""
         if self.world == 1:
             return number
         every = torch.tensor([number], dtype=torch.int64).to(self.device)

@@ -32,16 +32,16 @@ def adversarial_start(
 ) -> np.ndarray:
     """Train a map adversarially and return the map of the best epoch (Conneau et al. 2018a, §2.1, §3).
 
-    A discriminator with two hidden layers learns to distinguish mapped source vectors from target vectors, and the map
-    learns to deceive it. The map is kept near orthogonal by W ← (1 + β)W − βWWᵀW after each update (Eq. 7). The best epoch has
-    the largest mean CSLS of mutual neighbours; the learning rate is halved when this mean drops for the second time. The
-    published program uses the mean cosine between each frequent word and its CSLS neighbour instead. The map is initialised
-    with the identity for seed 0, as published, and with a random rotation for other seeds.
+    A discriminator with two hidden layers learns to distinguish mapped source vectors from target vectors, and the map learns
+    to deceive the discriminator. The map is kept near orthogonal by W ← (1 + β)W − βWWᵀW after each update (Eq. 7). The best
+    epoch has the largest mean CSLS of mutual neighbours. The learning rate is halved if this mean is below its maximum, except
+    the first time. The published program uses the mean cosine between each frequent word and its CSLS neighbour instead of this
+    mean. The map is initialised with the identity for seed 0, as published, and with a random rotation for other seeds.
 
     Args:
         x, z: L2-normalised vectors `[n, dim]` and `[m, dim]`, the most frequent words first.
         epochs: number of epochs.
-        updates: number of updates of the map in an epoch; the default is the published million words in batches of 32.
+        updates: number of updates of the map in an epoch; the default is a million words in batches of 32, as published.
         batch: number of words of each side in an update.
         frequent: number of words of each side, the most frequent first, from which batches are drawn.
         hidden, dropout, smoothing: hidden size, input dropout and label smoothing of the discriminator.
@@ -106,7 +106,7 @@ def adversarial_start(
 
 
 class Discriminator(nn.Module):
-    """Discriminator: logit of the probability that a vector is a mapped source vector."""
+    """Discriminator, which returns the logit of the probability that a vector is a mapped source vector."""
 
     def __init__(self, dim: int, hidden: int, dropout: float, random: torch.Generator):
         super().__init__()

@@ -42,17 +42,17 @@ class WordList:
 def seed_pairs(
     dictionary: Dictionary | np.ndarray, source: Sequence[str], target: Sequence[str]
 ) -> tuple[np.ndarray, np.ndarray, int]:
-    """Look up the rows of a dictionary's words.
+    """Look up the row indices of the words in a dictionary.
 
     Args:
-        dictionary: entries (repeated entries count repeatedly), or pairs of rows, int64 `[n_pairs, 2]`.
+        dictionary: entries (repeated entries count repeatedly), or pairs of row indices, int64 `[n_pairs, 2]`.
         source, target: words of both sides, the most frequent first. A word without an exact match is looked up without
             regard to case and the most frequent match is used, because dictionaries are usually in lower case. The
             published code uses exact matches only.
 
     Returns:
-        pairs: int64 `[n_pairs, 2]`; all combinations if a word has several rows.
-        entries: int64 `[n_pairs]`, index of each pair's entry.
+        pairs: row indices, int64 `[n_pairs, 2]`; all combinations if a word has several rows.
+        entries: index of the dictionary entry of each pair, int64 `[n_pairs]`.
         left_out: number of entries with a missing word.
 
     Raises:
@@ -75,7 +75,7 @@ def seed_pairs(
 
 
 def _index(words: Sequence[str]) -> Callable[[str], Sequence[int]]:
-    """Return the function that looks up the rows of a word."""
+    """Return a function that looks up the row indices of a word."""
     rows: dict[str, list[int]] = {}
     by_lower: dict[str, str] = {}  # first word with each lower-cased spelling
     for row, word in enumerate(words):
@@ -89,7 +89,7 @@ def identical_words(source: Sequence[str], target: Sequence[str]) -> np.ndarray:
     Søgaard et al. 2018).
 
     Returns:
-        rows of both sides, int64 `[n_pairs, 2]`, in the order of `source`.
+        row indices of both sides, int64 `[n_pairs, 2]`, in the order of `source`.
     """
     place = {word: row for row, word in reversed(list(enumerate(target)))}
     pairs = [(row, place[word]) for row, word in enumerate(source) if word in place]
@@ -100,7 +100,7 @@ def with_identical_words(dictionary: Dictionary, source: Sequence[str], target: 
     """Add every word that both languages share to a dictionary, as its own translation (Multi-sense, footnote 6).
 
     Args:
-        dictionary: entries that come first in the result.
+        dictionary: dictionary whose entries come first in the result.
     """
     entries = set(zip(dictionary.source, dictionary.target, strict=True))
     both = dict.fromkeys(source[row] for row, _ in identical_words(source, target))
@@ -110,12 +110,12 @@ def with_identical_words(dictionary: Dictionary, source: Sequence[str], target: 
 
 @dataclass(frozen=True)
 class Verdict:
-    """Check of a map that was fitted without a dictionary.
+    """Result of the check of a map that was fitted without a dictionary.
 
     Attributes:
         failed: whether the map is unreliable.
-        gain: ratio between the map's criterion and that of maps refined from random pairs (`unsupervised.check_map`).
-        why: explanation in words.
+        gain: criterion of the map divided by the criterion of maps refined from random pairs (`unsupervised.check_map`).
+        why: explanation of the result for users.
     """
 
     failed: bool
@@ -125,15 +125,15 @@ class Verdict:
 
 @dataclass(frozen=True)
 class DictionaryFit:
-    """A fitted map with the details of its fitting.
+    """A fitted map with details about the fit.
 
     Attributes:
         source: map from source vectors into the target space.
-        pairs: rows that the best map was fitted on, int64 `[n_pairs, 2]`.
-        rounds: the initial map and the map of each refinement round.
+        pairs: row indices of the pairs that the best map was fitted on, int64 `[n_pairs, 2]`.
+        rounds: scores of the initial map and of the map of each refinement round.
         best: index of the chosen round.
         seeds: number of initial pairs without the held-out pairs.
-        left_out: number of dictionary entries with a word that has no vector.
+        left_out: number of dictionary entries in which a word has no vector.
         verdict: check of a map fitted without a dictionary.
         settings: settings of the fit, for the record.
     """
@@ -160,17 +160,17 @@ def fit_dictionary(
     """Fit a map on the pairs of a dictionary and refine it.
 
     A part of the dictionary is held out, and the round whose map translates most held-out entries is chosen. This may be
-    round 0, because refinement need not improve on a large clean dictionary.
+    round 0, because refinement does not always improve a map fitted on a large clean dictionary.
 
     Args:
         source, target: words and their vectors, the most frequent first. If a word has several rows (sense anchors), the
             first map is fitted on all combinations, later maps only on the closest pair of each entry.
-        dictionary: pairs of words, or pairs of rows, int64 `[n_pairs, 2]`.
+        dictionary: pairs of words, or pairs of row indices, int64 `[n_pairs, 2]`.
         method: rotation (orthogonal Procrustes) or linear (least squares).
-        normalise: preprocessing of the vectors: none; L2-normalised; centred, then L2-normalised; or L2-normalised,
-            centred, L2-normalised again (Artetxe et al. 2018). The map accepts vectors of any length and contains the
-            means; for the last kind, the mean of the normalised vectors is multiplied by the mean length.
-        refinement: rounds and held-out fraction; None for the defaults.
+        normalise: preprocessing of the vectors: none; unit (L2-normalised); centre (centred, then L2-normalised); or
+            unit-centre-unit (Artetxe et al. 2018). The map accepts vectors of any length and contains the means; for
+            unit-centre-unit, the mean of the normalised vectors is multiplied by the mean length of the vectors.
+        refinement: settings of refinement; default: `Refinement()`.
 
     Raises:
         SettingError: no pair has vectors on both sides, the dimensions differ, or an argument has an unknown value.
@@ -201,7 +201,7 @@ class Problem:
 
     Attributes:
         x, z: normalised vectors, float32 `[n, dim]` and `[m, dim]`.
-        means: vector subtracted from each side, float64 `[dim]`; None if nothing is subtracted.
+        means: vector subtracted from each side, float64 `[dim]`, or None if no vector is subtracted.
         method, normalise: see `fit_dictionary`.
     """
 
@@ -233,7 +233,7 @@ class Problem:
         return least_squares(x.T @ x, x.T @ z) if self.method == "linear" else procrustes(x.T @ z)
 
     def result(self, refined: Refined, *, settings: Mapping[str, Any], **about: Any) -> DictionaryFit:
-        """Return the map with its means."""
+        """Return the fitted map, including the means, with details about the fit."""
         x_mean, z_mean = self.means or map(np.zeros, refined.matrix.shape)
         kind = LinearMap if self.method != "rotation" else Rotation if self.means is None else NormalizedRotation
         arrays = {"matrix": refined.matrix, "source_mean": x_mean, "target_mean": z_mean}

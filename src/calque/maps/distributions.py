@@ -24,7 +24,7 @@ def distribution_start(x: np.ndarray, z: np.ndarray, *, words: int = 4000, k: in
 def similarity_seeds(x: np.ndarray, z: np.ndarray, *, words: int = 4000, k: int = 10) -> np.ndarray:
     """Pair words whose similarity distributions within their own language match (Artetxe, Labaka & Agirre 2018b, ACL, §3.2).
 
-    The sorted rows of √(XXᵀ) hardly depend on the language. They are L2-normalised, centred, L2-normalised again, and
+    The sorted rows of √(XXᵀ) hardly depend on the language. The rows are L2-normalised, centred, L2-normalised again, and
     compared by CSLS.
 
     Args:
@@ -64,15 +64,15 @@ def self_learning(
     """Alternate between map and dictionary with stochastic dictionary induction (Artetxe et al. 2018b, §3.3).
 
     In each round, every word is paired with its nearest neighbour by CSLS, where each similarity is kept only with
-    probability `keep`; this helps the search to leave local optima. If the mean of the largest similarities has not
-    increased for `patience` rounds, `keep` is multiplied by `growth`. The search ends when this happens at `keep` = 1.
+    probability `keep`, so that the search can leave local optima. If the mean of the largest similarities has not
+    increased for `patience` rounds, `keep` is multiplied by `growth`, or the search ends if `keep` is already 1.
 
     Args:
         x, z: L2-normalised vectors, the most frequent words first.
         pairs: initial pairs, int64 `[n_pairs, 2]`.
         frequent: number of words of each side, the most frequent first; a round computes `frequent²` float32 similarities.
         k: neighbourhood size of CSLS.
-        keep, growth, patience, threshold: see above, with the paper's defaults.
+        keep, growth, patience, threshold: see above; the defaults are those of the paper.
         most_rounds: maximum number of rounds.
         device: device used for the similarities.
 
@@ -116,7 +116,7 @@ def _best(
     """Return the nearest word of each word by CSLS in both directions, and the mean of the largest similarities.
 
     Each similarity minus hubness is kept with probability `keep` (in steps of 1/256) and is 0 otherwise, as published.
-    Each direction is sampled separately. Ties are broken by the lower index.
+    Each direction is sampled separately. Ties go to the lower index.
     """
     random = torch.Generator(device=x.device).manual_seed(seed)
     limit = max(1, round(256 * keep))

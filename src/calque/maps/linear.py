@@ -1,4 +1,4 @@
-"""Rotations and linear maps from one language's vector space into another's."""
+"""Rotations and linear maps from the vector space of one language into that of another language."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class VectorMap(ABC):
     """Map from source vectors into the target space: `y ≈ (x − source_mean) @ matrix + target_mean`. Vectors are rows.
 
     Attributes:
-        matrix: `[source_dim, target_dim]` float64; None before `fit`.
+        matrix: `[source_dim, target_dim]` float64, or None before `fit`.
         source_mean, target_mean: `[dim]` float64, zero for maps without centring.
         n_pairs: number of vector pairs used for fitting.
     """
@@ -127,7 +127,7 @@ class LinearMap(VectorMap):
     """Least-squares map: min Σ ‖xW − y‖² over all W (Mikolov et al. 2013; Multi-sense, Eq. 8).
 
     Args:
-        centred: whether to fit a translation too, x → (x − x̄)W + ȳ; the papers do not.
+        centred: whether to fit a translation as well, x → (x − x̄)W + ȳ; the papers do not fit a translation.
     """
 
     kind = "linear"
@@ -146,7 +146,7 @@ KINDS: dict[str, type[VectorMap]] = {kind.kind: kind for kind in (Rotation, Norm
 
 
 def about_map(fitted: VectorMap) -> dict[str, Any]:
-    """Return the record of a map that is saved with its arrays: its kind, or the import path of its class."""
+    """Return the record that is saved with the arrays of a map: the kind of the map, or the import path of its class."""
     target = f"{type(fitted).__module__}:{type(fitted).__qualname__}"
     custom = KINDS.get(fitted.kind) is not type(fitted) and is_path(target) and not target.startswith("__main__:")
     return {"kind": target if custom else fitted.kind, "pairs": fitted.n_pairs}
@@ -155,7 +155,7 @@ def about_map(fitted: VectorMap) -> dict[str, Any]:
 def open_map(
     about: Mapping[str, Any], arrays: Mapping[str, np.ndarray], prefix: str, path: str | PathLike[str]
 ) -> VectorMap:
-    """Open the map described by a folder's record `about` and its arrays.
+    """Build the map that the record `about` of a folder describes.
 
     Args:
         about: see `about_map`.
@@ -174,7 +174,7 @@ def open_map(
     parts = {name: arrays[f"{prefix}.{name}"] for name in ("matrix", "source_mean", "target_mean")}
     shapes = [array.shape for array in parts.values()]
     if shapes[0] != (*shapes[1], *shapes[2]):
-        raise InputError(f"map {prefix}: arrays have contradictory shapes {shapes}; fit the maps again", path=path)
+        raise InputError(f"map {prefix}: arrays have inconsistent shapes {shapes}; fit the maps again", path=path)
     if wrong := [name for name, array in parts.items() if not (np.abs(array) < np.finfo(np.float32).max).all()]:
         remedy = "copy the folder again, or fit the maps again"
         raise InputError(f"map {prefix}: {wrong[0]} must have finite numbers; {remedy}", path=path)

@@ -11,7 +11,7 @@ from calque.algebra.normalize import unit_rows
 from calque.algebra.similarity import csls_neighbours
 from calque.errors import SettingError, check_number
 
-#: solver of a round: pairs int64 `[n_pairs, 2]` → matrix of the source side, float64
+#: function that fits the map of a round: pairs int64 `[n_pairs, 2]` → matrix of the source side, float64
 Solve = Callable[[np.ndarray], np.ndarray]
 
 
@@ -20,12 +20,12 @@ class Refinement:
     """Settings of refinement and of the choice of the best round.
 
     Args:
-        rounds: number of rounds; 0 for no refinement.
+        rounds: number of rounds; 0 disables refinement.
         frequent: number of words of each side that can be paired, the most frequent first. The published code searches all words
-            and then drops pairs with a rarer word, which is much slower.
+            and then drops pairs with a rarer word; this is much slower.
         k: neighbourhood size of CSLS.
-        held_out: fraction of the dictionary's source words that is held out to choose the round; 0 chooses by the mean CSLS
-            of mutual neighbours, which needs no dictionary.
+        held_out: fraction of the dictionary's source words that is held out to choose the round; if 0, the round is chosen by
+            the mean CSLS of mutual neighbours, which needs no dictionary.
         seed: seed for drawing the held-out words.
     """
 
@@ -43,13 +43,13 @@ class Refinement:
 
 @dataclass(frozen=True)
 class Round:
-    """Map and scores of one round.
+    """Scores of one round.
 
     Attributes:
         pairs: number of pairs used for fitting.
-        held_out: fraction of held-out source words whose nearest neighbour by CSLS is a translation; NaN without held-out
-            words.
-        mutual: mean CSLS of mutual nearest neighbours among the frequent words; NaN in the last round if not needed.
+        held_out: fraction of held-out source words whose nearest neighbour by CSLS is a translation, or NaN if no words are
+            held out.
+        mutual: mean CSLS of mutual nearest neighbours among the frequent words; NaN in the last round if it is not needed.
         mutual_pairs: number of mutual nearest neighbours.
     """
 
@@ -65,7 +65,7 @@ class Refined:
 
     Attributes:
         matrix: matrix of the source side in the best round, float64.
-        pairs: rows of both sides that the best map was fitted on, int64 `[n_pairs, 2]`.
+        pairs: row indices of the pairs that the best map was fitted on, int64 `[n_pairs, 2]`.
         rounds: scores of the initial map, then of every round.
         best: index of the best round.
     """
@@ -79,14 +79,14 @@ class Refined:
 def refine(
     x: np.ndarray, z: np.ndarray, pairs: np.ndarray, solve: Solve, how: Refinement, held_out: np.ndarray | None = None
 ) -> Refined:
-    """Alternate between fitting a map and pairing mutual neighbours under it (Conneau et al. 2018a, §2.2; five rounds in
+    """Alternate between fitting a map and pairing mutual neighbours under the map (Conneau et al. 2018a, §2.2; five rounds in
     Schuster et al. 2019, §4).
 
     Args:
         x, z: vectors of both sides, `[n, dim]` and `[m, dim]`, the most frequent words first.
-        pairs: rows of initial translations, int64 `[n_pairs, 2]`.
+        pairs: row indices of initial translations, int64 `[n_pairs, 2]`.
         how: settings of refinement.
-        held_out: pairs used to choose the round, int64 `[n_held_out, 2]`; None uses the mean CSLS of mutual neighbours.
+        held_out: pairs used to choose the round, int64 `[n_held_out, 2]`; default: the mean CSLS of mutual neighbours is used.
 
     Raises:
         SettingError: `pairs` is empty.
@@ -121,7 +121,7 @@ def mutual_neighbours(x: np.ndarray, z: np.ndarray, *, k: int = 10) -> tuple[np.
     """Return the words that are mutual nearest neighbours by CSLS.
 
     Args:
-        x, z: L2-normalised vectors of one space, `[n, dim]` and `[m, dim]`.
+        x, z: L2-normalised vectors in the same space, `[n, dim]` and `[m, dim]`.
 
     Returns:
         pairs: int64 `[n_pairs, 2]`.
@@ -139,10 +139,10 @@ def precision_at_1(x: np.ndarray, z: np.ndarray, pairs: np.ndarray, *, k: int = 
     """Return the fraction of source words in `pairs` whose nearest target word by CSLS is one of their translations.
 
     Args:
-        x, z: L2-normalised vectors of one space.
+        x, z: L2-normalised vectors in the same space.
         pairs: int64 `[n_pairs, 2]`.
-        among: number of words of each side, the most frequent first, that serve as candidates and neighbourhoods together
-            with the words in `pairs`; None for all.
+        among: number of words of each side, the most frequent first, that are candidates and neighbours in addition to the
+            words in `pairs`; default: all words.
     """
     if not len(pairs):
         return np.nan

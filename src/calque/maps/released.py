@@ -17,7 +17,7 @@ from calque.maps.linear import LinearMap
 
 # First objects of files that torch.save wrote before it used zip archives.
 _MAGIC, _PROTOCOL = 0x1950A86A20F9469CFC6C, 1001
-# Every name that a pickled array may refer to, in all modules where NumPy has kept it.
+# Every name that a pickled array may refer to, in all modules in which versions of NumPy define the name.
 _KNOWN: dict[tuple[str, str], Any] = {
     ("numpy", "ndarray"): np.ndarray, ("numpy", "dtype"): np.dtype,
     **{(f"numpy.{core}.multiarray", "_reconstruct"): np.empty(0).__reduce__()[0] for core in ("core", "_core")},
@@ -31,10 +31,10 @@ _KNOWN: dict[tuple[str, str], Any] = {
 def read_released(path: str | PathLike[str]) -> LinearMap:
     """Read a map released by MUSE or Schuster et al. (2019): a pickled NumPy array W, applied as X @ W.T.
 
-    A released map need not be orthogonal: English is the identity divided by the mean length of its vectors.
+    A released map need not be orthogonal: the map of English is the identity divided by the mean length of the vectors.
 
-    Unpickling can execute code. This reader allows only the classes that arrays and bytes consist of, and refuses any
-    other name before calling it. Plain pickles (of any NumPy version) and both containers of `torch.save` are supported.
+    Unpickling can execute code. This reader allows only the classes that arrays and bytes consist of, and rejects any
+    other name without calling it. Plain pickles (of any NumPy version) and both containers of `torch.save` are supported.
 
     Args:
         path: path of the file.
@@ -51,7 +51,7 @@ def read_released(path: str | PathLike[str]) -> LinearMap:
     except Exception as error:  # a corrupt pickle can raise any exception
         reason = f"{type(error).__name__}: {' '.join(str(error).split())[:150]}"
         raise InputError(
-            f"not a pickled NumPy matrix ({reason}); expected one, as XX_best_mapping.pth", path=path
+            f"not a pickled NumPy matrix ({reason}); expected a file such as XX_best_mapping.pth", path=path
         ) from error
     if not isinstance(found, np.ndarray) or found.dtype.kind not in "biuf":
         raise InputError(f"must contain a NumPy matrix of numbers, got {type(found).__name__}", path=path)
@@ -67,7 +67,7 @@ def _payload(content: bytes) -> Any:
     if content.startswith(b"PK\x03\x04"):
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             (member,) = (info for info in archive.infolist() if info.filename.split("/")[-1] == "data.pkl")
-            if member.file_size > len(content):  # torch.save does not compress
+            if member.file_size > len(content):  # torch.save does not compress files
                 raise pickle.UnpicklingError("the archive is compressed, which torch.save never does")
             return _Reader(io.BytesIO(archive.read(member))).load()
     file = io.BytesIO(content)
@@ -75,7 +75,7 @@ def _payload(content: bytes) -> Any:
     if not isinstance(first, int) or first != _MAGIC:
         return first
     if _Reader(file).load() != _PROTOCOL:
-        raise pickle.UnpicklingError("an unknown version of torch.save")
+        raise pickle.UnpicklingError("unknown version of torch.save")
     _Reader(file).load()  # byte order and sizes of the machine that wrote the file
     return _Reader(file).load()
 
@@ -89,9 +89,9 @@ class _Reader(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in _KNOWN:
             raise pickle.UnpicklingError(
-                f"it refers to {f'{module}.{name}'[:80]}, which is not part of an array and was not called"
+                f"the file refers to {f'{module}.{name}'[:80]}, which is not part of an array and was not called"
             )
         return _KNOWN[module, name]
 
     def persistent_load(self, pid: Any) -> Any:
-        raise pickle.UnpicklingError("it contains a PyTorch tensor")
+        raise pickle.UnpicklingError("the file contains a PyTorch tensor")

@@ -45,15 +45,15 @@ def fit_unsupervised(
 ) -> DictionaryFit:
     """Fit a map without a dictionary; `DictionaryFit.verdict` reports whether the map is reliable.
 
-    Random initialisations are repeated until one passes `check_map`. If none does, the map with the largest mean CSLS of
-    mutual neighbours is returned.
+    Random initialisations are repeated until a map passes `check_map`. If no map passes the check, the map with the largest
+    mean CSLS of mutual neighbours is returned.
 
     Args:
         source, target: words and their vectors, the most frequent first.
         start: initialisation: identical (identically spelt words), distributions (words with similar similarity
             distributions, then self-learning; Artetxe et al. 2018b), or adversarial (Conneau et al. 2018a).
         method, normalise: see `fit_dictionary`.
-        refinement: settings of refinement after the initialisation; nothing is held out.
+        refinement: settings of refinement after the initialisation; no pairs are held out.
         restarts: maximum number of random initialisations.
         options: options of the initialisation, see `start_options`.
 
@@ -89,7 +89,7 @@ def fit_unsupervised(
 
 
 def start_options(start: str) -> dict[str, Any]:
-    """Return the options of an initialisation with their (published) defaults: the arguments of `similarity_seeds` and
+    """Return the options of an initialisation with their default (published) values: the arguments of `similarity_seeds` and
     `self_learning`, or of `adversarial_start`."""
     functions = {"distributions": (similarity_seeds, self_learning), "adversarial": (adversarial_start,)}.get(start, ())
     return {
@@ -119,10 +119,10 @@ def check_start(start: str, options: Mapping[str, Any] | None = None) -> None:
 def check_map(x: np.ndarray, z: np.ndarray, matrix: np.ndarray, *, k: int = 10, seed: int = 0) -> Verdict:
     """Check from the vectors alone whether a map is reliable.
 
-    Refinement produces mutual neighbours even from random pairs. The map and three random dictionaries are therefore refined
-    by equal rounds on the same frequent words. The criterion is the sum of the CSLS of all mutual neighbours divided by the
-    number of words. Relative to the random dictionaries, searches in unrelated spaces reached 0.9 to 1.25, and correct maps of
-    synthetic and real vectors 1.26 to 9. A wrong map may pass the check, and a correct map of poor vectors may fail it.
+    Refinement produces mutual neighbours even from random pairs. The map and three random dictionaries are therefore refined in
+    the same number of rounds on the same frequent words. The criterion is the sum of the CSLS of mutual neighbours divided by
+    the number of words. Relative to random dictionaries, the criterion was 0.9 to 1.25 for searches in unrelated spaces, and
+    1.26 to 9 for correct maps of synthetic and real vectors. A wrong map may pass, and a correct map of poor vectors may fail.
 
     Args:
         x, z: L2-normalised vectors `[n, dim]` and `[m, dim]`, the most frequent words first.
@@ -140,13 +140,13 @@ def check_map(x: np.ndarray, z: np.ndarray, matrix: np.ndarray, *, k: int = 10, 
         return Verdict(False, gain, f"its criterion is {gain:.2f} times that of maps refined from random pairs")
     why = (
         f"the map found without a dictionary failed: its criterion is {gain:.2f} times that of maps refined from random "
-        f"pairs, and must be at least {GAIN}; give a dictionary, or more text"
+        f"pairs, and must be at least {GAIN}; use a dictionary, or more text"
     )
     return Verdict(True, gain, why)
 
 
 def _reached(x: np.ndarray, z: np.ndarray, pairs: np.ndarray, k: int) -> float:
-    """Refine a rotation from initial pairs; return the sum of the CSLS of mutual neighbours per word."""
+    """Refine a rotation from initial pairs, and return the sum of the CSLS of mutual neighbours per word."""
     if not len(pairs):
         return 0.0
 

@@ -1,14 +1,14 @@
-"""Parallel text as integers: every pair of a source type and a target type that co-occur in a sentence pair has a number.
+"""Parallel text as integers: each pair of a source and a target word type that co-occur in a sentence pair has an index.
 
-Tables over pairs of types are flat arrays, so that a pass of EM is gather, arithmetic, scatter. The pairs are numbered one source
-type after the other, with an array of the target types seen so far. No hash table is needed, and the pairs of a source type are
-adjacent.
+Tables over pairs of types are flat arrays, so a pass of EM consists of gather, arithmetic and scatter. Pairs are numbered one
+source type after the other, with an array of the target types that already occurred. Therefore no hash table
+is needed, and the pairs of a source type are adjacent.
 
-Numba caches the machine code beside the source and compiles again when the file of a loop changes. It does not notice a change in
-another file: after a change here, remove the `__pycache__` of this package.
+Numba caches machine code beside the source, and recompiles a loop if the file of the loop changes, but not if another file
+changes. Remove the `__pycache__` of this package after a change to this file.
 
-With `fastmath`, sums are regrouped, and each compiled copy of a function may have its own order. The called copy may depend on
-whether the process compiled or loaded it. Functions that a fast loop calls are therefore a `fast_part`, which is inlined.
+With `fastmath`, the order of summation can differ between the compiled copies of a function, and the called copy can depend on
+whether the process compiled or loaded the function. Functions called by a fast loop are therefore inlined (`fast_part`).
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ def mix(state):
 
 @loop
 def unit(state):
-    """Return a number in [0, 1) for a state."""
+    """Return a pseudo-random number in [0, 1), computed from a state."""
     return (mix(state) >> _11) * (1.0 / 9007199254740992.0)
 
 
 @dataclass
 class Side:
-    """One side of a bitext: type of each word, int32 `[n_words]`, offsets of the sentences, int64 `[n + 1]`, number of types."""
+    """One side of a bitext: type of each word, int32 `[n_words]`, sentence offsets, int64 `[n + 1]`, and number of types."""
 
     words: np.ndarray
     offsets: np.ndarray
@@ -68,7 +68,7 @@ class Pairs:
     """Pairs of types that co-occur, sorted by source type.
 
     Args:
-        starts: first pair of each source type, int64 `[n_source_types + 1]`.
+        starts: index of the first pair of each source type, int64 `[n_source_types + 1]`.
         target: target type of each pair, int32 `[n_pairs]`.
     """
 
@@ -93,7 +93,7 @@ class Pairs:
         return np.repeat(np.arange(len(self.starts) - 1), np.diff(self.starts))
 
     def find(self, other: Pairs) -> np.ndarray:
-        """Return the number of each pair of `self` in `other`, −1 for none, int64 `[n_pairs]`."""
+        """Return the index in `other` of each pair of `self`, or −1 if `other` lacks the pair, int64 `[n_pairs]`."""
         largest = max(int(pairs.target.max(initial=-1)) for pairs in (self, other))
         return match(self.starts, self.target, other.starts, other.target, largest + 1)
 
@@ -102,11 +102,11 @@ class Text(NamedTuple):
     """A bitext in one direction, for compiled loops.
 
     Attributes:
-        origin: first cell of each sentence pair, −1 without cells, int64 `[n_sentences]`.
-        cells: number of the pair of types, a row for each source word of a sentence pair, uint32 `[n_cells]`.
-        across: whether the given side is the source, so that a row of cells belongs to a given word.
-        given, given_offsets, observed, observed_offsets: words and offsets of the side that links point to, and of the side
-            whose words are generated.
+        origin: index of the first cell of each sentence pair, −1 if the pair has no cells, int64 `[n_sentences]`.
+        cells: index of the pair of types in each cell, with one row of cells per source word, uint32 `[n_cells]`.
+        across: whether the given side is the source, so that each row of cells belongs to one given word.
+        given, given_offsets, observed, observed_offsets: words and offsets of the given side, to which links point, and of the
+            observed side, whose words are generated.
     """
 
     origin: np.ndarray
@@ -119,11 +119,11 @@ class Text(NamedTuple):
 
 
 class Bitext:
-    """Sentence pairs as cells: cell (i, j) of a sentence pair contains the number of the pair of types of words i and j.
+    """Sentence pairs as cells: cell (i, j) of a sentence pair contains the index of the type pair of words i and j.
 
     Args:
-        max_words: maximum number of words of a side; longer sentence pairs have no cells and get no links, because the number of
-            cells grows with the square of the length. `too_long` counts them.
+        max_words: maximum number of words of a side. Longer sentence pairs have no cells and no links, because the number of
+            cells grows with the square of the length; `too_long` is the number of longer sentence pairs.
 
     Attributes:
         used: indices of the sentence pairs with cells, sorted by length, int64.
@@ -156,7 +156,7 @@ class Bitext:
         return (self.source, self.target) if across else (self.target, self.source)
 
     def text(self, across: bool) -> Text:
-        """Return one direction for compiled loops."""
+        """Return one direction of the bitext for compiled loops."""
         given, observed = self.sides(across)
         return Text(
             self.origin, self.cells, across, given.words, given.offsets, observed.words, observed.offsets
@@ -204,7 +204,7 @@ def number_pairs(source, source_offsets, n_source, words, offsets, n_target, ori
 
 @loop
 def match(starts, target, other_starts, other_target, n_target):
-    """Return `Pairs.find`."""
+    """Return the result of `Pairs.find`."""
     slot, numbers = np.full(n_target, -1, np.int64), np.full(len(target), -1, np.int64)
     for s in range(min(len(starts), len(other_starts)) - 1):
         if starts[s] == starts[s + 1]:

@@ -5,13 +5,13 @@ m comes from no position with probability `null`, else from position i of n with
 
     p(i | j, m, n) = (1 - null) exp(-tension |i / n - j / m|) / Z(j, m, n)
 
-(section 2), and then is drawn from the translation distribution of the word there, which has a symmetric Dirichlet
+(section 2). The word is then drawn from the translation distribution of word i, which has a symmetric Dirichlet
 prior and is estimated by variational Bayes: exp(digamma(c(s, t) + alpha) - digamma(sum over t' of (c(s, t') + alpha))).
-The tension follows the gradient of the likelihood from the second pass on (section 2.2).
+From the second pass, the tension is updated along the gradient of the likelihood (section 2.2).
 
-Two details are those of the authors' program rather than of the paper, so that the links are equal to the program's: the feature
-that is averaged over the posteriors counts j from 0 while the model counts from 1, and the average that the model
-expects is divided by Z of the transposed sentence pair. `exact=True` uses the paper's formulas.
+Two details follow the authors' program instead of the paper, so that the links equal those of the program. The feature averaged
+over the posteriors counts j from 0, but the model counts j from 1; and the expected feature is divided by Z of the
+transposed sentence pair. `exact=True` uses the paper's formulas.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from calque.wordalign.model import Job, Links, Model, run
 from calque.wordalign.vocabulary import AS_IS
 
 UNSEEN = 1e-9  # probability of a pair of words before training, and of a pair that is not in the training text
-STEPS, RATE, LOWEST, HIGHEST = 8, 20.0, 0.1, 14.0  # gradient steps on the tension, and its bounds
+STEPS, RATE, LOWEST, HIGHEST = 8, 20.0, 0.1, 14.0  # gradient steps: number, rate, bounds of the tension
 
 
 @dataclass(frozen=True)
 class FastAlignSettings:
-    """Settings of the fast_align model; the defaults are those that its authors recommend (`-d -o -v`).
+    """Settings of the fast_align model; its authors recommend the default values (`-d -o -v`).
 
     Args:
         iterations: number of passes over the text; the last pass writes links.
         null: probability that a word comes from no position.
         tension: initial strength of the preference for the diagonal, above 0.
-        alpha: Dirichlet prior of variational Bayes, above 0.
-        exact: use the paper's gradient of the tension instead of the program's.
+        alpha: pseudo-count of the Dirichlet prior of variational Bayes, above 0.
+        exact: whether to use the paper's gradient of the tension instead of that of the authors' program.
     """
 
     iterations: int = 5
@@ -66,7 +66,7 @@ class Direction:
 
 
 class DiagonalModel(Model):
-    """Models of both directions, trained separately."""
+    """A model for each direction; the two models are trained independently."""
 
     kind = "fast-align"
     settings_type = FastAlignSettings
@@ -145,7 +145,7 @@ def one_pass(
     bitext: Bitext, across: bool, settings: FastAlignSettings, d: Direction, out: Links | None,
     counts: np.ndarray | None = None, nulls: np.ndarray | None = None,
 ) -> float:  # fmt: skip
-    """Run one pass in one direction, which adds to the counts or writes links, and return the summed feature."""
+    """Run one pass in one direction, which adds to `counts` or writes links, and return the sum of the feature."""
     none = np.zeros(0)
     links, posterior = (np.zeros(0, np.int32), np.zeros(0, np.float32)) if out is None else out.direction(across)
     return expectation(
@@ -201,10 +201,10 @@ def expected_feature(shapes, times, tension, exact):
 
 @loop
 def transposed_sum(j, m, n, tension):
-    """Return Z with the two lengths exchanged, as in the program; j may be outside of the sentence."""
+    """Return Z with the two lengths exchanged, as in the authors' program; j may be outside of the sentence."""
     below = int(j * m / n)
     ratio = math.exp(-tension / m)
-    above = m - below if m >= below else (1 << 32) + m - below  # the program's difference is unsigned
+    above = m - below if m >= below else (1 << 32) + m - below  # the program subtracts unsigned integers
     total = 0.0
     if above:
         total += math.exp(-tension * abs((below + 1) / m - j / n)) * (1 - ratio**above) / (1 - ratio)
@@ -269,7 +269,7 @@ def exp_digamma(x):
 
 @loop
 def normalize(across, starts, target, counts, nulls, alpha, n_given):
-    """Replace counts by probabilities, which sum to one for each given type, or to less under variational Bayes."""
+    """Replace counts with the weights of variational Bayes, which sum to at most 1 for each given type."""
     total = np.zeros(n_given)
     for s in range(len(starts) - 1):
         for p in range(starts[s], starts[s + 1]):

@@ -1,7 +1,7 @@
 """Gibbs sampling of an HMM alignment with fertility.
 
 Model (Östling & Tiedemann 2016, "Efficient word alignment with Markov chain Monte Carlo", sections 3-4): every observed
-word comes from a position on the other side or from none. Words are drawn from the translation distribution of the
+word comes from a position on the other side or from no position. Words are drawn from the translation distribution of the
 word at that position, positions move by jumps, and every word has a fertility, the number of words that come from it. All
 distributions have Dirichlet priors and are integrated out, so that a word's position is drawn in proportion to counts
 over the rest of the text:
@@ -15,7 +15,7 @@ with i', i'' the positions before and after that of j, k the fertility of e_i wi
 Several chains run independently; a link's posterior is the mean of these conditional distributions over the last
 sweeps of all chains. Departures from the paper: chains are initialised with samples of the HMM's posterior instead of at
 random, so that a few sweeps suffice; the prior a(e, f) depends on spelling; and the fertility prior g is the distribution over
-all words, not flat.
+all words instead of uniform.
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ from calque.wordalign.model import Job, Links, Model, run
 from calque.wordalign.prior import Prior, prior_of
 
 REACH = 100  # wider jumps share the count of this jump
-FERTILITIES = 12  # higher fertilities share a count
+FERTILITIES = 12  # number of fertility counts; higher fertilities share the last count
 
 
 @dataclass(frozen=True)
 class GibbsSettings:
-    """Settings of the sampler; the defaults were chosen once, for all languages.
+    """Settings of the sampler; the default values were chosen once for all languages.
 
     Args:
         chains: number of independent samplers, whose marginals are averaged.
         burn_in: number of sweeps of each chain before marginals are collected.
         sweeps: number of sweeps whose marginals are collected.
         null: prior probability that a word comes from no position.
-        strength: Dirichlet prior of a pair of types, as a count.
+        strength: pseudo-count of each pair of types (Dirichlet prior).
         spelling: additional prior of two identically spelt words, as a multiple of `strength`.
-        null_strength, jump_strength: Dirichlet priors of words from no position, and of jumps.
-        fertility_strength: prior of a word's fertilities, as a number of words.
+        null_strength, jump_strength: pseudo-counts of words that come from no position, and of jumps.
+        fertility_strength: sum of the pseudo-counts of the fertilities of a word type.
         similarity: weight of similarities as a prior, see `calque.wordalign.prior`.
         hmm: settings of the HMM that initialises the chains.
     """
@@ -95,7 +95,7 @@ class DirectionTables:
 
     @classmethod
     def empty(cls, bitext: Bitext, across: bool, prior: np.ndarray) -> DirectionTables:
-        """Return tables of a text without counts."""
+        """Return the tables of a text with all counts 0."""
         given, observed = bitext.sides(across)
         types = bitext.pairs.source if across else bitext.pairs.target
         return cls(
@@ -106,7 +106,7 @@ class DirectionTables:
         )  # fmt: skip
 
     def with_counts(self, old: DirectionTables, numbers: np.ndarray) -> DirectionTables:
-        """Fill the tables of a further text with the counts of training, where its pairs of types have the indices `numbers`."""
+        """Copy the counts of training to the tables of a new text; `numbers` are the indices in training of its type pairs."""
         self.counts, self.jumps = known(old.counts, numbers), old.jumps
         for name in ("given_total", "given_prior", "observed_null", "fertilities"):
             trained = getattr(old, name)
@@ -115,15 +115,15 @@ class DirectionTables:
 
 
 class State(NamedTuple):
-    """State of a chain, which compiled loops change; counts include priors unless stated otherwise.
+    """State of a chain, which compiled loops change in place; counts include priors unless stated otherwise.
 
     Attributes:
-        links: position of each observed word, -1 for none, int32 `[n_observed]`.
-        counts, given_total, observed_null, fertilities: see `DirectionTables`; the last two without priors.
-        sums: number of links to no position, without prior, of jumps (recounted in training), and of observed types, float64.
+        links: position of each observed word, -1 for no position, int32 `[n_observed]`.
+        counts, given_total, observed_null, fertilities: see `DirectionTables`; the last two do not include priors.
+        sums: number of words from no position (without prior), of jumps (recounted in training) and of observed types, float64.
         jumps: number of jumps by d at `len // 2 + d`, float64.
-        fertility_prior: float32 `[FERTILITIES]`.
-        generator: uint64 `[1]`.
+        fertility_prior: pseudo-count of each fertility, float32 `[FERTILITIES]`.
+        generator: state of the random number generator, uint64 `[1]`.
     """
 
     links: np.ndarray
@@ -138,14 +138,14 @@ class State(NamedTuple):
 
 
 class Chain:
-    """One direction of one sampler.
+    """One direction of one Gibbs sampler.
 
     Args:
         links: initial links of the observed words, changed in place.
         begin: initial counts.
-        trained: tables of the training, for further text; None in training.
+        trained: tables of the trained model, for a new text; None in training.
         keys: seed of each sentence pair, see `sample`.
-        prior: prior of the positions.
+        prior: prior of the positions, see `calque.wordalign.prior`.
     """
 
     def __init__(
@@ -165,7 +165,7 @@ class Chain:
     def settle(self, prior: np.ndarray) -> None:
         """Add the priors to the counts."""
         state, strength = self.state, self.settings.jump_strength
-        counted = self.trained or state  # sums over a further text would depend on its unknown words
+        counted = self.trained or state  # sums over a new text would depend on unknown words
         nulls, jumps = counted.observed_null, counted.jumps
         state.sums[:] = nulls.sum(dtype=np.float64), jumps.sum() + len(jumps) * strength, len(nulls)
         shape = counted.fertilities.sum(0, dtype=np.float64) + 1
@@ -191,7 +191,7 @@ class Chain:
 
 
 class GibbsModel(Model):
-    """The sampler's model: the HMM that initialises the chains, and the mean counts of all chains."""
+    """Model of the sampler: the HMM that initialises the chains, and the mean counts of all chains."""
 
     kind = "gibbs"
     settings_type = GibbsSettings
@@ -277,7 +277,7 @@ def _sample(job: Job, chains: list[list[Chain]], prior: np.ndarray, settings: Gi
     marginals = [(np.zeros(bitext.n_cells, F), np.zeros(len(side), F)) for side in (links.forward, links.backward)]
 
     def collect(d: int) -> None:
-        # The chains of a direction run one after the other, because sums of floats depend on their order.
+        # The chains of a direction run one after the other, because sums of floats depend on the order of summation.
         for chain in chains[d]:
             for _ in range(settings.sweeps):
                 chain.sweep(learn, *marginals[d])
@@ -344,16 +344,16 @@ def _refresh(e, words, phi, given_total, fertilities, prior, included, factor):
 
 @fast_loop
 def sample(sentences, text, state, prior, keys, null, null_strength, learn, marginal, null_marginal):
-    """Resample the position of every observed word: one sweep.
+    """Run one sweep, which resamples the position of every observed word.
 
     Args:
-        text, state: the text in one direction, and the chain, whose links change.
+        text, state: the text in one direction, and the state of the chain, whose links are changed in place.
         prior: prior of the positions.
         keys: seed of the generator for each sentence, uint64 `[n_sentences]`; not used if `learn`.
         null, null_strength: see `GibbsSettings`, float32.
-        learn: update the counts; false for further text.
-        marginal, null_marginal: output: the conditional distributions are added, for each cell and each observed word; nothing is
-            added if `marginal` is empty.
+        learn: whether to update the counts; False for a new text.
+        marginal, null_marginal: outputs, to which the conditional probabilities of each cell, and of no position for each word,
+            are added; nothing is added if `marginal` is empty.
     """
     given_total, fertilities, fertility_prior = state.given_total, state.fertilities, state.fertility_prior
     counts, observed_null, jumps, cells = state.counts, state.observed_null, state.jumps, text.cells
@@ -404,7 +404,7 @@ def sample(sentences, text, state, prior, keys, null, null_strength, learn, marg
             elif learn:
                 observed_null[f] -= 1
                 empty -= 1
-            # Jumps to and from position i are two rows of the table; the second is reversed.
+            # Jumps to position i and jumps from position i are two slices of `jumps`; the second slice is reversed.
             towards = jumps[middle - before : middle - before + n]
             away = jumps[middle + after - n + 1 : middle + after + 1]
             jumped = (1 - null) / (jumps[middle + after - before] * moves)
@@ -460,7 +460,7 @@ def sample(sentences, text, state, prior, keys, null, null_strength, learn, marg
 
 @loop
 def choose(sentences, text, forward, forward_null, backward, backward_null, links):
-    """Write the position of every word with the largest geometric mean of both marginals; -1 if that of no position is larger."""
+    """Write for each word the position with the largest geometric mean of both marginals, or -1 if no position is likelier."""
     for b in sentences:
         top, left, cell = text.given_offsets[b], text.observed_offsets[b], text.origin[b]
         n, m = text.given_offsets[b + 1] - top, text.observed_offsets[b + 1] - left

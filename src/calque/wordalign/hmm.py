@@ -2,17 +2,17 @@
 
 Model (Vogel, Ney & Tillmann 1996, "HMM-based word alignment in statistical translation"; Och & Ney 2003, section 2.1):
 the words of the observed side are emitted from left to right. The hidden state is a position on the other side, and
-moves by a jump whose probability depends on its width only. With probability `null` a word comes from no position,
-and the state stays (Och & Ney's empty word that remembers the last position).
+moves by a jump whose probability depends only on the width of the jump. With probability `null` a word comes from no
+position, and the state does not change (Och & Ney's empty word that remembers the last position).
 
 Agreement (Liang, Taskar & Klein 2006, "Alignment by agreement", eq. 4): the expected count of a cell is the product of
-its posteriors in the two directions, q(i, j) = p_f(i, j) p_b(i, j). So there is one table of counts c(s, t), and the
-translation tables are its normalised rows and columns:
+its posteriors in the two directions, q(i, j) = p_f(i, j) p_b(i, j). So there is one table of counts c(s, t), whose
+normalised rows and columns are the translation tables:
 
     p(t | s) = (c(s, t) + a(s, t)) / sum over t' of (c(s, t') + a(s, t')),     p(s | t) likewise over s'
 
 where t' runs over the words that co-occur with s. The prior is a(s, t) = strength (1 + spelling * ratio ** 4), with the longest
-common subsequence ratio of the two words; EM is initialised with it. The paper has no prior and starts from uniform tables.
+common subsequence ratio of the two words; EM is initialised with the prior. The paper uses no prior and uniform initial tables.
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ from calque.wordalign.vocabulary import ratios
 REACH = 64  # wider jumps share the weight of this jump
 LANES = 8  # rows are padded to multiples of this number, for vector instructions
 ZERO, ONE = F(0), F(1)
-TINY = 1e-250  # a smaller product of probabilities is replaced by its logarithm, before it underflows
+TINY = 1e-250  # a smaller product of probabilities is replaced with its logarithm, to prevent underflow
 LEAST = F(1e-5)  # smaller expected counts are ignored, because writes to memory are slow
 
 
 @dataclass(frozen=True)
 class HmmSettings:
-    """Settings of the HMM; the defaults were chosen once, for all languages, on small and middling texts.
+    """Settings of the HMM; the default values were chosen once for all languages, on small and medium-sized texts.
 
     Args:
-        ibm1_iterations, hmm_iterations: number of EM passes with each model.
+        ibm1_iterations, hmm_iterations: number of EM passes with IBM model 1, and with the HMM.
         null: probability that a word comes from no position.
-        strength: Dirichlet prior of a pair of types, as a count.
+        strength: pseudo-count of each pair of types (Dirichlet prior).
         spelling: additional prior of two identically spelt words, as a multiple of `strength`.
-        null_strength: Dirichlet prior of words that come from no position.
-        jump_smoothing: fraction of the jump distribution that is uniform.
-        floor: minimum probability of a state that forward-backward follows.
+        null_strength: pseudo-count of words that come from no position (Dirichlet prior).
+        jump_smoothing: weight of the uniform distribution in the jump distribution.
+        floor: minimum probability of a state; forward-backward prunes states with a lower probability.
         similarity: weight of similarities as a prior, see `calque.wordalign.prior`.
     """
 
@@ -74,7 +74,7 @@ class HmmSettings:
 
 @dataclass
 class HmmTables:
-    """Expected counts of a training text, from which the probabilities of any text follow.
+    """Expected counts of a training text, from which the probabilities of any text are computed.
 
     Args:
         pairs, counts: pairs of types and their expected counts, float32 `[n_pairs]`.
@@ -110,7 +110,7 @@ def spread(jump: np.ndarray, longest: int) -> np.ndarray:
 
 
 def gathered(flow: np.ndarray, smoothing: float) -> np.ndarray:
-    """Return jump weights from expected jumps."""
+    """Return smoothed jump weights, computed from the expected counts of jumps."""
     d = np.clip(np.arange(len(flow)) - len(flow) // 2, -REACH, REACH) + REACH
     count = np.bincount(d, weights=flow, minlength=2 * REACH + 1)
     count = count / max(count.sum(), 1e-30)
@@ -118,7 +118,7 @@ def gathered(flow: np.ndarray, smoothing: float) -> np.ndarray:
 
 
 def priors(strength: float, spelling: float) -> np.ndarray:
-    """Return the prior of a pair of types for every number of `vocabulary.shared`, float32."""
+    """Return the prior of a pair of types for each possible value of `vocabulary.shared`, float32."""
     return (strength * (1 + spelling * ratios() ** 4)).astype(np.float32)
 
 
@@ -127,7 +127,7 @@ class Weights(NamedTuple):
 
     Attributes:
         mass: sum of count and prior of every pair of types, float32 `[n_pairs]`.
-        source_scale, target_scale: factors that give p(target | source), p(source | target) from the mass, float32 `[n_types]`.
+        source_scale, target_scale: factors that convert mass to p(target | source), p(source | target), float32 `[n_types]`.
         source_null, target_null: p(word | no position), float32 `[n_types]`.
         forward_jump, backward_jump: weight of a jump by d at `len // 2 + d`, float32.
         null, floor: see `HmmSettings`.
@@ -145,7 +145,7 @@ class Weights(NamedTuple):
 
 
 class Expected(NamedTuple):
-    """Expected counts of a shard: of pairs of types, of types from no position, and of jumps."""
+    """Expected counts of a shard for pairs of types, for words from no position, and for jumps."""
 
     counts: np.ndarray
     source_null: np.ndarray
@@ -162,12 +162,12 @@ class HmmPass:
         self.alike, self.priors = job.alike(), priors(settings.strength, settings.spelling)
         self.text, self.prior = job.bitext.text(True), prior_of(job.similarities, job.bitext, settings.similarity)
         shards = n_shards(job.bitext.n_cells, len(job.bitext.pairs))
-        # Sentences sorted by length are dealt to the shards in turn, so that all shards have equal work.
+        # Sentences sorted by length are assigned to the shards in turn, so that all shards have similar work.
         self.shards = [np.ascontiguousarray(job.bitext.used[k::shards]) for k in range(shards)]
         self.mass = np.empty(len(job.bitext.pairs), dtype=np.float32)
 
     def settle(self, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Add the counts of all shards, float32 `[shards, n_pairs]`, to those of the first, set the mass of every pair, and
+        """Add the counts of all shards, float32 `[shards, n_pairs]`, to those of the first, set the mass of all pairs, and
         return the sums of the mass by source type and by target type, float64."""
         pairs = self.bitext.pairs
         for more in counts[1:]:
@@ -207,10 +207,10 @@ class HmmPass:
         """Sample a position of every word from its posterior, once for each seed.
 
         Args:
-            keys: further seed of each sentence pair, uint64 `[n_sentences]`.
+            keys: additional seed of each sentence pair, uint64 `[n_sentences]`.
 
         Returns:
-            int32 `[n_seeds, n_target_words]` and `[n_seeds, n_source_words]`.
+            positions of target words and of source words, int32 `[n_seeds, n_target_words]` and `[n_seeds, n_source_words]`.
         """
         forward, backward = (
             np.full((len(seeds), len(side.words)), -1, np.int32) for side in (self.bitext.target, self.bitext.source)
@@ -221,7 +221,7 @@ class HmmPass:
 
 
 def train(passes: HmmPass) -> HmmTables:
-    """Return the tables after EM with IBM model 1, then with the HMM."""
+    """Train tables by EM, first with IBM model 1 and then with the HMM."""
     bitext, settings, shards = passes.bitext, passes.settings, len(passes.shards)
     n_source, n_target = bitext.source.n_types, bitext.target.n_types
     counts = np.zeros((shards, len(bitext.pairs)), np.float32)
@@ -277,7 +277,7 @@ class HmmModel(Model):
         return links
 
     def passes(self, job: Job) -> tuple[HmmPass, HmmTables]:
-        """Return the tables for the pairs of types of a further text, including pairs that are not in the training text."""
+        """Return the passes and the tables of a new text, also for pairs of types that are not in the training text."""
         old, pairs = self.tables, job.bitext.pairs
         counts = known(old.counts, pairs.find(old.pairs))
         passes = HmmPass(job, self.settings)
@@ -300,12 +300,12 @@ class HmmModel(Model):
 
 
 def known(values: np.ndarray, numbers: np.ndarray) -> np.ndarray:
-    """Return the values with the given indices, 0 for index -1."""
+    """Return the values with the given indices, and 0 for index -1."""
     return np.append(values, values.dtype.type(0))[numbers]
 
 
 def _lengthened(null: np.ndarray, n: int) -> np.ndarray:
-    """Return p(word | no position) for `n` types; new types get the smallest probability."""
+    """Extend p(word | no position) to `n` types; new types get the smallest probability."""
     return np.append(null, np.full(n - len(null), null.min(initial=1.0), null.dtype))
 
 
@@ -314,8 +314,8 @@ def _lengthened(null: np.ndarray, n: int) -> np.ndarray:
 def chain(emission, null_emission, n, width, padded, jump, null, floor, room, flow, posterior, null_posterior):
     """Run forward-backward for one sentence in one direction.
 
-    Slot 0 is the place before the sentence, slots 1 to `width` are its positions, slot `width + 1` is the end. Matrices are flat,
-    row by row.
+    Slot 0 precedes the sentence, slots 1 to `width` are positions, and slot `width + 1` is the end. Matrices are flat arrays in
+    row-major order.
 
     Args:
         emission: p(observed word | position) in slots, zero in slot 0 and after `width`, float32 `[n * padded]`.
@@ -324,7 +324,7 @@ def chain(emission, null_emission, n, width, padded, jump, null, floor, room, fl
         jump: weight of a jump by d at `len // 2 + d`, float32.
         null, floor: see `HmmSettings`.
         room: work space.
-        flow: output: expected jumps divided by their weight are added, float32 like `jump`.
+        flow: output, to which expected jumps divided by their weights are added, float32 like `jump`.
         posterior, null_posterior: output: p(position | sentence pair) in slots, float32 `[n * padded]`, and p(no position |
             sentence pair), float32 `[n]`.
 
@@ -357,7 +357,7 @@ def chain(emission, null_emission, n, width, padded, jump, null, floor, room, fl
         for k in range(alive):
             a = alive_at[k]
             mass = old[a] * send[a]
-            near = jump[middle - a : middle - a + padded]  # slices are vectorised, shifted indices are not
+            near = jump[middle - a : middle - a + padded]  # slices are vectorised, but shifted indices are not
             for i in range(padded):
                 row[i] += mass * near[i]
         stay = null * null_emission[j]
@@ -457,7 +457,7 @@ def work_space(longest, n_jumps):
 
 @fast_part
 def _both(is_hmm, b, text, weights, prior, room):
-    """Compute the posteriors of a sentence pair in both directions, and the flow of the jumps, into the work space.
+    """Write the posteriors of a sentence pair in both directions, and the flow of the jumps, to the work space `room`.
 
     Returns:
         numbers of source and target words, and row lengths of the posteriors of target and of source words.
@@ -465,7 +465,7 @@ def _both(is_hmm, b, text, weights, prior, room):
     top, left = text.given_offsets[b], text.observed_offsets[b]
     n, m = text.given_offsets[b + 1] - top, text.observed_offsets[b + 1] - left
     wide_n, wide_m = (n + LANES) // LANES * LANES, (m + LANES) // LANES * LANES
-    # Matrices of the size of the sentence pair remain in the processor's cache.
+    # Matrices that have the size of the sentence pair remain in the processor's cache.
     emit_f, emit_b = room.emit_f[: m * wide_n], room.emit_b[: n * wide_m]
     post_f, post_b = room.post_f[: m * wide_n], room.post_b[: n * wide_m]
     scale = room.ahead
@@ -512,7 +512,7 @@ def _both(is_hmm, b, text, weights, prior, room):
 
 @loop
 def _row(text, b, i, m):
-    """Return the pairs of types of source word `i` of a sentence pair with its `m` target words."""
+    """Return the indices of the type pairs of source word `i` and each of the `m` target words of a sentence pair."""
     return text.cells[text.origin[b] + i * m : text.origin[b] + (i + 1) * m]
 
 
@@ -546,7 +546,7 @@ def count(sentences, text, longest, is_hmm, weights, prior, expected):
 
 @fast_loop
 def link(sentences, text, longest, weights, prior, links):
-    """Write into `links` the best position of each word (see `_best`), and its posterior in the word's own direction."""
+    """Write the best position of each word (see `_best`) to `links`, and its posterior in that word's direction."""
     room = work_space(longest, len(weights.forward_jump))
     for b in sentences:
         n, m, wide_n, wide_m = _both(True, b, text, weights, prior, room)
@@ -573,8 +573,8 @@ def draw(sentences, text, longest, weights, prior, seeds, keys, forward, backwar
 
 @fast_part
 def _best(posterior, others, null_posterior, n_observed, n_given, wide, other_wide, links, linked_posterior):
-    """Choose the position of each word with the largest geometric mean of both directions' posteriors; -1 if the posterior of no
-    position is larger."""
+    """Choose for each word the position with the largest geometric mean of the posteriors of both directions, or -1 if the
+    posterior of no position is larger."""
     for j in range(n_observed):
         best, at = null_posterior[j], -1
         for i in range(n_given):

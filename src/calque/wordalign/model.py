@@ -1,4 +1,4 @@
-"""Interface of word alignment models, and the threads that share their work."""
+"""Interface of word alignment models, and their parallel execution in threads."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from calque.wordalign.similarity import Similarities
 from calque.wordalign.vocabulary import Classes
 
 T = TypeVar("T")
-SHARDS = 8  # maximum; constant, because sums of floats depend on their grouping, and results must not depend on threads
+SHARDS = 8  # maximum number; constant, because the grouping of float sums must not depend on the number of threads
 CELLS_PER_SHARD = 1 << 19
 MAX_COUNTS = 1 << 28  # maximum number of counts in all shards, if there are more than two
 
 
 def n_shards(n_cells: int, n_pairs: int) -> int:
-    """Return the number of shards of a text, a power of two; each shard has counts of its own for all pairs of types."""
+    """Return the number of shards of a text, a power of two; each shard has separate counts for all pairs of types."""
     shards = min(SHARDS, max(1, n_cells // CELLS_PER_SHARD), max(2, MAX_COUNTS // max(1, n_pairs)))
     return 1 << (int(shards).bit_length() - 1)
 
 
 def n_threads(threads: int | None) -> int:
-    """Return the number of threads; None for the number of available processors."""
+    """Return the number of threads, by default the number of available processors."""
     if threads is None:
         return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     check_number("threads", threads, least=1, whole=True)
@@ -40,7 +40,7 @@ def n_threads(threads: int | None) -> int:
 
 
 def run(tasks: list[Callable[[], T]], threads: int) -> list[T]:
-    """Return the results of tasks in order; compiled loops run in parallel."""
+    """Run tasks in threads, and return the results in order; compiled loops run in parallel."""
     if threads == 1 or len(tasks) == 1:
         return [task() for task in tasks]
     with ThreadPoolExecutor(min(threads, len(tasks))) as pool:
@@ -48,11 +48,11 @@ def run(tasks: list[Callable[[], T]], threads: int) -> list[T]:
 
 
 class Links(NamedTuple):
-    """The best position of every word on the other side.
+    """Best position on the other side for every word.
 
     Attributes:
-        forward: source position of each target word, -1 for none, int32 `[n_target_words]`.
-        backward: target position of each source word, -1 for none, int32 `[n_source_words]`.
+        forward: source position of each target word, -1 for no position, int32 `[n_target_words]`.
+        backward: target position of each source word, -1 for no position, int32 `[n_source_words]`.
         forward_posterior, backward_posterior: posterior of each link, float32.
     """
 
@@ -74,7 +74,7 @@ class Links(NamedTuple):
         """Return the links of consecutive sentence pairs.
 
         Args:
-            before, after: numbers of source and target words before the first of them, and up to the end of the last.
+            before, after: numbers of source and target words before the first sentence pair, and up to the end of the last one.
         """
         source, target = (slice(*ends) for ends in zip(before.tolist(), after.tolist(), strict=True))
         return Links(
@@ -103,10 +103,10 @@ class Job:
 
     Args:
         alike: function that returns the spelling similarity of each pair of types, see `vocabulary.shared`, uint16 `[n_pairs]`.
-        keys: seed of each sentence pair of a further text, uint64 `[n_sentences]`; None in training.
-        threads: number of threads; the result does not depend on it.
+        keys: seed of each sentence pair of a new text, uint64 `[n_sentences]`; None in training.
+        threads: number of threads, which does not affect the result.
         step: function that is called after every pass.
-        similarities: prior of the links, see `calque.wordalign.prior`; None for none.
+        similarities: prior of the links, see `calque.wordalign.prior`; default: no prior.
     """
 
     bitext: Bitext
@@ -123,7 +123,7 @@ class Model(ABC):
 
     Attributes:
         kind: name of the model.
-        settings_type: class of its settings, whose `passes` is the number of times that training calls `step`.
+        settings_type: class of the settings, whose `passes` is the number of calls of `step` in training.
         classes: default classes of words.
     """
 
@@ -135,15 +135,15 @@ class Model(ABC):
     @classmethod
     @abstractmethod
     def fit(cls, job: Job, settings: Any) -> tuple[Self, Links]:
-        """Train on a text and align it."""
+        """Train on a text, and return the model and the links of the text."""
 
     @abstractmethod
     def links(self, job: Job) -> Links:
-        """Align further text; the tables do not change."""
+        """Return the links of a new text; the tables do not change."""
 
     @classmethod
     def settings_of(cls, saved: dict[str, Any]) -> Any:
-        """Build the settings from their `asdict`."""
+        """Build the settings from the saved result of `asdict`."""
         return cls.settings_type(**saved)
 
     @abstractmethod

@@ -1,11 +1,11 @@
-"""Similarities of words as a prior of the links of the HMM and the sampler.
+"""Similarities of words as a prior for the links of the HMM and the sampler.
 
 With cosines c(i, j) and weight w, the probability that target word j comes from position i is multiplied by
 
     g(i, j) = exp(w c(i, j)) / mean over i' of exp(w c(i', j))
 
-in every conditional of the model, in training and in linking. The other direction uses the mean over j'. A word that is equally
-similar to all positions changes nothing. The probability of no position is not changed.
+in every conditional probability, in training and in linking. The other direction uses the mean over j'. The prior has no
+effect for a word that is equally similar to all positions, and does not change the probability of no position.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from calque.wordalign.similarity import MEMORY, Similarities
 
 
 class Prior(NamedTuple):
-    """A prior for compiled loops; all arrays are empty if there is none.
+    """Prior for compiled loops; all arrays are empty if there is no prior.
 
     Attributes:
-        at: start of each sentence pair's odds, row by row as in the similarities, int64 `[n_sentences]`.
+        at: index of the first of each sentence pair's odds, which are in row-major order, int64 `[n_sentences]`.
         odds: exp(w c), float32 `[n_cells]`.
-        forward, backward: factor that gives the odds of a word the mean 1, float32 `[n_target_words]`, `[n_source_words]`.
+        forward, backward: factor that scales the odds of a word to mean 1, float32 `[n_target_words]`, `[n_source_words]`.
     """
 
     at: np.ndarray
@@ -37,10 +37,10 @@ class Prior(NamedTuple):
 
 
 def prior_of(similarities: Similarities | None, bitext: Bitext, weight: float) -> Prior:
-    """Return the prior of a text; an empty one without similarities.
+    """Return the prior of a text; without similarities, the prior is empty.
 
     Raises:
-        SettingError: the similarities are of other sentences.
+        SettingError: the similarities do not have the shapes of the sentence pairs.
     """
     if similarities is None:
         return Prior(np.zeros(0, np.int64), *(np.zeros(0, F) for _ in range(3)))
@@ -48,8 +48,8 @@ def prior_of(similarities: Similarities | None, bitext: Bitext, weight: float) -
     sizes = np.diff(source.offsets), np.diff(target.offsets)
     if not (np.array_equal(similarities.rows, sizes[0]) and np.array_equal(similarities.columns, sizes[1])):
         raise SettingError(
-            f"similarities must have the numbers of words of the {len(bitext):,} sentence pairs of the text, got others for "
-            f"{len(similarities):,}"
+            f"similarities must match the numbers of words in the {len(bitext):,} sentence pairs of the text, got different "
+            f"numbers for {len(similarities):,} sentence pairs"
         )
     ends = similarities.offsets
     words = np.empty(len(target.words), F), np.empty(len(source.words), F)
@@ -61,8 +61,8 @@ def prior_of(similarities: Similarities | None, bitext: Bitext, weight: float) -
 
 @loop
 def fill_odds(source_offsets, target_offsets, weight, prior):
-    """Replace the cosines in `prior.odds` by exp(weight · cosine), and NaN (a word without a vector) by the mean of these; fill
-    `forward` and `backward`."""
+    """Replace each cosine in `prior.odds` with exp(weight · cosine), and NaN (a word without a vector) with the mean of the
+    sentence pair; fill `forward` and `backward`."""
     for b in range(len(prior.at)):
         top, left = source_offsets[b], target_offsets[b]
         n, m = source_offsets[b + 1] - top, target_offsets[b + 1] - left

@@ -1,4 +1,4 @@
-"""Similarities of the words of sentence pairs, and links from them."""
+"""Similarities of the words of sentence pairs, and links extracted from similarities."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from calque.pairs import WordPairs
 from calque.vectors import Embeddings
 
 Method = Literal["mutual", "softmax"]
-MEMORY = 1 << 28  # maximum number of bytes of matrices in memory; larger ones are in a temporary mapped file
-STORED = np.dtype(np.float16)  # 11 bits of a cosine; a million sentence pairs take a gigabyte
+MEMORY = 1 << 28  # maximum number of bytes of matrices in memory; larger matrices are in a temporary mapped file
+STORED = np.dtype(np.float16)  # keeps 11 significant bits of a cosine; a million sentence pairs take about 1 GB
 
 
 class Similarities:
     """A matrix of similarities for each sentence pair, `[source words, target words]`.
 
     Args:
-        data: all matrices, each row by row; float16 or float32 `[n_cells]`, in memory or mapped. NaN in the row or column of a
-            word without a vector.
+        data: all matrices in row-major order, float16 or float32 `[n_cells]`, in memory or mapped. The row or column of a
+            word without a vector contains NaN.
         rows, columns: number of source and of target words of each sentence pair, int64 `[n_sentences]`.
 
     Raises:
-        InputError: the sizes do not match.
+        InputError: the size of `data` does not match `rows` and `columns`.
     """
 
     def __init__(self, data: np.ndarray, rows: np.ndarray, columns: np.ndarray):
         self.rows, self.columns = np.asarray(rows, dtype=np.int64), np.asarray(columns, dtype=np.int64)
         if self.rows.shape != self.columns.shape or self.rows.ndim != 1:
             raise InputError(
-                f"rows and columns must have one shape [n], got {self.rows.shape} and {self.columns.shape}"
+                f"rows and columns must have the same shape [n], got {self.rows.shape} and {self.columns.shape}"
             )
         self.offsets = offsets_of(self.rows * self.columns)
         if data.shape != (int(self.offsets[-1]),):
@@ -58,14 +58,14 @@ class Similarities:
 
     @classmethod
     def of(cls, matrices: Iterable[np.ndarray]) -> Similarities:
-        """Build similarities from matrices, in memory as float32."""
+        """Build from matrices, which are stored in memory as float32."""
         parts = [np.asarray(matrix, dtype=np.float32) for matrix in matrices]
         shapes = np.array([part.shape for part in parts], dtype=np.int64).reshape(-1, 2)
         return cls(np.concatenate([np.zeros(0, np.float32), *(part.ravel() for part in parts)]), *shapes.T)
 
 
 def cosines(source: Embeddings, target: Embeddings) -> Iterator[np.ndarray]:
-    """Yield the cosines of the words of each sentence pair, float32 `[source words, target words]`, NaN without a vector.
+    """Yield the cosines of the words of each sentence pair, float32 `[source words, target words]`; NaN: no vector.
 
     Args:
         source, target: vectors of the same sentence pairs.
@@ -90,20 +90,20 @@ def cosines(source: Embeddings, target: Embeddings) -> Iterator[np.ndarray]:
 
 
 def _covered(side: Embeddings, sentence: int) -> np.ndarray:
-    """Return the rows of the words of a sentence that have a vector."""
+    """Return the row indices of the words of a sentence that have a vector."""
     rows = np.arange(side.offsets[sentence], side.offsets[sentence + 1])
     return rows if side.covered is None else rows[side.covered[rows]]
 
 
 # -- links --------------------------------------------------------------------------------------------------------------
 def mutual(similarity: np.ndarray) -> np.ndarray:
-    """Link words that are each other's most similar (SimAlign's Argmax, Jalili Sabet et al. 2020, §2.1).
+    """Link words that are mutually most similar (SimAlign's Argmax, Jalili Sabet et al. 2020, §2.1).
 
     Args:
         similarity: `[n_source, n_target]`.
 
     Returns:
-        similarity of each link scaled to 0..1, and 0 without a link, float64 `[n_source, n_target]`.
+        similarity of each link scaled to 0..1, and 0 for pairs without a link, float64 `[n_source, n_target]`.
     """
     linked = np.zeros(similarity.shape)
     if similarity.size:
@@ -122,7 +122,7 @@ def softmax(similarity: np.ndarray, *, threshold: float = 1e-3, temperature: flo
         temperature: divisor of the similarities.
 
     Returns:
-        geometric mean of both probabilities of each link, and 0 without a link, `[n_source, n_target]`.
+        geometric mean of both probabilities of each link, and 0 for pairs without a link, `[n_source, n_target]`.
     """
     from scipy.special import softmax as normalized
 
@@ -143,13 +143,13 @@ def links_from_embeddings(
     Args:
         source, target: vectors of the same sentence pairs.
         method: `mutual` or `softmax`; see the functions of these names.
-        options: further arguments of that function.
+        options: further arguments of the function of the method.
 
     Returns:
-        links with a posterior in 0..1, whose scale depends on the method. Words without a vector get none.
+        links with a posterior in 0..1, whose scale depends on the method. Words without a vector get no links.
 
     Raises:
-        SettingError: the method is unknown, or the vectors are of different texts.
+        SettingError: the method is unknown, or the vectors are not of the same sentence pairs.
     """
     return links_from_matrices(cosines(source, target), len(source), method=method, **options)
 
@@ -165,7 +165,7 @@ def check_extraction(method: str) -> None:
 
 
 def links_from_matrices(matrices: Iterable[np.ndarray], n: int, *, method: str = "mutual", **options: Any) -> WordPairs:
-    """Link the words of `n` sentence pairs by matrices of similarities, see `links_from_embeddings` and `link_matrix`."""
+    """Link the words of `n` sentence pairs based on matrices of similarities, see `links_from_embeddings` and `link_matrix`."""
     check_extraction(method)
     linked = [link_matrix(matrix, method=method, **options) for matrix in matrices]
     empty = (np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))
@@ -180,11 +180,11 @@ def link_matrix(
     """Return the links of one sentence pair.
 
     Args:
-        matrix: similarities `[source words, target words]`, NaN in the row or column of a word without a vector.
+        matrix: similarities `[source words, target words]`, with NaN in the row or column of a word without a vector.
         method, options: see `links_from_embeddings`.
 
     Returns:
-        source words, target words, int64 `[n_links]`, sorted, and posteriors of the links, 0 to 1.
+        positions of source and target words, int64 `[n_links]`, sorted; and posteriors of the links, from 0 to 1.
     """
     known = ~np.isnan(matrix)
     rows, columns = np.flatnonzero(known.any(1)), np.flatnonzero(known.any(0))

@@ -1,4 +1,4 @@
-"""Statistical word alignment of parallel text, and aligners for further text."""
+"""Statistical word alignment of parallel text, and trained aligners for new text."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from calque.wordalign.vocabulary import Classes, Vocabulary, code_points, joined
 
 Prior = Callable[[ParallelCorpus], Similarities]
 Settings = FastAlignSettings | HmmSettings | GibbsSettings
-FEW = 2_000  # number of sentence pairs below which the sampler is fast, and small texts gain most from it
+FEW = 2_000  # `auto` uses the sampler for fewer sentence pairs, because it is fast and most useful on small texts
 MAX_WORDS = 500
 FORMAT = "calque word aligner 1"
 BLOCK = 1 << 15  # number of sentence pairs aligned at a time by `WordAligner.aligned`
@@ -46,34 +46,34 @@ def align_words(
     settings: Settings | None = None, classes: Classes | None = None, seed: int = 0, threads: int | None = None,
     max_words: int = MAX_WORDS, prior: Prior | None = None, prior_weight: float | None = None, progress: bool = False,
 ) -> WordPairs:  # fmt: skip
-    """Link the words of parallel text that translate each other, by their co-occurrence in it.
+    """Link the words that are translations of each other, based on the co-occurrence of words in parallel text.
 
     Args:
         corpus: the text to align.
-        symmetrize: symmetrisation of the two directions: `one-to-one` (the intersection, without words that have two links),
+        symmetrize: symmetrisation of the directions: `one-to-one` (the intersection, without words that have two links),
             `intersection`, `union`, `grow-diag`, `grow-diag-final` or `grow-diag-final-and`; see `calque.wordalign.symmetrize`.
-            Results of different ones cannot be compared.
-        extra: more text in the same languages, for training only. A few sentences align much better with more text.
-        model: `fast-align`, IBM model 2 near the diagonal, the fastest; `hmm`, two hidden Markov models trained to
-            agree; `gibbs`, a sampler with fertilities, the most accurate; `auto`, the sampler for texts of fewer than
-            2,000 sentence pairs, else the HMM.
+            Results of different methods are not comparable.
+        extra: more text in the same languages, for training only. A few sentences are aligned much better with more text.
+        model: `fast-align` (IBM model 2 that favours the diagonal; the fastest), `hmm` (two hidden Markov models trained to
+            agree), `gibbs` (a sampler with fertilities; the most accurate) or `auto` (the sampler for texts of fewer than
+            2,000 sentence pairs, else the HMM).
         settings: settings of the model: `FastAlignSettings`, `HmmSettings` or `GibbsSettings`.
-        classes: classes of words; None for the model's default (words as they are for `fast-align`, else lower case, and rare
-            words by their first five letters).
+        classes: classes of words; default: unchanged words for `fast-align`, and for other models lower-cased words, of which
+            rare words are represented by their first five letters.
         seed: seed of the sampler; the other models are deterministic.
-        threads: number of threads; None for the number of processors. Links do not depend on it.
+        threads: number of threads, which does not affect the links; default: the number of processors.
         max_words: maximum number of words of a side; a warning counts longer sentence pairs, which get no links.
-        prior: function from a text to the similarities of its words, such as `calque.Linker("mini").similarities`, for `hmm` and
-            `gibbs`. The combination has fewer errors than either if the encoder supports the languages. For an encoder that is
-            first aligned on this text, see `calque.HeldOut`.
-        prior_weight: factor of the similarities; None for that of the settings.
-        progress: show a bar.
+        prior: function from a text to the similarities of its words, such as `calque.Linker("mini").similarities`; for `hmm` and
+            `gibbs`. If the encoder supports the languages, the combination makes fewer errors than the aligner or the encoder
+            alone. For an encoder that is first aligned on this text, see `calque.HeldOut`.
+        prior_weight: weight of the similarities; default: `similarity` of the settings.
+        progress: whether to show a progress bar.
 
     Returns:
-        links with posteriors, for every sentence pair of `corpus`; pairs with an empty side have none.
+        links with posteriors, for every sentence pair of `corpus`; pairs with an empty side have no links.
 
     Raises:
-        SettingError: the model or symmetrisation is unknown, the settings are of another model, `extra` is in other languages,
+        SettingError: the model or symmetrisation is unknown, the settings are for another model, `extra` is in other languages,
             or a weight is given without a prior.
     """
     check_method(symmetrize)
@@ -128,7 +128,7 @@ class WordAligner:
         _check_prior(model, prior)
         if prior_weight is not None:
             if prior is None:
-                raise SettingError(f"prior_weight={prior_weight:g} needs a prior: give one, or leave out the weight")
+                raise SettingError(f"prior_weight={prior_weight:g} needs a prior: set prior, or leave out prior_weight")
             check_number("prior_weight", prior_weight, least=0)
             chosen = chosen.weighted(prior_weight)
         check_number("max_words", max_words, least=1, whole=True)
@@ -150,10 +150,10 @@ class WordAligner:
         self, corpus: ParallelCorpus, *, symmetrize: str = "one-to-one", seed: int = 0, threads: int | None = None,
         progress: bool = False,
     ) -> WordPairs:  # fmt: skip
-        """Link the words of a text, which may be new.
+        """Link the words of the training corpus or of a new text.
 
         Out-of-vocabulary words are linked by spelling and position. The links of a sentence pair do not depend on the other
-        sentence pairs. For the corpus of the training, the links are those of the training.
+        sentence pairs. The links of the training corpus are those computed in training.
 
         Args:
             corpus: text in the languages of the aligner.
@@ -165,7 +165,7 @@ class WordAligner:
         check_method(symmetrize)
         if corpus.langs != self.langs:
             raise SettingError(
-                f"corpus must be in {'-'.join(self.langs)}, as the aligner, got {'-'.join(corpus.langs)}"
+                f"corpus must be in {'-'.join(self.langs)}, like the aligner, got {'-'.join(corpus.langs)}"
             )
         if self._trained_on is not None and corpus is self._trained_on[0]:
             links = self._trained_on[1]
@@ -199,7 +199,7 @@ class WordAligner:
             yield join_directions(links.pairs(part, True), links.pairs(part, False), symmetrize)
 
     def _links(self, corpus: ParallelCorpus, seed: int, threads: int, progress: bool) -> Links:
-        """Return the links of both directions of a further text."""
+        """Return the links of both directions of a new text."""
         sides, spellings, known = [], [], [len(vocabulary) for vocabulary in self.vocabularies]
         for vocabulary, sentences in zip(self.vocabularies, (corpus.source, corpus.target), strict=True):
             words, offsets, unknown = vocabulary.encode(sentences)
@@ -214,7 +214,7 @@ class WordAligner:
             return self.model.links(Job(bitext, alike, seed, keys, threads, updates.update, similar))
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write words and tables as one safetensors file."""
+        """Write the vocabularies and the tables to one safetensors file."""
         from safetensors.numpy import save_file
 
         arrays = {f"model.{name}": np.ascontiguousarray(array) for name, array in self.model.arrays().items()}
@@ -228,22 +228,22 @@ class WordAligner:
             "settings": asdict(self.model.settings),
             "classes": asdict(self.vocabularies[0].classes),
         }
-        # A single entry, because safetensors writes several in an order that changes between processes.
+        # The metadata is a single entry, because safetensors writes several entries in an order that varies between processes.
         record = json.dumps({**about, "digest": _digest(json.dumps(about), arrays)})
         with whole(path) as part:
             save_file(arrays, part, metadata={"calque": record})
 
     @classmethod
     def open(cls, path: str | PathLike[str], *, prior: Prior | None = None) -> WordAligner:
-        """Read the file of `save`.
+        """Read a file written by `save`.
 
         Raises:
-            InputError: the file cannot be read, or contains no word aligner.
+            InputError: the file cannot be read, or does not contain a word aligner.
         """
         from safetensors import safe_open
 
         if os.path.isdir(path):
-            raise InputError("is a folder, expected a file of calque words --tables", path=path)
+            raise InputError("is a folder, expected a file written by calque words --tables", path=path)
         try:
             with safe_open(fspath(path), framework="numpy") as file:
                 metadata = file.metadata() or {}
@@ -251,7 +251,7 @@ class WordAligner:
             about = json.loads(metadata["calque"])
             # Compiled loops do not check the bounds of arrays.
             if about.pop("digest") != _digest(json.dumps(about), arrays):
-                raise ValueError("the check sum is wrong: the file is corrupt; train the aligner again")
+                raise ValueError("wrong checksum: the file is corrupt; train the aligner again")
             kind, classes = _KINDS[about["model"]], Classes(**about["classes"])
             tables = {k.removeprefix("model."): v for k, v in arrays.items() if k.startswith("model.")}
             source, target = (
@@ -266,7 +266,7 @@ class WordAligner:
 
 
 def is_aligner(path: str) -> bool:
-    """Return whether a file claims to be one of `WordAligner.save`; it may be corrupt."""
+    """Return whether the metadata of a file are those of a saved `WordAligner`; the file may still be corrupt."""
     from safetensors import SafetensorError, safe_open
 
     try:
@@ -282,7 +282,7 @@ def _check_prior(model: str, prior: Prior | None) -> None:
 
 
 def _digest(record: str, arrays: dict[str, np.ndarray]) -> str:
-    """Return a hash of the file's content."""
+    """Return a hash of the content of a saved aligner."""
     digest = hashlib.blake2b(record.encode("utf-8", "replace"), digest_size=16)
     for name in sorted(arrays):
         digest.update(f"\n{name} {arrays[name].dtype} {arrays[name].shape} ".encode("utf-8", "replace"))
@@ -323,8 +323,8 @@ def _bar(n: int | None, model: str, langs: tuple[str, str], progress: bool):
 
 @loop
 def sentence_keys(source, source_offsets, n_source, target, target_offsets, n_target):
-    """Return a number for every sentence pair, uint64, which depends on its words only. The k-th unknown word of a sentence (from
-    number `n_source` or `n_target` on) counts as k."""
+    """Return a key for every sentence pair, uint64, which depends only on the words of the pair. Unknown words (indices of at
+    least `n_source` or `n_target`) are numbered within their sentence."""
     keys = np.empty(len(source_offsets) - 1, np.uint64)
     for b in range(len(keys)):
         key = mix(np.uint64(source_offsets[b + 1] - source_offsets[b]))

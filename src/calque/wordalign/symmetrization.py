@@ -28,8 +28,8 @@ def symmetrize(forward: WordPairs, backward: WordPairs, method: str = "intersect
     """Return the symmetrised links of two directions.
 
     `grow-diag` starts from the intersection and adds links of the union that are adjacent to a selected link, also diagonally,
-    if one of the two words has no link yet. `-final` then adds links of either direction of which one word, `-final-and` both
-    words, have no link yet (Koehn et al. 2005, "Edinburgh system description"). `one-to-one` is the intersection without words
+    if one of the two words has no link yet. `-final` then adds links of either direction if one word, `-final-and` if both
+    words have no link yet (Koehn et al. 2005, "Edinburgh system description"). `one-to-one` is the intersection without words
     that have two links (Cao 2020).
 
     Args:
@@ -41,12 +41,12 @@ def symmetrize(forward: WordPairs, backward: WordPairs, method: str = "intersect
         both, where a direction without the link counts as 0.
 
     Raises:
-        SettingError: the method is unknown, or the links are of different texts.
+        SettingError: the method is unknown, or the numbers of sentence pairs differ.
     """
     check_method(method)
     if forward.n_sentences != backward.n_sentences:
         raise SettingError(
-            f"links must be of one text, got {forward.n_sentences} and {backward.n_sentences} sentence pairs"
+            f"links must be of the same text, got {forward.n_sentences} and {backward.n_sentences} sentence pairs"
         )
     n, code = forward.n_sentences, -1 if method == "one-to-one" else METHODS.index(method)
     sentence, source, target, posterior = join(_arrays(forward), _arrays(backward), n, code)
@@ -107,7 +107,7 @@ def join(forward, backward, n_sentences, method):
 
 @loop
 def _one_to_one(state, height, width):
-    """Remove every link whose row or column has another one; bit 8 marks removed links."""
+    """Remove every link whose row or column has another link; bit 8 marks removed links."""
     for s in range(height):
         for t in range(width):
             if state[s * width + t] & 4:

@@ -1,12 +1,12 @@
 """Word types for statistical alignment, with rare words replaced by their stems, and the spelling similarity of word types.
 
-Names, numbers and loan words align by their spelling. The measure is the longest common subsequence ratio (Melamed 1995,
+Names, numbers and loan words are aligned by spelling. The measure is the longest common subsequence ratio (Melamed 1995,
 "Automatic evaluation and uniform filter cascades for inducing N-best translation lexicons") of the words in Latin letters without
 accents.
 """
 
 # pyright: reportAttributeAccessIssue=false
-# pyarrow.compute creates its functions at import, so that checkers do not find them.
+# pyarrow.compute creates its functions at import, so that type checkers do not find these functions.
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _GREEK = "α:a β:v γ:g δ:d ε:e ζ:z η:i θ:th ι:i κ:k λ:l μ:m ν:n ξ:x
 _ROMAN = str.maketrans({letter[0]: letter[2:] for letter in (_CYRILLIC + _GREEK).split(" ")})
 _U = np.uint64
 BITS = 64
-LONGEST = 255  # maximum length of a word that is counted
+LONGEST = 255  # longer words count as words of this length
 
 CodePoints = tuple[np.ndarray, np.ndarray]
 
@@ -50,12 +50,12 @@ def code_points(words: pa.Array) -> CodePoints:
 
 
 def joined(first: CodePoints, second: CodePoints) -> CodePoints:
-    """Return the concatenated words of both."""
+    """Return the words of `first`, followed by the words of `second`."""
     return np.concatenate([first[0], second[0]]), np.concatenate([first[1], first[1][-1] + second[1][1:]])
 
 
 def ratios() -> np.ndarray:
-    """Return the ratio, 0 to 1, for each possible number of `shared`, float32."""
+    """Return the longest common subsequence ratio for each possible value of `shared`, float32."""
     subsequence, longer = np.divmod(np.arange(65 << 8), 1 << 8)
     return (subsequence / np.maximum(longer, 1)).astype(np.float32)
 
@@ -79,7 +79,7 @@ def shared(pairs: Pairs, source: CodePoints, target: CodePoints) -> np.ndarray:
 
 @loop
 def common(left, left_offsets, right, right_offsets, n_letters, starts, target):
-    """Return `shared` by the bit-parallel longest common subsequence (Hyyrö 2004); a machine word is a column of the table."""
+    """Compute `shared` by the bit-parallel algorithm of Hyyrö (2004), in which a machine word is a column of the table."""
     masks, out = np.zeros(n_letters, np.uint64), np.zeros(len(target), np.uint16)
     for s in range(len(starts) - 1):
         low, length = left_offsets[s], left_offsets[s + 1] - left_offsets[s]
@@ -104,20 +104,20 @@ def common(left, left_offsets, right, right_offsets, n_letters, starts, target):
     return out
 
 
-_RARE = "\u2026"  # ends the name of a stem, so that it differs from a word spelt the same
+_RARE = "\u2026"  # last character of the name of a stem, so that the stem differs from an identical word
 
 
 @dataclass(frozen=True)
 class Classes:
     """Settings of the classes of words in alignment. A class is a frequent word, or a stem that rare words share.
 
-    A rare word has too few contexts to estimate its translations, so it shares those of its stem, the first `stem`
-    characters (Fraser & Marcu 2005, "ISI's participation in the Romanian-English alignment task").
+    A rare word has too few contexts to estimate its translations, so it shares the translations of its stem, the first
+    `stem` characters (Fraser & Marcu 2005, "ISI's participation in the Romanian-English alignment task").
 
     Args:
-        lower: fold case and compatibility forms such as full-width letters (NFKC).
+        lower: whether to fold case and compatibility forms such as full-width letters (NFKC).
         stem: number of characters of the stem of a rare word; 0 keeps all words whole.
-        frequent: minimum number of occurrences of a word that is a class by itself.
+        frequent: minimum number of occurrences of a word that forms its own class.
     """
 
     lower: bool = True
@@ -129,10 +129,10 @@ AS_IS = Classes(lower=False, stem=0)
 
 
 class Vocabulary:
-    """The classes of one language's words.
+    """Word classes of one language.
 
     Args:
-        names: name of each class, the word itself, or the stem and `…`, Arrow strings.
+        names: name of each class (the word, or the stem followed by `…`), Arrow strings.
         spellings: most frequent spelling in each class, Arrow strings.
         classes: settings of the classes.
     """
@@ -166,13 +166,13 @@ class Vocabulary:
         of_type = np.array(encoded.indices)
         names = encoded.dictionary
         best = np.zeros(len(names), dtype=np.int64)
-        order = np.argsort(frequency, kind="stable")  # the last assignment wins: the most frequent spelling
+        order = np.argsort(frequency, kind="stable")  # the last assignment wins, which is the most frequent spelling
         best[of_type[order]] = order
         np.take(of_type.astype(np.int32), numbers, out=numbers)
         return cls(names, types.take(pa.array(best)), classes), numbers, offsets
 
     def encode(self, sentences: Sentences) -> tuple[np.ndarray, np.ndarray, pa.Array]:
-        """Number the words of a further text; words without a class get numbers from `len(self)` on.
+        """Return the classes of the words of a new text; words without a class get numbers of at least `len(self)`.
 
         Equal words without a class have different numbers in different sentences, so that the links of a sentence do not depend
         on the rest of the text.
