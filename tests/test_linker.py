@@ -135,4 +135,4 @@ def test_the_command_links_with_an_encoder(capsys, tiny_folder, tiny_encoder, te
     found = calque.WordPairs.open(out)
     assert found == trained
     np.testing.assert_allclose(found.posterior, trained.posterior, rtol=1e-2)
-    assert "leave it out, or --prior" in fails(capsys, *words, "--prior", "--extract", "softmax")
+    assert "leave out this option or --prior" in fails(capsys, *words, "--prior", "--extract", "softmax")

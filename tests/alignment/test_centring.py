@@ -60,4 +60,4 @@ def test_centring_on_the_command_line_is_recorded_in_the_card(capsys, tiny_folde
              for side, lang in ((corpus.source, "en"), (corpus.target, "xx"))]  # fmt: skip
     np.testing.assert_allclose(*means, atol=1e-4)
     said = fails(capsys, *common, "--encoder", tiny_folder, "--method", "rotation", "--centre", "--overwrite")
-    assert "--centre is for training, but rotation is a map" in said
+    assert "--centre needs a method that trains, unlike rotation" in said

@@ -68,7 +68,7 @@ def test_similarities_are_returned_for_any_sentences_of_the_texts(tiny_encoder, 
     for k, found in zip((2, 0), held(texts[1].take([2, 0])), strict=True):
         np.testing.assert_array_equal(found, held.similarities[1][k])
     strange = corpus_of([("the house", "the house"), ("a house", "a cat")], ("en", "xx"))
-    with pytest.raises(SettingError, match="sentence pair 2 is not of the text"):
+    with pytest.raises(SettingError, match="sentence pair 2 is not from the text"):
         held(strange)
 
 
@@ -105,4 +105,4 @@ def test_cross_fitting_on_the_command_line_equals_the_library(
     expected = calque.align_words(texts[0], model="hmm", prior=lambda _: halved)
     np.testing.assert_allclose(calque.WordPairs.open(out).posterior, expected.posterior, rtol=1e-2)
     assert "add --cross-fit" in fails(capsys, *plain, "--prior", "--also", f"en-yy={names[1]}")
-    assert "on the very text" in fails(capsys, *words, "--sample", 2)
+    assert "on the text that is linked" in fails(capsys, *words, "--sample", 2)

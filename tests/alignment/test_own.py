@@ -95,7 +95,7 @@ def test_options_of_a_method_are_set_by_name(capsys, own, tiny_folder):
     [
         (["--method", "shifting:Broken"], "method shifting:Broken must be a subclass of calque.alignment.base:Meth"),
         (["--method", "shifting:Shift", "--epochs", "2"], "--epochs is not an option of --method shifting:Shift"),
-        (["--method", "shifting:Shift", "--option", "speed=1"], "--option speed=1: expected NAME=VALUE, with one of .*streng")
+        (["--method", "shifting:Shift", "--option", "speed=1"], "--option speed=1: expected NAME=VALUE with NAME one of .*stre")
     ]
 )  # fmt: skip
 def test_invalid_methods_and_options_are_refused(capsys, own, tiny_folder, more, message):

@@ -35,7 +35,7 @@ def test_moments_equal_those_of_all_words_with_a_vector(tiny_encoder, corpora):
     with pytest.warns(UserWarning, match="have no vector"):
         one = moments_of(tiny_encoder, {"en": [Sentences.of([["cat", "\x00"]], "en")]})
     assert one["en"][3].n == 1
-    with pytest.raises(SettingError, match="must have a vector for some word of the text in en"):
+    with pytest.raises(SettingError, match="must have a vector for at least one word of the text in en"):
         moments_of(tiny_encoder, {"en": [Sentences.of([[]], "en")]})
 
 

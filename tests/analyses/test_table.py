@@ -37,4 +37,4 @@ def test_an_added_analysis_is_listed_run_and_reported(tmp_path, monkeypatch, cap
     assert (record["analysis"], record["metric"]) == ("size", "dimensions")
     works(capsys, "report", out, "--out", tmp_path / "report.html")
     job = ("analyze", tiny_folder, "--test", text, "--langs", "en", "de", "--only", "size", "--forms", "3")
-    assert "--forms is an option of examples, and --only has size" in fails(capsys, *job)
+    assert "--forms is an option of examples, but --only selects size" in fails(capsys, *job)

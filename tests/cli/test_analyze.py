@@ -89,11 +89,11 @@ def test_analyses_without_their_files_are_skipped_with_the_reason(capsys, texts,
 def test_invalid_requests_are_refused_in_one_line(capsys, texts, tiny_folder, tmp_path):
     (tmp_path / "other.upos").write_text("elsewhere\tADV\n\n", encoding="utf-8")
     for job, message in (
-        ((*given(texts), "--only", "pso"), "unknown analysis 'pso', expected some of pos, rank"),
+        ((*given(texts), "--only", "pso"), "unknown analysis 'pso', expected one or more of pos, rank"),
         ((*given(texts), "--only", "examples"), "examples: give two encoders"),
         ((), "need encoders, --test FILE and --langs"),
-        ((tiny_folder, *given(texts)), "two encoders are called"),
+        ((tiny_folder, *given(texts)), "encoders must have different names"),
         ((*given(texts), "--only", "pos", "--upos", texts / "train.upos"), "the language is unknown"),
-        ((*given(texts), "--only", "pos", "--upos", f"en={tmp_path / 'other.upos'}"), "none of its 1 sentences occurs"),
+        ((*given(texts), "--only", "pos", "--upos", f"en={tmp_path / 'other.upos'}"), "none of the 1 sentences occurs"),
     ):
         assert message in fails(capsys, "analyze", tiny_folder, *job)

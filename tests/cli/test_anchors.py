@@ -162,7 +162,7 @@ def test_maps_of_several_languages_are_fitted_from_anchors(capsys, data, tiny_fo
         np.testing.assert_allclose(w @ w.T, np.eye(32), atol=1e-9)
     assert "--anchors fr=DIR" in fails(capsys, *job[:-1], "--out", tmp_path / "x")
     wrong = fails(capsys, *job[:-1], f"fr={tmp_path / 'en'}", "--out", tmp_path / "x")
-    assert "anchors are in 'en', expected 'fr'" in wrong
+    assert "the language of the anchors must be 'fr', got 'en'" in wrong
 
 
 @pytest.mark.filterwarnings("default::UserWarning")
@@ -233,7 +233,7 @@ def test_released_maps_are_applied_over_one_encoder_for_each_language(capsys, ti
     np.testing.assert_array_equal(read_released(tmp_path / "3" / "de_best_mapping.pth").matrix, matrices["de", 3].T)
     job = ("align", "--towards", "en", "--out", tmp_path / "x", "--encoder", tiny_folder, "--released")
     assert "2 folders of maps for 1 layers" in fails(capsys, *job, tmp_path / "1", tmp_path / "3", "--layers", 1)
-    assert "no XX_best_mapping.pth" in fails(capsys, *job, tmp_path)
+    assert "no file XX_best_mapping.pth" in fails(capsys, *job, tmp_path)
     (tmp_path / "1" / "de_best_mapping.pth").write_bytes(pickle.dumps(np.eye(5)))
     assert "32 dimensions" in fails(capsys, *job, tmp_path / "1", "--layers", 1)
     with pytest.raises(Exception, match="no encoder for language 'fr'"):
@@ -269,7 +269,7 @@ def test_nearest_neighbours_are_shown_before_and_after_alignment(capsys, data, t
     assert "[CAT]" in out
     out, _ = works(capsys, *job, "--encoder", tiny_folder, "--sentence2", "A CAT")
     assert "nearest in de (rank, word, cosine):" in out
-    assert "nothing to search" in fails(capsys, *job, "--encoder", tiny_folder)
+    assert "no text to search" in fails(capsys, *job, "--encoder", tiny_folder)
 
 
 def test_invalid_combinations_of_options_are_refused(capsys, data, tiny_folder, tmp_path):

@@ -90,7 +90,7 @@ def test_layers_are_compared_in_one_pass(capsys, texts, family_folders, tmp_path
     assert err.count("gpt2") == err.count("layer 2 of 3, the default of decoders; choose another with --layer") == 1
     some = json.loads(works(capsys, *gpt2, "--layers", "1-2", "--json")[0])
     assert (some["metric"], [score["x"] for score in some["scores"][:4]]) == ("accuracy.all.test-half", [1, 1, 2, 2])
-    assert "--layer does not go together with --layers" in fails(capsys, *gpt2, "--layers", "1,2", "--layer", 1)
+    assert "--layer cannot be combined with --layers" in fails(capsys, *gpt2, "--layers", "1,2", "--layer", 1)
     assert "--layers x: expected whole numbers" in fails(capsys, *gpt2, "--layers", "x")
 
 
@@ -179,7 +179,7 @@ def test_an_encoder_is_pretrained_from_plain_text_and_measured(capsys, texts, ti
     assert [line.split()[1] for line in printed.splitlines()[2:4]] == ["perplexity.en", "perplexity.xx"]
     printed, err = works(capsys, "perplexity", out, f"en={tmp_path / 'en'}", "--json", "--quiet")
     assert json.loads(printed)["value"] > 1
-    assert "already holds an encoder" in fails(capsys, *made)
+    assert "already contains an encoder" in fails(capsys, *made)
     assert "no language-model head" in fails(capsys, "perplexity", tiny_folder, f"en={tmp_path / 'en'}")
 
 

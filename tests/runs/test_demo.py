@@ -33,8 +33,8 @@ def test_the_demo_writes_tables_folders_and_a_report_reproducibly(capsys, tiny_f
     for heading in ("Verdict", "Word retrieval", "Same-language consistency", "Word pairs before and after"):
         assert f">{heading}</h2>" in page
     assert len((tmp_path / "one" / "text" / "de.train.tsv").read_text().splitlines()) == 357
-    assert "already holds a demo" in fails(capsys, *options, "--out", tmp_path / "one")
-    assert "the sample text is in de, es" in fails(capsys, "demo", "--languages", "xx", "--out", tmp_path / "three")
+    assert "already contains a demo" in fails(capsys, *options, "--out", tmp_path / "one")
+    assert "languages must be some of de, es" in fails(capsys, "demo", "--languages", "xx", "--out", tmp_path / "three")
 
 
 def test_the_bundled_encoder_improves_in_the_demo(capsys, tmp_path, monkeypatch):

@@ -90,8 +90,8 @@ def test_a_static_student_is_distilled_and_measured(place, tiny_folder, capsys):
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        (["--teacher", "TINY"], "no sentence vector of its own"),
-        (["--student", "calque.encoders.random_vectors:RandomVectors"], "cannot be trained on sentences"),
+        (["--teacher", "TINY"], "no saved sentence pooling"),
+        (["--student", "calque.encoders.random_vectors:RandomVectors"], "expected an encoder of transformers"),
         (["--towards", "fr"], "the teacher's language is fr"),
     ],
 )

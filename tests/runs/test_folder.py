@@ -119,7 +119,7 @@ def test_a_run_killed_at_any_moment_of_saving_leaves_nothing_or_a_complete_resul
         trained.clear()
         if (desk / "out").exists():
             assert contents(desk / "out") == expected, moment
-            assert "already holds an encoder" in fails(capsys, *arguments)
+            assert "already contains an encoder" in fails(capsys, *arguments)
             assert {path.name for path in desk.iterdir()} <= {"out", ".out.calque-lock"}, moment
             continue
         _, err = works(capsys, *arguments)
@@ -209,7 +209,7 @@ def test_folders_with_foreign_files_are_never_replaced(ours, others, named, tmp_
         (out / name).mkdir() if name.endswith("/") else (out / name).write_text("mine")
     before = names_in(tmp_path)
     for overwrite in (True, False):
-        with pytest.raises(InputError, match=re.escape(f"has files that calque did not write {named}")):
+        with pytest.raises(InputError, match=re.escape(f"contains files that calque did not write {named}")):
             filled(out, "new", overwrite=overwrite)
     assert names_in(tmp_path) == before
     assert (out / "src").exists() == any(name.startswith("src/") for name in others)
@@ -275,7 +275,7 @@ class Broken(Exception):
 def test_a_result_is_replaced_completely_and_only_on_request(tmp_path):
     out = tmp_path / "out"
     filled(out, "calque.json", "maps.safetensors", text='{"is": "old"}')
-    with pytest.raises(SettingError, match="already holds an encoder"):
+    with pytest.raises(SettingError, match="already contains an encoder"):
         filled(out)
     with pytest.raises(Broken), writing(out, overwrite=True) as part:  # noqa: PT012
         (part / "calque.json").write_text("{}")

@@ -351,7 +351,7 @@ def test_a_file_edited_during_a_step_stops_it(tmp_path):
     (tmp_path / "a").write_text("1")
     steps = Steps(tmp_path / "steps", {"work": lambda step, folder: (tmp_path / "a").write_text("2")})
     step = Step("work", {}, {"text": [str(tmp_path / "a")]})
-    with pytest.raises(InputError, match="a file was changed while the study was running, one of .*/a: start"):
+    with pytest.raises(InputError, match="one of these files changed while the study was running: .*/a; start"):
         steps.do(step)
     assert not steps.is_done(step)
 

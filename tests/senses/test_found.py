@@ -274,7 +274,7 @@ def test_errors_have_one_line(capsys, elmo, text, tmp_path):
     table = fails(capsys, "senses", tmp_path / "table.vec", "bank", "--text", f"en={text}")
     assert "senses need an ELMo or a model with a mask" in table
     assert "no.txt" in fails(capsys, "senses", elmo, "--text", f"en={tmp_path}/no.txt", "--out", tmp_path / "out.txt")
-    assert "is also read" in fails(capsys, "senses", elmo, "--text", f"en={text}", "--out", text)
+    assert "would overwrite the input" in fails(capsys, "senses", elmo, "--text", f"en={text}", "--out", text)
 
 
 def test_json_has_the_numbers_and_fractions_of_the_senses_from_training(capsys, elmo):

@@ -102,7 +102,7 @@ def test_a_row_is_found_in_help_study_report_and_reference(row, own, capsys, tin
         (("elsewhere:Word",), "task elsewhere:Word must be a subclass"),
         (
             ("elsewhere:Sentences", "--option", "far=1"),
-            "--option far=1: expected NAME=VALUE, with one of centred, nearest",
+            "--option far=1: expected NAME=VALUE with NAME one of centred, nearest",
         ),
     ],
 )
@@ -157,5 +157,5 @@ def test_users_of_an_option():
 def test_files_that_a_task_does_not_read_are_refused(tiny_folder):
     from calque.runs.evaluate import evaluate
 
-    with pytest.raises(SettingError, match="word-alignment does not read train, only test, links"):
+    with pytest.raises(SettingError, match="word-alignment does not use train, but only test, links"):
         evaluate(str(tiny_folder), Inputs("word-alignment", ["x"], [("en", "de")], train=["y"]))

@@ -64,6 +64,6 @@ def test_checkpoints_of_another_run_and_corrupt_ones_are_refused(tiny_encoder, t
             (tmp_path / "checkpoint.pt").write_bytes(content)
         else:
             torch.save(content, tmp_path / "checkpoint.pt")
-        with pytest.raises(InputError, match="not a readable checkpoint") as error:
+        with pytest.raises(InputError, match="the checkpoint is corrupt") as error:
             Contrastive(towards="en", batch=4).tune(tiny_encoder, corpus, pairs, folder=tmp_path)
         assert "weights_only" not in str(error.value)  # no advice to trust the file

@@ -11,17 +11,17 @@ from calque.named import Table, is_path
 
 @dataclass(frozen=True)
 class MethodRow:
-    """Row of a method.
+    """An alignment method in `METHODS`.
 
     Attributes:
-        target: class of the method, `package.module:Class`; a subclass of `Method`.
+        target: class of the method as `package.module:Class`; a subclass of `Method`.
         help: description in one line.
-        settings: arguments of the class for this method.
-        learns_from: kinds of data: "parallel" (text with word links), "dictionary", "text" (plain text of each language).
-        trains: whether the method changes the encoder's weights, and has a seed, a schedule and checkpoints.
-        of_each: whether the method uses one encoder for each language, which may differ in size.
-        symmetrize: default symmetrisation of its links.
-        report: function that builds its section of a report, `package.module:function`, or "".
+        settings: arguments that this method passes to the class.
+        learns_from: usable data: "parallel" (text with word links), "dictionary", "text" (plain text of each language).
+        trains: whether the method changes the encoder's weights; such a method has a seed, a schedule and checkpoints.
+        of_each: whether the method uses a separate encoder for each language; these encoders may differ in size.
+        symmetrize: default symmetrisation of word links.
+        report: function that builds a section of a report, as `package.module:function`; "" for no section.
     """
 
     target: str
@@ -40,7 +40,7 @@ class MethodRow:
 
 
 def _maps(name: str, text: str, *learns_from: str) -> MethodRow:
-    """Return the row of a map: one class fits maps on linked words, and `DictionaryMaps` on dictionaries."""
+    """Return the row of a method that fits maps, on parallel text (`LinkedMaps`) or only on dictionaries (`DictionaryMaps`)."""
     target = "calque.alignment.maps:LinkedMaps"
     if "parallel" not in learns_from:
         target = "calque.alignment.dictionary:DictionaryMaps"
@@ -58,8 +58,8 @@ METHODS: Table[MethodRow] = Table(
         "normalized-rotation": _maps(
             "normalized-rotation", "rotation of vectors that are centred first", "parallel", "dictionary"
         ),
-        "sentence-rotation": _maps("sentence-rotation", "rotation fitted on means of sentences", "parallel"),
-        "linear": _maps("linear", "map by least squares", "parallel", "dictionary"),
+        "sentence-rotation": _maps("sentence-rotation", "rotation fitted on mean vectors of sentences", "parallel"),
+        "linear": _maps("linear", "linear map fitted by least squares", "parallel", "dictionary"),
         "means": MethodRow(
             "calque.alignment.text_maps:LanguageMeans",
             "shifts the mean of each language to that of --towards; needs no translations",
@@ -71,17 +71,17 @@ METHODS: Table[MethodRow] = Table(
             learns_from=("parallel", "text"),
         ),
         "finetune": MethodRow(
-            "calque.alignment.finetune:FineTune", "trains the encoder to bring linked words together", trains=True
+            "calque.alignment.finetune:FineTune", "trains the encoder to bring linked words closer", trains=True
         ),
         "contrastive": MethodRow(
-            "calque.alignment.contrastive:Contrastive", "contrasts linked words with all others (InfoNCE)", trains=True
+            "calque.alignment.contrastive:Contrastive", "contrasts linked words with other words (InfoNCE)", trains=True
         ),
         "clcr": MethodRow(
             "calque.clcr.method:KeyPointAlignment",
-            "builds rows of key points, equal in number and order in all languages, from one encoder of each language",
+            "extracts key points, equal in number and order in all languages, with one encoder for each language",
             trains=True,
             of_each=True,
-            symmetrize="grow-diag-final-and",  # a word is linked with all pieces of its translation
+            symmetrize="grow-diag-final-and",  # a word is linked to all words of its translation
             report="calque.clcr.report:key_points",
         ),
     },
@@ -91,10 +91,10 @@ METHODS: Table[MethodRow] = Table(
 
 
 def methods_for(supervision: str) -> tuple[str, ...]:
-    """Return the names of the methods for "parallel" text, a "dictionary", or "text" of each language."""
+    """Return the names of the methods that can use "parallel" text, a "dictionary", or plain "text" of each language."""
     return tuple(name for name, row in METHODS.items() if supervision in row.learns_from)
 
 
 def learns_from(method: str, supervision: str) -> bool:
-    """Return whether a method can use a kind of data; methods of other packages use parallel text."""
+    """Return whether a method can use a kind of data; methods of other packages can use only parallel text."""
     return method in methods_for(supervision) or (supervision == "parallel" and is_path(method))

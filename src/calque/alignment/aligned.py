@@ -35,37 +35,37 @@ class Counts:
 
 @dataclass(frozen=True)
 class SentenceRows:
-    """Words of sentences that have a vector."""
+    """Words with a vector in each sentence of one side."""
 
-    rows: np.ndarray  # [n_words]
+    rows: np.ndarray  # [n_words] index of each word's vector among the vectors of the update
     owner: np.ndarray  # [n_words] index of each word's sentence
-    counts: np.ndarray  # [n_sentences] number of words of each
+    counts: np.ndarray  # [n_sentences] number of words of each sentence
 
 
 @dataclass(frozen=True)
 class GroupRows:
-    """Rows of one corpus's words among the word vectors of an update; `reference` and `reference_linked` are rows among the
-    vectors of its target sentences only."""
+    """Row indices of one corpus's words in the word vectors of an update. `reference` and `reference_linked` are indices in
+    the array that contains only the vectors of target sentences."""
 
-    source: np.ndarray  # [n_pairs] rows of linked source words
-    target: np.ndarray  # [n_pairs] rows of the words they are linked to
-    regularised: np.ndarray  # [n_target_words] rows of all words of the target sentences
-    reference: np.ndarray  # [n_target_words] rows of the same words among the vectors of target sentences
-    reference_linked: np.ndarray  # [n_pairs] rows of the linked target words among the vectors of target sentences
-    pairs_of_part: tuple[int, ...]  # number of pairs in each part of each process's share, in order
-    words_of_part: tuple[int, ...]  # number of target words in each part of each process's share, in order
-    kinds: np.ndarray | None = None  # [n_pairs] equal numbers for pairs that are positives of each other
+    source: np.ndarray  # [n_pairs] row of each pair's source word
+    target: np.ndarray  # [n_pairs] row of each pair's target word
+    regularised: np.ndarray  # [n_target_words] row of each word of the target sentences
+    reference: np.ndarray  # [n_target_words] row of each word among the vectors of target sentences
+    reference_linked: np.ndarray  # [n_pairs] row of each pair's target word among the vectors of target sentences
+    pairs_of_part: tuple[int, ...]  # number of pairs in each part, by process and part
+    words_of_part: tuple[int, ...]  # number of target words in each part, by process and part
+    kinds: np.ndarray | None = None  # [n_pairs] ids, equal for pairs that are positives of each other
     sentences: tuple[SentenceRows, SentenceRows] | None = None  # words of both sides, if the loss uses sentences
-    sentences_of_part: tuple[int, ...] = ()  # number of sentence pairs in each part of each process's share, in order
+    sentences_of_part: tuple[int, ...] = ()  # number of sentence pairs in each part, by process and part
 
 
 @dataclass
 class Update:
-    """A part of a process's share of an update.
+    """One of the parts in which a process computes an update.
 
     Attributes:
-        batches: sentence indices of each batch; their words in this order are the rows.
-        target_batches: the same for the target sentences only.
+        batches: sentence indices of each batch. The words of these sentences, in this order, are the rows of vectors.
+        target_batches: sentence indices of each batch of target sentences.
         groups: row indices for each corpus.
     """
 
@@ -82,7 +82,7 @@ class _Corpus:
         source, target: indices of both sentences of each sentence pair, int64 `[n]`.
         pairs: linked words.
         offsets: offsets of the sentence pairs in the links, int64 `[n + 1]`.
-        kinds: equal numbers for pairs that are positives of each other, int64 `[n_pairs]`, or None.
+        kinds: ids, equal for pairs that are positives of each other, int64 `[n_pairs]`, or None.
     """
 
     source: np.ndarray
@@ -92,7 +92,7 @@ class _Corpus:
     kinds: np.ndarray | None = None
 
     def links_of(self, numbers: np.ndarray) -> np.ndarray:
-        """Return the number of links of sentence pairs, int64 `[n]`."""
+        """Return the number of links of each sentence pair, int64 `[n]`."""
         return self.offsets[numbers + 1] - self.offsets[numbers]
 
 
@@ -102,17 +102,17 @@ class AlignedText:
     In every corpus the side in language `towards` is the target, as in Cao (2020).
 
     Args:
-        corpora, pairs: parallel texts with one `WordPairs` each.
-        towards: target language, one side of every corpus.
-        special: use the special tokens at both ends ([CLS], [SEP]) as two linked words (Cao 2020, code).
-        max_words: maximum number of words of a side; None keeps longer pairs, truncated at the encoder's limit.
-        kinds: function that numbers the links of a corpus, with equal numbers for positives of each other.
+        corpora, pairs: parallel texts and the word links of each text.
+        towards: target language, in which every corpus has one side.
+        special: whether to link the boundary tokens ([CLS], [SEP]) of both sentences like words (Cao 2020, code).
+        max_words: maximum number of words of a sentence; if None, longer sentences are truncated at the encoder's limit.
+        kinds: function that returns ids of the links of a corpus, equal for links that are positives of each other.
         sentences: whether updates contain the words of each sentence.
 
     Attributes:
-        table: all sentences.
+        table: all sentences, split into subwords.
         word_counts: number of words of each sentence, int64 `[n_sentences]`.
-        counts: numbers of unused sentence pairs and links.
+        counts: numbers of used and unused sentence pairs and links.
     """
 
     def __init__(
@@ -128,9 +128,7 @@ class AlignedText:
         sentences: bool = False,
     ):
         if not corpora or len(corpora) != len(pairs):
-            raise SettingError(
-                f"there must be word links of each text, got {len(corpora)} texts and links of {len(pairs)}"
-            )
+            raise SettingError(f"each text must have word links, got {len(corpora)} texts and links of {len(pairs)}")
         self.counts = Counts()
         self.towards = towards
         self._special = int(special)
@@ -178,8 +176,8 @@ class AlignedText:
         return [len(corpus.source) for corpus in self._corpora]
 
     def _with_vectors(self, pairs: WordPairs, source: int, target: int) -> WordPairs:
-        """Return the links whose words both have vectors, and count the others; `source` and `target` are the indices of the
-        first sentences in the table."""
+        """Return the links between words that have vectors, and count the other links. `source` and `target` are the indices of
+        the first source and the first target sentence in the table."""
         covered = np.ones(len(pairs), dtype=bool)
         for base, words in ((source, pairs.source), (target, pairs.target)):
             first = self.table.word_offsets[base + pairs.sentence] + self._special
@@ -189,7 +187,7 @@ class AlignedText:
         return kept
 
     def _usable(self, corpus: ParallelCorpus, pairs: WordPairs, max_words: int | None) -> tuple[np.ndarray, WordPairs]:
-        """Return the indices of the usable sentence pairs and their links, and count the others."""
+        """Return the indices of the usable sentence pairs and their links, and count the unusable sentence pairs."""
         longest = np.maximum(corpus.source.lengths(), corpus.target.lengths())
         short = np.ones(len(corpus), dtype=bool) if max_words is None else longest <= max_words
         linked = np.zeros(len(corpus), dtype=bool)
@@ -208,7 +206,7 @@ class AlignedText:
 
         Args:
             sentences: sentence indices.
-            budget: maximum number of subwords of a batch, including padding; a longer sentence is a batch by itself.
+            budget: maximum number of subwords of a batch, including padding; a longer sentence forms its own batch.
         """
         lengths = self.table.lengths[sentences]
         order = np.argsort(lengths, kind="stable")
@@ -225,13 +223,13 @@ class AlignedText:
     def update(
         self, chosen: Sequence[np.ndarray], *, budget: int, rank: int = 0, world: int = 1, accumulate: int = 1
     ) -> list[Update]:
-        """Return the parts of this process's share of one update.
+        """Return the parts of one update that this process computes.
 
         Args:
             chosen: indices of sentence pairs by corpus, see `BatchPlan`.
             budget: maximum number of subwords of a batch, including padding.
             rank, world: rank of this process and number of processes.
-            accumulate: number of parts.
+            accumulate: number of parts of each process.
         """
         parts = [np.array_split(numbers, world * accumulate) for numbers in chosen]
         pairs_of, words_of = [], []
@@ -274,14 +272,14 @@ class AlignedText:
         return Update(batches, target_batches, groups)
 
     def _rows(self, batches: list[np.ndarray]) -> np.ndarray:
-        """Return the row of each sentence's first word, -1 for sentences outside of the batches, int64 `[n_sentences]`."""
+        """Return the row of each sentence's first word, −1 for sentences outside the batches, int64 `[n_sentences]`."""
         ordered = np.concatenate([np.zeros(0, dtype=np.int64), *batches])
         row = np.full(len(self.word_counts), -1, dtype=np.int64)
         row[ordered] = offsets_of(self.word_counts[ordered])[:-1]
         return row
 
     def _of_sentences(self, sentences: np.ndarray, rows: np.ndarray) -> SentenceRows:
-        """Return the words of sentences, without special tokens and words without a vector."""
+        """Return the words of sentences, except special tokens and words that have no vector."""
         counts = self.word_counts[sentences] - 2 * self._special
         covered = self.table.covered[ranges(self.table.word_offsets[sentences] + self._special, counts)]
         owner = np.repeat(np.arange(len(sentences)), counts)[covered]
@@ -290,14 +288,14 @@ class AlignedText:
 
 
 def _split_texts(encoder: TrainableEncoder, texts: Sequence[Sentences]) -> Iterator[SplitSentences]:
-    """Yield the sentences of texts split into subwords, block by block."""
+    """Split the sentences of texts into subwords, and yield the results block by block."""
     for text in texts:
         for start in range(0, len(text), _SENTENCES):
             yield encoder.split(text[start : start + _SENTENCES])
 
 
 def _renumbered(pairs: WordPairs, kept: np.ndarray) -> WordPairs:
-    """Return the links of the sentence pairs `kept`, renumbered in that order."""
+    """Return the links of the sentence pairs `kept`, with indices of sentence pairs that follow the order of `kept`."""
     number = np.full(pairs.n_sentences, -1, dtype=np.int64)
     number[kept] = np.arange(len(kept))
     return WordPairs(

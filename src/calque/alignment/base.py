@@ -29,12 +29,12 @@ C = TypeVar("C", bound=type)
 
 
 class RunOptions(TypedDict, total=False):
-    """Arguments of every `align`.
+    """Keyword arguments of the function `align` of every method.
 
     Attributes:
-        folder: folder for checkpoints, for methods that train.
+        folder: folder for the checkpoints of methods that train.
         checkpoint_every: number of updates between checkpoints.
-        progress: show bars on standard error.
+        progress: whether to show progress bars on standard error.
     """
 
     folder: str | Path | None
@@ -49,7 +49,7 @@ class FromLinks(Protocol):
 
 
 class FromDictionary(Protocol):
-    """Interface of methods that use anchors by language and layer, and dictionaries unless the method needs none."""
+    """Interface of methods that use anchors by language and layer, and usually dictionaries."""
 
     def align(
         self, encoder: Encoder, anchors: AnchorsByLayer, dictionaries: Sequence[Dictionary] = (), /,
@@ -74,9 +74,9 @@ class HeldOutScore:
         langs: languages of the score.
         model: name of the trained model.
         metric: name of the metric.
-        counts: counts of each sentence `[n_sentences, n]`, from whose sums `statistic` computes the score.
-        statistic: see `calque.tasks.bootstrap`.
-        percent: whether the score is a fraction, displayed in per cent.
+        counts: counts of each sentence, `[n_sentences, n]`.
+        statistic: function that computes the score from the sums of `counts`, see `calque.tasks.bootstrap`.
+        percent: whether the score is a fraction, which is displayed in per cent.
     """
 
     table: str
@@ -89,13 +89,13 @@ class HeldOutScore:
 
 
 class Method(ABC):
-    """Base class of alignment methods, whose result is again an encoder.
+    """Base class of alignment methods, which return an encoder.
 
-    A class of another package that is named on the command line or in a study is built with `towards` and the given options as
-    keyword arguments. Options that are further keyword arguments of its `align` are passed there.
+    A class of another package, named on the command line or in a study, is built with `towards` and the given options as
+    keyword arguments. Options that are keyword arguments of its function `align` are passed to `align` instead.
 
     Attributes:
-        towards: language that the others are aligned with.
+        towards: language that all other languages are aligned with.
     """
 
     towards: str
@@ -111,18 +111,18 @@ class Method(ABC):
         """
 
     def settings(self) -> dict[str, Any]:
-        """Return the settings that determine the result, for the record; default: all public attributes."""
+        """Return the settings that determine the result, for the record; the base class returns all public attributes."""
         return {name: value for name, value in vars(self).items() if not name.startswith("_")}
 
     def held_out_scores(self) -> Sequence[HeldOutScore]:
-        """Return scores of the last `align` on held-out text; default: none."""
+        """Return the scores of the last call of `align` on held-out text; the base class returns no scores."""
         return ()
 
     def rows(self, load: Mapping[str, Any]) -> str:
-        """Return the unit of the aligned encoder's rows, see `Encoder.rows`.
+        """Return the unit that a vector of the aligned encoder represents, see `Encoder.rows`.
 
         Args:
-            load: further arguments of `load_encoder` from a study.
+            load: further arguments of `load_encoder` that a study contains.
 
         Raises:
             SettingError: the encoder does not support these arguments.
@@ -132,15 +132,12 @@ class Method(ABC):
         return "words"
 
     def record(self) -> dict[str, Any]:
-        """Return the record of the last `align` for the model card, with `settings`."""
+        """Return the record of the last call of `align` for the model card; the key `settings` contains the settings."""
         return {"settings": self.settings()}
 
 
 def accept_renamed(**names: str) -> Callable[[C], C]:
-    """Let a class also accept arguments by their old names, given as `old="new"`, with one warning that names the new one.
-
-    The signature has the new names only.
-    """
+    """Decorate a class to accept arguments by old names (`old="new"`), which are not in its signature, with a warning."""
 
     def decorate(kind: Any) -> Any:
         build, warned = kind.__init__, set()

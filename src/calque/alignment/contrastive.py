@@ -23,28 +23,28 @@ from calque.text import ParallelCorpus, Sentences
 class Contrastive(Tuner):
     """InfoNCE over the linked words of a batch, in both directions.
 
-    With unit vectors x of the source words, y of the words they are linked to and temperature τ it minimises, for each
-    corpus and layer, the mean over pairs k and both directions of
+    Let x be the L2-normalised vectors of source words, y those of the linked target words, and τ the temperature. The loss of
+    each corpus and layer is the mean over pairs k and both directions of
 
         −log exp(x_k·y_k/τ) / Σ_j exp(x_k·y_j/τ)
 
     (van den Oord et al. 2018, "Representation learning with contrastive predictive coding").
 
-    A batch often has several pairs of the *same* two words, which are negatives of each other in this formula, so that equal
-    words of a language are pushed apart. `same_share` makes them positives in a part of the loss, and `similarity_distillation`
-    preserves the similarities within the language `towards`.
+    A batch often contains several pairs of the *same* two words. These pairs are negatives of each other in this formula, so
+    that occurrences of the same word are pushed apart. `same_share` is the weight of a loss in which such pairs are positives,
+    and `similarity_distillation` preserves the similarities within the language `towards`.
 
     Args:
-        towards: language of the similarity distillation.
-        temperature: temperature τ.
-        same_share: weight from 0 to 1 of the loss in which all pairs of the same two words (in lower case) are positives, by the
-            mean over them of −log (Khosla et al. 2020, "Supervised contrastive learning", Eq. 2); the remaining weight is that of
-            the published loss, in which they are negatives.
-        similarity_distillation: weight of the divergence between the similarities of words of the language `towards` in the
-            trained and in the frozen encoder (Fang et al. 2021, "SEED", Eq. 3).
-        sentences: weight of the same loss over the sentence pairs of a batch, with mean word vectors (translation ranking,
-            Feng et al. 2022, "Language-agnostic BERT sentence embedding", Eqs. 1–2, without their margin).
-        layers: layers of the loss; default: the encoder's layer.
+        towards: reference language, in which similarities are preserved.
+        temperature: temperature τ of the softmax.
+        same_share: weight, from 0 to 1, of a loss in which all pairs of the same two words (in lower case) are positives
+            (Khosla et al. 2020, "Supervised contrastive learning", Eq. 2). In the loss with the remaining weight, these pairs
+            are negatives, as published.
+        similarity_distillation: weight of the divergence between word similarities in the trained and in the frozen encoder,
+            within the language `towards` (Fang et al. 2021, "SEED", Eq. 3).
+        sentences: weight of the contrastive loss over sentence pairs, with mean word vectors (translation ranking, Feng et al.
+            2022, "Language-agnostic BERT sentence embedding", Eqs. 1–2, without their margin).
+        layers: layers in which the loss is computed; default: the encoder's layer.
         epochs, learning_rate, seed: see `Schedule`.
         batch, freeze, lora: see `Tuner`.
     """
@@ -89,14 +89,14 @@ class Contrastive(Tuner):
 
 
 def info_nce(x: Tensor, y: Tensor, *, temperature: float, kinds: Tensor | None = None, share: float = 0.0) -> Tensor:
-    """Return the InfoNCE loss, as a mean over both directions; it is 0 without rows.
+    """Return the InfoNCE loss, averaged over both directions; the loss of no rows is 0.
 
     Args:
-        x, y: L2-normalised vectors `[n, dim]`; row k of one translates row k of the other.
+        x, y: L2-normalised vectors `[n, dim]`; row k of `x` and row k of `y` are translations.
         temperature: temperature τ.
-        kinds: number of each row's pair of word types, int64 `[n]`, −1 for none; None if all differ.
-        share: weight of the loss in which all rows of equal kind are positives; the remaining weight is that of the loss in which
-            they are negatives.
+        kinds: id of each row's pair of word types, int64 `[n]`, −1 for rows without id; default: all rows differ.
+        share: weight of the loss in which rows with the same id are positives. The loss in which these rows are negatives has
+            the remaining weight.
     """
     if not len(x):
         return (x.sum() + y.sum()) * 0.0
@@ -117,19 +117,19 @@ def info_nce(x: Tensor, y: Tensor, *, temperature: float, kinds: Tensor | None =
 def similarity_divergence(now: Tensor, before: Tensor, *, temperature: float) -> Tensor:
     """Return the mean divergence between each row's similarities to the other rows before and after training.
 
-    With q_ij and p_ij the softmax over j ≠ i of cosine(i, j)/τ after and before, this is the mean over i of
+    With q_ij and p_ij the softmax over j ≠ i of cosine(i, j)/τ after and before, the divergence is the mean over i of
     Σ_j p_ij log(p_ij / q_ij), which is 0 if the similarities do not change (relational distillation, after Park et al. 2019, and
     Fang et al. 2021, "SEED", Eq. 3).
 
     Args:
-        now, before: vectors of the same words `[n, dim]`; with fewer than three the result is 0.
+        now, before: vectors of the same words `[n, dim]`; with fewer than three words, the result is 0.
         temperature: temperature τ.
     """
     n = len(now)
     if n < 3:
         return now.sum() * 0.0
     log_q, log_p = (
-        # Remove the diagonal, `[n, n − 1]`: after the first entry, every (n + 1)-th is on the diagonal.
+        # Remove the diagonal to get `[n, n − 1]`: after the first entry, every (n + 1)-th entry is on the diagonal.
         ((rows @ rows.T).flatten()[1:].view(n - 1, n + 1)[:, :-1].reshape(n, n - 1) / temperature).log_softmax(1)
         for rows in map(normalize, (now, before))
     )
@@ -137,7 +137,7 @@ def similarity_divergence(now: Tensor, before: Tensor, *, temperature: float) ->
 
 
 def number_word_pairs(corpus: ParallelCorpus, pairs: WordPairs) -> np.ndarray:
-    """Return a number for each linked pair, equal for pairs of the same two words (in lower case), int64 `[n_pairs]`."""
+    """Return an id for each linked pair, which is equal for pairs of the same words in lower case, int64 `[n_pairs]`."""
 
     def types_of(sentences: Sentences, word: np.ndarray) -> np.ndarray:
         types, numbers, offsets = number_words(sentences)

@@ -1,4 +1,4 @@
-"""Maps that are fitted on anchors of the words of dictionaries."""
+"""Alignment by maps that are fitted on anchors, with or without dictionaries."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ _FITS: dict[str, dict[str, Any]] = {
 
 
 class FailedMapWarning(UserWarning):
-    """A map without a dictionary failed."""
+    """Warning that the fit of a map without a dictionary failed."""
 
 
 class DictionaryMaps(Method):
-    """One map for each layer and language, fitted on anchors (Schuster et al. 2019, §4).
+    """Maps for each layer and language, fitted on anchors (Schuster et al. 2019, §4).
 
     Args:
-        method: rotation, normalized-rotation, linear.
-        towards: language of the common space.
+        method: rotation, normalized-rotation or linear.
+        towards: language to whose vectors all other languages are mapped.
         start: initialisation of a fit without dictionaries (`fit_unsupervised`).
-        identical: add identically spelt words to the dictionary, see `with_identical_words`.
+        identical: whether to add identically spelt words to the dictionary, see `with_identical_words`.
         combine: see `MappedEncoder`.
-        options: options of `fit_dictionary` or `fit_unsupervised`, which override those of the method.
+        options: arguments of `fit_dictionary` or `fit_unsupervised`, which override the defaults of the method.
 
     Attributes:
-        fits: each map of the last `align` by language and layer.
+        fits: fitted maps of the last call of `align`, by language and layer.
 
     Raises:
         SettingError: the method is unknown.
@@ -64,20 +64,20 @@ class DictionaryMaps(Method):
     def align(
         self, encoder: Any, corpus: AnchorsByLayer, pairs: Sequence[Dictionary] = (), **run: Unpack[RunOptions]
     ) -> Encoder:
-        """Return the encoder with maps; static vectors contain their maps.
+        """Return the encoder with maps. An encoder of static vectors contains its maps.
 
         Args:
-            encoder: encoder of the anchors.
-            corpus: anchors by language and layer, most frequent words first, with equal layers.
-            pairs: dictionaries between `towards` and another language, in either direction; several of one language are joined.
-                None with `start`.
+            encoder: encoder that computed the anchors.
+            corpus: anchors by language and layer, the most frequent words first; the layers of all languages must be equal.
+            pairs: dictionaries between `towards` and another language, in either direction. Dictionaries of the same language
+                are joined. With `start`, there must be no dictionaries.
             run: not used.
 
         Raises:
             SettingError: a language has no anchors or no dictionary, or the fit fails.
 
         Warns:
-            FailedMapWarning: a map without a dictionary failed.
+            FailedMapWarning: the fit of a map without a dictionary failed.
         """
         by_lang, layers = self._checked(corpus, pairs)
         self.fits = {
@@ -94,7 +94,7 @@ class DictionaryMaps(Method):
     def _checked(
         self, anchors: AnchorsByLayer, dictionaries: Sequence[Dictionary]
     ) -> tuple[Mapping[str, Dictionary | None], tuple[int, ...]]:
-        """Return the dictionary of each mapped language, if there is one, and the layers."""
+        """Check the arguments, and return the dictionary of each mapped language (None with `start`), and the layers."""
         if bool(dictionaries) == (self.start is not None):
             raise SettingError("maps need either dictionaries or an unsupervised initialisation (start), not both")
         if self.towards not in anchors:
@@ -103,10 +103,10 @@ class DictionaryMaps(Method):
         by_lang = joined(dictionaries, self.towards) if dictionaries else without
         layers, *others = {tuple(sorted(by_layer)) for by_layer in anchors.values()}
         if not by_lang or others:
-            raise SettingError(f"anchors must be of at least two languages with equal layers, got {[layers, *others]}")
+            raise SettingError(f"anchors must have at least two languages with equal layers, got {[layers, *others]}")
         for lang in by_lang:
             if lang not in anchors:
-                raise SettingError(f"every dictionary must have anchors, but there are no anchors of {lang}")
+                raise SettingError(f"every language of a dictionary must have anchors, but {lang} has no anchors")
         return by_lang, layers
 
     def _fit(self, lang: str, layer: int, anchors: AnchorsByLayer, dictionary: Dictionary | None) -> DictionaryFit:
@@ -143,10 +143,10 @@ def record_of(fit: DictionaryFit) -> dict[str, Any]:
 
 
 def joined(dictionaries: Sequence[Dictionary], towards: str) -> dict[str, Dictionary]:
-    """Join dictionaries to one from each other language to `towards`.
+    """Join dictionaries to one dictionary for each language, with `towards` as its target language.
 
     Raises:
-        SettingError: a dictionary does not have `towards`.
+        SettingError: `towards` is not a language of a dictionary.
     """
     by_lang: dict[str, Dictionary] = {}
     for dictionary in dictionaries:

@@ -30,7 +30,7 @@ from calque.training.plan import BatchPlan
 from calque.training.sources import TrainedSource, VectorSource, WordRows, float32_copy, freeze_below
 
 StudentEncoder = HuggingFaceEncoder | SubwordVectors
-_SMOOTHING = 1e-3  # a of Arora et al. (2017), as in model2vec
+_SMOOTHING = 1e-3  # constant a of Arora et al. (2017), as in model2vec
 
 
 class Student(NamedTuple):
@@ -40,35 +40,35 @@ class Student(NamedTuple):
     pooling: SentencePooling
 
     def write_modules(self, folder: Path) -> None:
-        """Write the pooling as modules of sentence-transformers to an empty folder, which `encoder.save` copies."""
+        """Write the pooling as modules of sentence-transformers to an empty folder, from which `encoder.save` copies files."""
         self.pooling.save(self.encoder, folder)
         self.encoder.modules = folder
 
 
 @dataclass(kw_only=True, eq=False)
 class Distillation(TrainingSettings):
-    """Trains the sentence vectors of a student to equal those of a teacher.
+    """Train a student so that its sentence vectors equal the vectors of a teacher.
 
-    For a sentence s in the teacher's language, its translation t, teacher M and student m it minimises the mean over a batch
-    of ‖m(s) − M(s)‖² and ‖m(t) − M(s)‖² (Reimers & Gurevych 2020, "Making monolingual sentence embeddings multilingual using
-    knowledge distillation", Section 3; they divide by the number of dimensions, which with Adam changes the rate alone).
-    If the teacher's vectors are L2-normalised, so are the student's; if they have other dimensions, a linear layer follows the
-    student's pooling.
+    For a sentence s in the teacher's language, its translation t, teacher M and student m, the loss is the mean over a batch of
+    ‖m(s) − M(s)‖² and ‖m(t) − M(s)‖² (Reimers & Gurevych 2020, "Making monolingual sentence embeddings multilingual using
+    knowledge distillation", Section 3; the paper divides by the number of dimensions, which with Adam only changes the rate).
+    If the teacher's vectors are L2-normalised, the student's vectors are normalised, too. If the dimensions differ, a linear
+    layer follows the student's pooling.
 
     Args:
         towards: language of the teacher.
-        ranking: weight of the cross entropy of the gold teacher vector among those of all texts of the update, with logits
-            cosine / `temperature`.
+        ranking: weight of the ranking loss: cross entropy of the correct teacher vector among the teacher vectors of all texts
+            in the update, with logits cosine / `temperature`.
         temperature: temperature of the ranking loss.
-        negatives: number of teacher vectors drawn from the whole text in each update as further candidates of the ranking loss.
-            The student does not read their texts, so they cost little time.
-        source_share: fraction of the pairs of an update whose sentence in the teacher's language the student also reads; 1 as
-            published. Texts of several languages share these sentences, so a fraction suffices.
+        negatives: number of teacher vectors, drawn from the full text in each update, that are added to the ranking loss as
+            candidates. Their texts are not encoded by the student, so that negatives cost little time.
+        source_share: fraction of pairs of an update of which the student also encodes the sentence in the teacher's language;
+            1 in the paper. If texts of several languages share these sentences, a smaller fraction suffices.
         epochs, learning_rate, seed: see `Schedule`.
-        batch: number of sentence pairs of each language, or of monolingual sentences, in an update.
+        batch: number of sentence pairs or sentences of each text in an update.
         freeze: see `TrainingSettings`.
-        accumulate: number of parts of each process's share of an update, of which one is in memory.
-        precision: see `Tuner.align`.
+        accumulate: number of parts in which each process computes an update, to save memory.
+        precision: precision of the forward pass, "float32" or "bfloat16", see `Tuner.align`.
     """
 
     towards: str
@@ -87,7 +87,7 @@ class Distillation(TrainingSettings):
         check_number("temperature", self.temperature, above=0)
         check_number("negatives", self.negatives, least=0, whole=True)
         if self.negatives and not self.ranking:
-            raise SettingError("negatives need a ranking loss: set the weight ranking above 0")
+            raise SettingError("negatives need a ranking loss: set ranking above 0")
         check_number("source_share", self.source_share, least=0, most=1)
         check_number("accumulate", self.accumulate, least=1, whole=True)
         check_precision(self.precision, TRAINING_PRECISIONS)
@@ -101,13 +101,13 @@ class Distillation(TrainingSettings):
         """Train a copy of the student.
 
         Args:
-            student, pooling: student, an encoder or static subword vectors, and its pooling; they are not changed.
-            teacher: stored vectors of the teacher; missing ones are computed.
-            corpora: parallel texts with one side in the teacher's language.
-            texts: more text in the teacher's language.
-            folder: folder for checkpoints and metrics; an interrupted run resumes from it with bitwise equal results.
-            checkpoint_every: number of updates between checkpoints, 0 for none; one is also written every minute.
-            progress: show bars on standard error.
+            student, pooling: student (an encoder or static subword vectors) and its sentence pooling, which are not changed.
+            teacher: stored vectors of the teacher; missing vectors are computed.
+            corpora: parallel texts, with one side in the teacher's language.
+            texts: further plain text in the teacher's language.
+            folder: folder for checkpoints and metrics. A run that was interrupted resumes with bitwise equal results.
+            checkpoint_every: number of updates between checkpoints, which are also written every minute; 0 disables both.
+            progress: whether to show progress bars on standard error.
 
         Raises:
             SettingError: there is nothing to train on, settings contradict each other, or `folder` has a checkpoint of another
@@ -171,13 +171,13 @@ class Distillation(TrainingSettings):
         )  # fmt: skip
 
     def terms(self, vectors: Tensor, own: Tensor, candidates: Tensor, n: int) -> dict[str, Tensor]:
-        """Return the terms of the loss of some texts of an update.
+        """Return the terms of the loss for a part of the texts of an update.
 
         Args:
-            vectors: student's vectors `[k, dim]`.
+            vectors: student's vectors of this part, `[k, dim]`.
             own: index of each text's teacher vector among the candidates, int64 `[k]`.
-            candidates: distinct teacher vectors of the whole update, `[m, dim]`.
-            n: number of texts of the whole update.
+            candidates: distinct teacher vectors of the full update, `[m, dim]`.
+            n: number of texts in the full update.
         """
         found = {"mse": (vectors - candidates[own]).square().sum() / n}
         if self.ranking:
@@ -195,8 +195,8 @@ class Lesson:
     """Texts tokenised for the student, with the indices of their teacher vectors.
 
     Attributes:
-        table: all texts; for each corpus first those in the teacher's language, then their translations.
-        places: index of the teacher vector of each text or of its translation, -1 for an unused text, int64 `[n_texts]`.
+        table: all texts; for each corpus, first the texts in the teacher's language, then their translations.
+        places: index of each text's teacher vector, which is shared by translations; −1 for an unused text, int64 `[n_texts]`.
         parts: indices of the texts of each pair `[n, 2]` or single text `[n, 1]`, int64, for each corpus.
         counts: numbers of used and unused texts, for the record.
     """
@@ -212,7 +212,7 @@ class Lesson:
         student: StudentEncoder, pooling: SentencePooling, teacher: TeacherVectors,
         corpora: Sequence[ParallelCorpus], texts: Sequence[Sentences],
     ) -> Lesson:  # fmt: skip
-        """Split sentences and their translations; sources are in the teacher's language, and `teacher` has their vectors."""
+        """Tokenise all texts. Source sides are in the teacher's language, and `teacher` contains their vectors."""
         tables, places, parts, base = [], [], [], 0
         for sides in [*((corpus.source, corpus.target) for corpus in corpora), *((text,) for text in texts)]:
             split = [pooling.split(student, side) for side in sides]
@@ -242,12 +242,12 @@ class Lesson:
 
 
 class Distilling(Objective[Sequence[np.ndarray]]):
-    """Objective of distillation; an update is the indices of the sentence pairs of all processes for each corpus.
+    """Objective of distillation. An update contains the indices of the sentence pairs of each corpus, for all processes.
 
     Args:
-        pooling: pooling of the student's rows to vectors like the teacher's.
-        source: source of the student's rows.
-        processes: processes of the run; each computes the loss of its share of the texts.
+        pooling: pooling of the student's token vectors to sentence vectors.
+        source: source of the student's token vectors.
+        processes: processes of the run; each process computes the loss of a part of the texts.
         method: settings and terms of the loss.
     """
 
@@ -267,7 +267,7 @@ class Distilling(Objective[Sequence[np.ndarray]]):
         self._updates = state["updates"]
 
     def texts(self, update: Sequence[np.ndarray]) -> np.ndarray:
-        """Return the indices of the texts of an update in ascending order, which depend on its number and the seed."""
+        """Return the sorted indices of the texts of an update. The choice depends on the number of the update and the seed."""
         rng = np.random.default_rng([self._method.seed, self._updates])
         found = []
         for part, rows in zip(self.lesson.parts, update, strict=True):
@@ -327,16 +327,16 @@ def static_student(
     """Return static vectors by model2vec's recipe: the mean-centred teacher vector of each subword, weighted by frequency.
 
     The weight is a / (a + p) with a = 0.001 (Arora et al. 2017, "A simple but tough-to-beat baseline for sentence embeddings"),
-    where p is the relative frequency of the subword in the text or, without text, by Zipf's law. Vectors keep the teacher's
-    dimensions (no principal components), so that they can be trained on its vectors.
+    where p is the relative frequency of the subword in the text, or its estimate by Zipf's law without text. The dimensions of
+    the teacher are not reduced, so that the result can be trained on the teacher's vectors.
 
     Args:
         tokenizer: fast tokenizer of `transformers`.
-        teacher: stored vectors of the teacher; those of all subwords are computed.
+        teacher: stored vectors of the teacher, to which the vectors of all subwords are added.
         texts: texts for counting subwords.
         lang: language of the teacher.
         name, unit: see `SubwordVectors`.
-        progress: show a bar.
+        progress: whether to show a progress bar.
     """
     subwords, n = Subwords(tokenizer), len(tokenizer)
     special = set(tokenizer.all_special_ids)

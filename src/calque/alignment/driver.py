@@ -33,18 +33,18 @@ def align(
     """Align the languages of an encoder.
 
     Args:
-        encoder: an encoder, or an argument of `load_encoder`; it is not changed.
-        data: one or more parallel texts; or sentences by language, for methods without translations; or anchors by language and
-            layer, for dictionaries.
+        encoder: encoder, which is not changed, or an argument of `load_encoder`.
+        data: one or more parallel texts; or sentences by language, for methods that need no translations; or anchors by
+            language and layer, for methods that use dictionaries.
         method: name of a method, see `calque align`, or `package.module:Class`.
-        pairs: word links of each parallel text (default: by the statistical aligner), or dictionaries.
-        towards: language that the others are aligned with; default: the first language of the data.
-        folder, checkpoint_every: folder for checkpoints, from which training resumes, and number of updates between checkpoints.
-        progress: show bars on standard error.
-        options: options of the method and of its `align`.
+        pairs: word links of each parallel text (default: links by the statistical aligner), or dictionaries.
+        towards: language that all other languages are aligned with; default: the first language of the data.
+        folder, checkpoint_every: folder of the checkpoints for resuming, and number of updates between checkpoints.
+        progress: whether to show progress bars on standard error.
+        options: arguments of the method's class and of its function `align`.
 
     Raises:
-        SettingError: the method is unknown, cannot use such data, or does not have an option.
+        SettingError: the method is unknown, cannot use this kind of data, or does not have one of the options.
 
     Example:
         >>> import calque
@@ -76,10 +76,10 @@ def align(
 def make_method(
     name: str, towards: str, options: Mapping[str, Any], kind: str = "parallel"
 ) -> tuple[Method, dict[str, Any]]:
-    """Build a method for parallel text, dictionaries or plain text, and return it with the options of its `align`.
+    """Build a method for parallel text, dictionaries or plain text, and return it with the options for its function `align`.
 
     Raises:
-        SettingError: the method is unknown, or does not have an option.
+        SettingError: the method is unknown, cannot use this kind of data, or does not have one of the options.
     """
     if not learns_from(name, kind):
         data = {"parallel": "parallel text", "dictionary": "dictionaries", "text": "text alone"}[kind]
@@ -98,7 +98,7 @@ def make_method(
 
 
 def align_options(method: type[Method]) -> list[str]:
-    """Return the names of the options of a class's `align`, which are its keyword-only arguments beside `RunOptions`."""
+    """Return the names of the options of a method's function `align`: keyword-only arguments that are not in `RunOptions`."""
     return [
         name for name, parameter in signature(method.align).parameters.items()
         if parameter.kind is Parameter.KEYWORD_ONLY and name not in RunOptions.__annotations__

@@ -15,22 +15,22 @@ from calque.training.loop import rate_by_width
 
 @dataclass(kw_only=True, eq=False)
 class FineTune(Tuner):
-    """Minimise the distance of linked words, with a penalty on changes of one language.
+    """Minimise the distance between linked words, with a penalty on changes of the vectors of one language.
 
-    For every language pair, with `s` aligned to `t`, and summed over `layers`, it minimises
+    The loss is summed over `layers`. For each language pair, in which `s` is aligned to `t`, the loss is
 
         Σ_(i,j) linked ‖f(i, s) − f(j, t)‖²  +  λ Σ_j ‖f(j, t) − f0(j, t)‖²
 
     where f0 is the encoder before training, and the second sum is over *all* words of the target sentences (Cao 2020, §3.3;
-    Kulshreshtha 2020, Eqs. 7–10). The paper trains BERT-base with `learning_rate=5e-5, batch=2`; here the batch is larger, and
-    the default `learning_rate` is 5e-5 · (768 / dim)^(5/3).
+    Kulshreshtha 2020, Eqs. 7–10). The paper trains BERT-base with `learning_rate=5e-5, batch=2`. The default batch is larger
+    here, and the default `learning_rate` is 5e-5 · (768 / dim)^(5/3).
 
     Args:
         towards: reference language `t`.
-        weight: λ.
-        variant: `paper`, or `code` for Cao's code, which divides each term by its number of elements and has f0(j, t) in the
-            place of f(j, t) in the first term.
-        layers: layers of the loss, e.g. the last four `(-4, -3, -2, -1)`; default: the encoder's layer.
+        weight: weight λ of the penalty.
+        variant: loss of the paper (`paper`) or of Cao's code (`code`). The code divides each term by its number of elements,
+            and replaces f(j, t) in the first term by f0(j, t).
+        layers: layers in which the loss is computed, e.g. `(-4, -3, -2, -1)`; default: the encoder's layer.
         epochs, learning_rate, seed: see `Schedule`.
         batch, freeze, lora: see `Tuner`.
     """

@@ -21,19 +21,19 @@ if TYPE_CHECKING:
 
 
 class HeldOut:
-    """A cross-fitted prior of the statistical aligners: the similarities of each part of the text are those of a copy of the
+    """Cross-fitted prior for the statistical aligners. The similarities of each part of the text are computed by a copy of the
     encoder that was aligned on the links of the other parts.
 
-    Sentence pairs are assigned to parts in turn, and pairs with equal source sentences to the same part in all texts, so that no
-    copy is trained on the source sentences it is used for. The result is deterministic.
+    Sentence pairs are assigned to parts in turn. Pairs with equal source sentences are in the same part, so that no copy is
+    trained on a source sentence for which the copy computes similarities. The result is deterministic.
 
     Args:
         encoder: encoder, which is copied and not changed.
         corpora: one or more texts, which may be in different languages.
         pairs: word links of each text.
-        parts: number of parts, which is also the number of trainings.
+        parts: number of parts, which is also the number of training runs.
         tuner: alignment method; default: contrastive alignment with small batches, see `small`.
-        progress: show the bars of the trainings.
+        progress: whether to show the progress bars of training.
 
     Raises:
         SettingError: there are fewer distinct source sentences than parts, or no links outside of a part.
@@ -54,7 +54,7 @@ class HeldOut:
     ):
         check_number("parts", parts, least=2, whole=True)
         if not corpora or len(corpora) != len(pairs):
-            raise SettingError(f"there must be links of each text, got {len(corpora)} texts and links of {len(pairs)}")
+            raise SettingError(f"each text must have word links, got {len(corpora)} texts and links of {len(pairs)}")
         part_of = deal(corpora, parts)
         tuner = tuner or small(encoder, common(corpora))
         found: list[list[np.ndarray]] = [[np.zeros((0, 0), np.float32)] * len(corpus) for corpus in corpora]
@@ -79,7 +79,7 @@ class HeldOut:
         }
 
     def __call__(self, corpus: ParallelCorpus) -> Similarities:
-        """Return the similarities of sentence pairs of these texts, in any order.
+        """Return the similarities of sentence pairs that occur in the given texts, in any order.
 
         Raises:
             SettingError: a sentence pair is not from these texts.
@@ -87,15 +87,15 @@ class HeldOut:
         found = [self._where.get(pair) for pair in _words(corpus)]
         if None in found:
             raise SettingError(
-                f"sentence pair {found.index(None) + 1:,} is not of the text that the encoder was aligned on; for further text, "
-                "try `calque.Linker(encoder).similarities`"
+                f"sentence pair {found.index(None) + 1:,} is not from the text that the encoder was aligned on; "
+                "for other text, try `calque.Linker(encoder).similarities`"
             )
         return Similarities.of(self.similarities[k][row] for k, row in filter(None, found))
 
 
 def deal(corpora: Sequence[ParallelCorpus], parts: int) -> list[np.ndarray]:
-    """Return the part of each sentence pair of each text, int64 `[n_sentences]`: the n-th distinct source sentence is in part n
-    modulo `parts`.
+    """Return the index of the part that contains each sentence pair of each text, int64 `[n_sentences]`. The n-th distinct
+    source sentence is in part n modulo `parts`.
 
     Raises:
         SettingError: there are fewer distinct source sentences than parts.
@@ -119,7 +119,7 @@ def small(encoder: TrainableEncoder, towards: str, *, seed: int = 0) -> Contrast
 
 
 def common(corpora: Sequence[ParallelCorpus]) -> str:
-    """Return the common language of all texts; if there are two, the source language of the first text.
+    """Return the language that all texts have in common; if there are two, return the source language of the first text.
 
     Raises:
         SettingError: the texts have no common language.

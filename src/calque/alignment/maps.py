@@ -16,19 +16,19 @@ if TYPE_CHECKING:
     from calque.alignment.base import Links, Text
     from calque.encoders.base import Encoder
 
-#: maps that are fitted on sentences instead of words
+#: kind of map of each method that fits maps on sentences instead of words
 _OF_SENTENCES = {"sentence-rotation": "rotation"}
 
 
 class LinkedMaps(Method):
-    """A map for each language and layer, fitted on linked words in context or on sentences; see `MappedEncoder.fit`.
+    """Maps for each language and layer, fitted on linked words in context or on sentence pairs; see `MappedEncoder.fit`.
 
     Args:
         method: rotation (Wang et al. 2019), normalized-rotation, linear, or sentence-rotation (Aldarmaki & Diab 2019).
-        towards: language of the common space.
+        towards: language to whose vectors all other languages are mapped.
         layers: layers to map; default: the encoder's layer.
-        combine: sum, mean or concatenation of the mapped layers, or the last of them.
-        standardize: standardise the vectors first, see `standardized`; default: if one dimension dominates them.
+        combine: combination of the mapped layers: sum, mean, concat, or only the last layer (last).
+        standardize: standardise the vectors first; default: only if one dimension dominates the vectors.
     """
 
     def __init__(
@@ -47,10 +47,10 @@ class LinkedMaps(Method):
         self._settings: dict[str, Any] = {}
 
     def align(self, encoder: Any, corpus: Text, pairs: Links, **run: Unpack[RunOptions]) -> Encoder:
-        """Return the encoder with maps, which are fitted in one pass over the text; no folder is used.
+        """Return the encoder with maps that are fitted in one pass over the text; `folder` is not used.
 
-        Static vectors contain their maps, which are fitted without the sentence part, because that is computed from mapped
-        vectors.
+        An encoder of static vectors contains its maps. The maps are fitted without the encoder's sentence part, which is
+        computed from mapped vectors.
         """
         static = isinstance(encoder, StaticEncoder)
         corpora = [corpus] if not isinstance(corpus, Sequence) else corpus
@@ -80,11 +80,11 @@ def with_maps(
     combine: Combine = "last",
     settings: Mapping[str, Any],
 ) -> MappedEncoder | StaticEncoder:
-    """Return the encoder with maps by language and layer; static vectors have one layer and contain their maps.
+    """Return the encoder with maps by language and layer. An encoder of static vectors has one layer and contains its maps.
 
     Args:
         encoder, maps, towards, combine: see `MappedEncoder`.
-        settings: settings for the record; `method` becomes a part of the encoder's name.
+        settings: settings for the record; the value of `method` is appended to the encoder's name.
     """
     if isinstance(encoder, StaticEncoder):
         name = f"{encoder.name}+{settings['method']}"

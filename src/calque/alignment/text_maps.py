@@ -31,10 +31,10 @@ class LanguageMeans(Method):
     """Shift each language's mean to that of `towards`, see `shifts`.
 
     Args:
-        towards: reference language, which must have text too.
+        towards: reference language, which must be a language of the text.
         layers: layers to map; default: the encoder's layer.
         combine: see `MappedEncoder`.
-        offset: add the mean of `towards`, whose vectors then do not change; False only centres every language.
+        offset: add the mean of the language `towards`, whose vectors then do not change; if false, the means are only removed.
     """
 
     towards: str
@@ -48,14 +48,14 @@ class LanguageMeans(Method):
     def align(
         self, encoder: Any, corpus: Text | Mapping[str, Sentences], pairs: Any = (), **run: Unpack[RunOptions]
     ) -> Encoder:
-        """Return the encoder with maps; static vectors contain their maps, fitted without the sentence part.
+        """Return the encoder with maps. An encoder of static vectors contains its maps, fitted without its sentence part.
 
         Args:
             encoder: encoder to map.
-            corpus: sentences of each language, or parallel text, whose sides are used as plain text. Duplicate sentences count
-                several times.
+            corpus: sentences of each language, or parallel text, whose sides are used as plain text. Each duplicate of a
+                sentence is counted.
             pairs: not used.
-            run: see `RunOptions`; no folder is used.
+            run: see `RunOptions`; `folder` is not used.
 
         Raises:
             SettingError: there are fewer than two languages, `towards` is missing, or a language has no word vectors.
@@ -92,7 +92,7 @@ class Standardize(Method):
     """Standardise all dimensions over the text of all languages, see `standardized`; languages are not aligned.
 
     Args:
-        towards: a language of the text; required of every method, without effect.
+        towards: a language of the text; every method requires this argument, which has no effect here.
         layers: layers to standardise; default: the encoder's layer.
     """
 
@@ -102,7 +102,7 @@ class Standardize(Method):
     def align(
         self, encoder: Any, corpus: Text | Mapping[str, Sentences], pairs: Any = (), **run: Unpack[RunOptions]
     ) -> Encoder:
-        """Return the encoder with standardised vectors; arguments as in `LanguageMeans.align`."""
+        """Return the encoder with standardised vectors; the arguments are those of `LanguageMeans.align`."""
         texts = _by_language(corpus)
         aligned = standardized(encoder, [part for parts in texts.values() for part in parts], self.layers, wanted=True)
         aligned.made = made_of(encoder, "standardize", self.towards, [], [], self.record()) | {"langs": sorted(texts)}
@@ -112,16 +112,16 @@ class Standardize(Method):
 def shifts(moments: Mapping[str, Moments], *, towards: str, offset: bool = True) -> dict[str, LinearMap]:
     """Return the maps that shift each language's mean to that of `towards`: x → x − x̄ + ȳ.
 
-    Libovický et al. (2020, Findings of EMNLP) only subtract the mean (`offset=False`). With the mean of `towards` added,
-    distances are the same, cosines differ, and vectors of `towards` do not change, so that heads trained on them still fit.
+    Libovický et al. (2020, Findings of EMNLP) only subtract the mean (`offset=False`). Adding the mean of `towards` preserves
+    distances, but not cosines. Vectors of `towards` do not change, so that heads trained on these vectors can still be used.
 
     Args:
         moments: moments of each language's word vectors, see `Moments`.
         towards: reference language.
-        offset: add the mean of `towards`; False centres every language, including `towards`.
+        offset: whether to add the mean of `towards`; if false, all languages are centred, including `towards`.
 
     Returns:
-        map by language, for the languages whose vectors change.
+        maps by language, for the languages whose vectors change.
     """
     target = moments[towards].source_mean * offset
     return {
@@ -140,13 +140,13 @@ def moments_of(
 ) -> dict[str, dict[int, Moments]]:  # fmt: skip
     """Return the moments of word vectors by language and layer.
 
-    The text is encoded block by block, and only moments are kept. Words without a vector do not count.
+    The text is encoded block by block, and only moments are kept. Words without a vector are ignored.
 
     Args:
         texts: one or more texts of each language.
-        layers: layers of the encoder; default: its own.
+        layers: layers of the encoder; default: the encoder's layer.
         block: number of sentences encoded at a time.
-        progress: show a bar on standard error.
+        progress: whether to show a progress bar on standard error.
 
     Raises:
         SettingError: a language has no word vectors, or the encoder cannot be mapped.
@@ -165,7 +165,7 @@ def moments_of(
                     found[lang][n].update(rows, np.empty((len(rows), 0)))
                 shown.update(len(part))
         if not found[lang][numbers[0]].n:
-            raise SettingError(f"{encoder.name} must have a vector for some word of the text in {lang}, got none")
+            raise SettingError(f"{encoder.name} must have a vector for at least one word of the text in {lang}")
     shown.close()
     return found
 
@@ -175,17 +175,17 @@ def centred(
 ) -> MappedEncoder:
     """Return the encoder with each language's mean shifted to that of its translations in `towards`: x → x − x̄ + ȳ.
 
-    A contrastive loss with negatives of the *other* language leaves the means apart, because a shift of all words of a language
-    changes all competing scores nearly equally. Means are computed over all words of both sides of the text, so that its topic
-    cancels. Vectors of `towards` do not change.
+    A contrastive loss with negatives of the *other* language does not align the means, because a shift of all words of a
+    language changes all competing scores nearly equally. Means are computed over all words of both sides of the text, so that
+    the topic of the text cancels. Vectors of `towards` do not change.
 
     Args:
-        encoder: aligned encoder, whose layer is shifted.
+        encoder: aligned encoder, whose layer of word vectors is shifted.
         corpora: parallel texts; texts without `towards` are ignored.
         towards: reference language.
 
     Raises:
-        SettingError: no text has `towards` on a side.
+        SettingError: no text has a side in the language `towards`.
     """
     layer = encoder.layer_numbers(None)[0]
     found: dict[str, list[tuple[Moments, Moments]]] = {}
@@ -196,7 +196,7 @@ def centred(
             (lang,) = set(sides) - {towards}
             found.setdefault(lang, []).append((moments[lang][layer], moments[towards][layer]))
     if not found:
-        raise SettingError(f"one side of a text must be in {towards}, to whose mean the others are shifted")
+        raise SettingError(f"one side of a text must be in {towards}, because other languages are shifted to its mean")
     maps = {}
     for lang, parts in found.items():
         counts = [own.n for own, _ in parts]

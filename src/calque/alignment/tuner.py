@@ -36,20 +36,20 @@ LORA_RATE = 10
 
 @dataclass(kw_only=True, eq=False)
 class Tuner(TrainingSettings, Method):
-    """A method that trains the encoder's weights. A subclass defines the loss.
+    """Base class of methods that train the encoder's weights. A subclass defines the loss.
 
     Args:
-        towards: language that the others are aligned with.
-        layers: layers of the loss; default: the encoder's layer.
-        lora: rank of adapters in all matrices (LoRA, Hu et al. 2022; needs PEFT), which are trained in the place of the
-            weights, by default at `LORA_RATE` times the learning rate; the result is an `AdaptedEncoder`. None trains the
-            weights.
+        towards: language that all other languages are aligned with.
+        layers: layers in which the loss is computed; default: the encoder's layer.
+        lora: rank of LoRA adapters (Hu et al. 2022; needs PEFT) that are trained instead of the weight matrices. The default
+            learning rate is then 10 times higher (`LORA_RATE`), and the result is an `AdaptedEncoder`. By default, the weights
+            are trained.
         epochs, learning_rate, seed, batch, freeze: see `TrainingSettings`.
     """
 
-    #: link the boundary tokens of both sentences like words
+    #: whether the boundary tokens ([CLS], [SEP]) of both sentences are linked like words
     special: ClassVar[bool] = True
-    #: maximum number of words of a side of a sentence pair; None for no limit
+    #: maximum number of words of each sentence of a pair; if None, there is no limit
     max_words: ClassVar[int | None] = 64
 
     towards: str
@@ -80,7 +80,7 @@ class Tuner(TrainingSettings, Method):
         return False
 
     def kinds(self) -> Callable[[ParallelCorpus, WordPairs], np.ndarray] | None:
-        """Return the function that numbers linked pairs which are positives of each other, see `AlignedText`; default: None."""
+        """Return a function that gives equal ids to links that are positives of each other (see `AlignedText`), or None."""
         return None
 
     def default_rate(self, dim: int) -> float:
@@ -108,12 +108,12 @@ class Tuner(TrainingSettings, Method):
 
         Args:
             encoder: encoder, which is not changed; the result shares its frozen weights.
-            corpus, pairs: parallel text and its word links; several for several languages at once.
+            corpus, pairs: one or more parallel texts, which can be in different languages, and the word links of each text.
             standardize, accumulate, precision: see `align`.
-            folder: folder for checkpoints and metrics; an interrupted run resumes from it with bitwise equal results. The last
-                checkpoint remains; delete it after the result is saved.
-            checkpoint_every: number of updates between checkpoints, 0 for none; one is also written every minute.
-            progress: show a bar with the terms of the loss on standard error.
+            folder: folder for checkpoints and metrics. A run that was interrupted resumes with bitwise equal results. Delete
+                the last checkpoint after the result is saved.
+            checkpoint_every: number of updates between checkpoints, which are also written every minute; 0 disables both.
+            progress: whether to show a progress bar with the terms of the loss on standard error.
 
         Raises:
             SettingError: the encoder has no weights to train, settings contradict each other, or `folder` has a checkpoint of
@@ -160,12 +160,12 @@ class Tuner(TrainingSettings, Method):
 
         Args:
             encoder, corpus, pairs, run: see `tune`.
-            standardize: standardise the word vectors before training, and those of the result; default: if one dimension
-                dominates them.
-            centre: shift the language means of the trained encoder to that of `towards`, see `centred`.
-            accumulate: number of parts of each process's share of an update, of which one is in memory; the result is the same.
-            precision: precision of the trained and the frozen encoder: "float32" or "bfloat16", which computes the forward pass
-                in it; "float32" gives the same numbers twice on one machine.
+            standardize: standardise the word vectors before training and in the result; default: only if one dimension
+                dominates the vectors.
+            centre: after training, shift the mean vector of each language to the mean vector of the language `towards`.
+            accumulate: number of parts in which a process computes an update, to save memory; the result does not change.
+            precision: precision of forward passes: "float32", whose results are reproducible on one machine, or
+                "bfloat16".
         """
         tuned = self.tune(
             encoder, corpus, pairs, standardize=standardize, accumulate=accumulate, precision=precision, **run
@@ -184,7 +184,7 @@ class Tuner(TrainingSettings, Method):
         self, tuned: TrainableEncoder, encoder: TrainableEncoder, corpora: Sequence[ParallelCorpus],
         pairs: Sequence[WordPairs], processes: Processes, *, accumulate: int = 1,
     ) -> Alignment:  # fmt: skip
-        """Return the objective of training `tuned`; `encoder` is the encoder before training."""
+        """Return the training objective of the encoder `tuned`; `encoder` is the encoder before training."""
         text = AlignedText(
             corpora, pairs, encoder, towards=self.towards, special=self.special, max_words=self.max_words,
             kinds=self.kinds(), sentences=self.reads_sentences,
@@ -195,7 +195,7 @@ class Tuner(TrainingSettings, Method):
         )  # fmt: skip
 
     def _copy(self, encoder: TrainableEncoder, device: torch.device) -> TrainableEncoder:
-        """Return a copy of the encoder for training, whose frozen weights need no gradient."""
+        """Return a copy of the encoder for training; the frozen weights of the copy need no gradient."""
         if self.lora is None:
             tuned = float32_copy(encoder, device, freeze=self.freeze)
             freeze_below(tuned.model, self.freeze)

@@ -1,9 +1,9 @@
 """Exact updates of alignment losses with several processes and with accumulation.
 
-An alignment loss is a function of the word vectors of a batch. An update computes the vectors, gathers those of all processes and
-parts, computes the loss and its gradient with respect to the vectors, and propagates that gradient through the model. Thus
-several processes or parts give the gradient of one large batch for *every* loss, including contrastive ones (gradient caching,
-Gao et al. 2021, "Scaling Deep Contrastive Learning Batch Size under Memory Limited Setup").
+An alignment loss is a function of the word vectors of a batch. An update computes the vectors, gathers the vectors of all
+processes and parts, computes the loss and its gradient with respect to the vectors, and propagates this gradient through the
+model. Several processes or parts thus give the gradient of one large batch for *every* loss, even a contrastive loss (gradient
+caching, Gao et al. 2021, "Scaling Deep Contrastive Learning Batch Size under Memory Limited Setup").
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ class LinkedBatch:
     Args:
         source, target: vectors of linked words `[n_pairs, dim]`.
         regularised: vectors of all words of the target sentences `[n_target_words, dim]`.
-        reference: vectors of the same words by the frozen encoder `[n_target_words, dim]`, or None.
-        reference_linked: vectors of the linked target words by the frozen encoder `[n_pairs, dim]`, or None.
-        kinds: equal numbers for pairs that are positives of each other, -1 for none, int64 `[n_pairs]`; None without such pairs.
-        sentences: mean word vectors of both sides `[n_sentence_pairs, dim]`, or None.
+        reference: vectors of the same words from the frozen encoder `[n_target_words, dim]`, or None.
+        reference_linked: vectors of the linked target words from the frozen encoder `[n_pairs, dim]`, or None.
+        kinds: ids, equal for pairs that are positives of each other, −1 for pairs without id, int64 `[n_pairs]`; or None.
+        sentences: mean word vectors of source and target sentences `[n_sentence_pairs, dim]`, or None.
     """
 
     source: Tensor
@@ -49,12 +49,12 @@ class Alignment(Objective[Sequence[np.ndarray]]):
     """Objective of a loss on linked words.
 
     Args:
-        text: text whose sentence pairs the updates select.
-        reference: encoder before training (f0), if the loss needs it. Its vectors of the target sentences are computed in every
-            update with the precision of the training.
+        text: text from which updates select sentence pairs.
+        reference: encoder before training (f0), or None if the loss does not use f0. Its vectors of the target sentences are
+            computed in every update, in the precision of training.
         loss: see `Tuner.loss`.
-        budget: maximum number of subwords of a forward pass, including padding.
-        accumulate: number of parts of each process's share of an update.
+        budget: maximum number of subwords in a forward pass, including padding.
+        accumulate: number of parts in which each process computes an update.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class Alignment(Objective[Sequence[np.ndarray]]):
         """Compute loss and gradients, see `Objective`.
 
         Args:
-            update: indices of the sentence pairs of all processes by corpus.
+            update: indices of the sentence pairs of each corpus, for all processes.
         """
         processes = self.processes
         parts = self.text.update(
@@ -104,17 +104,17 @@ class Alignment(Objective[Sequence[np.ndarray]]):
         for i, part in enumerate(parts):
             done = passes[i] if undivided else self._pass(part, seed + 7919 * i)
             done.backward({layer: rows.grad for layer, rows in leaves[i].items() if rows.grad is not None})
-        # Every process has all vectors and computes the same loss; gradients reach its own vectors only.
+        # Every process has all vectors and computes the same loss, but propagates only the gradients of its own vectors.
         values = torch.stack([value.detach() for value in terms.values()])
         return {"loss": float(values.sum()), **dict(zip(terms, values.tolist(), strict=True))}
 
     def _pass(self, part: Update, seed: int, *, gradient: bool = True) -> Pass:
-        """Return all word vectors of a part."""
-        torch.manual_seed(seed)  # equal dropout in both forward passes of a part
+        """Return the forward pass over the sentences of a part."""
+        torch.manual_seed(seed)  # both forward passes of a part need equal dropout
         return self._pass_of(self.encoder, part.batches, gradient)
 
     def _frozen(self, part: Update) -> dict[int, Tensor]:
-        """Return the word vectors of a part's target sentences by the frozen encoder."""
+        """Return the word vectors of a part's target sentences from the frozen encoder."""
         return {} if self.reference is None else self._pass_of(self.reference, part.target_batches, False).vectors
 
     def _pass_of(self, encoder: TrainableEncoder, batches: Sequence[np.ndarray], gradient: bool) -> Pass:
@@ -129,7 +129,7 @@ class Alignment(Objective[Sequence[np.ndarray]]):
         layer: int,
         number: int,
     ) -> LinkedBatch:
-        """Return the vectors of a text in a layer, of all processes in rank order and their parts in order."""
+        """Return the vectors of one text and layer, ordered by the rank of the process and then by part."""
         rows, vectors = [part.groups[number] for part in parts], [leaf[layer] for leaf in leaves]
 
         def of_all(found: Sequence[Tensor], counts: tuple[int, ...]) -> Tensor:

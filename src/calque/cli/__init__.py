@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 from calque import launched
 from calque.errors import CalqueError, CalqueWarning, SettingError, Stopped
 
-# Options with any number of values, and the minimum number of further arguments of the command.
+# For each command: its options that accept any number of values, and its minimum number of positional arguments.
 _SEVERAL = {
     "align": (("--dictionary", "--text", "--anchors", "--released"), 0),
     "evaluate": (("--test", "--train", "--dev", "--text", "--ceiling", "--project", "--rename", "--links", "--train-links"), 2),
@@ -31,7 +31,7 @@ _SEVERAL = {
 
 
 def of_program(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Separate the options of the program, which can follow the verb, from other arguments."""
+    """Separate the global options (`--on-error`, `--trust-code`), which may follow the command, from other arguments."""
     ours, rest, left = [], [], list(arguments)
     while left:
         word = left.pop(0)
@@ -43,8 +43,8 @@ def of_program(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def spread(arguments: Sequence[str]) -> list[str]:
-    """Convert `--langs en de` to `--langs en --langs de`, and the same for all options with several values, which the parser does
-    not support. Required arguments of the command are left to it."""
+    """Repeat an option before each of its values, because the parser accepts one value per option: `--langs en de` becomes
+    `--langs en --langs de`. Words that are needed as positional arguments of the command are not used as values."""
     spread, rest = [], list(arguments)
     verb = next((a for a in rest if not a.startswith("-")), "")
     several, needed = _SEVERAL.get(verb, ((), 0))
@@ -54,14 +54,14 @@ def spread(arguments: Sequence[str]) -> list[str]:
             return [*spread, argument, *rest]
         if argument in several:
             count = next((k for k, value in enumerate(rest) if value.startswith("-") and value != "-"), len(rest))
-            if count == len(rest):  # no further option marks the end of the values
+            if count == len(rest):  # no later option marks the end of the values
                 count = max(min(count, 1), count - _missing(spread, needed))
             spread += [word for value in rest[:count] for word in (argument, value)] or [argument]
             del rest[:count]
         elif argument == "--langs":
             values = rest[:2]
             if len(values) < 2 or any(value.startswith("-") for value in values):
-                raise SettingError("--langs takes two languages, e.g. --langs en de; repeat it for several texts")
+                raise SettingError("--langs needs two languages, e.g. --langs en de; repeat --langs for each text")
             del rest[:2]
             spread += ["--langs", values[0], "--langs", values[1]]
         else:
@@ -70,7 +70,7 @@ def spread(arguments: Sequence[str]) -> list[str]:
 
 
 def _missing(before: Sequence[str], needed: int) -> int:
-    """Return the number of required arguments that have not occurred yet: they directly follow the verb, or none has occurred."""
+    """Return the number of missing positional arguments: 0 if one of them directly follows the command, otherwise `needed`."""
     return needed if len(before) < 2 or before[1].startswith("-") else 0
 
 
@@ -85,14 +85,14 @@ def __getattr__(name: str) -> Any:
 def _parser(verb: str) -> Any:
     from calque.cli import verbs
 
-    return globals().get("app") or verbs.parser(verb)  # replaced in tests
+    return globals().get("app") or verbs.parser(verb)  # tests replace `app`
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run the command line. Exit codes: 0; 1 for a failed map without a dictionary; 2 for a user error; 130 or 143 after
-    SIGINT or SIGTERM."""
+    """Run the command line and exit with 0 after success, 1 if an unsupervised alignment failed, 2 after a user error, and 130
+    or 143 after SIGINT or SIGTERM."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    gc.set_threshold(100_000, 50, 50)  # collections during imports take a seventh of the time of a short command
+    gc.set_threshold(100_000, 50, 50)  # garbage collection in imports takes a seventh of the time of a short command
     warnings.simplefilter("always", CalqueWarning)
     warnings.showwarning = lambda message, *_, **__: _say(f"calque: {message}")
     if launched.number():  # only the first of several processes prints
@@ -112,12 +112,12 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         _close_stdout()
         sys.exit(1)
     except Exception as error:
-        stopped = getattr(error, "stopped", None)  # of `verbs.Ended`
+        stopped = getattr(error, "stopped", None)  # attribute of `verbs.Ended`
         if isinstance(stopped, Stopped):
             _stopped(str(stopped), stopped.signal)
         message = getattr(error, "format_message", None)
         if message is not None:  # errors of the parser, such as a missing option
-            _fail(message() or "no command given; calque --help lists them")
+            _fail(message() or "no command given; calque --help lists the commands")
         if type(error).__name__ == "Abort" or _is_interrupted(error):  # the parser converts an interruption to Abort
             _stopped("interrupted")
         _flush()
@@ -127,32 +127,32 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
             from calque.distributed import lost_peer
 
             if lost_peer(error):
-                _fail("another process of this run has ended; the same command goes on from the last checkpoint")
+                _fail("another process of this run has ended; repeat the command to resume from the last checkpoint")
         raise
-    if code == 128 + signal.SIGINT:  # exit of the parser after an interruption
+    if code == 128 + signal.SIGINT:  # exit code of the parser after an interruption
         _stopped("interrupted")
     _flush()
     sys.exit(code if isinstance(code, int) else 0)
 
 
 def _is_interrupted(error: BaseException | None) -> bool:
-    """Return whether a library converted an interruption to another error."""
+    """Return whether an error was caused by a KeyboardInterrupt, which libraries may convert to another error."""
     while error is not None and not isinstance(error, KeyboardInterrupt):
         error = error.__cause__ or error.__context__
     return error is not None
 
 
 def _of_the_disk(error: Exception) -> str | None:
-    """Return the message for an operating system error."""
+    """Return the message for an error of the operating system, or None for other errors."""
     from calque.storage import failure, finished, unwritten
 
     named = None
     if isinstance(error, OSError):
-        named = error.filename2 or error.filename  # the target of a copy
+        named = error.filename2 or error.filename  # `filename2` is the target of a copy
     if (reason := unwritten(error)) is not None:
         return reason if named is None else str(failure(named, reason))
     if isinstance(error, OSError) and error.errno is not None:
-        remedy = "; choose another place, or change its permissions" if isinstance(error, PermissionError) else ""
+        remedy = "; choose another path, or change its permissions" if isinstance(error, PermissionError) else ""
         return f"{'' if named is None else f'{finished(Path(named))}: '}{error.strerror or error}{remedy}"
     return None
 
@@ -163,7 +163,7 @@ def _say(line: str) -> None:
 
 
 def _flush() -> None:
-    """Flush standard output, so that a full disk behind `> FILE` is reported."""
+    """Flush standard output; if output is redirected to a file on a full disk, report the error."""
     try:
         sys.stdout.flush()
     except BrokenPipeError:
@@ -177,12 +177,12 @@ def _flush() -> None:
 
 
 def _close_stdout() -> None:
-    with suppress(OSError, ValueError):  # streams of tests have no file descriptor
+    with suppress(OSError, ValueError):  # captured streams in tests have no file descriptor
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _stopped(message: str, number: int = signal.SIGINT) -> NoReturn:
-    """Print the message of a stopped run, and return its exit code."""
+    """Print the message of a stopped run, and exit with 128 plus the number of the signal."""
     _say(f"calque: {message}")
     sys.exit(128 + number)
 

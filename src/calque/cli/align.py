@@ -1,11 +1,11 @@
-"""`calque align`: with parallel text, dictionaries, plain text, no text, or released maps."""
+"""The command `calque align`, which uses parallel text, dictionaries, plain text or released maps."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, ClassVar
 
 import typer
 
@@ -17,10 +17,16 @@ from calque.runs.settings import DEFAULT_METHOD, AlignSettings, named_pairs
 
 
 class AlignCommand(SubjectCommand):
-    """Command with a method and its kind of data as subject."""
+    """The command `calque align`, whose specific options depend on the method and its kind of data."""
 
     hides = ("model", "symmetrize", "max_length", "bidirectional", "track_folder", "keep_layers", "checkpoint_every")
-    asks_for = "calque align --method NAME --help (with --dictionary or --unsupervised: of maps from these)"
+    asks_for = "calque align --method NAME --help; for other data add --dictionary or --unsupervised"
+    helps: ClassVar[Mapping[str, str]] = {
+        "layers": "layers that are mapped, or in which the loss is computed; default: the encoder's layer.",
+        "most": "maximum number of words per language, the most frequent first; default: 50000.",
+        "at_least": "minimum number of occurrences of a word in the text; default: 1.",
+        "most_occurrences": "maximum number of occurrences over which a word is averaged; default: all.",
+    }
 
     def find_subject(self, words: Sequence[str]) -> tuple[str, str] | None:
         given = " ".join(words).replace("=", " ").split()
@@ -63,10 +69,10 @@ class AlignCommand(SubjectCommand):
             if kind != "parallel":
                 raise SettingError(f"{option} is only for parallel text")
             is_map = method in methods_for("parallel") and not METHODS[method].trains
-            why = f"is for training, but {method} is a map" if is_map else f"is not an option of --method {method}"
+            why = f"needs a method that trains, unlike {method}" if is_map else f"is not an option of --method {method}"
             raise SettingError(f"{option} {why}")
         if any(name in of_kind for of_kind in map(self.types_of, [("", "dictionary"), ("", "unsupervised")])):
-            raise SettingError(f"{option} is only for --dictionary and --unsupervised, and for some of their methods")
+            raise SettingError(f"{option} is only for some of the methods of --dictionary and --unsupervised")
 
 
 @grouped
@@ -75,8 +81,8 @@ def align(
 ) -> None:
     """Align the languages of an encoder.
 
-    The result is a folder that calque and transformers can load. Align with parallel text (TRAIN), with dictionaries
-    (--dictionary), with plain text by a --method that needs no translations (--text), with nothing (--unsupervised), or with
+    The result is a folder that calque and transformers can load. Choose one kind of data: parallel text (TRAIN), dictionaries
+    (--dictionary), plain text with a --method that needs no translations (--text), no translations at all (--unsupervised), or
     released maps (--released).
     """
     from calque.runs.align import align as run
@@ -122,7 +128,7 @@ def align(
 
 
 def _refuse(context: typer.Context, kind: str, method: str, links: Sequence[str] | None) -> None:
-    """Raise an error for options without effect."""
+    """Raise an error if an option without effect was given."""
     unused: dict[str, str] = {}
     if kind != "TRAIN":
         of_parallel = ("links", "model", "symmetrize", "keep_layers", "checkpoint_every")
@@ -143,8 +149,8 @@ def _refuse(context: typer.Context, kind: str, method: str, links: Sequence[str]
 
 
 def _with_start(options: dict[str, Any], how: AlignSettings) -> tuple[dict[str, Any], AlignSettings]:
-    """Return the options of maps with those of the start separated, and the settings without the dictionary `identical`, which is
-    a start."""
+    """Move options of the initialisation to `start_options`, and the dictionary `identical`, which selects an initialisation,
+    from the settings to the options."""
     from calque.runs.align import IDENTICAL
     from calque.runs.study.values import of_starts
 
@@ -154,7 +160,7 @@ def _with_start(options: dict[str, Any], how: AlignSettings) -> tuple[dict[str, 
     if not how.unsupervised and IDENTICAL not in dictionaries:
         return options, how
     if len(dictionaries) > 1:
-        raise SettingError(f"--dictionary {IDENTICAL} must be the only dictionary: it serves all languages")
+        raise SettingError(f"--dictionary {IDENTICAL} must be the only dictionary; it applies to all languages")
     start = options.pop("start", "distributions") if how.unsupervised else IDENTICAL
     of_start = {name: options.pop(name) for name in of_starts() if name in options}
     return {**options, "start": start, "start_options": of_start}, replace(how, dictionary=None)

@@ -33,9 +33,9 @@ def output_file(
     """Check that an output file can be written and is not an input.
 
     Args:
-        inputs: input files as given by the user, including `de=FILE` and prefixes of two files (Moses).
-        langs: suffixes of the files of a prefix.
-        adds: whether scores are appended to the file, which must then contain scores only.
+        inputs: input files as given by the user: FILE, `de=FILE` or the common prefix of two files (Moses).
+        langs: languages, which are the suffixes of files with a common prefix.
+        adds: whether scores are appended to the file; an existing file must then contain only scores.
 
     Raises:
         SettingError: the path is a folder or a device, cannot be written, or is an input.
@@ -60,34 +60,34 @@ def output_folder(option: str, path: Path | None, inputs: Iterable[str | Path | 
         return
     with _writable(option, path, "folder", path.is_dir, inputs, ()):
         if not is_text(path.absolute()):
-            raise SettingError(f"{option} {path}: expected a name in UTF-8, which libraries that write weights need")
+            raise SettingError(f"{option} {path}: expected a name in UTF-8, as libraries that write weights require")
 
 
 @contextmanager
 def _writable(
     option: str, path: Path, kind: str, is_kind: Callable[[], bool], inputs: Iterable[str | Path | None], langs: Iterable[str]
 ) -> Iterator[None]:  # fmt: skip
-    """Check a path, and convert errors of the operating system in the block."""
+    """Check a path, and convert errors of the operating system in the block to a `SettingError`."""
     if not str(path).strip():
-        raise SettingError(f"{option} is empty: expected a {kind} to write")
+        raise SettingError(f"{option} must name a {kind} to write, got an empty name")
     try:
         if path.exists() and not is_kind():
             what = "a folder" if path.is_dir() else "a file" if path.is_file() else "a device or a pipe"
-            raise SettingError(f"{option} {path}: this is {what}, expected a {kind} to write")
+            raise SettingError(f"{option} {path} must be a {kind} to write, but it is {what}")
         above = next((parent for parent in path.parents if parent.exists()), path)
         if not above.is_dir():
             raise SettingError(f"{option} {path}: {above} is not a folder")
         for named in inputs:
             if named is not None and os.path.realpath(path) in _files_of(str(named), langs):
-                raise SettingError(f"{option} {path} is also read ({named}) and would be lost: choose another name")
+                raise SettingError(f"{option} {path} would overwrite the input {named}; choose another name")
         yield
     except (OSError, ValueError) as error:  # no permission, name too long, NUL in the name
         reason = getattr(error, "strerror", None) or error
-        raise SettingError(f"{option} {str(path)!r:.200}: no {kind} can be written there ({reason})") from error
+        raise SettingError(f"{option} {str(path)!r:.200}: no {kind} can be written to this path ({reason})") from error
 
 
 def _files_of(named: str, langs: Iterable[str]) -> set[str]:
-    """Return the real paths of an input, `LANG=FILE` or a prefix of files (Moses), compressed or not."""
+    """Return the real paths of the files of an input: FILE, `LANG=FILE` or a prefix (Moses), compressed or not."""
     names = {named, name_and_path(named)[1]}
     prefixes = [name for name in names if not os.path.exists(name)]
     endings = [f".{lang}{suffix}" for lang in langs for suffix in ("", ".gz", ".zst", ".xz", ".bz2")]
@@ -95,7 +95,7 @@ def _files_of(named: str, langs: Iterable[str]) -> set[str]:
 
 
 def given(context: typer.Context) -> dict[str, str]:
-    """Return the given options by parameter name, in the spelling of the user."""
+    """Return the longest spelling of each option that the user gave, by parameter name."""
     options = {}
     for parameter in context.command.params:
         source = context.get_parameter_source(parameter.name or "")
@@ -105,7 +105,7 @@ def given(context: typer.Context) -> dict[str, str]:
 
 
 def refuse_unused(context: typer.Context, unused: Mapping[str, str]) -> None:
-    """Raise an error if an option without effect was given; `unused` has the reason by parameter name."""
+    """Raise an error if an option without effect was given; `unused` maps names of parameters to reasons."""
     for name, option in given(context).items():
         if name in unused:
             raise SettingError(f"{option} {unused[name]}")

@@ -1,4 +1,4 @@
-"""`calque evaluate`: any task of the table or of another package, with its options."""
+"""The command `calque evaluate`, which runs a task of `TASKS` or of another package."""
 
 from __future__ import annotations
 
@@ -30,71 +30,71 @@ from calque.storage import append_lines
 from calque.tasks.inputs import FIELDS, Inputs
 from calque.tasks.table import TASKS, TaskRow, users
 
-#: options of a trained task that apply to parallel text only
+#: options of tasks that train a head; they apply only to parallel text
 _OF_PARALLEL = ("links", "langs", "model", "symmetrize", "seed")
 
 
 @dataclass(frozen=True)
 class Texts:
-    """Files."""
+    """Input files of a task."""
 
-    test: list[str] = opt(..., "Test files, one or more.", metavar="FILE...")
+    test: list[str] = opt(..., "One or more test files.", metavar="FILE...")
     train: Several = files(
-        "Zero-shot tasks: training text, in one or more languages; de=FILE if the file name does not give the language. "
-        "wsd: text with senses. retrieval: the text used for alignment, to distinguish seen from unseen pairs."
+        "Training text of a zero-shot task, in one or more languages (de=FILE if the file name does not give the language); "
+        "text with senses for wsd; the text used for alignment, to distinguish seen from unseen word pairs, for retrieval."
     )
     dev: Several = files(
-        "Text to choose the epoch on (see --select); default: every tenth training text. sentences: text to choose the "
-        "threshold of mining on."
+        "Text for choosing the epoch (see --select; default: every tenth training text), or for the task sentences, the "
+        "threshold of mining."
     )
-    ceiling: Several = files("Training text in the test languages, translated (translate-train) or annotated.")
-    links: Several = files("Word links of --test; for word-alignment the gold links (default: third column).")
+    ceiling: Several = files("Training text in the test languages, to measure an upper bound: translated or annotated.")
+    links: Several = files("Word links of --test; for word-alignment, the gold links (default: the third column).")
     train_links: Several = files("Word links of --train.")
-    text: Several = files("Text to average word vectors over, in both languages.")
+    text: Several = files("Plain text in both languages, over which word vectors are averaged.")
     project: Several = files(
-        "Label projection: project tags over the word links of this parallel text (with --langs) and train on the result."
+        "Parallel text (with --langs) for label projection: its target side is annotated over word links and trained on."
     )
-    first_senses: str | None = opt(None, "WordNet's index.sense, for lemmas missing from --train.", metavar="FILE")
+    first_senses: str | None = opt(None, "WordNet's file index.sense, for lemmas that --train lacks.", metavar="FILE")
 
 
-#: help of options whose docstrings are too short
+#: help texts of options, which replace the descriptions in docstrings
 _HELPS = {
-    "candidates": "Search all words (all) or linked words only (linked); default: all.",
-    "similarity": "csls (default) or cosine; sentences: cosine by default.",
-    "sentence_pooling": "A sentence's vector: own (as saved in a sentence-transformers folder; default there), words (mean of "
-    "word vectors; default elsewhere), subwords (mean of all subwords) or cls.",
-    "contextual": "Only the first occurrence of each word form.",
-    "on_error": "Raise an error (raise, default), or skip what cannot be read (skip).",
-    "format": "File format, where it cannot be detected. Tags: columns, numbered, conllu, facebook, hub; labels: "
-    "header, pairs, label-text, text-label, jsonl, hub.",
-    "seeds": "Number of training runs, each with its own seed; default: 5, with --tune 3.",
-    "tune": "Fine-tune the encoder too, not only a head on frozen vectors.",
-    "select": "Take the epoch that is best on source text (source, default), best on average over all of --dev, other "
-    "languages included (target: a leak, which the table reports), or last.",
-    "head": "ner, slots, pos: bilstm-crf (default), linear (default with --tune), linear-crf. nli, sentiment: mean "
-    "(two dense layers on the mean vector; default for sentiment), bilstm (max-pooled LSTM; default for nli), "
-    "esim (words of both texts aligned, then LSTMs; nli only), cls (one layer on [CLS]; only with --tune, and the "
-    "default there).",
-    "epochs": "Maximum number of epochs; the default is the task's.",
-    "learning_rate": "Peak learning rate; the default is the task's, with --tune one that follows from the encoder's width.",
-    "warmup": "Fraction of the updates over which the rate rises linearly from 0; default: 0, with --tune mostly 0.1.",
-    "decay": "Learning rate afterwards: constant, linear or cosine; default: constant, with --tune linear.",
-    "clip": "Largest norm of the gradient; default: 5, with --tune mostly 1.",
+    "candidates": "Words to search: all words (all, default) or only linked words (linked).",
+    "similarity": "Similarity of vectors: csls (default) or cosine (default of the task sentences).",
+    "sentence_pooling": "Pooling of sentence vectors: own (as saved in a sentence-transformers folder; default there), words "
+    "(mean of word vectors; default otherwise), subwords (mean of subword vectors) or cls (vector of [CLS]).",
+    "contextual": "Use only the first occurrence of each word type.",
+    "on_error": "Stop with an error at text that cannot be read (raise, default), or skip it (skip).",
+    "format": "File format, if it cannot be detected: columns, numbered, conllu, facebook or hub for tags; header, pairs, "
+    "label-text, text-label, jsonl or hub for labels.",
+    "seeds": "Number of training runs, each with a different seed; default: 5, or 3 with --tune.",
+    "tune": "Train the encoder together with the head; otherwise the encoder is frozen.",
+    "select": "Epoch to use: the best on text in the source language (source, default), the best on average over all "
+    "languages of --dev (target, a leak that the table reports), or the last (last).",
+    "head": "Network on the vectors. For ner, slots and pos: bilstm-crf (default), linear (default with --tune) or "
+    "linear-crf. For nli and sentiment: mean (two dense layers on the mean vector; default for sentiment), bilstm "
+    "(max-pooled LSTM; default for nli), esim (attention between both texts, then LSTMs; only for nli) or cls (one layer on "
+    "[CLS]; only with --tune, where it is the default).",
+    "epochs": "Maximum number of epochs; the default depends on the task.",
+    "learning_rate": "Maximum learning rate; the default depends on the task, and with --tune on the encoder's size.",
+    "warmup": "Fraction of updates in which the learning rate rises from 0; default: 0, or for most tasks 0.1 with --tune.",
+    "decay": "Schedule of the learning rate after the warm-up: constant (default), linear (default with --tune) or cosine.",
+    "clip": "Maximum norm of the gradient; default: 5, or for most tasks 1 with --tune.",
 }
 
 
 @dataclass(frozen=True)
 class Output:
-    """Results."""
+    """Options for the scores."""
 
-    record: bool = opt(False, "Add the scores to the model card in ENCODER.", "--record")
-    out: Path | None = opt(None, "Append the scores to this JSON lines file.")
-    as_json: bool = opt(False, "Print one JSON object as the last line.", "--json")
+    record: bool = opt(False, "Add the scores to the model card in the folder ENCODER.", "--record")
+    out: Path | None = opt(None, "JSON Lines file to which the scores are appended.")
+    as_json: bool = opt(False, "Print the scores as one JSON object instead of a table.", "--json")
     quiet: Quiet = False
 
 
 class TaskCommand(SubjectCommand):
-    """Command with a task as subject."""
+    """The command `calque evaluate`, whose specific options depend on the task."""
 
     hides = tuple(name for name in (*FIELDS, "rename") if users(name))
     asks_for = "calque evaluate ENCODER TASK --help lists the options of a task"
@@ -146,7 +146,7 @@ def evaluate(
     *,
     context: typer.Context,
     encoder: EncoderArgument,
-    task: str = typer.Argument(..., metavar="TASK", help="One of those below, or package.module:Class."),
+    task: str = typer.Argument(..., metavar="TASK", help="Name of a task, e.g. retrieval, or package.module:Class."),
     texts: Texts,
     loading: Loading,
     linking: Linking,
@@ -156,32 +156,32 @@ def evaluate(
     by_layer: str | None = typer.Option(
         None,
         "--layers",
-        help="all, 4,8,12 or 0-12: choose the best layer on half of the pairs, and score it on the others.",
+        help="Layers to compare (all, 4,8,12 or 0-12); the best on half of the pairs is scored on the other half.",
     ),
     option: OwnOption = None,
-    rename: list[str] | None = typer.Option(None, metavar="OLD=NEW...", help="Rename labels; OLD= drops one."),
+    rename: list[str] | None = typer.Option(None, metavar="OLD=NEW...", help="Rename labels; OLD= drops the label."),
     pretokenized: bool | None = typer.Option(
-        None, "--pretokenized/--tokenize", help="Words are already separated by spaces (default for word-alignment)."
+        None, "--pretokenized/--tokenize", help="Words are separated by spaces already (default for word-alignment)."
     ),
     limit: int | None = typer.Option(
         None,
         min=1,
-        help="Use only N texts of each --train file, evenly spaced (retrieval: all), and the first N of --text, --dev of "
-        "sentences, and parallel or plain --test.",
+        help="Use only N evenly spaced texts of each --train file (all for retrieval), and the first N texts of --text, of "
+        "parallel or plain --test, and of --dev for the task sentences.",
     ),
-    test_limit: int | None = typer.Option(None, min=1, help="Use only N texts of each --test and --dev file."),
+    test_limit: int | None = typer.Option(None, min=1, help="Use only N evenly spaced texts per --test or --dev file."),
 ) -> None:
     """Measure an encoder on a task.
 
-    Retrieval of words or sentences, word alignment, bilingual lexicon, word senses, or zero-shot transfer: a task trained in
-    one language and tested in others.
+    Tasks are retrieval of words or sentences, word alignment, bilingual lexicon induction, word senses, and zero-shot transfer,
+    in which a head is trained in one language and tested in others.
     """
     from calque.input_texts import SKIP_UNUSABLE
 
     row = TASKS[task]
     _refuse_unused(given(context), task, row, projected=bool(texts.project))
     if output.record and not (Path(encoder) / "calque.json").is_file():
-        fact = f"--record adds scores to the model card of a folder that calque wrote, and {encoder} has no calque.json"
+        fact = f"--record adds scores to the model card in a folder written by calque, but {encoder} has no calque.json"
         raise SettingError(f"{fact}: name such a folder, or save the scores with --out FILE")
     given_files = {name: value for name, value in vars(texts).items() if value}
     words = linking.words(row.pretokenized if pretokenized is None else pretokenized, limit)
@@ -193,14 +193,14 @@ def evaluate(
         options["on_error"] = "skip"
     layers = by_layer if by_layer == "all" else numbers(by_layer)
     if layers is not None:
-        refuse_unused(context, dict.fromkeys(("layer", "record"), "does not go together with --layers"))
+        refuse_unused(context, dict.fromkeys(("layer", "record"), "cannot be combined with --layers"))
     lists = [[each] if isinstance(each, str) else each for each in given_files.values()]
     output_file("--out", output.out, [*chain(*lists), encoder], langs or [], adds=True)
     from calque.runs.evaluate import evaluate as run
     from calque.runs.score_table import layer_table, table
 
     def show(scores: Sequence[Any]) -> None:
-        """Print scores before they are written, because a file may not be writable."""
+        """Print the scores before they are written, so that none is lost if the file is not writable."""
         if output.as_json:
             every = [score.to_dict() for score in scores]
             headline = next((score for score in every if score["metric"].endswith(".test-half")), every[0])
@@ -221,7 +221,7 @@ def evaluate(
 
 
 def _refuse_unused(named: Mapping[str, str], task: str, row: TaskRow, *, projected: bool) -> None:
-    """Raise an error for an option that the task does not use."""
+    """Raise an error if an option was given that the task does not use."""
     for name, option in named.items():
         having = users(name)
         if having and name not in row.takes:

@@ -1,6 +1,6 @@
-"""Options of several commands, and how their values are parsed.
+"""Options that several commands share, and the parsing of their values.
 
-Related options are a frozen dataclass such as `Loading`, which is a parameter of a command with the decorator `@grouped`.
+A frozen dataclass such as `Loading` contains related options, and is a parameter of commands decorated with `@grouped`.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ if TYPE_CHECKING:
 
 # -- groups of options -------------------------------------------------------------------------------------------------
 def grouped(command: Callable[..., Any]) -> Any:
-    """Decorate a command with dataclasses of options as parameters.
+    """Decorate a command whose parameters include dataclasses of options.
 
-    The parser gets each field as an option, and the command gets an instance of the dataclass:
+    Each field of a dataclass becomes an option of the parser, and the command receives an instance of the dataclass:
 
         @grouped
         def encode(text: Annotated[str, typer.Argument()], load: Loading) -> None: ...
 
-    has the options `--layer`, `--pooling` and `--max-length` after its own; a group named `how` comes first. The context manager
-    `around` of a group is entered around the command.
+    Here, `--layer`, `--pooling` and the other options of `Loading` follow the command's own options. Options of a parameter
+    named `how` come first. If a dataclass has a method `around`, the command runs in the context manager that it returns.
     """
     signature = inspect.signature(command, eval_str=True)
     own = {name: p.replace(kind=p.KEYWORD_ONLY) for name, p in signature.parameters.items()}
@@ -81,16 +81,16 @@ def names_of(group: type[Any]) -> list[str]:
 
 @dataclass(frozen=True)
 class Loading:
-    """Vectors of the encoder."""
+    """Options for loading an encoder."""
 
     layer: Layer = None
     pooling: Pooling = None
     max_length: MaxLength = None
     bidirectional: bool | None = opt(
-        None, "Decoders: let each subword attend to those after it, too; default: as saved, or not.", "--bidirectional"
+        None, "Decoder subwords also attend to later subwords; default: as saved, otherwise off.", "--bidirectional"
     )
     load: list[str] | None = opt(
-        None, "An option that one kind of encoder alone has; repeatable.", metavar="NAME=VALUE", hidden=True
+        None, "Loading option that only one kind of encoder has; repeatable.", metavar="NAME=VALUE", hidden=True
     )
 
     def arguments(self) -> dict[str, Any]:
@@ -100,7 +100,7 @@ class Loading:
 
 
 def _of_one_kind() -> dict[str, Any]:
-    """Return the types of the options of single kinds of encoders."""
+    """Return the types of the loading options that only one kind of encoder has, by name."""
     from calque.encoders.folder import ENCODERS
     from calque.runs.study.values import of
 
@@ -109,12 +109,12 @@ def _of_one_kind() -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Linking:
-    """Word links."""
+    """Options for linking words."""
 
     model: Model = "auto"
     symmetrize: str = opt(
         "one-to-one",
-        "How to combine the links of the two directions: one-to-one, intersection, union, grow-diag, grow-diag-final, "
+        "Method that combines the word links of both directions: one-to-one, intersection, union, grow-diag, grow-diag-final, "
         "grow-diag-final-and.",
     )
     seed: Seed = 0
@@ -128,18 +128,18 @@ class Linking:
 
 @dataclass(frozen=True)
 class Tracking:
-    """Tracking."""
+    """Options for tracking training."""
 
     track: list[str] | None = opt(
         None,
-        "Training: log losses, rates and dev scores of each update to tensorboard, wandb, trackio, mlflow, "
+        "Tracker that logs losses, learning rates and dev scores during training: tensorboard, wandb, trackio, mlflow, "
         "comet_ml, aim, clearml, dvclive, swanlab, or package.module:Class; repeatable.",
         metavar="TRACKER",
     )
-    track_folder: Path = opt(Path("tracked"), "For trackers that write files: folder for the logs of all runs.")
+    track_folder: Path = opt(Path("tracked"), "Folder for the logs of trackers that write files.")
 
     def around(self, given: Mapping[str, Any]) -> AbstractContextManager[Any]:
-        """Return the context manager of the trackers. A run is named after its result, which is among the arguments `given`."""
+        """Return the context manager of the trackers. The run is named after the output path in `given`, or else the task."""
         if not self.track:
             return nullcontext()
         from calque.training.tracking import tracked
@@ -151,27 +151,27 @@ class Tracking:
 
 # -- parsing of values ------------------------------------------------------------------------------
 def news(quiet: bool):
-    """Return the function that prints messages, in the first of several processes."""
+    """Return a function that prints messages, but does nothing if `quiet` is true or in any process except the first."""
     if quiet or launched.number():
         return lambda line: None
     return lambda line: print(line, file=sys.stderr, flush=True)
 
 
 def by_name(items: Sequence[str], known: Mapping[str, Any], option: str = "--option") -> dict[str, Any]:
-    """Parse `--option NAME=VALUE` by the types of the names.
+    """Parse items `NAME=VALUE` of an option by the type of each name.
 
     Raises:
-        SettingError: a name is unknown, or a value has another type.
+        SettingError: a name is unknown, or a value has the wrong type.
     """
     options = {}
     for item in items:
         name, equals, text = item.partition("=")
         if not equals or name not in known:
-            raise SettingError(f"{option} {item}: expected NAME=VALUE, with one of {', '.join(known) or 'none'}")
+            raise SettingError(f"{option} {item}: expected NAME=VALUE with NAME one of {', '.join(known) or 'none'}")
         try:
             options[name] = value_of(f"{option} {name}", text, known[name])
         except SettingError as error:
-            raise SettingError(f"{error}; write {option} {name}=VALUE with one such value") from error
+            raise SettingError(f"{error}; write {option} {name}=VALUE with such a value") from error
     return options
 
 
@@ -184,16 +184,16 @@ def value_of(option: str, text: str, wanted: Any) -> Any:
 
 # -- options of a method or task ---------------------------------------------------------------------------------------
 class SubjectCommand(TyperCommand):
-    """Command whose general help lists the most used options only, and whose subject (a method or a task) has further options.
+    """Command with specific options, which depend on its subject: a method or a task.
 
-    These are the arguments of the subject's class, given as `--NAME VALUE` or `--option NAME=VALUE`, and listed in the help of
-    the subject or with `--more`.
+    The specific options are the arguments of the subject's class, given as `--NAME VALUE` or `--option NAME=VALUE`. The general
+    help lists only the most used options; the help of a subject, or `--more --help`, lists all options.
 
     Attributes:
-        hides: declared options that only the help of a subject lists.
-        asks_for: command that lists the options of a subject.
-        spelled: options by other spellings.
-        helps: help of options; default: the class's docstring.
+        hides: names of declared options that the general help omits.
+        asks_for: command that lists the options of a subject; default: the command with `--more --help`.
+        spelled: names of options by their alternative spellings.
+        helps: help texts of options; default: the descriptions in the docstring of the subject's class.
     """
 
     hides: Sequence[str] = ()
@@ -208,19 +208,19 @@ class SubjectCommand(TyperCommand):
             param.hidden = param.hidden or param.name in self.hides
 
     def find_subject(self, words: Sequence[str]) -> Any:
-        """Return the subject of the command line, or None."""
+        """Return the subject that the command line selects, or None."""
         return None if "--help" in words and "--more" not in words else self.name
 
     def subjects(self) -> Mapping[str, Any]:
-        """Return all subjects by their names in the documentation."""
+        """Return all subjects by their headings in the documentation."""
         return {}
 
     def types_of(self, subject: Any) -> Mapping[str, Any]:
-        """Return the types of a subject's own options by name."""
+        """Return the types of a subject's specific options by name."""
         return {}
 
     def described_by(self, subject: Any) -> Sequence[Any]:
-        """Return the classes and functions whose arguments are the options."""
+        """Return the classes and functions whose arguments are the specific options of a subject."""
         return ()
 
     def refuse(self, name: str, option: str, subject: Any) -> None:
@@ -246,7 +246,7 @@ class SubjectCommand(TyperCommand):
                 text = str(not option.startswith(("--non-", "--keep-"))).lower()
             elif not equals:
                 if not left:
-                    raise SettingError(f"{option} needs a value")
+                    raise SettingError(f"{option} must be followed by a value")
                 text = left.pop(0)
             own.append((name, option, text))
         return super().parse_args(ctx, kept + left)
@@ -258,7 +258,7 @@ class SubjectCommand(TyperCommand):
     def format_options(self, ctx: Any, formatter: Any) -> None:
         subject = ctx.meta["subject"]
         sections: dict[str, list[Any]] = {
-            "Own options, also as --option NAME=VALUE": [],
+            "Specific options, also as --option NAME=VALUE": [],
             "Arguments": [],
             "Options": [],
         }
@@ -278,7 +278,7 @@ class SubjectCommand(TyperCommand):
             formatter.write_text(f"More options: {self.asks_for or f'{ctx.command_path} --more --help'}.")
 
     def own_rows(self, subject: Any) -> list[tuple[str, str]]:
-        """Return a subject's own options with their descriptions."""
+        """Return a subject's specific options with their descriptions."""
         texts: dict[str, str] = {}
         defaults: dict[str, Any] = {}
         renamed: dict[str, str] = {}
@@ -301,7 +301,7 @@ class SubjectCommand(TyperCommand):
 
 
 def own_options(context: typer.Context, items: Sequence[str] | None) -> dict[str, Any]:
-    """Return the own options of a command's subject, in both spellings."""
+    """Return the specific options that were given, as `--NAME VALUE` or as `--option NAME=VALUE`."""
     command: Any = context.command
     own = context.meta["own"]
     if not (own or items):
@@ -311,8 +311,8 @@ def own_options(context: typer.Context, items: Sequence[str] | None) -> dict[str
 
 
 def described(kind: Any) -> dict[str, str]:
-    """Return the descriptions of a class's or function's arguments from docstrings. Descriptions of a class override inherited
-    ones, and those of `X` replace "see `X`"."""
+    """Return the descriptions of arguments from the docstring of a function, or of a class and its base classes. A class
+    overrides its base classes. A description "see `X`" is replaced by the description in the class X."""
     found: dict[str, str] = {}
     for each in getattr(kind, "__mro__", (kind,)):
         section = inspect.cleandoc(each.__doc__ or "").partition("Args:\n")[2].partition("\n\n")[0]

@@ -42,7 +42,7 @@ from calque.storage import append_lines
 
 def demo(
     *,
-    encoder: str = typer.Option("mini", help="Hub name, folder, or mini (bundled)."),
+    encoder: str = typer.Option("mini", help="Encoder: hub name, folder, or mini (bundled)."),
     out: Path = typer.Option(Path("calque-demo"), help="Folder for the text, the aligned encoders and the results."),
     languages: str = typer.Option("", help="Languages to align with English, separated by commas; default: all seven."),
     seed: Seed = 0,
@@ -73,15 +73,15 @@ def demo(
 
 def study(
     *,
-    plan: Path = typer.Argument(..., metavar="STUDY.toml", help="Encoders, methods, languages and tasks to compare."),
-    workers: int = typer.Option(1, min=1, help="Number of parallel processes, which share the cores."),
-    data: Path | None = typer.Option(None, help="Folder of the texts; default: as in the study."),
-    out: Path | None = typer.Option(None, help="Folder for steps and results; default: as in the study."),
+    plan: Path = typer.Argument(..., metavar="STUDY.toml", help="File that defines the study."),
+    workers: int = typer.Option(1, min=1, help="Number of parallel processes, which share the CPU cores."),
+    data: Path | None = typer.Option(None, help="Folder of the texts; default: the setting in STUDY.toml."),
+    out: Path | None = typer.Option(None, help="Folder for steps and results; default: the setting in STUDY.toml."),
     quiet: Quiet = False,
 ) -> None:
     """Compare encoders, methods and languages on tasks.
 
-    Every step is done once; an interrupted study resumes.
+    Finished steps are not repeated, so an interrupted study resumes.
     """
     from calque.report.study_tables import tables
     from calque.runs.study import study as run
@@ -92,7 +92,7 @@ def study(
         write_text(folder / "results.md", text + "\n")
         print(text)
 
-    os.environ.setdefault("PYTHONWARNINGS", "ignore:resource_tracker")  # workers may be terminated
+    os.environ.setdefault("PYTHONWARNINGS", "ignore:resource_tracker")  # terminated workers cause this warning
     output_folder("--out", out)
     run(plan, workers=workers, data=data, out=out, say=news(quiet), then=show)
 
@@ -101,13 +101,15 @@ def study(
 def encode(
     *,
     encoder: EncoderArgument,
-    text: str = typer.Argument(..., metavar="TEXT", help="Text, one sentence per line (also .gz, .zst)."),
+    text: str = typer.Argument(..., metavar="TEXT", help="Text file with one sentence per line (also .gz, .zst)."),
     lang: str = typer.Option(..., callback=language, help="Language of the text."),
-    out: Path = typer.Option(..., metavar="PATH", help="Safetensors file: data [words, dim], offsets [sentences + 1]."),
+    out: Path = typer.Option(
+        ..., metavar="PATH", help="Safetensors file with data [words, dim], offsets [sentences + 1]."
+    ),
     loading: Loading,
     pretokenized: Pretokenized = False,
     precision: str | None = typer.Option(
-        None, help="highest (exact float32) or bfloat16 (all of the forward pass); default: as saved, or highest."
+        None, help="Precision of the forward pass: highest (float32) or bfloat16; default: as saved, otherwise highest."
     ),
     limit: Limit = None,
     quiet: Quiet = False,
@@ -129,13 +131,13 @@ def encode(
 
 def merge(
     *,
-    adapters: str = typer.Argument(..., metavar="FOLDER", help="Adapters, as calque align --lora saves them."),
-    out: Path = typer.Option(..., help="Folder for the encoder."),
+    adapters: str = typer.Argument(..., metavar="FOLDER", help="Folder of adapters, saved by calque align --lora."),
+    out: Path = typer.Option(..., help="Folder for the merged encoder."),
     keep_layers: KeepLayers = False,
     overwrite: Overwrite = False,
     quiet: Quiet = False,
 ) -> None:
-    """Put adapters (LoRA) into the weights of their encoder.
+    """Merge adapters (LoRA) into the weights of their encoder.
 
     The result is a folder that calque and transformers can load without PEFT.
     """
@@ -148,9 +150,9 @@ def merge(
 
 @grouped
 def analyze(*, context: typer.Context, how: AnalysisSettings, loading: Loading, linking: Linking) -> None:
-    """Analyse where accuracy comes from.
+    """Analyse what the accuracy of word retrieval depends on.
 
-    Accuracy by kind of word, layer and amount of data, the shape of the vector space, examples and plots.
+    The analyses are accuracy by kind of word, layer and amount of text, properties of the vector space, examples and plots.
     """
     from calque.runs.analyze import analyze as run
     from calque.runs.analyze import table
@@ -158,7 +160,7 @@ def analyze(*, context: typer.Context, how: AnalysisSettings, loading: Loading, 
     if how.only is not None:
         _refuse(context, [name.strip() for name in how.only.split(",")])
     if how.test is None:
-        refuse_unused(context, dict.fromkeys(("langs", "links", "train", "upos"), "is for parallel text: --test FILE"))
+        refuse_unused(context, dict.fromkeys(("langs", "links", "train", "upos"), "needs parallel text: --test FILE"))
     if how.train is None:
         refuse_unused(context, {"train_links": "needs --train FILE"})
     files = [how.test, how.train, how.links, how.train_links, *(how.upos or [])]
@@ -175,11 +177,11 @@ def _refuse(context: typer.Context, chosen: list[str]) -> None:
     for name in dict.fromkeys(option for row in ANALYSES.values() for option in row.options):
         if not set(having := users(name)) & set(chosen):
             verb = "is an option of" if len(having) == 1 else "is an option of the analyses"
-            refuse_unused(context, {name: f"{verb} {', '.join(having)}, and --only has {', '.join(chosen)}"})
+            refuse_unused(context, {name: f"{verb} {', '.join(having)}, but --only selects {', '.join(chosen)}"})
 
 
 class AnalysisCommand(SubjectCommand):
-    """Command with a description of each analysis in its help."""
+    """The command `calque analyze`, whose help describes each analysis."""
 
     hides = ("pooling", "max_length", "bidirectional", "non_contextual", "forms", "pairs", "projection", "bootstrap")
 
@@ -198,7 +200,7 @@ def neighbours(
     context: typer.Context,
     how: NeighbourSettings,
     loading: Loading,
-    as_json: bool = typer.Option(False, "--json", help="Print one JSON object instead."),
+    as_json: bool = typer.Option(False, "--json", help="Print one JSON object instead of a table."),
 ) -> None:
     """Show a word's nearest words in another language.
 
@@ -221,25 +223,23 @@ class WordsCommand(SubjectCommand):
 def words(context: typer.Context, how: LinkSettings, linking: Linking, loading: Loading) -> None:
     """Link words that are translations of each other.
 
-    Trains a statistical aligner on the text, or uses saved tables (--use) or the vectors of an encoder (--encoder). --prior
-    combines aligner and encoder, which makes fewer errors if the encoder was trained on the languages; --cross-fit first
-    trains the encoder on the links of the aligner.
+    Trains a statistical aligner on the text, or uses a saved aligner (--use) or the vectors of an encoder (--encoder). --prior
+    combines the aligner with an encoder, which makes fewer errors if the encoder was trained on these languages. --cross-fit
+    first trains the encoder on the links of the aligner.
     """
     unused: dict[str, str] = {}
     if how.use is not None:
-        unused["model"] = "is part of --use: leave it out"
+        unused["model"] = "is already set by the aligner of --use: leave it out"
     if not how.prior:
-        unused |= dict.fromkeys(("prior_weight", "cross_fit"), "is for an encoder as a prior: add --prior")
+        unused |= dict.fromkeys(("prior_weight", "cross_fit"), "needs an encoder as a prior: add --prior")
     if how.cross_fit is None:
-        unused["also"] = "is text that an encoder is aligned on: add --cross-fit, or leave it out"
+        unused["also"] = "needs --cross-fit, which aligns an encoder on this text: add --cross-fit, or leave it out"
     if how.encoder is None:
-        unused |= dict.fromkeys(
-            ("extract", "prior", *names_of(Loading)), "is for links by an encoder: name one with --encoder"
-        )
+        unused |= dict.fromkeys(("extract", "prior", *names_of(Loading)), "needs an encoder: add --encoder")
     elif how.prior:
-        unused["extract"] = "is for links by vectors alone: leave it out, or --prior"
+        unused["extract"] = "is only for links by vectors: leave out this option or --prior"
     else:
-        why = "is for a statistical aligner, and --encoder links by vectors: leave it out, or add --prior"
+        why = "is for a statistical aligner, but --encoder links by vectors: leave it out, or add --prior"
         unused |= dict.fromkeys(("model", "symmetrize", "extra", "tables", "use", "sample"), why)
     refuse_unused(context, unused)
     also = (pair_and_path(each)[1] for each in how.also or [])
@@ -260,7 +260,7 @@ words.command_class = WordsCommand
 def anchors(how: AnchorSettings, pooling: Pooling = None, max_length: MaxLength = None, quiet: Quiet = False) -> None:
     """Average the vectors of each word over a text.
 
-    Maps from a dictionary are fitted on these anchors, one set per layer.
+    calque align --dictionary fits a map for each layer on these averages, which are called anchors.
     """
     from calque.runs.anchors import make_anchors
 
@@ -270,7 +270,7 @@ def anchors(how: AnchorSettings, pooling: Pooling = None, max_length: MaxLength 
 
 
 class DistilCommand(SubjectCommand):
-    """Command with the settings of `Distillation` as options."""
+    """The command `calque distil`, whose specific options are the settings of `Distillation`."""
 
     hides = ("layer", "max_length", "track_folder", "checkpoint_every", "vectors")
 
@@ -289,16 +289,16 @@ class DistilCommand(SubjectCommand):
         return [Distillation]
 
 
-#: settings of a student without a network
+#: default settings of a static student, which has no network
 _STATIC = {"batch": 256, "learning_rate": 0.01, "ranking": 0.3}
 
 
 @grouped
 def distil(context: typer.Context, how: DistilSettings, tracking: Tracking) -> None:
-    """Teach a sentence encoder other languages.
+    """Train a sentence encoder for further languages.
 
-    The student is trained to give a sentence and its translations the teacher's vector of the sentence. The result is a folder
-    that calque and sentence-transformers can load. An interrupted run resumes.
+    A student is trained to encode a sentence and its translations as the vector that a teacher has for the sentence. The result
+    is a folder that calque and sentence-transformers can load. An interrupted run resumes.
     """
     from calque.runs.distil import distil as run
 
@@ -321,7 +321,7 @@ distil.command_class = DistilCommand
 def data() -> None:
     """List the test sets that have short names.
 
-    A short name can replace a file; the data are read from the Hugging Face hub (pip install 'calque-align[hub]').
+    A short name can be given instead of a file; its data are read from the Hugging Face hub (pip install 'calque-align[hub]').
     """
     from calque.corpora.by_name import NAMED
     from calque.runs.score_table import columns
@@ -336,17 +336,17 @@ def data() -> None:
 
 def push(
     *,
-    folder: str = typer.Argument(..., metavar="FOLDER", help="Folder of an encoder."),
-    repo: str = typer.Argument(..., metavar="REPO", help="Name on the Hugging Face hub: USER/NAME."),
-    private: bool | None = typer.Option(None, "--private/--public", help="New repositories; default: of your account."),
-    message: str = typer.Option("", help="Message of the commit."),
-    revision: str | None = typer.Option(None, help="Branch, made if there is none; default: main."),
-    license: str | None = typer.Option(None, help="Licence of the weights, for the card, such as mit."),
+    folder: str = typer.Argument(..., metavar="FOLDER", help="Folder of the encoder to upload."),
+    repo: str = typer.Argument(..., metavar="REPO", help="Repository on the Hugging Face hub: USER/NAME."),
+    private: bool | None = typer.Option(None, "--private/--public", help="Make a new repository private or public."),
+    message: str = typer.Option("", help="Commit message."),
+    revision: str | None = typer.Option(None, help="Branch, created if it does not exist; default: main."),
+    license: str | None = typer.Option(None, help="Licence of the weights for the model card, e.g. mit."),
     quiet: Quiet = False,
 ) -> None:
     """Upload an encoder to the Hugging Face hub, with its model card.
 
-    Checkpoints and locks stay here. Log in before with hf auth login, or set HF_TOKEN.
+    Checkpoints and lock files are not uploaded. First log in with hf auth login, or set HF_TOKEN.
     """
     from calque.encoders.hub import check_repo
     from calque.encoders.hub import push as run
@@ -359,15 +359,15 @@ def push(
 def report(
     *,
     results: list[Path] = typer.Argument(
-        ..., metavar="RESULTS...", help="Result files (JSON lines), or their folders."
+        ..., metavar="RESULTS...", help="Result files (JSON Lines), or folders with result files."
     ),
-    out: Path = typer.Option(Path("report.html"), help="The HTML file to write."),
+    out: Path = typer.Option(Path("report.html"), help="HTML file to write."),
     title: str | None = typer.Option(None, help="Title of the report; default: the names of the folders."),
-    base: str | None = typer.Option(None, help="What to compare with; default: the encoder before alignment, or base."),
-    plots: Path | None = typer.Option(None, help="Also save each plot to this folder as SVG, e.g. for a paper."),
+    base: str | None = typer.Option(None, help="Result to compare with; default: the encoder before alignment."),
+    plots: Path | None = typer.Option(None, help="Folder in which each plot is also saved as SVG, e.g. for a paper."),
     quiet: Quiet = False,
 ) -> None:
-    """Write a report on results, with tables and plots."""
+    """Write an HTML report on results, with tables and plots."""
     from calque.report import report as run
 
     output_file("--out", out, results)
@@ -381,20 +381,20 @@ def report(
 def explore(
     *,
     context: typer.Context,
-    encoders: list[str] = typer.Argument(..., metavar="DIR...", help="A folder of calque demo, or aligned encoders."),
-    text: Several = typer.Option(None, metavar="FILE...", help="Text to explore, one sentence per line: de=FILE."),
-    test: Several = typer.Option(None, metavar="FILE...", help="Parallel text to explore, with --langs."),
+    encoders: list[str] = typer.Argument(..., metavar="DIR...", help="Folder from calque demo, or aligned encoders."),
+    text: Several = typer.Option(None, metavar="FILE...", help="Text to explore (de=FILE), one sentence per line."),
+    test: Several = typer.Option(None, metavar="FILE...", help="Parallel text to explore; needs --langs."),
     langs: PairLangs = None,
-    base: str | None = typer.Option(None, help="The encoder before alignment; default: as recorded in DIR."),
+    base: str | None = typer.Option(None, help="Encoder before alignment; default: as recorded in DIR."),
     layers: str | None = typer.Option(
-        None, help="Layers, e.g. 0,6,-1; default: first, middle and the encoder's layer."
+        None, help="Layers to explore, e.g. 0,6,-1; default: first, middle and the encoder's layer."
     ),
     pretokenized: Pretokenized = False,
     limit: Limit = None,
-    cache: Path | None = typer.Option(None, help="Folder for the vectors; default: in or beside DIR."),
-    host: str = typer.Option("127.0.0.1", help="Address to listen on; another lets others in without a password."),
-    port: int | None = typer.Option(None, min=0, max=65535, help="Port; default: 8472, or a free one."),
-    no_browser: bool = typer.Option(False, "--no-browser", help="Print the address and open no browser."),
+    cache: Path | None = typer.Option(None, help="Folder for computed vectors; default: in or beside DIR."),
+    host: str = typer.Option("127.0.0.1", help="Address to listen on; 0.0.0.0 admits all machines without password."),
+    port: int | None = typer.Option(None, min=0, max=65535, help="Port; default: 8472, or another if it is in use."),
+    no_browser: bool = typer.Option(False, "--no-browser", help="Print the address, but do not open a browser."),
     quiet: Quiet = False,
 ) -> None:
     """Explore the nearest words in other languages.
@@ -409,9 +409,9 @@ def explore(
     from calque.explore.sources import find_encoders, find_text, place_for
 
     if not test:
-        refuse_unused(context, {"langs": "is for parallel text: --test FILE"})
+        refuse_unused(context, {"langs": "needs parallel text: --test FILE"})
     if not test and not text:
-        refuse_unused(context, {"pretokenized": "is for --text and --test"})
+        refuse_unused(context, {"pretokenized": "needs --text or --test"})
     output_folder("--cache", cache, [*(text or []), *(test or [])])
     say = news(quiet)
     texts = {"text": text or [], "test": test or [], "langs": language_pairs(langs or [])}

@@ -1,1 +1,1 @@
-"""The functions behind the commands, from files to a folder."""
+"""Functions that implement the commands: they read files and write folders of results."""

@@ -32,15 +32,15 @@ if TYPE_CHECKING:
     from calque.encoders import Encoder
     from calque.text import ParallelCorpus
 
-IDENTICAL = "identical"  # start of maps from words that are spelt alike
+IDENTICAL = "identical"  # initialisation with words that are spelt the same in both languages
 STARTS = (IDENTICAL, "distributions", "adversarial")
-#: options of anchors for maps from dictionaries or without one, beside those of `map_method`
+#: options for averaging word vectors to anchors, besides the options of `map_method`, with their defaults
 AVERAGING: dict[str, Any] = {"layers": None, "most": 50_000, "at_least": 1, "most_occurrences": None}
 
 
 @dataclass
 class Aligned:
-    """Result of an alignment run."""
+    """Result of a run that aligns an encoder."""
 
     encoder: Encoder
     folder: Path
@@ -56,19 +56,19 @@ def align(
     progress: bool = False,
     say: Say = lambda line: None,
 ) -> Aligned:
-    """Run a method on parallel text, on dictionaries or an unsupervised start, or on plain text of each language, or add released
-    maps to the encoder.
+    """Align an encoder with parallel text, dictionaries, no dictionary (option `start`) or plain text of each language, or add
+    released maps to the encoder.
 
     Args:
-        how: settings. The result appears when it is complete; an interrupted training resumes from `.OUT.calque-part`.
+        how: settings. `out` is written only when the result is complete; interrupted training resumes from `.OUT.calque-part`.
         words: settings of tokenisation and word alignment.
         load: keyword arguments of `load_encoder` (layer, pooling, …).
-        options: options of the method; for maps from dictionaries those of `map_method` and `AVERAGING`. With `start`, maps are
-            fitted without a dictionary.
+        options: options of the method. For maps from dictionaries, the options of `map_method` and `AVERAGING`. With `start`,
+            maps are fitted without a dictionary.
 
     Returns:
-        the encoder, its folder and a record, whose `failed` lists the languages (and layers) of failed maps without a dictionary,
-        which also raise a warning.
+        the encoder, its folder and a record. The record's key `failed` lists languages and layers for which the fit of a map
+        without a dictionary failed; each failure also raises a warning.
     """
     from calque.encoders import load_encoder
 
@@ -93,9 +93,9 @@ def align(
     linked = kind == "parallel" and METHODS[method].needs_links
     words = Words(symmetrize=METHODS[method].symmetrize) if words is None else words
     if options.get("identical") and not files:
-        raise SettingError("identical words are added to a dictionary, and there is none")
+        raise SettingError("identical words can only be added to a dictionary, but no dictionary is given")
     if links and not linked:
-        raise SettingError(f"{method} does not use word links: leave out files of links")
+        raise SettingError(f"{method} does not use word links: leave out --links")
     if links and len(links) != len(files):
         raise SettingError(f"{len(files)} texts but {len(links)} files of links: give one --links per text")
     corpora: Any = ()
@@ -106,7 +106,7 @@ def align(
         rows = []
         for path, corpus in zip(files, corpora, strict=True):
             if towards not in corpus.langs:
-                raise SettingError(f"--towards {towards}: {path} is in {corpus.langs[0]} and {corpus.langs[1]}")
+                raise SettingError(f"--towards {towards} is not a language of {path} ({', '.join(corpus.langs)})")
             about = {"path": name_of(path), "langs": list(corpus.langs), "sentence_pairs": len(corpus)}
             rows.append({**about, "unusable_lines": sum(corpus.skipped.values())})
     elif kind == "text":
@@ -155,8 +155,8 @@ def align(
 
 
 def leave(aligned: Encoder, folder: Path, base: Encoder, record: dict[str, Any], *, keep_layers: bool = False) -> None:
-    """Save an encoder with its model card, from the first of several processes; the record describes the encoder `base` before
-    alignment too."""
+    """Save an encoder with its model card in the first of several processes, and add facts about the encoder before alignment,
+    `base`, to the record."""
     record |= {"encoder": base.name, "encoder_fingerprint": base.fingerprint, "encoder_precision": base.precision}
     if is_first():
         save_with_card(aligned, folder, record, keep_layers=keep_layers)
@@ -172,7 +172,7 @@ def save_with_card(encoder: Encoder, folder: Path, record: dict[str, Any], *, ke
         encoder.save(folder, keep_layers=keep_layers)
     else:
         encoder.save(folder)
-    if not (folder / RUN_FILE).is_file():  # the `save` of a class of another package may write no card
+    if not (folder / RUN_FILE).is_file():  # `save` of a class of another package may not write a card
         write_card(folder, encoder, record)
 
 
@@ -191,18 +191,18 @@ def map_method(
     combine: Combine = "last",
     seed: int = 0,
 ) -> DictionaryMaps:
-    """Build the method that fits maps on dictionaries, or without one.
+    """Build the method that fits maps, with or without a dictionary.
 
     Args:
-        start: start without a dictionary: identical, distributions or adversarial.
-        start_options: options of the start, see `calque.maps.unsupervised.start_options`.
-        normalise: normalisation of vectors, see `fit_dictionary`; None for the method's default.
-        refine: number of rounds of refinement.
-        held_out: fraction of the dictionary that chooses the best round.
-        restarts: number of attempts of a random start.
-        identical: add every word that is spelt alike in both languages to the dictionary.
-        combine: sum, mean or concatenation of the mapped layers, or the last of them.
-        seed: seed of a random start and of the held-out entries.
+        start: initialisation without a dictionary: identical, distributions or adversarial.
+        start_options: options of the initialisation, see `calque.maps.unsupervised.start_options`.
+        normalise: normalisation of vectors: none, unit, centre or unit-centre-unit; the default depends on the method.
+        refine: number of rounds in which the map is refined.
+        held_out: fraction of the dictionary that is held out to choose the best round.
+        restarts: maximum number of random initialisations.
+        identical: add all words that are spelt the same in both languages to the dictionary.
+        combine: combination of the mapped layers: sum, mean, concat, or only the last layer (last).
+        seed: random seed for the initialisation and for the choice of held-out entries.
     """
     from calque.alignment.dictionary import DictionaryMaps
     from calque.maps.refine import Refinement
@@ -218,7 +218,7 @@ def map_method(
 
 
 def warn_of_unused(counts: Mapping[str, Any], max_words: int | None, corpora: Sequence[ParallelCorpus]) -> None:
-    """Warn about sentence pairs that training cannot use; unusable lines were counted by the reader."""
+    """Warn about sentence pairs that training skips, except unusable lines, about which the reader has warned."""
     unusable = sum(sum(corpus.skipped.values()) for corpus in corpora)
     reasons = {
         f"with more than {max_words} words on a side": counts.get("too_long", 0),
@@ -231,12 +231,12 @@ def warn_of_unused(counts: Mapping[str, Any], max_words: int | None, corpora: Se
 
 # -- text of each language, and dictionaries ---------------------------------------------------------------------------
 def _texts(method: str, towards: str, files: Sequence[str], words: Words, say: Say) -> tuple[Any, list[dict[str, Any]]]:
-    """Read plain text, and return the sentences by language and rows for the record."""
+    """Read plain text, and return the sentences by language and the entries of the record."""
     named = [language_and_path(text) for text in files]
     langs = list(dict.fromkeys(lang for lang, _ in named))
     if towards not in langs or len(langs) < 2:
         raise SettingError(
-            f"{method} needs text in {towards} and in another language, got {', '.join(langs)}: give one --text per language"
+            f"{method} needs text in {towards} and in another language, got {', '.join(langs)}: give --text for each language"
         )
     read = read_languages(named, pretokenized=words.pretokenized, limit=words.limit, say=say)
     paths = {lang: ", ".join(Path(path).name for other, path in named if other == lang) for lang in read}
@@ -246,14 +246,14 @@ def _texts(method: str, towards: str, files: Sequence[str], words: Words, say: S
 def _dictionaries(
     files: Sequence[str], langs: Sequence[tuple[str, str]], towards: str
 ) -> tuple[list[Dictionary], dict[str, list[str]], list[dict[str, Any]]]:
-    """Read dictionaries, and return them with their words by language, in order, which breaks ties between equally frequent
-    words, and with rows for the record."""
+    """Return the dictionaries, their words by language and the entries of the record. The order of the words breaks ties
+    between equally frequent words."""
     from calque.corpora import read_dictionary
 
     words: dict[str, dict[str, None]] = {lang: {} for lang in (towards, *(lang for pair in langs for lang in pair))}
     for a, b in langs:
         if towards not in (a, b):
-            raise SettingError(f"--towards {towards} is not one of the languages {a} and {b}")
+            raise SettingError(f"--towards must be one of the languages {a} and {b}, got {towards}")
     pairs = list(langs) * (len(files) if len(langs) == 1 else 1)
     read, rows = [], []
     check_pairs(files, pairs if files else ())
@@ -269,14 +269,14 @@ def _anchors(
     base: Encoder, wanted: Mapping[str, Sequence[str]], texts: Sequence[str], folders: Sequence[str], words: Words,
     averaging: Mapping[str, Any], *, progress: bool, say: Say,
 ) -> tuple[dict[str, dict[int, Anchors]], list[dict[str, Any]]]:  # fmt: skip
-    """Return the anchors of each language, and their sources for the record."""
+    """Return the anchors of each language, and the entries of the record for their texts and folders."""
     from calque.encoders.anchors import compute_anchors, frequent_words, table_anchors
     from calque.encoders.static import StaticEncoder
 
     most = averaging["most"]
     if isinstance(base, StaticEncoder):
         if texts or folders:
-            say("static vectors already have one vector per word: the texts are not used")
+            say("--text and --anchors are not used, because static vectors already have one vector per word")
         return {lang: table_anchors(base, lang, most=most, also=also) for lang, also in wanted.items()}, []
     by_lang: dict[str, dict[int, Anchors]] = {}
     sources = []
@@ -290,7 +290,7 @@ def _anchors(
     named = [language_and_path(text) for text in texts]
     if missing := [lang for lang in wanted if lang not in by_lang and lang not in dict(named)]:
         remedy = f"give --text {missing[0]}=FILE or --anchors {missing[0]}=DIR"
-        raise SettingError(f"averaging word vectors needs text: {remedy}")
+        raise SettingError(f"the word vectors of {missing[0]} must be averaged over a text: {remedy}")
     read = read_languages(named, pretokenized=words.pretokenized, limit=words.limit, say=say)
     numbers = base.layer_numbers(averaging["layers"])
     how = {name: averaging[name] for name in ("at_least", "most_occurrences")}
@@ -306,7 +306,7 @@ def _anchors(
 def _of_maps(
     how: Any, method: str, options: Mapping[str, Any], averaging: Mapping[str, Any], dictionaries: Sequence[str], say: Say
 ) -> dict[str, Any]:  # fmt: skip
-    """Return the record of maps from dictionaries or without one, and report how well they fit."""
+    """Return the record of maps fitted with or without dictionaries, and print the quality of each map."""
     fits = how.record()["settings"]["fits"]
     failed = []
     for lang, by_layer in fits.items():
@@ -329,8 +329,8 @@ def _of_maps(
 def _released(
     base: Any, folders: Sequence[str], *, towards: str, layers: Sequence[int] | None = None, combine: Combine = "last"
 ) -> tuple[Encoder, dict[str, Any]]:
-    """Add released maps, such as those of Schuster et al. (2019), to an encoder, and return it with a record. There is one folder
-    for each layer, with a `XX_best_mapping.pth` for each language XX."""
+    """Add released maps, such as those of Schuster et al. (2019), to an encoder, and return the encoder with a record. Each
+    layer has a folder, which contains a file `XX_best_mapping.pth` for each language XX."""
     from calque.alignment.maps import with_maps
     from calque.maps.released import read_released
 
@@ -342,12 +342,12 @@ def _released(
     for layer, folder in zip(numbers, map(Path, folders), strict=True):
         found = sorted(folder.glob("?*_best_mapping.pth"))
         if not found:
-            raise InputError("no XX_best_mapping.pth in this folder, where XX is a language", path=folder)
+            raise InputError("the folder has no file XX_best_mapping.pth, where XX is a language", path=folder)
         for path in found:
             loaded = maps.setdefault(path.name.removesuffix("_best_mapping.pth"), {})[layer] = read_released(path)
             if loaded.matrix is None or loaded.matrix.shape != (base.dim, base.dim):
                 shape = None if loaded.matrix is None else loaded.matrix.shape
-                fact = f"a map of shape {shape}, but the encoder's vectors have {base.dim} dimensions"
+                fact = f"the map has shape {shape}, but the encoder's vectors have {base.dim} dimensions"
                 raise InputError(fact, path=path)
             files.append(f"{folder.name}/{path.name}")
     settings = {"method": "released", "files": files}
@@ -361,14 +361,14 @@ def merge(adapters: str, *, out: str | Path, keep_layers: bool = False, overwrit
     """Merge adapters (LoRA) into the weights of their encoder.
 
     Raises:
-        SettingError: there are no adapters.
+        SettingError: the folder contains no adapters.
     """
     from calque.encoders.adapted import AdaptedEncoder
     from calque.encoders.loading import load_encoder
 
     encoder = load_encoder(adapters)
     if not isinstance(encoder, AdaptedEncoder):
-        raise SettingError(f"{adapters} has no adapters to merge: expected what calque align --lora saves")
+        raise SettingError(f"{adapters} has no adapters to merge: expected a folder saved by calque align --lora")
     with writing(out, overwrite=overwrite) as folder:
         plain, run = encoder.merged(), Path(adapters) / RUN_FILE
         if not run.is_file():

@@ -1,4 +1,4 @@
-"""Analyse the scores of encoders."""
+"""Analyse what the scores of encoders depend on."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ def analyze(
     progress: bool = False,
     say: Say = lambda line: None,
 ) -> list[Finding]:
-    """Run the requested analyses, or all that the files allow.
+    """Run the requested analyses, or by default all analyses whose files are given.
 
     Each encoder encodes the test text once, with all layers in one pass.
 
     Args:
-        how: settings. Word links are computed if there are no files of links. With `non_contextual`, retrieval uses the first
-            occurrence of each word type, as in Table 4 of Cao et al. Without `only`, analyses that lack their files are
+        how: settings. Word links are computed if no files of links are given. With `non_contextual`, retrieval uses the first
+            occurrence of each word type, as in Table 4 of Cao et al. Without `only`, analyses whose files are missing are
             skipped with a message.
 
     Raises:
-        SettingError: an analysis is unknown, or a requested one lacks its files.
+        SettingError: an analysis is unknown, or the files of a requested analysis are missing.
     """
     from calque.analyses.questions import Questions
     from calque.encoders import load_encoder
@@ -62,7 +62,7 @@ def analyze(
     (one,) = Inputs("analyze", langs=langs, words=words, say=say, **files).each()
     task = WordRetrieval.read(one, contextual=not how.non_contextual, bootstrap=how.bootstrap)
     if not len(task.links[0]):
-        raise SettingError(f"{task.data}: no words are linked, so there is nothing to measure")
+        raise SettingError(f"{task.data} contains no linked words, so that nothing can be measured")
     loader = partial(load_encoder, **dict(load or {}))
     findings = _of_vectors(paths, Questions(task, _tags(task, how.upos or (), say)), chosen, loader, progress)
     order = {name: place for place, name in enumerate(ANALYSES)}
@@ -70,20 +70,20 @@ def analyze(
 
 
 class _Chosen:
-    """The selected analyses (`only`; None: all) and values of the options of their rows, with messages about those that cannot
-    be run."""
+    """The selected analyses (by default all) and the values of their options. Messages report selected analyses that cannot be
+    run."""
 
     def __init__(self, only: Sequence[str] | None, settings: Mapping[str, Any], say: Say):
         for name in only or ():
             if name not in ANALYSES:
-                raise SettingError(f"unknown analysis {name!r}, expected some of {', '.join(ANALYSES)}")
+                raise SettingError(f"unknown analysis {name!r}, expected one or more of {', '.join(ANALYSES)}")
         self.only, self.settings, self.say = only, settings, say
 
     def __contains__(self, name: str) -> bool:
         return self.only is None or name in self.only
 
     def __getitem__(self, name: str) -> Callable[..., Any]:
-        """Return the function of an analysis with its options."""
+        """Return the function of an analysis, with its options as fixed arguments."""
         row = ANALYSES[name]
         taken = {*row.options, *(["seed"] if row.seeded else [])}
         return partial(imported(row.target), **{key: each for key, each in self.settings.items() if key in taken})
@@ -92,7 +92,7 @@ class _Chosen:
         return [name for name, row in ANALYSES.items() if row.kind == kind and name in self]
 
     def lacks(self, name: str, remedy: str = "", *, some: bool = False, **about: str) -> None:
-        """Raise an error for an analysis requested by name; print a line for others, or if only some encoders lack the need."""
+        """Raise an error if the analysis was requested by name, unless only `some` encoders are affected; else print a line."""
         remedy = remedy or ANALYSES[name].lacks.format(**about)
         if self.only is not None and not some:
             raise SettingError(f"{name}: {remedy}")
@@ -105,7 +105,7 @@ def _by_name(encoders: Sequence[str]) -> dict[str, str]:
         name, path = name_and_path(item)
         name = name or item
         if name in paths:
-            raise SettingError(f"two encoders are called {name}: rename one of them, e.g. other={path}")
+            raise SettingError(f"encoders must have different names, got {name} twice: rename one, e.g. other={path}")
         paths[name] = path
     return paths
 
@@ -120,7 +120,7 @@ def _of_vectors(
     data = questions.task.data
 
     def found(analysis: str, findings: Any) -> Any:
-        """Return the findings; report an analysis without any."""
+        """Return the findings; if there are none, report that the analysis was skipped."""
         if not findings:
             chosen.lacks(analysis, data=data)
         return findings or []
@@ -128,7 +128,7 @@ def _of_vectors(
     divisions = {analysis: found(analysis, chosen[analysis](questions)) for analysis in chosen.of("division")}
     divisions = {analysis: groups for analysis, groups in divisions.items() if groups}
     if "rank" in divisions and questions.task.train is None:
-        chosen.say("rank: frequencies come from the test text alone; --train improves them")
+        chosen.say("rank: frequencies are counted only in the test text; give --train for better estimates")
     comparisons = chosen.of("comparison")
     if len(paths) == 1 and "examples" in comparisons:
         chosen.lacks("examples")
@@ -152,7 +152,7 @@ def _of_vectors(
 def _of_encoder(
     name: str, encoder: Encoder, questions: Questions, chosen: _Chosen, progress: bool, *, some: bool
 ) -> tuple[View, list[Finding]]:
-    """Return one encoder's answers, and the findings that need the encoder itself; `some`: the encoder is one of several."""
+    """Return the answers of one encoder and the findings that need the encoder; `some`: there are several encoders."""
     from calque.analyses.groups import layer_curve
     from calque.encoders.base import require
 
@@ -179,7 +179,7 @@ def _of_encoder(
 
 # -- parts of speech ---------------------------------------------------------------------------------------------------
 def _tags(task: WordRetrieval, upos: Sequence[str], say: Say) -> dict[str, tuple[np.ndarray, Sequence[str]]]:
-    """Return tags by side from files with the test sentences."""
+    """Return the tags of source and target words, read from files that contain the test sentences."""
     from calque.analyses.questions import SIDES, tags_for
     from calque.corpora import read_tagged
 
@@ -188,14 +188,14 @@ def _tags(task: WordRetrieval, upos: Sequence[str], say: Say) -> dict[str, tuple
         lang, path = name_and_path(item)
         lang, langs = lang or language_of(item) or "", task.corpus.langs
         if lang not in langs:
-            fact = f"it is in {lang!r}" if lang else "the language is unknown"
-            raise SettingError(f"--upos {item}: {fact}; expected one of {' and '.join(langs)}, as in {langs[0]}={path}")
+            fact = f"the language is {lang!r}" if lang else "the language is unknown"
+            raise SettingError(f"--upos {item}: {fact}; expected {' or '.join(langs)}, e.g. {langs[0]}={path}")
         side = SIDES[langs.index(lang)]
         tagged = read_tagged(path, lang=lang)
         codes = tags_for(getattr(task.corpus, side), tagged)
         known = int((codes >= 0).sum())
         if not known:
-            raise SettingError(f"--upos {path}: none of its {len(tagged):,} sentences occurs in {task.data}")
+            raise SettingError(f"--upos {path}: none of the {len(tagged):,} sentences occurs in {task.data}")
         say(f"{path}: parts of speech for {known:,} of {len(codes):,} words in {lang}")
         tags[side] = (codes, tagged.tags.names)
     return tags
@@ -203,7 +203,7 @@ def _tags(task: WordRetrieval, upos: Sequence[str], say: Say) -> dict[str, tuple
 
 # -- tables ------------------------------------------------------------------------------------------------------------
 def table(findings: Sequence[Finding]) -> str:
-    """Format scores as text: a block for each analysis with a row for each encoder, metric and group."""
+    """Format scores as text: one table per analysis, with a row for each encoder, metric and group."""
     blocks = []
     for analysis in dict.fromkeys(finding.analysis for finding in findings):
         rows = [("encoder", "metric", "group", "x", "value", "95% interval", "n", "better")]

@@ -1,4 +1,4 @@
-"""Compute anchors of plain text, and write them to a folder."""
+"""Compute anchors of plain text, and write the anchors to a folder."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def make_anchors(
     progress: bool = False,
     say: Say = lambda line: None,
 ) -> dict[int, Anchors]:
-    """Compute the mean vector of each word type over a text that is read in blocks, and return the anchors by layer.
+    """Compute the mean vector of each word type over a text, which is read in blocks, and return the anchors by layer.
 
-    The sums are saved in the folder, so that an interrupted call resumes, and a finished one can be continued with more text.
+    The sums are saved in the folder, so that an interrupted call resumes, and further text can be added after a finished call.
     """
     from calque.anchors import save_anchors, write_avg_embeds
     from calque.anchors.files import FILE
@@ -40,7 +40,7 @@ def make_anchors(
 
     folder = Path(how.out)
     if how.format not in FORMATS:
-        raise SettingError(f"format={how.format!r}, expected one of {', '.join(FORMATS)}")
+        raise SettingError(f"format must be one of {', '.join(FORMATS)}, got {how.format!r}")
     check_files(folder, (FILE, "norms.json"), (folder / SUMS_FILE).is_file)
     words = None if how.vocabulary is None else read_vocabulary(how.vocabulary)
     loaded = load_encoder(how.encoder, **dict(load or {}))
@@ -53,21 +53,21 @@ def make_anchors(
         occurrences = f"{int(sums.counts.sum()):,} occurrences of {len(sums.words):,} words"
         say(f"{sums.n_sentences:,} sentences, {occurrences}")
         if sums.uncovered:
-            skipped(f"{sums.uncovered:,} words skipped, for which the encoder has no vector")
+            skipped(f"{sums.uncovered:,} words without a vector in the encoder are skipped")
         anchors = sums.finish(at_least=how.at_least, most=how.most)
         first = next(iter(anchors.values()))
         if not len(first):
-            raise SettingError("no word occurs often enough: there are no anchors to write")
+            raise SettingError("no word occurs often enough to compute an anchor; lower --at-least or use more text")
         (save_anchors if how.format == "safetensors" else write_avg_embeds)(folder, anchors)
     say(f"{len(first):,} anchors in {len(anchors)} layer{'s' if len(anchors) > 1 else ''} in {folder}")
     return anchors
 
 
 def open_folder(path: str, *, lang: str = "", encoder: Any = None) -> dict[int, Anchors]:
-    """Read a folder of anchors of `calque anchors` or of the published code, which contains no language.
+    """Read a folder of anchors written by `calque anchors` or by the published code, which does not store the language.
 
     Raises:
-        InputError: there are no anchors, or they belong to another language or encoder.
+        InputError: the folder has no anchors, or its anchors belong to another language or encoder.
     """
     from calque.anchors import open_anchors, read_avg_embeds
     from calque.anchors.files import FILE
@@ -77,11 +77,11 @@ def open_folder(path: str, *, lang: str = "", encoder: Any = None) -> dict[int, 
     anchors = open_anchors(folder) if (folder / FILE).is_file() else read_avg_embeds(folder, lang=lang)[0]
     language = next(iter(anchors.values())).lang
     if lang and language != lang:
-        raise InputError(f"these anchors are in {language!r}, expected {lang!r}", path=path)
+        raise InputError(f"the language of the anchors must be {lang!r}, got {language!r}", path=path)
     fingerprint = pass_of(folder / SUMS_FILE).get("fingerprint") if (folder / SUMS_FILE).is_file() else None
     if encoder is not None and fingerprint not in (None, encoder.fingerprint):
-        fact = f"these anchors were made with another encoder than {encoder.name}"
-        raise InputError(f"{fact}: make them again with this encoder", path=path)
+        fact = f"the anchors were computed with a different encoder, not with {encoder.name}"
+        raise InputError(f"{fact}: compute anchors with this encoder", path=path)
     return anchors
 
 
@@ -95,5 +95,5 @@ def read_vocabulary(path: str) -> list[str]:
             raise InputError(line.fact, path=line.path, line=line.line)
         lines.append(line.strip())
     if not (words := [word for word in lines if word]):
-        raise InputError("the file has no words, expected one per line", path=path)
+        raise InputError("the file has no words, expected one word per line", path=path)
     return words

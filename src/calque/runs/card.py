@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def add_scores(folder: Path, scores: list[dict[str, Any]]) -> None:
-    """Append scores, as returned by `Score.to_dict`, to the card and to `calque-run.json` in the folder of an encoder."""
+    """Append scores, as returned by `Score.to_dict`, to the model card and to `calque-run.json` of an encoder."""
     with locked(folder / RUN_FILE, wait=True):  # read, change and write under one lock
         _add_scores(folder / RUN_FILE, scores)
 
@@ -41,13 +41,13 @@ def _add_scores(path: Path, scores: list[dict[str, Any]]) -> None:
 
 
 def _shown(value: float | None) -> str:
-    """Format a value; empty if there were no items."""
+    """Format a value; a missing value gives an empty string."""
     return "" if value is None else f"{value:.4f}"
 
 
 # -- scores on held-out text -----------------------------------------------------------------------------
 def scores_of(held_out: Sequence[HeldOutScore], *, seed: int = 0) -> list[Score]:
-    """Return a score with its interval over sentences for each metric that has sentences."""
+    """Return a score with a confidence interval over sentences for each metric with at least one sentence."""
     found = []
     for each in held_out:
         if n := len(each.counts):

@@ -1,4 +1,4 @@
-"""Distil a teacher into a student, and save the student with its pooling and model card."""
+"""Distil a teacher into a student, and save the student with its sentence pooling and model card."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ def distil(
     progress: bool = False,
     say: Say = lambda line: None,
 ) -> Aligned:
-    """Train a student to give the sentence vectors of a teacher in the teacher's language and in the languages of the
-    translations.
+    """Train a student whose sentence vectors equal those of a teacher, both in the teacher's language and in the languages of
+    the translations.
 
     Args:
-        how: settings. Texts are divided at spaces only. The result appears when it is complete; an interrupted training resumes.
+        how: settings. Texts are split at spaces. `out` is written when the result is complete; interrupted training resumes.
         options: keyword arguments of `Distillation`.
 
     Raises:
-        SettingError: a teacher without a sentence vector, a student that is no encoder of subwords, languages that the text does
-            not have, or settings that exclude each other.
+        SettingError: the teacher has no sentence vector, the student is not an encoder of subwords, a text is not in the
+            teacher's language, or settings exclude each other.
         InputError: a file cannot be read.
     """
     from calque.alignment.distilled import Distillation, static_student
@@ -50,7 +50,7 @@ def distil(
     check(how.out, overwrite=how.overwrite)
     texts, langs = named_pairs(how.train or (), how.langs or ())
     if not texts and not how.text:
-        raise SettingError("nothing to learn from: name parallel texts, or lines of the teacher's language with --text")
+        raise SettingError("no training text: give parallel texts, or text in the teacher's language with --text")
     if how.towards is None and not langs:
         raise SettingError("--langs is missing: name the languages of the text, e.g. --langs en de")
     towards = how.towards or langs[0][0]
@@ -60,7 +60,7 @@ def distil(
     corpora = Words(pretokenized=True, limit=how.limit).read_all(texts, langs) if texts else []
     for path, corpus in zip(texts, corpora, strict=True):
         if best_match(towards, corpus.langs) is None:
-            fact = f"{path} is in {corpus.langs[0]} and {corpus.langs[1]}, the teacher's language is {towards}"
+            fact = f"{path} is in {corpus.langs[0]} and {corpus.langs[1]}, but the teacher's language is {towards}"
             raise SettingError(f"{fact}: name the teacher's language with --towards")
     more = [read_sentences(path, lang=towards, pretokenized=True, limit=how.limit) for path in how.text or ()]
     load: dict[str, Any] = {"layer": how.layer, "max_length": how.max_length}
@@ -101,24 +101,24 @@ def distil(
 
 
 def teacher_vector(encoder: Encoder, name: str | None) -> SentencePooling:
-    """Return the named sentence pooling of a teacher, or its own."""
+    """Return the sentence pooling `name` of a teacher, or by default its saved pooling."""
     from calque.encoders.sentence_vectors import SentencePooling
 
     if name is None and getattr(encoder, "modules", None) is None:
-        fact = f"the teacher {encoder.name} has no sentence vector of its own, as a sentence-transformers folder has"
+        fact = f"the teacher {encoder.name} has no saved sentence pooling, as in a sentence-transformers folder"
         raise SettingError(f"{fact}: choose one with --teacher-pooling words, subwords or cls")
     return SentencePooling.of(encoder, name)  # type: ignore[arg-type]
 
 
 def student_pooling(encoder: Encoder, name: str | None) -> SentencePooling:
-    """Return the sentence pooling of a student: the named one, its own, or the mean of subwords."""
+    """Return the sentence pooling `name` of a student, or by default its saved pooling or the mean of its subword vectors."""
     from calque.encoders import HuggingFaceEncoder
     from calque.encoders.sentence_vectors import SentencePooling
 
     if not isinstance(encoder, HuggingFaceEncoder):
-        raise SettingError(f"the student {encoder.name} cannot be trained on sentences: expected transformers")
+        raise SettingError(f"the student {encoder.name} cannot be trained: expected an encoder of transformers")
     if name == "own" or (name is None and getattr(encoder, "modules", None) is not None):
         return SentencePooling.of(encoder, "own")
     if name in ("subwords", "cls", None):
         return SentencePooling.of(encoder, name or "subwords")  # type: ignore[arg-type]
-    raise SettingError(f"sentence pooling {name!r}, expected own, subwords or cls")
+    raise SettingError(f"sentence pooling must be own, subwords or cls, got {name!r}")

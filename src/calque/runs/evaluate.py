@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 
 def alignment_of(encoder: str) -> dict[str, Any] | None:
-    """Return the alignment in the record of an encoder's folder, or None: method, seed (None without randomness) and base
-    encoder."""
+    """Return method, seed and base encoder of the alignment in the record of an encoder's folder, or None without a record. The
+    seed of a deterministic method is None."""
     path = Path(encoder, "calque-run.json")
     record = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     if not {"method", "encoder", "encoder_fingerprint"} <= record.keys():
@@ -43,21 +43,21 @@ def evaluate(
     then: Callable[[list[Any]], object] = lambda scores: None,
     progress: bool = False,
 ) -> list[Score]:
-    """Return the scores of one encoder on one task, ordered by test set, with the main score first.
+    """Return the scores of one encoder on one task, ordered by test set; the first score is the main score.
 
     Args:
         encoder: hub name, folder, `mini`, or a file of static vectors.
-        inputs: name of the task, one of `TASKS` or `package.module:Class`, and its files.
+        inputs: name of the task (a key of `TASKS` or `package.module:Class`) and its files.
         options: keyword arguments of the task's `from_files`.
         load: keyword arguments of `load_encoder`.
-        layers: layers to compare by `compare_layers`, for word retrieval; `then` is called with its findings.
-        out: file for the scores; checkpoints of trained heads are beside it, so that an interrupted command resumes. None for no
-            checkpoints.
-        then: function called with the scores.
-        progress: show bars on standard error.
+        layers: layers that `compare_layers` compares by word retrieval; `then` is called with the results.
+        out: file for the scores. To resume an interrupted command, checkpoints of trained heads are written in the same folder;
+            if `out` is None, there are no checkpoints.
+        then: function that is called with the scores.
+        progress: whether to show progress bars on standard error.
 
     Raises:
-        SettingError: the task is unknown, or does not read some of the files.
+        SettingError: the task is unknown, or does not use one of the files.
     """
     from calque.encoders import load_encoder
     from calque.encoders.layers import DefaultLayerWarning
@@ -65,7 +65,7 @@ def evaluate(
     row = TASKS[inputs.task]
     unread = [name for name in inputs.given if name not in row.files]
     if unread:
-        raise SettingError(f"{inputs.task} does not read {', '.join(unread)}, only {', '.join(row.files)}")
+        raise SettingError(f"{inputs.task} does not use {', '.join(unread)}, but only {', '.join(row.files)}")
     tasks = TASKS.load(inputs.task).from_files(inputs, **dict(options or {}))
     with warnings.catch_warnings():
         if layers is not None:  # the default layer is not needed
@@ -89,7 +89,7 @@ def evaluate(
 
 @contextmanager
 def _resumable(tasks: Sequence[Any], out: Path | None) -> Iterator[None]:
-    """Keep checkpoints of trained heads beside `out` until the scores are written."""
+    """Keep checkpoints of trained heads in the folder of `out` until the scores are written."""
     trained = [each for task in tasks if hasattr(each := getattr(task, "task", task), "checkpoints")]
     if out is None or not trained or not is_first():
         yield

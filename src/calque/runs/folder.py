@@ -1,4 +1,4 @@
-"""Atomic folders of results."""
+"""Folders of results, which are written atomically."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ METRICS = "metrics.jsonl"
 
 @contextmanager
 def writing(out: str | Path, *, overwrite: bool = False, holds: str = "an encoder") -> Iterator[Path]:
-    """Yield a temporary folder to write to, which is renamed to `OUT` at the end of the block.
+    """Yield a temporary folder, which is renamed to `OUT` at the end of the block.
 
-    A killed run leaves the folder `.OUT.calque-part`; the next run keeps only its `training/`. An old result is replaced when the
-    new one is complete. All processes of a run enter the block, and the first one changes the disk.
+    A killed run leaves the folder `.OUT.calque-part`, of which the next run keeps only `training/`. An old result is replaced
+    when the new result is complete. All processes of a run enter the block, but only the first process changes the disk.
 
     Args:
-        holds: description of a finished folder, for messages.
+        holds: description of a finished folder in messages.
 
     Raises:
-        SettingError: there is a result already, or another process writes there.
-        InputError: `out` is not a folder of results, or has files that calque did not write.
+        SettingError: `out` already contains a result, or another process writes to `out`.
+        InputError: `out` is not a folder of results, or contains files that calque did not write.
     """
     check(out, overwrite=overwrite, holds=holds)
-    out = Path(out).resolve()  # follows symbolic links
+    out = Path(out).resolve()  # resolve symbolic links
     place = storage.part_of(out)
-    meet()  # all processes see the same state
+    meet()  # wait, so that all processes find the same files
     if not is_first():
         yield place / NEW
         return
@@ -57,53 +57,53 @@ def writing(out: str | Path, *, overwrite: bool = False, holds: str = "an encode
                 _publish(part, out)
             except BaseException:
                 _clear(part)
-                if not (kept.is_dir() or (part.is_dir() and any(part.iterdir()))):  # nothing to resume from
+                if not (kept.is_dir() or (part.is_dir() and any(part.iterdir()))):  # no data for resuming
                     remove(place)
                 raise
             remove(place)
     except (FileExistsError, NotADirectoryError) as error:
-        raise InputError("is not a folder and cannot be made one", path=error.filename) from error
+        raise InputError("is not a folder and cannot be created", path=error.filename) from error
 
 
 def check(out: str | Path, *, overwrite: bool = False, holds: str = "an encoder") -> None:
     """Check that a folder can be written, before any work is done.
 
     Raises:
-        SettingError: the folder has a result, and `overwrite` is false.
-        InputError: it is a file, or has files that calque did not write.
+        SettingError: the folder contains a result, and `overwrite` is false.
+        InputError: `out` is a file, or the folder contains files that calque did not write.
     """
     out = Path(out)
     if not is_text(out.absolute()):
-        raise InputError("is not a name in UTF-8, which libraries that write weights need: choose another", path=out)
+        raise InputError("is not a name in UTF-8, as libraries that write weights require; choose another", path=out)
     if out.exists() and not out.is_dir():
-        raise InputError("is a file, expected the name of a folder", path=out)
+        raise InputError("must be a folder, but it is a file", path=out)
     if out.is_dir() and (os.path.ismount(out) or out.samefile(os.curdir)):
-        raise InputError("is mounted or the current folder and cannot be replaced: name a folder in it", path=out)
+        raise InputError("is mounted or the current folder, which cannot be replaced; name a folder in it", path=out)
     if not out.is_dir() or not (found := sorted(_contents(out))):
         return
     if foreign := _foreign(out, found):
         several = ", ".join(foreign[:5]) + (f" and {len(foreign) - 5} more" if len(foreign) > 5 else "")
-        raise InputError(f"has files that calque did not write ({several}): choose a new or an empty folder", path=out)
+        raise InputError(f"contains files that calque did not write ({several}); choose an empty folder", path=out)
     place = storage.part_of(out.resolve())
     if overwrite:
         return
-    if place.is_dir() and not (place / NEW).is_dir():  # left by a run that was killed after renaming
+    if place.is_dir() and not (place / NEW).is_dir():  # left by a run that was killed after it renamed the folder
         with suppress(CalqueError), locked(out):
             remove(place)
-    raise SettingError(f"{out} already holds {holds}: choose another folder, or add --overwrite to replace it")
+    raise SettingError(f"{out} already contains {holds}: choose another folder, or add --overwrite to replace it")
 
 
 def check_files(folder: Path, names: Iterable[str], ours: Callable[[], bool]) -> None:
-    """Raise an error for existing files of the given names unless `ours` returns that calque wrote them."""
+    """Raise an error if files with the given names exist, unless `ours` returns that calque wrote these files."""
     found = [name for name in names if (folder / name).exists()]
     if found and not ours():
         raise InputError(
-            f"has files that calque did not write ({', '.join(found)}): choose another folder", path=folder
+            f"contains files that calque did not write ({', '.join(found)}): choose another folder", path=folder
         )
 
 
 def _contents(out: Path) -> Iterator[str]:
-    """Yield the names of files, links and empty folders in a folder, or of its entries if it has no record."""
+    """Yield the names of files, links and empty folders in a folder, or only its entries if the folder has no record."""
     known = _records(out)
     for root, folders, files in os.walk(out):
         here = Path(root)
@@ -117,7 +117,7 @@ def _contents(out: Path) -> Iterator[str]:
 
 
 def _foreign(out: Path, names: Sequence[str]) -> list[str]:
-    """Return the names of files that calque did not write, or the name of the folder if it has no record."""
+    """Return the names of files that calque did not write, or of folders that contain only such files."""
     listed = {name for record in _records(out) for name in record.get("files", ())}
     listed |= {f"{folder}/" for name in listed for folder in Path(name).parents}
     foreign = [name for name in names if name not in listed]
@@ -127,7 +127,7 @@ def _foreign(out: Path, names: Sequence[str]) -> list[str]:
 
 
 def _records(out: Path) -> list[dict[str, Any]]:
-    """Return the records of calque in a folder."""
+    """Return the records that calque wrote to a folder."""
     found = []
     for path in (out / RUN_FILE, out / ABOUT_FILE):
         with suppress(OSError, ValueError, RecursionError):
@@ -145,7 +145,7 @@ def _clear(part: Path) -> None:
 
 
 def _publish(part: Path, out: Path) -> None:
-    """Rename a complete folder to its final name. At any moment `out` is the old result, absent or the new result."""
+    """Rename a complete folder to its final name. At any moment, `out` is the old result, the new result or absent."""
     training, kept = part / TRAINING, part.with_name(TRAINING)
     if training.is_dir():  # a finished folder keeps only the metrics
         os.rename(training, kept)

@@ -1,4 +1,4 @@
-"""Nearest words of another language to a word in its sentence, before and after alignment."""
+"""Find the words of another language that are nearest to a word in a sentence, before and after alignment."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ BEFORE, AFTER = "before", "after"
 
 
 def neighbours(how: NeighbourSettings, load: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Find the nearest words to a word among all words of some sentences by cosine.
+    """Find the words in the given sentences that are nearest to a word by cosine.
 
     Args:
         how: settings; an `encoder` with maps is compared with its base encoder.
-        load: keyword arguments of `load_encoder`; a mapped encoder has its own.
+        load: keyword arguments of `load_encoder`; an aligned encoder with maps uses its saved settings instead.
 
     Returns:
-        `word`, `sentence`, `lang`, and under `before` and (after alignment) `after` the nearest words, each with `word`,
-        `sentence`, its `place` in the sentence, and the cosines `before` and `after`.
+        `word`, `sentence`, `lang`, and the lists of nearest words `before` and (if there is an aligned encoder) `after`. Each
+        nearest word has `word`, `sentence`, its `place` in the sentence, and the cosines `before` and `after`.
 
     Raises:
         SettingError: the word is not in its sentence or has no vector, or there are no sentences to search.
@@ -36,7 +36,7 @@ def neighbours(how: NeighbourSettings, load: Mapping[str, Any] | None = None) ->
     from calque.encoders.base import require
 
     if not how.sentence2 and how.text2 is None:
-        raise SettingError("nothing to search: give --sentence2 or --text2")
+        raise SettingError("there is no text to search: give --sentence2 or --text2")
     encoders = _encoders(how.encoder, how.aligned, dict(load or {}))
     for loaded in encoders.values():
         require(loaded, "measured")
@@ -62,7 +62,7 @@ def neighbours(how: NeighbourSettings, load: Mapping[str, Any] | None = None) ->
 
 
 def query_vector(encoder: Encoder, how: NeighbourSettings) -> tuple[list[str], int, np.ndarray]:
-    """Return the words of a sentence, the position of the query word, and its L2-normalised vector."""
+    """Return the words of a sentence, the position of the query word, and the L2-normalised vector of the query word."""
     from calque.algebra.normalize import unit_rows
 
     query = _divided([how.sentence1], how.lang1, how.pretokenized)
@@ -91,7 +91,7 @@ def table(found: Mapping[str, Any]) -> str:
 
 
 def _marked(about: Mapping[str, Any]) -> str:
-    """Return a sentence with the word in brackets; a long sentence is shortened around the word."""
+    """Return a sentence with brackets around the word; a long sentence is shortened to the context of the word."""
     place, words = about["place"], list(about["sentence"])
     first, last = max(0, place - 8), place + 9
     marked = [f"[{word}]" if number == place else word for number, word in enumerate(words)]
@@ -99,7 +99,7 @@ def _marked(about: Mapping[str, Any]) -> str:
 
 
 def _encoders(encoder: str, aligned: str | None, load: dict[str, Any]) -> dict[str, Encoder]:
-    """Return the encoder before and, if given, after alignment."""
+    """Return the encoder before alignment and, if there is one, the encoder after alignment."""
     from calque.encoders import load_encoder
     from calque.encoders.mapped import MappedEncoder
     from calque.encoders.static import StaticEncoder
@@ -135,8 +135,8 @@ def _text(how: NeighbourSettings) -> Iterator[Sentences]:
 
 
 def _place(word: str, words: Sequence[str]) -> int:
-    """Return the position of the word, ignoring case if there is no exact match."""
+    """Return the position of the word; if there is no exact match, case is ignored."""
     for wanted, among in ((word, list(words)), (word.lower(), [each.lower() for each in words])):
         if wanted in among:
             return among.index(wanted)
-    raise SettingError(f"{word!r} is not a word of the sentence; its words are: {' | '.join(words)}")
+    raise SettingError(f"{word!r} is not a word of the sentence; the words are: {' | '.join(words)}")

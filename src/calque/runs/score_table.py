@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 
 def table(scores: Sequence[Score]) -> str:
-    """Format the scores of one task as a table; the F1 of each span type is only in the JSON output."""
+    """Format the scores of one task as a table, without the F1 of each span type, which only the JSON output contains."""
     return _trained(scores) if "seeds" in scores[0].settings else _plain(scores)
 
 
 def columns(rows: Sequence[Sequence[str]], right: range) -> list[str]:
-    """Format rows as lines with an underlined header; the columns `right` are right-aligned."""
+    """Format rows as lines with an underlined header; the columns with indices in `right` are right-aligned."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = [
         "  ".join(cell.rjust(widths[i]) if i in right else cell.ljust(widths[i]) for i, cell in enumerate(row)).rstrip()
@@ -29,7 +29,7 @@ def columns(rows: Sequence[Sequence[str]], right: range) -> list[str]:
 
 
 def layer_table(findings: Sequence[Finding]) -> str:
-    """Format the result of `compare_layers`: a row for each layer, and the scores of the chosen one."""
+    """Format the result of `compare_layers`: a row for each layer, and the test scores of the best layer."""
     scores = [finding.score for finding in findings]
     halves = [score for score in scores if score.metric.endswith(".test-half")]
     chosen, curve = halves[0].settings["layer"], scores[: -len(halves)]
@@ -49,7 +49,7 @@ def layer_table(findings: Sequence[Finding]) -> str:
 
 
 def _plain(scores: Sequence[Score]) -> str:
-    """Format name, value in per cent, interval and number of items of each score, with the test if there are several."""
+    """Format name, value, interval and number of items of each score, and the test set if there are several test sets."""
     rows = [("test", "metric", "value", "95% interval", "n")]
     for score in scores:
         value, low, high = score.shown(2)
@@ -78,7 +78,7 @@ def _trained(scores: Sequence[Score]) -> str:
 
 
 def _notes(scores: Sequence[Score]) -> list[str]:
-    """Return notes that are needed to read the scores."""
+    """Return notes that are needed to interpret the scores."""
     about = scores[0].settings
     chosen = about.get("dev", "")
     by = chosen if isinstance(chosen, str) else ", ".join(chosen)
@@ -87,5 +87,5 @@ def _notes(scores: Sequence[Score]) -> list[str]:
     return [
         f"{about.get('features')} features, head {about.get('head')}, mean of {n} {'run' if n == 1 else 'runs'}; "
         f"epoch chosen by {by}{leak}",
-        "The intervals cover both other training runs and other test texts." if n > 1 else ONE_RUN,
+        "The intervals cover the variation between training runs and between test texts." if n > 1 else ONE_RUN,
     ]

@@ -1,4 +1,4 @@
-"""Steps of a study, whose results are cached under a hash of settings, files and version."""
+"""Steps of a study. The result of a step is cached under a hash of its settings, its files and the version of calque."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ class Step:
     Attributes:
         kind: name of the function that runs the step.
         settings: arguments of the function.
-        files: input files by role, as FILE or LANG=FILE; the key depends on their contents and not on their names.
-        after: folders of the steps whose results it reads, by role.
-        code: version of calque, with hashes of the user's own classes, see `Steps.step`.
-        label: name in messages.
+        files: input files by role, as FILE or LANG=FILE; the key depends on the contents of the files, not on their names.
+        after: folders of earlier steps whose results this step uses, by role.
+        code: version of calque and hashes of custom classes, see `Steps.step`.
+        label: name of the step in messages.
     """
 
     kind: str
@@ -43,7 +43,7 @@ class Step:
 
     @cached_property
     def key(self) -> str:
-        """Hash of everything that determines the result, computed at first use."""
+        """Hash of all settings, files and code that determine the result; the hash is computed at first use."""
         named = {role: [name_and_path(file) for file in several] for role, several in self.files.items()}
         files = {role: [f"{lang}{digest(path)}" for lang, path in several] for role, several in named.items()}
         after = {role: [Path(place).name for place in several] for role, several in self.after.items()}
@@ -54,22 +54,22 @@ class Step:
         """Raise an error if an input file has changed since the key was computed."""
         if replace(self).key != self.key:
             read = ", ".join(sorted({file for several in self.files.values() for file in several}))
-            raise InputError(f"a file was changed while the study was running, one of {read}: start the study again")
+            raise InputError(f"one of these files changed while the study was running: {read}; start the study again")
 
 
 class Steps:
-    """A folder of finished steps.
+    """Folder of finished steps.
 
     Args:
-        work: functions by kind, called with the step and an empty folder.
+        work: functions by kind of step; each function is called with the step and a folder for the result.
     """
 
     def __init__(self, folder: str | Path, work: dict[str, Callable[[Step, Path], None]]):
         self.folder, self.work = Path(folder), work
 
     def step(self, kind: str, settings: Mapping[str, Any], files: Paths, after: Paths, label: str) -> Step:
-        """Return a step whose key includes the version of calque and the file of every class `package.module:Class` that the
-        settings name as method, task or encoder, without the imports of that file."""
+        """Return a step. Its key includes the version of calque and the file of each custom class (`package.module:Class`) used
+        as method, task or encoder, but not the modules that this file imports."""
         encoders = [name for _, name in settings.get("encoder") or ()]
         named = [name for name in (settings.get("method"), settings.get("task"), *encoders) if name and is_path(name)]
         own = [hashlib.blake2b(file_of(name).read_bytes(), digest_size=16).hexdigest() for name in named]
@@ -83,7 +83,7 @@ class Steps:
         return (self.place(step) / DONE).exists()
 
     def do(self, step: Step) -> Path:
-        """Run a step unless it is done, and return its folder. An interrupted step starts again with the files in its folder.
+        """Run a step unless it is done, and return its folder. An interrupted step is repeated with the files in its folder.
 
         Raises:
             InputError: an input file has changed since the key was computed.
@@ -93,9 +93,9 @@ class Steps:
             temporary = part_of(place)
             part = temporary_folder(temporary, place)
             if not (part / DONE).exists():
-                for name in (SCORES, DONE):  # `save` replaces an encoder only if there are no other files
+                for name in (SCORES, DONE):  # `save` replaces an encoder only if the folder has no other files
                     (part / name).unlink(missing_ok=True)
-                    part_of(part / name).unlink(missing_ok=True)  # left by a process that was killed during the write
+                    part_of(part / name).unlink(missing_ok=True)  # left by a process that was killed while it wrote
                 step.check()
                 self.work[step.kind](step, part)
                 step.check()
@@ -112,8 +112,8 @@ def unique(steps: Sequence[Step]) -> list[Step]:
 
 
 def digest(path: str) -> str:
-    """Return a hash of a file, or of the names and contents of the files of a folder or of a prefix (`PREFIX.de`, …). The hash is
-    cached as long as size, times and inode are equal.
+    """Return a hash of a file, or of the names and contents of the files in a folder or with a prefix (`PREFIX.de`, …). The
+    hash is cached until the size, the times or the inode of a file change.
 
     Raises:
         InputError: a file cannot be read.
@@ -131,13 +131,13 @@ def digest(path: str) -> str:
 
 
 def _files(root: Path) -> list[Path]:
-    """Return a file, the files of a folder, or the files of a prefix."""
+    """Return a file, the files in a folder, or the files with a prefix."""
     if root.is_dir():
         return sorted(file for file in root.rglob("*") if file.is_file())
     if root.is_file():
         return [root]
     if root.exists():
-        raise InputError("is not a file", path=root)
+        raise InputError("is not a regular file", path=root)
     beside = root.parent.iterdir() if root.parent.is_dir() else ()
     if not (files := sorted(file for file in beside if file.name.startswith(f"{root.name}.") and file.is_file())):
         raise InputError("no such file or folder", path=root)
@@ -146,6 +146,6 @@ def _files(root: Path) -> list[Path]:
 
 @cache
 def _content(path: str, state: tuple[int, ...]) -> str:
-    """Return the cached hash of a file with this `state`."""
+    """Return the hash of a file, which is cached for its path and `state`."""
     with open(path, "rb") as handle:
         return hashlib.file_digest(handle, lambda: hashlib.blake2b(digest_size=16)).hexdigest()

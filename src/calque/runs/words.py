@@ -36,19 +36,19 @@ def link_words(
     progress: bool = False,
     say: Say = lambda line: None,
 ) -> tuple[int, int]:
-    """Link the words of a text and write the links in Pharaoh format, one line for each sentence pair.
+    """Link the words of a parallel text, and write the links in Pharaoh format, one line for each sentence pair.
 
     Args:
-        how: settings; `cross_fit` first aligns copies of the encoder on the text, and takes the similarities of each part from
-            the copy that was aligned on the other parts, see `calque.HeldOut`.
+        how: settings. With `cross_fit`, copies of the encoder are aligned on the text first; the similarities of each part are
+            computed by the copy that was aligned on the other parts, see `calque.HeldOut`.
         words: settings of tokenisation and word alignment.
         load: keyword arguments of `load_encoder`.
 
     Returns:
-        number of links, and of sentence pairs.
+        number of links, and number of sentence pairs.
 
     Raises:
-        SettingError: settings exclude each other, or a text of `also` has no languages.
+        SettingError: settings exclude each other, or the languages of a text in `also` are not given.
     """
     from calque.linker import Linker
     from calque.wordalign import WordAligner
@@ -56,12 +56,12 @@ def link_words(
     trains = how.extra or how.tables is not None or how.sample is not None
     if how.cross_fit is not None and (how.use is not None or trains):
         raise SettingError(
-            "--cross-fit aligns the encoder on the very text that is linked: leave out --use, --extra, --tables and --sample"
+            "--cross-fit aligns the encoder on the text that is linked: leave out --use, --extra, --tables and --sample"
         )
     if how.use is not None and how.prior_weight is not None:
-        raise SettingError("--prior-weight is part of --use: leave it out")
+        raise SettingError("--prior-weight is already set by the aligner of --use: leave it out")
     if how.use is not None and trains:
-        raise SettingError("--use does no training: leave out --extra, --tables and --sample")
+        raise SettingError("--use links without training: leave out --extra, --tables and --sample")
     pairs, similar, linker = language_pairs(how.langs), None, None
     check_pairs([how.train], pairs)
     langs = pairs[0]
@@ -119,13 +119,13 @@ def held_out(
     progress: bool = False,
     say: Say = lambda line: None,
 ) -> HeldOut:
-    """Return cross-fitted similarities of the encoder after alignment on the text, see `calque.HeldOut`.
+    """Align copies of the encoder on parts of the text, and return their cross-fitted similarities, see `calque.HeldOut`.
 
     Args:
-        words: settings of tokenisation and of the word alignment for training; its seed is also that of the training.
+        words: settings of tokenisation and of the word alignment for training; their seed is also used for training.
 
     Raises:
-        SettingError: a text has no languages, or the encoder cannot be trained.
+        SettingError: the languages of a text are not given, or the encoder cannot be trained.
     """
     from calque.alignment.held_out import HeldOut, common, small
     from calque.encoders.loading import load_encoder
@@ -133,21 +133,21 @@ def held_out(
 
     named = [pair_and_path(each) for each in also]
     if unknown := [path for pair, path in named if pair is None]:
-        raise SettingError(f"--also {unknown[0]}: name its languages before the file, as in en-nl={unknown[0]}")
+        raise SettingError(f"--also {unknown[0]}: name the languages before the file, e.g. en-nl={unknown[0]}")
     loaded = load_encoder(encoder, **load)
     if not isinstance(loaded, TrainableEncoder):
-        raise SettingError(f"{loaded.name} cannot be cross-fitted: it has no weights to train")
+        raise SettingError(f"{loaded.name} cannot be cross-fitted, because the encoder has no weights to train")
     corpora = [corpus, *(words.read(path, pair) for pair, path in named if pair is not None)]
     learning = replace(words, symmetrize="one-to-one")
     pairs = [learning.link(text, progress=progress) for text in corpora]
     n, links = sum(map(len, corpora)), sum(map(len, pairs))
-    say(f"aligning the encoder {parts} times, on {links:,} links of {n:,} sentence pairs without one part each")
+    say(f"aligning the encoder {parts} times, each time without one part of {links:,} links in {n:,} sentence pairs")
     tuner = small(loaded, common(corpora), seed=words.seed)
     return HeldOut(loaded, corpora, pairs, parts=parts, tuner=tuner, progress=progress)
 
 
 def drawn(corpus: ParallelCorpus, n: int, seed: int) -> ParallelCorpus:
-    """Draw `n` sentence pairs of a text, in the order of the text."""
+    """Draw `n` random sentence pairs of a text, and return the pairs in the order of the text."""
     if n >= len(corpus):
         return corpus
     return corpus.take(np.sort(np.random.default_rng(seed).choice(len(corpus), n, replace=False, shuffle=False)))
@@ -156,7 +156,7 @@ def drawn(corpus: ParallelCorpus, n: int, seed: int) -> ParallelCorpus:
 def links_of(
     corpora: Sequence[ParallelCorpus], words: Words, *, folder: Path, say: Say, progress: bool = False
 ) -> list[WordPairs]:
-    """Link each corpus with the statistical aligner, or read the links that an interrupted run saved in the folder for the same
+    """Link each corpus with the statistical aligner, or load the links that an interrupted run saved in the folder for the same
     text and settings."""
     linked = []
     for corpus in corpora:
@@ -166,7 +166,7 @@ def links_of(
         path = folder / f"{digest.hexdigest()}.align"
         about = f"{len(corpus):,} sentence pairs ({'-'.join(corpus.langs)})"
         if path.is_file():
-            say(f"word links of {about} found from an interrupted run")
+            say(f"loading word links of {about} from an interrupted run")
             linked.append(WordPairs.open(path))
             continue
         say(f"linking the words of {about}")

@@ -1,4 +1,4 @@
-"""Atomic checkpoints of training runs, checked by identity."""
+"""Atomic checkpoints of training runs, which contain the identity of the run."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def changed_tensors(module: nn.Module) -> dict[str, Tensor]:
 
 
 class Checkpoint:
-    """State of a run: module, state of the objective, optimiser and metrics.
+    """Checkpoint of a run: states of the module, the objective and the optimiser, and the metrics.
 
     Args:
-        identity: all settings and data that determine the result; checkpoints of another identity are refused.
+        identity: all settings and data that determine the result; a checkpoint with a different identity raises an error.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Checkpoint:
         self._objective, self._optimiser = objective, optimiser
 
     def state(self, step: int, history: History) -> dict[str, Any]:
-        """Return the content of the file."""
+        """Return the content of the checkpoint file."""
         return {
             "identity": self._identity,
             "step": step,
@@ -58,14 +58,14 @@ class Checkpoint:
         with (
             storage.whole(self.path) as part,
             open(part, "wb") as file,
-        ):  # PyTorch does not report a full disk if it gets a file name
+        ):  # given a file name, PyTorch does not report a full disk
             torch.save(state, file)
 
     def resume(self, device: torch.device) -> tuple[int, History]:
-        """Load the checkpoint, if there is one.
+        """Load the checkpoint, if the file exists.
 
         Returns:
-            number of finished updates, and their metrics.
+            number of finished updates, and the metrics of these updates.
 
         Raises:
             InputError: the file is corrupt, or not a checkpoint.
@@ -91,7 +91,7 @@ class Checkpoint:
     def _take(self, module: dict[str, Tensor], optimiser: dict[str, Any]) -> None:
         """Load weights, buffers and the optimiser's moments."""
         if module.keys() != changed_tensors(self._objective.module).keys():
-            raise ValueError("weights or buffers differ from those of the module")
+            raise ValueError("the names of weights or buffers differ between checkpoint and module")
         self._objective.module.load_state_dict(module, strict=False)  # frozen weights are not in the checkpoint
         self._optimiser.load_state_dict(optimiser)
 
@@ -101,13 +101,13 @@ class Checkpoint:
             yield
         except Exception as error:  # a corrupt file can raise any exception in torch
             raise InputError(
-                "not a readable checkpoint: corrupt, or not written by calque; remove it to train from the start",
+                "the checkpoint is corrupt, or was not written by calque; remove the file to train from the start",
                 path=self.path,
             ) from error
 
 
 def _difference(old: str, new: str) -> str:
-    """Return the settings in which two identities differ, as `epochs: 2 → 1`."""
+    """Return the settings that differ between two identities, for example `epochs: 2 → 1`."""
     before, after = _leaves(json.loads(old)), _leaves(json.loads(new))
     names = sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
     changes = []
@@ -118,7 +118,7 @@ def _difference(old: str, new: str) -> str:
 
 
 def _leaves(settings: Any, *names: str) -> dict[tuple[str, ...], Any]:
-    """Return the values of nested objects by their paths of names."""
+    """Return the values of nested objects, keyed by the path of names that leads to each value."""
     if not isinstance(settings, dict) or not settings:
         return {names: settings}
     return {path: leaf for name, value in settings.items() for path, leaf in _leaves(value, *names, name).items()}

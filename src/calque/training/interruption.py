@@ -1,4 +1,4 @@
-"""Postpone SIGINT and SIGTERM until an update is done."""
+"""Postpone SIGINT and SIGTERM until the current update is finished."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from typing import Any, NoReturn
 from calque import launched
 from calque.errors import Stopped
 
-_REPEATED = 2.0  # seconds within which a launcher repeats a signal of the terminal
+_REPEATED = 2.0  # maximum delay in seconds with which a launcher repeats a signal from the terminal
 
 
 class Interruption:
-    """Context that records SIGINT and SIGTERM, so that an update can be finished and saved first.
+    """Context manager that records SIGINT and SIGTERM, so that the current update can be finished and saved first.
 
-    Only the first signal is postponed; a second Ctrl-C acts at once. With several processes, which get the first signal from the
-    terminal and from the launcher, a later one acts. Signals with a handler of the surrounding program, and signals outside of
-    the main thread, are not handled.
+    Only the first signal is postponed; a second Ctrl-C ends the run at once. With several processes, signals that repeat within
+    two seconds are ignored, because the terminal and the launcher both send the first signal. Signals for which the program
+    already has a handler, and signals outside the main thread, are not postponed.
 
     Attributes:
         received: number of the received signal, or None.

@@ -1,4 +1,4 @@
-"""Training loop with schedule, several processes, checkpoints, exact resuming, progress and metrics."""
+"""Training loop with a learning rate schedule, several processes, checkpoints, exact resuming and metrics."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from calque.training.objective import Objective
 from calque.training.plan import Plan
 from calque.training.tracking import Log, begin
 
-_SECONDS = 60.0  # seconds between checkpoints
-_SHARE = 0.05  # maximum fraction of time for checkpoints
+_SECONDS = 60.0  # minimum time between checkpoints
+_SHARE = 0.05  # maximum fraction of the run time spent on checkpoints
 
 
 @dataclass(frozen=True)
@@ -33,13 +33,13 @@ class Schedule:
     """Number of epochs, learning rate and settings of Adam.
 
     Args:
-        epochs: number of passes over the longest corpus; a fraction stops early.
-        learning_rate: maximum learning rate; None for the method's default.
-        warmup: fraction of the updates with a linear increase from 0.
-        decay: schedule after the warm-up.
+        epochs: number of passes over the longest text, which need not be a whole number.
+        learning_rate: maximum learning rate; the default depends on the method.
+        warmup: fraction of the updates in which the learning rate increases linearly from 0.
+        decay: schedule of the learning rate after the warm-up.
         betas, epsilon: settings of Adam.
-        clip: maximum norm of the gradient; None for no clipping.
-        seed: seed of the order of the data and of dropout.
+        clip: maximum norm of the gradient; if None, gradients are not clipped.
+        seed: random seed for the order of the data and for dropout.
 
     Raises:
         SettingError: a value is invalid.
@@ -68,7 +68,7 @@ class Schedule:
         return max(1, round(self.epochs * steps_per_epoch))
 
     def rate(self, step: int, total: int) -> float:
-        """Return the learning rate of update `step` (from 0) of `total`."""
+        """Return the learning rate of update `step` (counted from 0) of `total` updates."""
         assert self.learning_rate is not None
         rising = math.ceil(self.warmup * total)
         if step < rising:
@@ -80,19 +80,19 @@ class Schedule:
 
 @dataclass(kw_only=True, eq=False)
 class TrainingSettings(ABC):
-    """Settings of all methods that train an encoder; `warmup`, `decay`, `clip` and `epsilon` are attributes of a class.
+    """Settings of all methods that train an encoder. `warmup`, `decay`, `clip` and `epsilon` are class attributes.
 
     Args:
         epochs, learning_rate, seed: see `Schedule`.
-        batch: number of sentence pairs of each language in an update.
-        freeze: number of frozen layers above the embeddings, which are frozen too; None trains everything.
+        batch: number of sentence pairs of each text in an update.
+        freeze: number of lowest layers that are not trained, besides the embeddings. By default, all weights are trained.
     """
 
     decay: ClassVar[Literal["constant", "linear", "cosine"]] = "linear"
     warmup: ClassVar[float] = 0.1
     clip: ClassVar[float | None] = 1.0
     epsilon: ClassVar[float] = 1e-9
-    #: maximum number of subwords of a forward pass, including padding
+    #: maximum number of subwords in a forward pass, including padding
     budget: ClassVar[int] = 1024
 
     epochs: float = 1.0
@@ -113,21 +113,17 @@ class TrainingSettings(ABC):
 
     @abstractmethod
     def settings(self) -> dict[str, Any]:
-        """Return the settings except the schedule, for the record and the identity of checkpoints."""
+        """Return all settings except the schedule, for the record and the identity of checkpoints."""
 
     def record(self) -> dict[str, Any]:
-        """Return the record of the last training for the model card."""
+        """Return the record of the last training run for the model card."""
         return {"settings": self.settings(), "schedule": vars(self.used), "counts": self.counts,
                 "updates": len(self.history), "first_loss": self.history[0]["loss"],
                 "last_loss": self.history[-1]["loss"]}  # fmt: skip
 
 
 def rate_by_width(dim: int, power: float) -> float:
-    """Return a learning rate of 5e-5 · (768 / dim)^power, at most 2e-3.
-
-    Args:
-        power: exponent, chosen for each method on held-out text at 128 dimensions.
-    """
+    """Return the learning rate 5e-5 · (768 / dim)^power, at most 2e-3. `power` was tuned for each method at 128 dimensions."""
     return min(2e-3, 5e-5 * (768 / dim) ** power)
 
 
@@ -141,12 +137,12 @@ class Loop:
     """Training loop that can be killed at any moment and resumed.
 
     Args:
-        identity: all settings and data that determine the result; checkpoints of another identity are refused.
-        folder: folder for checkpoints and `metrics.jsonl`; None writes neither.
-        checkpoint_every: number of updates between checkpoints; 0 for none. There is also one every minute, one at SIGINT or
-            SIGTERM, and one at the end, which the caller removes. None for checkpoints by the clock and signals only.
-        progress, title: show a bar on standard error.
-        optimiser: function that builds the optimiser; its learning rate is set before each update.
+        identity: all settings and data that determine the result; a checkpoint with a different identity raises an error.
+        folder: folder for checkpoints and `metrics.jsonl`; if None, no file is written.
+        checkpoint_every: number of updates between checkpoints. Checkpoints are also written every minute, at SIGINT or
+            SIGTERM, and at the end (removed by the caller). 0: no checkpoints. None: only every minute and at signals.
+        progress, title: whether to show a progress bar on standard error, and title of the bar.
+        optimiser: function that builds the optimiser, whose learning rate is set before each update.
     """
 
     def __init__(
@@ -166,7 +162,7 @@ class Loop:
         self.folder, self.checkpoint_every, self.progress = folder, checkpoint_every, progress
         self.parameters = list(trained_parameters(objective.module).values())
         if not self.parameters:
-            raise SettingError("some parameter must be trainable, but all are frozen; freeze fewer layers")
+            raise SettingError("at least one parameter must be trainable, but all are frozen; freeze fewer layers")
         self.optimiser = optimiser(self.parameters, schedule)
         self._identity = identity
         identity = {**identity, "schedule": asdict(schedule)}
@@ -178,16 +174,16 @@ class Loop:
         self._saved_step, self._saved_at, self._pause = -1, time.monotonic(), _SECONDS
 
     def run(self, plan: Plan[Any]) -> list[dict[str, float]]:
-        """Train to the end of the schedule, from the last checkpoint if the folder has one.
+        """Train to the end of the schedule, starting from the checkpoint in the folder, if there is one.
 
         Args:
             plan: updates of each epoch.
 
         Returns:
-            metrics of every update since the start.
+            metrics of every update, including updates before an interruption.
 
         Raises:
-            Stopped: SIGINT or SIGTERM arrived; a checkpoint was written after the update.
+            Stopped: the run received SIGINT or SIGTERM; a checkpoint was written after the current update.
         """
         total = self.schedule.updates(plan.steps_per_epoch)
         self.resume()
@@ -229,7 +225,7 @@ class Loop:
                 self.save()
             if ending:
                 self._write_metrics()
-                self.processes.meet()  # until the first process has written, because launchers kill the others when one ends
+                self.processes.meet()  # wait until the first process has written: launchers kill all processes if one ends
                 remedy = (
                     "; the same command resumes it" if self.folder is not None and self.checkpoint_every != 0 else ""
                 )
@@ -237,8 +233,8 @@ class Loop:
         shown.close()
 
     def _update(self, update: Any, rate: float) -> dict[str, float]:
-        """Run one update, and return the terms of the loss."""
-        # The random state of an update depends only on its number, so that dropout is equal after resuming.
+        """Run one update, and return the terms of the loss and the norm of the gradient."""
+        # The random state depends only on the number of the update, so that dropout is equal after resuming.
         torch.manual_seed((self.schedule.seed * 1_000_003 + self.step) * 4096 + self.processes.rank)
         terms = self.objective.backward(update)
         self.processes.sum_gradients(self.parameters)
@@ -246,7 +242,7 @@ class Loop:
         if self.schedule.clip is not None:
             norm["norm"] = float(torch.nn.utils.clip_grad_norm_(self.parameters, self.schedule.clip))
         if not all(math.isfinite(value) for value in terms.values()):
-            raise InputError(f"the loss is not finite at update {self.step + 1}: {terms}; lower the learning rate")
+            raise InputError(f"the loss must be finite, got {terms} at update {self.step + 1}; lower the learning rate")
         for group in self.optimiser.param_groups:
             group["lr"] = rate
         self.optimiser.step()
@@ -254,13 +250,13 @@ class Loop:
         return {**norm, **terms}
 
     def _write_metrics(self) -> None:
-        """Write the whole file, because a resumed run repeats updates."""
+        """Write the full file of metrics, because a resumed run repeats updates."""
         if self.folder is None or not self.processes.is_first:
             return
         write_text(self.folder / "metrics.jsonl", "".join(json.dumps(line) + "\n" for line in self.history))
 
     def _agreed(self, interruption: Interruption) -> tuple[bool, bool]:
-        """Return whether a checkpoint is due, and whether training ends, equally in all processes."""
+        """Return whether to write a checkpoint, and whether to stop training; all processes return the same values."""
         late = time.monotonic() - self._saved_at > self._pause
         state = self.processes.largest(2 * bool(interruption.received) + (late and self.processes.is_first))
         if self.checkpoint_every == 0:
@@ -278,7 +274,7 @@ class Loop:
             )
 
     def save(self) -> None:
-        """Write a checkpoint atomically, from the first process; raise a SettingError if some weights are not finite."""
+        """Write a checkpoint atomically in the first process, or raise a `SettingError` if a weight is not finite."""
         if self._checkpoint is None or self._saved_step == self.step:
             return
         self._check_weights()

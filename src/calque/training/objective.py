@@ -11,12 +11,12 @@ T = TypeVar("T")
 
 
 class Objective(ABC, Generic[T]):
-    """A trained module, and the computation of its gradients.
+    """Training objective: a module and the computation of its gradients.
 
     Attributes:
-        module: module whose parameters with `requires_grad` are trained. Checkpoints contain them and the buffers, which must be
-            equal in every process.
-        ended: whether `after_epoch` has ended the training; `state` must contain it if a run can resume.
+        module: module whose parameters with `requires_grad` are trained. Checkpoints contain these parameters and the buffers,
+            which must be equal in every process.
+        ended: whether `after_epoch` has ended the training; `state` must contain this value for a run to be resumable.
     """
 
     module: nn.Module
@@ -26,8 +26,8 @@ class Objective(ABC, Generic[T]):
     def backward(self, update: T) -> dict[str, float]:
         """Add this process's gradients of one update to those of the module.
 
-        Random numbers must come from torch's global state, which `Loop` sets for each update, so that they are equal after
-        resuming.
+        Random numbers must be drawn with the global state of torch, which `Loop` sets for each update, so that the numbers are
+        equal after resuming.
 
         Returns:
             terms of the loss over all processes.
@@ -37,15 +37,15 @@ class Objective(ABC, Generic[T]):
         """Run after each update, for example to update a moving average of the weights."""
 
     def after_epoch(self) -> None:
-        """Run after every epoch and at the end, before a checkpoint; it may set `ended`."""
+        """Run after every epoch and at the end, before a checkpoint is written; a subclass can set `ended`."""
 
     def scores(self) -> dict[str, float]:
-        """Return the scores of the last `after_epoch`, for trackers."""
+        """Return the scores that `after_epoch` computed last, for trackers."""
         return {}
 
     def state(self) -> dict[str, Any]:
-        """Return further state for checkpoints: tensors, numbers and text, equal in every process."""
+        """Return further state for checkpoints: tensors, numbers and strings that are equal in every process."""
         return {}
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Load the result of `state` when a run resumes."""
+        """Restore the state that `state` returned, when a run resumes."""

@@ -1,4 +1,4 @@
-"""Plans of updates, which depend only on the seed, so that a run can resume anywhere."""
+"""Plans that assign data to updates. A plan depends only on the seed, so that a run can resume at any update."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ class Plan(Protocol[T_co]):
     """Interface of plans.
 
     Attributes:
-        steps_per_epoch: number of updates of an epoch.
+        steps_per_epoch: number of updates in an epoch.
     """
 
     @property
     def steps_per_epoch(self) -> int: ...
 
     def epoch(self, number: int) -> Sequence[T_co]:
-        """Return the updates of an epoch, which depend only on its number."""
+        """Return the updates of an epoch, which depend only on the number of the epoch."""
         ...
 
 
 class BatchPlan:
-    """Batches of equal size from several corpora; shorter corpora are repeated until the longest ends (Cao 2020).
+    """Batches of equal size from several corpora. Shorter corpora are repeated until the longest corpus ends (Cao 2020).
 
     Args:
         sizes: number of sentence pairs of each corpus.
         batch: number of sentence pairs of each corpus in an update.
-        seed: seed of the order.
+        seed: random seed of the order.
     """
 
     def __init__(self, sizes: Sequence[int], *, batch: int, seed: int):
@@ -47,8 +47,8 @@ class BatchPlan:
     def epoch(self, number: int) -> list[list[np.ndarray]]:
         """Return the updates of an epoch: indices of sentence pairs by step and corpus, int64.
 
-        All batches have the full size except the last of the longest corpus; a corpus smaller than a batch is used in full. No
-        pair is twice in a batch, because it would be its own negative.
+        All batches have the full size except the last batch of the longest corpus. A corpus smaller than a batch is used in
+        full. No batch contains a pair twice, because the pair would be its own negative.
         """
         columns = [self._column(number, corpus) for corpus in range(len(self._sizes))]
         return [list(step) for step in zip(*columns, strict=True)]
@@ -69,8 +69,8 @@ class BatchPlan:
 
 
 class LanguagePlan:
-    """Batches of one language each, drawn with equal probability for each language; texts of a language are repeated in random
-    order.
+    """Batches that contain one language each. Every language has the same probability, and the texts of a language are repeated
+    in random order.
 
     Args:
         groups: language of each text, int `[n]`.

@@ -1,4 +1,4 @@
-"""Sources of word vectors for training heads: frozen vectors, or an encoder in training."""
+"""Sources of word vectors for training heads: precomputed vectors, or an encoder that is trained."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Pass:
 
     Args:
         encoder: encoder with its model in training or evaluation mode.
-        batches: batches of sentences, possibly none.
+        batches: batches of sentences; the list can be empty.
         context: context manager of the forward pass, such as autocast.
         gradient: whether there will be a backward pass.
 
@@ -72,10 +72,10 @@ class Pass:
         self._graph: dict[int, Tensor] = graph if gradient else {}
 
     def backward(self, gradients: dict[int, Tensor]) -> None:
-        """Add the gradient of the weights.
+        """Compute the gradients of the weights, and add them to the existing gradients.
 
         Args:
-            gradients: gradients of the vectors, `{layer: [W, dim]}`; missing layers have none, and layers below all trained
+            gradients: gradients of the vectors, `{layer: [W, dim]}`. Layers can be missing, and layers below all trained
                 weights are ignored.
         """
         found = {layer: rows for layer, rows in gradients.items() if self._graph[layer].requires_grad}
@@ -101,7 +101,7 @@ class VectorSource(ABC):
         """Return the vectors of the texts at the given indices, in any order."""
 
     def backward(self, gradient: Tensor) -> None:  # noqa: B027
-        """Propagate the gradient of the rows of the last `take`; nothing for frozen vectors."""
+        """Propagate the gradient of the vectors that `take` returned last; frozen vectors ignore the gradient."""
 
 
 class FrozenSource(VectorSource):
@@ -109,8 +109,8 @@ class FrozenSource(VectorSource):
 
     Args:
         device: device of the returned vectors.
-        numbers: indices of the texts; None for all.
-        words: position of each row's word in its text, int64 `[n_rows]`; None if every word has a row.
+        numbers: indices of the texts; default: 0, 1, ….
+        words: position of each row's word in its text, int64 `[n_rows]`; default: every word has a row.
     """
 
     def __init__(
@@ -135,10 +135,10 @@ class FrozenSource(VectorSource):
 
 
 class ChosenWords(VectorSource):
-    """Source of the vectors of chosen words, which are read from the store in each update.
+    """Source of the vectors of selected words, which are read from the stored vectors in each update.
 
     Args:
-        chosen: mask of the words, bool `[n_words]`.
+        chosen: mask of the selected words, bool `[n_words]`.
         device: device of the returned vectors.
     """
 
@@ -149,7 +149,7 @@ class ChosenWords(VectorSource):
         self.lengths = np.diff(self._offsets)
 
     def places(self, numbers: np.ndarray) -> np.ndarray:
-        """Return the indices of the chosen words of texts, int64 `[W]`."""
+        """Return the indices of the words of texts among the selected words, int64 `[W]`."""
         return ranges(self._offsets[numbers], self.lengths[numbers])
 
     def take(self, numbers: np.ndarray) -> WordRows:
@@ -158,7 +158,7 @@ class ChosenWords(VectorSource):
 
 
 class SubsetSource(VectorSource):
-    """Source of some texts of another source, with new indices; `take` returns the old ones."""
+    """Source of a subset of texts. `take` expects indices in the subset and returns indices in the source `whole`."""
 
     def __init__(self, whole: VectorSource, kept: np.ndarray):
         self._whole, self._kept = whole, kept
@@ -172,12 +172,12 @@ class SubsetSource(VectorSource):
 
 
 class TrainedSource(VectorSource):
-    """Source of vectors of an encoder in training.
+    """Source of the vectors of an encoder that is trained.
 
     Args:
         encoder: encoder, which is changed in place.
         split: texts split into subwords.
-        budget: maximum number of subwords of a batch, including padding; None for one batch.
+        budget: maximum number of subwords in a batch, including padding; default: one batch.
     """
 
     def __init__(
@@ -205,7 +205,7 @@ class TrainedSource(VectorSource):
 def float32_copy(encoder: TrainableEncoder, device: torch.device, *, freeze: int | None = None) -> TrainableEncoder:
     """Return a copy of the encoder in float32 with merged adapters.
 
-    Weights frozen by `freeze` (see `below`) are shared if they are in float32 on the device.
+    Weights that `freeze` freezes (see `below`) are shared with `encoder` if they are in float32 on the device.
     """
     encoder = encoder.merged() if isinstance(encoder, TrainableEncoder) else encoder
     copied = copy.copy(encoder)
@@ -215,17 +215,17 @@ def float32_copy(encoder: TrainableEncoder, device: torch.device, *, freeze: int
 
 
 def freeze_below(model: Any, layers: int | None) -> None:
-    """Freeze the embeddings and the lowest `layers` layers, see `below`; None freezes nothing, 0 only the embeddings."""
+    """Freeze the embeddings and the lowest `layers` layers, see `below`. If `layers` is None, nothing is frozen."""
     model.requires_grad_(True)
     for weight in below(model, layers):
         weight.requires_grad_(False)
 
 
 def below(model: Any, layers: int | None) -> list[nn.Parameter]:
-    """Return the weights of the embeddings and of the lowest `layers` layers of a model; empty for None.
+    """Return the weights of the embeddings and of the lowest `layers` layers of a model, or no weights if `layers` is None.
 
     Raises:
-        SettingError: the model has fewer layers, or no list of layers.
+        SettingError: the model has too few layers, or no list of layers.
     """
     if layers is None:
         return []
@@ -245,7 +245,7 @@ def below(model: Any, layers: int | None) -> list[nn.Parameter]:
 
 @torch.no_grad()
 def vectors_of(encoder: TrainableEncoder, split: SplitSentences, *, budget: int = 2048) -> Embeddings:
-    """Return the word vectors of split texts."""
+    """Return the word vectors of texts that are split into subwords."""
     data = np.zeros((split.n_words, encoder.dim), dtype=np.float32)
     counts = np.diff(split.word_offsets)
     for numbers in token_batches(split.lengths, budget):

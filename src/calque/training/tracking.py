@@ -1,4 +1,4 @@
-"""Log losses, learning rates and scores of trainings to trackers of accelerate (TensorBoard, Weights & Biases, …)."""
+"""Log losses, learning rates and scores of training to trackers of accelerate (TensorBoard, Weights & Biases, …)."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _CURRENT: ContextVar[Tracking | None] = ContextVar("calque_tracking", default=No
 
 
 class Tracking:
-    """Trackers, which start with the first training.
+    """Trackers of a run, which start with the first call of `begin`.
 
-    Successive trainings of a run (several heads of a task) have different names and consecutive update numbers.
+    If a run trains several models, such as the heads of a task, their names differ and the numbers of updates continue.
 
     Args:
-        names: names in accelerate, or `package.module:Class` of a subclass of `accelerate.tracking.GeneralTracker`.
+        names: names of trackers in accelerate, or `package.module:Class` (a subclass of `accelerate.tracking.GeneralTracker`).
         run: name of the run.
-        folder: folder for trackers that write files.
+        folder: folder for the files of trackers that write files.
 
     Raises:
         SettingError: a tracker is unknown.
@@ -39,7 +39,7 @@ class Tracking:
         self._last = 0
 
     def begin(self, title: str, settings: Mapping[str, Any], *, step: int) -> Log:
-        """Start one training, and return the function that logs its scores; see `begin`."""
+        """Start to track the training of one model, and return a function that logs scores; see the function `begin`."""
         if not self._titles:
             self._trackers = [self._started(name, kind, step) for name, kind in self._kinds.items()]
             plain = {k: v if isinstance(v, bool | int | float | str) else str(v)[:200] for k, v in settings.items()}
@@ -62,9 +62,9 @@ class Tracking:
             tracker.finish()
 
     def _started(self, name: str, kind: Any, step: int) -> Any:
-        own = name == "tensorboard" or is_path(name)  # other trackers have projects with runs
+        own = name == "tensorboard" or is_path(name)  # other trackers group runs into projects
         options: dict[str, Any] = {"name": self._run} if name == "wandb" else {}
-        if name == "tensorboard" and step:  # the resumed run repeats later updates
+        if name == "tensorboard" and step:  # a resumed run repeats the updates after the checkpoint
             options["purge_step"] = step + 1
         where = [self._folder] if kind.requires_logging_directory else []
         tracker = kind(self._run if own else "calque", *where, **options)
@@ -92,7 +92,7 @@ def _kind(name: str) -> Any:
 
 @contextmanager
 def tracked(names: Sequence[str], *, run: str, folder: str | PathLike[str] = "tracked") -> Iterator[Tracking]:
-    """Track every training within the block; the arguments are those of `Tracking`."""
+    """Track all training in the block; the arguments are those of `Tracking`."""
     tracking = Tracking(names, run=run, folder=folder)
     token = _CURRENT.set(tracking)
     try:
@@ -103,13 +103,13 @@ def tracked(names: Sequence[str], *, run: str, folder: str | PathLike[str] = "tr
 
 
 def begin(title: str, settings: Mapping[str, Any], *, step: int, first: bool) -> Log:
-    """Start tracking a training, and return the function that logs scores by update.
+    """Start to track the training of one model, and return a function that logs the scores of an update.
 
     Args:
-        title: title of the training, a prefix of each score's name.
-        settings: settings of the training; those of the run's first training are stored.
-        step: number of updates before an interruption.
-        first: whether this process logs.
+        title: prefix of the name of each score.
+        settings: settings of training; only the settings of the first model of a run are stored.
+        step: number of updates that were finished before an interruption.
+        first: whether this is the first process, which is the only process that logs.
     """
     tracking = _CURRENT.get()
     if tracking is None or not first:
