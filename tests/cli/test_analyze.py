@@ -81,7 +81,10 @@ def test_all_analyses_of_two_encoders_are_written_and_printed(capsys, texts, tin
 
 def test_analyses_without_their_files_are_skipped_with_the_reason(capsys, texts, tiny_folder):
     shown, err = works(capsys, "analyze", tiny_folder, *given(texts, "--layer", 2, "--pooling", "mean", "--pairs", 4))
-    for line in ("pos skipped: no parts of speech: give them with --upos", "examples skipped: give two encoders"):
+    for line in (
+        "pos skipped: no parts of speech: give tagged text with --upos",
+        "examples skipped: give two encoders",
+    ):
         assert line in err
     assert shown.split("\n")[0] == "rank"
 

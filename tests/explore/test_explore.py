@@ -226,12 +226,12 @@ def test_every_http_response_equals_the_result_in_python(app, explorer):
 @pytest.mark.parametrize(
     ("path", "query", "message"),
     [
-        ("sentence", {"id": "x"}, "id='x' is not a whole number"),
+        ("sentence", {"id": "x"}, "id= must be a whole number, got 'x'"),
         ("sentence", {"text": "  "}, "an empty sentence"),
         ("sentence", {"text": "a" * 1001}, "at most 1,000 characters, got 1,001"),
-        ("sentence", {"text": "a", "lang": "xx"}, "no text in 'xx', only in en, de, he"),
-        ("neighbours", {"encoder": "y", "id": 0, "word": 0}, "no encoder 'y', only tiny, rotated"),
-        ("neighbours", {"encoder": "tiny", "layer": "7", "id": 0, "word": 0}, "no layer '7' of tiny"),
+        ("sentence", {"text": "a", "lang": "xx"}, "the language must be one of en, de, he, got 'xx'"),
+        ("neighbours", {"encoder": "y", "id": 0, "word": 0}, "the encoder must be one of tiny, rotated, got 'y'"),
+        ("neighbours", {"encoder": "tiny", "layer": "7", "id": 0, "word": 0}, "the layer of tiny must be one of"),
         ("neighbours", {"encoder": "tiny", "id": 0, "word": 0, "n": 0}, "n must be 1 to 50, got 0"),
         ("links", {"encoder": "tiny", "id": 0}, "to= is missing"),
     ],

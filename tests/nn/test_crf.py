@@ -121,7 +121,7 @@ def test_forbidden_transitions_of_bio():
         ("B-PER", "I-LOC"), ("I-PER", "I-LOC"), ("B-LOC", "I-PER"), ("I-LOC", "I-PER"),
     }  # fmt: skip
     assert not forbidden_in_bio(("NOUN", "INTJ", "X"))[0].any()  # no spans, nothing to forbid
-    with pytest.raises(SettingError, match="needs B- tags or O"):
+    with pytest.raises(SettingError, match="must include B- tags or O"):
         forbidden_in_bio(["I-PER"])
 
 

@@ -279,18 +279,18 @@ def test_every_lower_score_is_listed(tmp_path):
     summary = verdict_of(lines, tmp_path)
     clear, within, compared = summary
     assert compared == (
-        "The method is compared with base at named entities, inference, word retrieval and word alignment. “Clear” means "
-        "significant in tests over training runs and texts, corrected for the number of all comparisons."
+        "The method is compared with base on named entities, inference, word retrieval and word alignment. “Clearly” means "
+        "significantly, in tests over training runs and texts, corrected for the number of comparisons."
     )
     assert clear == (
         "new raises word retrieval by 30.0 on average (clearly in 2 of 2 languages), raises named entities by 14.8 on average "
         "(clearly in 1 of 2 languages), and lowers the error of word alignment by 4.5 on average (clearly in 1 of 2 languages), "
-        "but costs 20.0 in en (the training language) at named entities; 10.0 in de and 5.0 on average at word retrieval "
-        "(all linked words); 5.0 on average at inference."
+        "but is clearly worse by 20.0 in en (the training language) on named entities; 10.0 in de and 5.0 on average on "
+        "word retrieval (all linked words); 5.0 on average on inference."
     )
     assert within == (
-        "new, worse but not clearly: 5.0 in de, 5.0 in fr and 1.0 in en (the training language) at inference; 1.0 in "
-        "de at word alignment; 0.5 in fr at named entities."
+        "new is worse, but not clearly, by 5.0 in de, 5.0 in fr and 1.0 in en (the training language) on inference; 1.0 in "
+        "de on word alignment; 0.5 in fr on named entities."
     )
 
 
@@ -341,14 +341,16 @@ def test_encoders_are_compared_with_the_recorded_first_or_chosen_base(tmp_path):
     summary = verdict_of(lines, tmp_path)
     assert summary[0] == "b raises word retrieval by 30.0 in de; nothing is clearly worse."
     assert summary[1] == "b+rotation raises word retrieval by 30.0 in de; nothing is clearly worse."
-    assert summary[2].startswith("Each method is compared with a and b at word retrieval. ")
-    assert summary[3] == "No result names the base encoder, so the first encoder is used: a."
+    assert summary[2].startswith("Each method is compared with a and b on word retrieval. ")
+    assert summary[3] == "No result names the base encoder, so the base is the first encoder: a."
     about = {"encoder": "c", "encoder_fingerprint": "c", "aligned": {"seed": None, "base_fingerprint": "b"}}
     summary = verdict_of([asked(0.9, "retrieval", "accuracy.all", settings=about), lines[1]], tmp_path)
     assert summary[0] == "c raises word retrieval by 40.0 in de; nothing is clearly worse."
     summary = verdict_of(lines, tmp_path, base="b")
-    assert summary[1] == "a is nowhere clearly better than b and costs 30.0 in de at word retrieval (all linked words)."
-    with pytest.raises(SettingError, match="no encoder or method is called 'c', only a, b"):
+    assert summary[1].startswith(
+        "a is nowhere clearly better than b and is clearly worse by 30.0 in de on word retrieval"
+    )
+    with pytest.raises(SettingError, match="base must be one of a, b, .*, got 'c'"):
         verdict_of(lines, tmp_path, base="c")
 
 
@@ -396,8 +398,8 @@ def test_repeated_and_superseded_lines_are_counted(tmp_path):
     again = {**first, "value": 0.3, "low": 0.28, "high": 0.32}
     path = write(tmp_path / "study" / "results.jsonl", [first, first, again])
     composed = compose(read_results([path]), title="x")
-    assert any("1 lines repeat an earlier line" in note for note in composed.notes)
-    assert any("1 lines were superseded" in note for note in composed.notes)
+    assert any("1 lines were skipped because they are identical" in note for note in composed.notes)
+    assert any("1 lines were replaced" in note for note in composed.notes)
     cell = composed.sections[0].blocks[0].lines[0].cells[0].figure
     assert (cell.value, cell.sources) == (0.3, ("study/results.jsonl:3",))
 
@@ -503,11 +505,11 @@ def plain(**changed) -> str:
 @pytest.mark.parametrize(
     ("text", "wrong"),
     [
-        ("{", "line 2: is not JSON"),
+        ("{", "line 2: is not valid JSON"),
         ('{"task": "ner"}', "line 2: has no data, languages, metric"),
-        (plain(value="1"), "value is '1', expected a number"),
-        (plain(analysis="x"), "unknown analysis 'x'"),
-        (plain(analysis="points", items=[{"x": "1", "y": 1, "word": "a", "pair": 1}]), "expected numbers"),
+        (plain(value="1"), "value must be a number or null, got '1'"),
+        (plain(analysis="x"), "got 'x'"),
+        (plain(analysis="points", items=[{"x": "1", "y": 1, "word": "a", "pair": 1}]), "must be finite numbers"),
     ],
 )
 def test_an_invalid_line_is_reported_with_its_number(tmp_path, text, wrong):
@@ -521,7 +523,7 @@ def test_an_invalid_line_is_reported_with_its_number(tmp_path, text, wrong):
 def test_missing_empty_and_invalid_paths_are_refused(tmp_path):
     (tmp_path / "empty").mkdir()
     (tmp_path / "results.jsonl").write_bytes(b"\xff\xfe")
-    for path, message in (("nothing", "not there"), ("empty", "no results here"), (".", "is not UTF-8")):
+    for path, message in (("nothing", "does not exist"), ("empty", "contains no results"), (".", "is not UTF-8")):
         with pytest.raises(InputError, match=message):
             read_results([tmp_path / path])
 
@@ -571,4 +573,4 @@ def test_the_report_command_writes_the_page_and_plots(folder, tmp_path, capsys):
     with pytest.raises(SystemExit) as end:
         main(["report", str(folder), "--out", str(tmp_path / "r.doc")])
     assert end.value.code == 2
-    assert "a report is an HTML page, but r.doc does not end in .html" in capsys.readouterr().err
+    assert "the name of a report must end in .html, got r.doc" in capsys.readouterr().err

@@ -30,7 +30,7 @@ def test_the_demo_writes_tables_folders_and_a_report_reproducibly(capsys, tiny_f
         *(("statistical aligner", "aer", lang) for lang in langs),
     }  # fmt: skip
     page = (tmp_path / "one" / "report.html").read_text(encoding="utf-8")
-    for heading in ("Verdict", "Word retrieval", "Same-language consistency", "Word pairs before and after"):
+    for heading in ("Verdict", "Word retrieval", "Same-language consistency", "Word pairs before and after alignment"):
         assert f">{heading}</h2>" in page
     assert len((tmp_path / "one" / "text" / "de.train.tsv").read_text().splitlines()) == 357
     assert "already contains a demo" in fails(capsys, *options, "--out", tmp_path / "one")

@@ -515,7 +515,7 @@ def test_the_terminal_and_the_report_agree(runs, tmp_path):
     (count,) = {re.search(r"\d+ comparisons? (is|are) made", text)[0] for text in (shown, " ".join(page.reading))}
     assert count == f"{0 if runs == 1 else 3} comparisons are made"
     if runs == 1:
-        assert "**new**, better but not clearly: 19.8 on average at named entities." in shown
+        assert "**new** is better, but not clearly, by 19.8 on average on named entities." in shown
     else:
         assert "**new** raises named entities by 20.0 on average (clearly in 2 of 2 languages)" in shown
     assert len(re.findall(r"\| ▲\*\*[\d.]+\*\*", shown)) == (0 if runs == 1 else 3)

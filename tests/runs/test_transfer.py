@@ -111,9 +111,9 @@ def test_a_lexicon_is_scored_with_anchors_of_text(files, tiny_folder, capsys, mo
     (("ner", "--test", "ner.test.de.tsv"), "ner needs training text: --train FILE"),
     (("cooking", "--test", "mood.de.tsv"), "unknown task 'cooking', expected one of retrieval"),
     (("ner", "--train", "ner.train.en.tsv", "--test", "de=en_tree.conllu"), "en_tree.conllu line 1: label 'NOUN' is not in the"),
-    (("ner", "--train", "ner.train.en.tsv", "--test", "ner.test.de.tsv", "--ceiling", "ner.test.es.tsv"), "in es, but the tests"),
+    (("ner", "--train", "ner.train.en.tsv", "--test", "ner.test.de.tsv", "--ceiling", "ner.test.es.tsv"), "sets, de, got es"),
     (("lexicon", "--test", "dict.tsv", "--langs", "en", "de", "--option", "entries=[9]"),
-     "dict.tsv: 3 source words, none from 9"),
+     "dict.tsv: entries must be within its 3 source words, got 9"),
 ])  # fmt: skip
 def test_missing_files_and_unknown_tasks_are_refused(arguments, fact, files, tiny_folder, capsys, monkeypatch):
     monkeypatch.chdir(files)

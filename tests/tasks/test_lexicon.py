@@ -53,7 +53,7 @@ def test_words_without_a_vector_are_left_out_and_counted():
     score = Lexicon(dictionary, texts=texts).evaluate(Planted())[0]
     assert (score.value, score.n, score.settings["left_out"], score.settings["candidates"]) == (1.0, 2, 1, 3)
     with pytest.raises(
-        SettingError, match="not one of its 3 entries is in the texts in en and de, so there is nothing to"
+        SettingError, match="none of its 3 entries is in the texts in en and de, so there is nothing to"
     ):
         Lexicon(dictionary, texts={"en": texts["de"], "de": texts["en"]}).evaluate(Planted())
     with pytest.raises(SettingError, match="texts must be in en, de, got en"):

@@ -149,9 +149,9 @@ def test_counts_and_losses_equal_a_loop_over_targets(kind, width):
 @pytest.mark.parametrize(
     ("make", "fact"),
     [
-        (lambda: Probing([pairs(5, "en")], [spans(5, "de")]), "all files must be of one probe"),
-        (lambda: Probing([asked([["a"]], "en", [[]])], [spans(5, "de")]), "en.jsonl: has no targets"),
-        (lambda: Probing([asked([["a"]], "en", [[([(0, 1)], [])]])], [spans(5, "de")]), "no target has a label"),
+        (lambda: Probing([pairs(5, "en")], [spans(5, "de")]), "all files must have the same probe"),
+        (lambda: Probing([asked([["a"]], "en", [[]])], [spans(5, "de")]), "en.jsonl: must have spans with labels"),
+        (lambda: Probing([asked([["a"]], "en", [[([(0, 1)], [])]])], [spans(5, "de")]), "a target must have a label"),
     ],
 )  # fmt: skip
 def test_settings_that_cannot_work(make, fact):

@@ -175,15 +175,15 @@ def test_renaming():
 @pytest.mark.parametrize(
     ("make", "fact"),
     [
-        (lambda: Tagging("ner", [], [tagged(2, "de")]), "training text, test text"),
+        (lambda: Tagging("ner", [], [tagged(2, "de")]), "at least one training text"),
         (lambda: Tagging("chunks", [tagged(2, "en")], [tagged(2, "de")]), "kind of tagging"),
         (lambda: Tagging("ner", [tagged(2, "en")], [tagged(2, "de")], head="x"), "head must be one of .* got 'x'"),
         (lambda: Classification("nli", [labelled(9, "en")], [labelled(9, "de")]), "nli needs 2 texts a line, got 1"),
         (lambda: jobs(tune=True)["parsing"].evaluate(Planted()), "cannot be fine-tuned"),
-        (lambda: Tagging("pos", [tagged(5, "en")], [tagged(0, "de")]), r"de\.tsv: has no texts"),
+        (lambda: Tagging("pos", [tagged(5, "en")], [tagged(0, "de")]), r"de\.tsv: contains no texts"),
         (
             lambda: Tagging("ner", [tagged(30, "en")], [tagged(5, "en")], dev=[tagged(5, "de")]),
-            "text in de only, .* in en",
+            "needs development text in en, but got text in de only",
         ),
     ],
 )

@@ -1,1 +1,1 @@
-"""Analyses: what lies behind a score, as data."""
+"""Analyses of the factors behind a score."""

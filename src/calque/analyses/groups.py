@@ -1,4 +1,4 @@
-"""Accuracy of retrieval by kind of word (part of speech, frequency, length), and layer by layer."""
+"""Accuracy of word retrieval by part of speech, frequency and length of the words, and by layer of the encoder."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from calque.errors import SettingError
 from calque.tasks.bootstrap import intervals, ratio
 from calque.tasks.retrieval import WordRetrieval
 
-#: classes of Cao et al. (2020, Table 4); as in the paper, PART, SYM, INTJ and X belong to no class
+#: classes of Cao et al. (2020, Table 4); as in the paper, no class contains PART, SYM, INTJ and X
 CLASSES = {
     "lexical overlap": ("NUM", "PUNCT", "PROPN"),
     "closed-class": ("DET", "ADP", "CONJ", "PRON", "AUX"),
     "open-class": ("NOUN", "ADV", "ADJ", "VERB"),
 }
-_CONJUNCTIONS = ("CCONJ", "SCONJ")  # CONJ in the tagset of the paper
+_CONJUNCTIONS = ("CCONJ", "SCONJ")  # the tagset of the paper has one tag, CONJ, for both
 
 RANKS = (0, 1, 3, 10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000, 100_000)
 LENGTHS = (1, 2, 4, 6, 8, 10, 13)
@@ -29,15 +29,15 @@ LENGTHS = (1, 2, 4, 6, 8, 10, 13)
 
 @dataclass(frozen=True)
 class Groups:
-    """Group of each retrieval query. Every link gives two queries: one from its source word and one from its target word.
+    """Group of each retrieval query. Every link makes two queries: its source word and its target word.
 
     Attributes:
         names: names of the groups.
-        source, target: int `[n_pairs]`, group of the query from the source (target) word; −1 for no group.
-        x: position of each group on the plot's axis.
-        of_links: whether both queries of a link are always in the same group; links are then counted instead of queries.
-        classes: names of classes of groups; the mean accuracy of each class is reported too.
-        settings: entries recorded with the results.
+        source, target: group of each source (target) word as a query, int `[n_pairs]`; −1 if it is in no group.
+        x: position of each group on the axis of the plot.
+        of_links: whether both queries of a link are always in the same group, so that links are counted, not queries.
+        classes: groups of each class of groups. The mean accuracy over the groups of a class is reported, too.
+        settings: settings that are recorded with the scores.
     """
 
     names: Sequence[str]
@@ -50,9 +50,9 @@ class Groups:
 
 
 def accuracies(analysis: str, questions: Questions, view: View, groups: Groups) -> list[Finding]:
-    """Compute the accuracy of each group over both directions, and the mean over the groups of each class.
+    """Compute the accuracy of each group in both directions together, and the mean accuracy over the groups of each class.
 
-    Groups without queries are left out. Intervals are bootstrapped over sentences, as in word retrieval.
+    Groups without queries are left out. The bootstrap resamples sentences, as in word retrieval.
     """
     findings = []
     for name, chosen in questions.selections.items():
@@ -71,7 +71,7 @@ def accuracies(analysis: str, questions: Questions, view: View, groups: Groups) 
         values, low, high = intervals(sums, figures, samples=questions.task.bootstrap)
         by_group = {k: title for title, members in classes.items() for k in members}
         about = {"links": name, **groups.settings, "counted": "links" if groups.of_links else "questions"}
-        shown = []  # index of the figure, groups behind it, settings, name and position
+        shown = []  # index of the value, groups that it is computed from, settings, name, and position on the axis
         for k in used:
             ways = zip(("-".join(questions.langs), "-".join(questions.langs[::-1])), (0, 2), strict=True)
             rates = {way: float(totals[k, i] / totals[k, i + 1]) if totals[k, i + 1] else None for way, i in ways}
@@ -90,7 +90,7 @@ def accuracies(analysis: str, questions: Questions, view: View, groups: Groups) 
 
 
 def _sums(questions: Questions, view: View, groups: Groups, chosen: np.ndarray) -> np.ndarray:
-    """Count correct answers and queries of both directions in each sentence and group, `[n_sentences, n_groups, 4]`."""
+    """Count correct answers and queries of each direction by sentence and group, `[n_sentences, n_groups, 4]`."""
     answers, size, columns = view.answers, len(groups.names), []
     for hits, codes in ((answers.source_hits, groups.source), (answers.target_hits, groups.target)):
         known = chosen[answers.queries] & (codes[answers.queries] >= 0)
@@ -111,14 +111,14 @@ def _mean(values: np.ndarray) -> np.ndarray:
 def binned(
     source: np.ndarray, target: np.ndarray, starts: Sequence[float], *, whole: bool = True, **settings: Any
 ) -> Groups:
-    """Put values of both sides into bins; `x` is the middle of a bin (the geometric middle unless `whole`), and for the last bin
-    the mean of its values.
+    """Group links by values of their source and target words, in bins. The attribute `x` is the middle of a bin (the geometric
+    mean of its ends unless `whole`), and the mean of the values for the last bin.
 
     Args:
-        source, target: `[n_pairs]`; NaN and values below the first bin belong to no bin.
+        source, target: value of each link's word, `[n_pairs]`; NaN and values below the first bin are in no bin.
         starts: lower end of each bin; the last bin has no upper end.
-        whole: whether the values are integers: "2–3" then means 2 and 3. Otherwise "10–30" means from 10 to below 30, and
-            both values of a link are equal.
+        whole: whether the values are integers, so that the bin "2–3" contains 2 and 3. Otherwise, the bin "10–30" contains
+            values from 10 to below 30, and both values of a link must be equal.
     """
     sides = [np.asarray(side, dtype=np.float64) for side in (source, target)]
     codes = [np.where(side >= starts[0], np.searchsorted(starts, side, side="right") - 1, -1) for side in sides]
@@ -139,10 +139,10 @@ def binned(
 
 
 def by_pos(questions: Questions) -> Groups | None:
-    """Group by universal part of speech (Cao et al. 2020, Table 4), with three classes; return None without tags.
+    """Group queries by universal part of speech, in three classes (Cao et al. 2020, Table 4); return None without tags.
 
-    If one side has tags, both queries of a link take the tag of that side's word; otherwise each query takes the tag of its
-    own word.
+    If only one side has tags, both queries of a link have the tag of the link's word on that side. If both sides have tags,
+    each query has the tag of its own word.
     """
     tags = questions.tags
     if not tags:
@@ -161,13 +161,13 @@ def by_pos(questions: Questions) -> Groups | None:
 
 
 def by_rank(questions: Questions) -> Groups:
-    """Group links by |frequency rank of the source word − rank of the target word| (Cao et al. 2020, §5.3 and Fig. 3).
+    """Group links by |frequency rank of the source word − frequency rank of the target word| (Cao et al. 2020, §5.3, Fig. 3).
 
-    Ranks are computed for lower-cased word types within each language over test and training text (`frequency_ranks`)
-    [choice: the paper leaves this open]. Each bin is about three times as wide as the one before.
+    The lower-cased word types of each language are ranked by their frequency in test and training text (`frequency_ranks`);
+    the paper does not specify the text. Each bin is about three times as wide as the previous bin.
 
-    A training text is recommended: in a test text alone, most word types occur once and share one rank, so that the
-    differences of most pairs fall into one bin.
+    A training text is recommended. In a test text alone, most word types occur once and share one rank, so most differences
+    are in the same bin.
     """
     ranks = []
     for side in SIDES:
@@ -179,15 +179,15 @@ def by_rank(questions: Questions) -> Groups:
 
 
 def by_length(questions: Questions) -> Groups:
-    """Group by the number of characters of the query word."""
+    """Group queries by the number of characters of the query word."""
     source, target = (questions.of_links(side, [len(word) for word in questions.types[side][1]]) for side in SIDES)
     return binned(source, target, LENGTHS, unit="characters")
 
 
 # -- curves ------------------------------------------------------------------------------------------------------------
 def layer_curve(questions: Questions, views: Mapping[int, View]) -> list[Finding]:
-    """Return the scores of every layer, whose index is `x`, 0 for the embeddings: token-level accuracy on unseen links (with a
-    training text) and on all links, then type-level accuracy."""
+    """Return token-level and type-level accuracy of each layer, on unseen links (if there is a training text) and on all links.
+    The attribute `x` is the index of the layer; layer 0 is the embeddings."""
     wanted = [f"{kind}.{name}" for kind in ("accuracy", "form") for name in questions.selections]
     findings = []
     for n, view in views.items():
@@ -201,20 +201,20 @@ def compare_layers(
     tasks: Sequence[WordRetrieval], encoder: Encoder, layers: Sequence[int] | Literal["all"], about: Mapping[str, Any],
     *, progress: bool = False,
 ) -> list[Finding]:  # fmt: skip
-    """Score each layer of an encoder, and choose the best on every other sentence pair (1st, 3rd, …) of each test text.
+    """Score each layer of an encoder, and choose the best layer on every other sentence pair (1st, 3rd, …) of each test text.
 
-    The chosen layer has the highest mean accuracy on these pairs, over unseen links if there is a training text. The
-    candidates are always the words of all sentences.
+    The chosen layer has the highest mean accuracy on these sentence pairs, over unseen links if there is a training text.
+    The candidates are the words of all sentence pairs.
 
     Args:
         layers: indices of the layers; negative indices count from the last.
-        about: settings recorded with the scores.
+        about: settings that are recorded with the scores.
 
     Returns:
-        the curve of each text, the scores that chose the layer (`.dev-half`), and scores on the other pairs (`.test-half`).
+        scores of all layers, the scores that select the layer (`.dev-half`), and its scores on other pairs (`.test-half`).
 
     Raises:
-        SettingError: the encoder has only one layer, or half of a text contains no links.
+        SettingError: the encoder has only one layer, or one half of a text contains no links.
     """
     require(encoder, "measured")
     if len(has := getattr(encoder, "layers", ())) < 2:
@@ -226,7 +226,7 @@ def compare_layers(
         questions = Questions(task)
         odd, every = questions.pairs.sentence % 2 == 1, np.ones(len(questions.pairs), dtype=bool)
         if len(np.unique(odd if task.unseen is None else odd[task.unseen])) < 2:
-            raise SettingError(f"{task.data}: half of the text contains no (unseen) word links; use a longer test text")
+            raise SettingError(f"{task.data}: each half of the text needs (unseen) word links; use a longer text")
         texts = task.corpus.source, task.corpus.target
         source, target = (encoder.encode_layers(text, numbers, progress=progress) for text in texts)
         noted = {**about, **task.notes}
@@ -234,7 +234,7 @@ def compare_layers(
         for part, asked in zip(parts, (every, ~odd, odd), strict=True):
             curve = layer_curve(questions, {n: view.only(asked) for n, view in views.items()})
             parts[part] += [replace(f, score=replace(f.score, metric=f.score.metric + part)) for f in curve]
-        del source, target, views  # release memory before the vectors of the next text are computed
+        del source, target, views  # free the memory before the vectors of the next text are computed
     whole, dev, test = parts.values()
     dev = [finding for finding in dev if finding.score.metric == dev[0].score.metric]
     chosen = max(numbers, key=lambda n: sum(finding.score.value for finding in dev if finding.x == n))

@@ -1,4 +1,4 @@
-"""Test items of the analyses: links and word properties, retrieval results of each encoder, and findings."""
+"""Test items of the analyses with properties of their words, retrieval results of each encoder, and findings."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ from calque.text import Sentences
 from calque.vectors import Embeddings
 
 SIDES = ("source", "target")
-DEPTH = 10  # number of nearest words listed for each query: the k of the k-occurrence
+DEPTH = 10  # number of nearest words retrieved for each query, which is the k of the k-occurrence
 NOTHING = (math.nan, math.nan, math.nan)
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One score of an analysis, or its results word by word.
+    """One score of an analysis, or its results for single words.
 
     Attributes:
-        analysis: a key of `calque.analyses.table.ANALYSES`.
-        encoder: name of the encoder; None if several are compared.
-        score: the score; NaN for a finding that consists of `items`.
-        group: group of test items, such as "NOUN" or "2–3"; None for all.
-        x: position on the axis: middle of a bin, index of a layer, or number of sentence pairs.
-        items: the entries of `examples` and `points`, one object each.
+        analysis: name of the analysis, a key of `calque.analyses.table.ANALYSES`.
+        encoder: name of the encoder; None if several encoders are compared.
+        score: the score; its value is NaN if the finding consists of `items`.
+        group: group of test items, such as "NOUN" or "2–3"; None if the finding is about all test items.
+        x: position on the axis of the plot: middle of a bin, index of a layer, or number of sentence pairs.
+        items: results for single words, of the analyses `examples` and `points`.
     """
 
     analysis: str
@@ -48,25 +48,25 @@ class Finding:
     items: Sequence[dict[str, Any]] | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the values of `Score.to_dict` and the other attributes, for JSON."""
+        """Return the values of `Score.to_dict` and the other attributes of the finding, for JSON."""
         about = {"analysis": self.analysis, "encoder": self.encoder, "group": self.group, "x": self.x}
         return {**self.score.to_dict(), **about, **({} if self.items is None else {"items": list(self.items)})}
 
     def to_json(self) -> str:
-        """Return one line of JSON."""
+        """Return the finding as one line of JSON."""
         return json.dumps(self.to_dict(), ensure_ascii=False)
 
 
 class Questions:
-    """Test items that all encoders share.
+    """Test items, the same for all encoders.
 
     Args:
-        task: word retrieval on the test text, with an optional training text.
-        tags: parts of speech of one or both sides: the index of each word's tag (−1: unknown), and the tag names.
+        task: word retrieval on the test text, optionally with a training text.
+        tags: parts of speech of one or both sides: index of each word's tag (−1 if unknown), and names of the tags.
 
     Attributes:
-        pairs: the links, one-to-one.
-        unseen: bool `[n_pairs]`, mask of links absent from the training text; None without a training text.
+        pairs: one-to-one links of the test text.
+        unseen: mask of links that are not in the training text, bool `[n_pairs]`; None without a training text.
     """
 
     def __init__(self, task: WordRetrieval, tags: Mapping[str, tuple[np.ndarray, Sequence[str]]] | None = None):
@@ -80,28 +80,28 @@ class Questions:
 
     @cached_property
     def offsets(self) -> Mapping[str, np.ndarray]:
-        """Row of each sentence's first word, int64 `[n_sentences + 1]` for each side."""
+        """Index of each sentence's first word among all words, and number of words, int64 `[n_sentences + 1]` for each side."""
         return {side: offsets_of(self.sentences(side).lengths()) for side in SIDES}
 
     @cached_property
     def rows(self) -> Mapping[str, np.ndarray]:
-        """Row of each link's word, int64 `[n_pairs]` for each side."""
+        """Index of each link's word among all words, int64 `[n_pairs]` for each side."""
         words = {"source": self.pairs.source, "target": self.pairs.target}
         return {side: self.offsets[side][self.pairs.sentence] + words[side] for side in SIDES}
 
     @cached_property
     def types(self) -> Mapping[str, tuple[np.ndarray, list[str]]]:
-        """Index of every word's lower-cased word type, int64 `[n_words]`, and the word types."""
+        """Index of each word's lower-cased word type, int64 `[n_words]`, and the word types, for each side."""
         return {side: word_types(self.sentences(side)) for side in SIDES}
 
     def of_links(self, side: str, values: Sequence[Any]) -> np.ndarray:
-        """Return for each link the value of its word type on one side, `[n_pairs]`; `values` are in the order of `types`."""
+        """Return the value of each link's word type on one side, `[n_pairs]`; `values` are in the order of `types`."""
         numbers = self.types[side][0][self.rows[side]]
         return np.array(values)[numbers] if len(values) else np.zeros(0)
 
     @cached_property
     def counts(self) -> Mapping[str, Counter[str]]:
-        """Frequency of each lower-cased word type in test and training text together."""
+        """Number of occurrences of each lower-cased word type in test and training text together, for each side."""
         counts: dict[str, Counter[str]] = {side: Counter() for side in SIDES}
         for text in (self.corpus, self.task.train):
             for side in SIDES if text is not None else ():
@@ -111,7 +111,7 @@ class Questions:
 
     @property
     def selections(self) -> dict[str, np.ndarray]:
-        """Mask of the links behind each score, bool `[n_pairs]`, by the name of the score in `WordRetrieval`."""
+        """Mask of the links that each score of `WordRetrieval` uses, bool `[n_pairs]`, by the score's selection of links."""
         selections = {"all": np.ones(len(self.pairs), dtype=bool)}
         return selections if self.unseen is None else {**selections, "unseen": self.unseen}
 
@@ -119,16 +119,16 @@ class Questions:
         self, name: str, source: Embeddings, target: Embeddings, about: Mapping[str, Any] | None = None,
         *, depth: int = DEPTH,
     ) -> View:  # fmt: skip
-        """Return one encoder's retrieval results with `depth` nearest words; `hubness` needs the default, accuracy needs 1."""
+        """Retrieve the `depth` nearest words with one encoder's vectors. `hubness` needs the default, accuracy needs 1."""
         return View(name, source, target, self.task.retrieve(source, target, depth=depth), dict(about or {}))
 
     @cached_property
     def sentence_of(self) -> Mapping[str, np.ndarray]:
-        """Index of each word's sentence, int64 `[n_words]` for each side."""
+        """Index of the sentence of each word, int64 `[n_words]` for each side."""
         return {side: np.repeat(np.arange(len(self.corpus)), np.diff(self.offsets[side])) for side in SIDES}
 
     def summed(self, sentence: np.ndarray, *columns: np.ndarray) -> np.ndarray:
-        """Sum columns `[n]` within each sentence, float64 `[n_sentences, n_columns]`; `sentence` is int64 `[n]`."""
+        """Sum columns `[n]` over the items of each sentence, float64 `[n_sentences, n_columns]`; `sentence` is int64 `[n]`."""
         n = len(self.corpus)
         return np.stack([np.bincount(sentence, weights=weights, minlength=n) for weights in columns], axis=1)
 
@@ -140,9 +140,9 @@ class Questions:
         """Build a finding about this test text.
 
         Args:
-            view: the encoder's view; None for several encoders.
-            figures: value and ends of the interval, or a single value.
-            about: additional settings.
+            view: results of the encoder; None if several encoders are compared.
+            figures: value with the ends of its interval, or the value alone.
+            about: additional settings to record.
         """
         value, low, high = figures if isinstance(figures, tuple) else (figures, math.nan, math.nan)
         name, settings = (None, {}) if view is None else (view.name, view.about)
@@ -160,7 +160,7 @@ class View:
     Attributes:
         name: name of the encoder.
         source, target: word vectors of the test text.
-        answers: retrieval results of each link.
+        answers: results of word retrieval.
         about: settings recorded with the scores.
     """
 
@@ -171,7 +171,7 @@ class View:
     about: dict[str, Any] = field(default_factory=dict)
 
     def only(self, asked: np.ndarray) -> View:
-        """Return the results of a subset of links, selected by the mask `asked`, bool `[n_pairs]`."""
+        """Return the results of the links that the mask `asked` selects, bool `[n_pairs]`."""
         answers, some = self.answers, asked[self.answers.queries]
         of_queries = ("queries", "source_hits", "target_hits", "source_lists", "target_lists")
         return replace(self, answers=replace(answers, **{name: getattr(answers, name)[some] for name in of_queries}))
@@ -190,19 +190,19 @@ class View:
 
 
 def frequency_ranks(counts: Mapping[str, int]) -> dict[str, float]:
-    """Return the frequency rank of each word type, 1 for the most frequent. Ties share their mean rank, because the many
-    word types that occur once have no natural order."""
+    """Return the frequency rank of each word type; the most frequent has rank 1. Equally frequent word types share their mean
+    rank, because the many word types that occur once have no natural order."""
     return dict(zip(counts, rankdata([-count for count in counts.values()]).tolist(), strict=True))
 
 
 def tags_for(sentences: Sentences, tagged: TaggedText) -> np.ndarray:
-    """Copy the tags of a tagged text to the same sentences of another text.
+    """Copy the tags of a tagged text to equal sentences of another text.
 
-    Sentences are matched by their characters without white space. If the two texts are tokenised differently, a word takes
+    Two sentences are equal if their characters are, without white space. If the texts are tokenised differently, a word gets
     the tag of the tagged word that contains its first character.
 
     Returns:
-        index in `tagged.tags.names` for every word of `sentences`, −1 if `tagged` lacks the sentence; int32 `[n_words]`.
+        index in `tagged.tags.names` of each word's tag, −1 if `tagged` does not contain the sentence; int32 `[n_words]`.
     """
     starts = offsets_of(tagged.sentences.lengths())
     places: dict[str, tuple[tuple[str, ...], int]] = {}

@@ -1,4 +1,4 @@
-"""Measures of a vector space that need no map: isometry, hubness, anisotropy, language probe."""
+"""Measures of a vector space that do not fit a map: isometry, hubness, anisotropy, language probe."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from calque.analyses.questions import DEPTH, SIDES, Finding, Questions, View
 from calque.offsets import offsets_of
 from calque.tasks.bootstrap import accuracy, measure, ratio
 
-_TYPES = 1000  # isometry: maximum number of word types of a language, and of word pairs
-_WORDS, _STEPS = 5000, 5000  # language probe: maximum number of word types of each language and of optimiser steps
+_TYPES = 1000  # isometry: maximum number of word types per language, and maximum number of word pairs
+_WORDS, _STEPS = 5000, 5000  # language probe: maximum number of word types per language, and of steps
 
 
 # -- isometry ----------------------------------------------------------------------------------------------------------
@@ -20,7 +20,7 @@ def laplacian_eigenvalues(x: np.ndarray, *, neighbours: int) -> np.ndarray:
     """Return the Laplacian spectrum of the nearest-neighbour graph of L2-normalised vectors `[n, dim]`, in descending order,
     float64 `[n]`.
 
-    L = D − A, where A has an edge between two vectors if either is among the `neighbours` nearest of the other.
+    A has an edge between two vectors if either is among the `neighbours` nearest vectors of the other, and L = D − A.
     """
     n = len(x)
     similar = x.astype(np.float64) @ x.astype(np.float64).T
@@ -33,11 +33,11 @@ def laplacian_eigenvalues(x: np.ndarray, *, neighbours: int) -> np.ndarray:
 
 
 def eigenvalue_similarity(first: np.ndarray, second: np.ndarray) -> float:
-    """Return Σᵢ (λᵢ − μᵢ)² over the k largest eigenvalues of two Laplacians, in descending order (Søgaard et al. 2018, §3.1); 0
-    for equal spectra.
+    """Return Σᵢ (λᵢ − μᵢ)² over the k largest eigenvalues of two Laplacians (Søgaard et al. 2018, §3.1); 0 for equal spectra.
+    The eigenvalues must be in descending order.
 
-    k is the smaller of the two numbers of largest eigenvalues that make up nine tenths of a spectrum's sum. The value grows
-    with the number of vectors: compare only values of equally many vectors.
+    For each spectrum, find the number of largest eigenvalues that make up 90% of its sum; k is the smaller number. The value
+    grows with the number of vectors, so compare only values that are computed from equally many vectors.
     """
 
     def needed(values: np.ndarray) -> int:
@@ -49,8 +49,8 @@ def eigenvalue_similarity(first: np.ndarray, second: np.ndarray) -> float:
 
 
 def relational_similarity(x: np.ndarray, y: np.ndarray) -> float:
-    """Return Pearson's r between the cosines of all pairs of vectors in one space and of their translations in the other
-    (Vulić et al. 2020, §2); 1 for isometric spaces. Rows have unit norm, and row i of `x` translates row i of `y`.
+    """Return Pearson's r between the cosines of all pairs of vectors in one space and the cosines of their translations in the
+    other space (Vulić et al. 2020, §2); 1 for isometric spaces. Vectors have unit norm; row i of `x` translates row i of `y`.
     """
     upper = np.triu_indices(len(x), 1)
     first, second = ((side.astype(np.float64) @ side.astype(np.float64).T)[upper] for side in (x, y))
@@ -58,18 +58,18 @@ def relational_similarity(x: np.ndarray, y: np.ndarray) -> float:
 
 
 def isometry(questions: Questions, view: View) -> list[Finding]:
-    """Return eigenvalue similarity (0 for isometric spaces) and relational similarity (1 for isometric spaces).
+    """Return the eigenvalue similarity (0 for isometric spaces) and the relational similarity (1 for isometric spaces).
 
-    Eigenvalue similarity uses the mean vectors of the most frequent word types in the test text, an equal number for each
-    language, L2-normalised, centred and normalised again. Relational similarity uses linked words, one link for each
-    source word type. Both are invariant to rotation, so they estimate how well a rotation could align the spaces. They
-    have no intervals, because a resampled word would be a second point at distance 0.
+    Eigenvalue similarity uses mean vectors of the most frequent word types in the test text, equally many per language.
+    They are L2-normalised, centred and normalised again. Relational similarity uses linked words, one link per source
+    word type. Both measures are invariant to rotation, so they estimate how well a rotation could align the spaces. No
+    bootstrap intervals are computed, because a word that is drawn twice would add a second point at distance 0.
     """
     means = [_type_means(questions, view, side) for side in SIDES]
     used = min(_TYPES, *(len(side) for side in means))
     queries = view.answers.queries
     types = questions.types["source"][0][questions.rows["source"][queries]]
-    linked = queries[np.sort(np.unique(types, return_index=True)[1])][:_TYPES]  # one link for each source word type
+    linked = queries[np.sort(np.unique(types, return_index=True)[1])][:_TYPES]  # one link per source word type
     if used < 3 or len(linked) < 3:
         return []
     x, y = (unit_centre_unit(side[:used])[0] for side in means)
@@ -86,7 +86,7 @@ def isometry(questions: Questions, view: View) -> list[Finding]:
 
 
 def _type_means(questions: Questions, view: View, side: str) -> np.ndarray:
-    """Return the mean vector of each word type, most frequent first; ties in the order of the text."""
+    """Return the mean vector of each word type, the most frequent first; equally frequent ones in the order of the text."""
     numbers, types = questions.types[side]
     rows = np.flatnonzero(view.covered(side))
     order = rows[np.argsort(numbers[rows], kind="stable")]
@@ -101,18 +101,18 @@ def _type_means(questions: Questions, view: View, side: str) -> np.ndarray:
 
 # -- hubs --------------------------------------------------------------------------------------------------------------
 def occurrences(lists: np.ndarray, n: int) -> np.ndarray:
-    """Return N_k: the number of lists of neighbours, `[n_queries, k]` padded with −1, that contain each of `n` vectors."""
+    """Return N_k, the number of `lists`, `[n_queries, k]` padded with −1, that contain each of `n` vectors."""
     return np.bincount(lists[lists >= 0], minlength=n)
 
 
 def powers(values: np.ndarray) -> np.ndarray:
-    """Return 1, v, v² and v³ of each value, `[n, 4]`; `skewness` is computed from their sums."""
+    """Return 1, v, v² and v³ of each value v, `[n, 4]`; `skewness` is computed from the sums of these columns."""
     return np.stack([np.ones(len(values)), values, values**2.0, values**3.0], axis=1)
 
 
 def skewness(sums: np.ndarray) -> np.ndarray:
-    """Return E[(v − μ)³] / σ³ from sums of powers `[…, 4]` (Radovanović et al. 2010, §2.2): 0 for a symmetric distribution,
-    large if a few vectors (hubs) are in most lists, NaN where all values are equal."""
+    """Return E[(v − μ)³] / σ³ from sums of `powers` `[…, 4]` (Radovanović et al. 2010, §2.2). The skewness is 0 for a symmetric
+    distribution, large if a few vectors (hubs) are in most lists, and NaN if all values are equal."""
     n, first, second, third = (sums[..., k] for k in range(4))
     mean = ratio(first, n)
     variance = ratio(second, n) - mean**2
@@ -122,11 +122,11 @@ def skewness(sums: np.ndarray) -> np.ndarray:
 
 
 def hubness(questions: Questions, view: View) -> list[Finding]:
-    """Return the skewness of N_10 in either direction, by CSLS and by cosine.
+    """Return the skewness of N_10 in each direction, for neighbours by CSLS and for neighbours by cosine.
 
-    N_10 of a candidate word is the number of queries in the other language that have it among their 10 nearest neighbours,
-    and may be 0. CSLS reduces hubs, so the value for cosine describes the space itself. Intervals are bootstrapped over the
-    sentences of the candidates.
+    N_10 of a candidate word is the number of queries in the other language that have the word among their 10 nearest
+    neighbours; N_10 may be 0. CSLS reduces hubs, so only the value for cosine describes the space itself. The bootstrap
+    resamples the sentences of the candidates.
     """
     task = questions.task
     by_similarity = {str(task.similarity): view.answers}
@@ -154,14 +154,14 @@ def hubness(questions: Questions, view: View) -> list[Finding]:
 
 # -- anisotropy --------------------------------------------------------------------------------------------------------
 def mean_cosine(total: np.ndarray, n: np.ndarray) -> np.ndarray:
-    """Return the mean cosine of two different vectors of a set of `n` from the sum of its unit vectors, `[…, dim]`:
-    (‖Σu‖² − n) / (n(n − 1))."""
+    """Return the mean cosine over all pairs of different vectors in a set of `n`, from the sum of their unit vectors,
+    `[…, dim]`: (‖Σu‖² − n) / (n(n − 1))."""
     return ratio(np.square(total).sum(axis=-1) - n, n * (n - 1))
 
 
 def anisotropy(questions: Questions, view: View) -> list[Finding]:
-    """Return the mean cosine of random words (Ethayarajh 2019, §3.2) within each language and across languages, and of linked
-    words, which should be higher. All tokens with a vector are used."""
+    """Return the mean cosine of random words (Ethayarajh 2019, §3.2) within each language and across both languages, and the
+    mean cosine of linked words, which should be higher. All tokens that have a vector are used."""
     units = {side: view.units[side][view.covered(side)].astype(np.float64) for side in SIDES}
     totals, counts = [each.sum(axis=0) for each in units.values()], [len(each) for each in units.values()]
     linked = [view.units[side][questions.rows[side][view.answers.queries]].astype(np.float64) for side in SIDES]
@@ -179,8 +179,8 @@ def anisotropy(questions: Questions, view: View) -> list[Finding]:
 
 # -- language ----------------------------------------------------------------------------------------------------------
 def logistic_regression(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, float]:
-    """Fit a linear probe: return w, float64 `[dim]`, and b that minimise Σ log(1 + exp(−s(xw + b))) + ½‖w‖², where s is 1 for
-    `y`, bool `[n]`, and −1 otherwise. The loss is strictly convex in w, so the minimum is unique."""
+    """Return the weights w, float64 `[dim]`, and the bias b that minimise Σ log(1 + exp(−s(xw + b))) + ½‖w‖². The sign s is 1
+    where `y`, bool `[n]`, is true, and −1 otherwise. The loss is strictly convex in w, so the minimum is unique."""
     x1 = np.concatenate([np.asarray(x, dtype=np.float64), np.ones((len(x), 1))], axis=1)
     sign, ridge = np.where(y, 1.0, -1.0), np.append(np.ones(x.shape[1]), 0.0)
 
@@ -195,12 +195,12 @@ def logistic_regression(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, float
 
 
 def language(questions: Questions, view: View, *, seed: int = 0) -> list[Finding]:
-    """Return the accuracy of a linear probe that predicts the language of words it was not trained on; chance is one half.
+    """Return the accuracy of a linear probe that predicts the language of held-out words; the chance level is one half.
 
-    The data are the first token of each word type, without word types that occur in both languages. Two thirds of the word
-    types, balanced between the languages, train the probe on L2-normalised vectors with standardised dimensions; the rest
-    is the test set. Alignment should lower the accuracy. Good retrieval does not require chance accuracy, because one
-    direction that separates the languages suffices for the probe. `seed` selects and splits the word types.
+    The data are the first token of each word type that occurs in only one of the languages, with equally many word types per
+    language. Two thirds of the word types are the training set, the rest the test set. The vectors are L2-normalised, and their
+    dimensions standardised. Alignment should lower the accuracy, but good retrieval is possible with a high accuracy, because
+    one direction that separates the languages suffices for the probe. `seed` selects and splits the word types.
     """
     shared = set(questions.types["source"][1]) & set(questions.types["target"][1])
     rng = np.random.default_rng(seed)

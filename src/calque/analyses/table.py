@@ -1,7 +1,7 @@
-"""Table of all analyses: function, and options on the command line.
+"""Table of all analyses, with their functions and command-line options.
 
 To add a grouping of words, a measure of the vector space or a comparison of encoders, write one function and add a row here.
-The command line, runs and reports read this table without loading any analysis.
+The command line, runs and reports use this table without importing any analysis.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class Axis:
-    """Axis of an analysis that reports show as a plot.
+    """Axis of the plot that shows an analysis in reports.
 
     Attributes:
         title, note: title and note of the plot.
@@ -29,18 +29,18 @@ class Axis:
 
 @dataclass(frozen=True)
 class Analysis:
-    """One analysis.
+    """Row of the table: one analysis.
 
     Attributes:
-        target: function as `package.module:function`.
+        target: function of the analysis, as `package.module:function`.
         help: one-line description.
-        kind: signature of the function. "division": questions → groups of links, whose accuracies are computed. "measure":
-            questions and the view of one encoder → findings. "comparison": questions and the views of all encoders →
-            findings. "other": see `calque.runs.analyze`.
-        options: names of options of `calque analyze` that the function receives.
+        kind: signature of the function. "division": maps `Questions` to `Groups`, whose accuracies are computed. "measure":
+            maps `Questions` and the `View` of one encoder to findings. "comparison": maps `Questions` and the views of all
+            encoders to findings. "other": see `calque.runs.analyze`.
+        options: names of the options of `calque analyze` that are passed to the function.
         seeded: whether the function has a parameter `seed`.
-        lacks: message if there are no findings; `{data}` is the test text, `{encoder}` the encoder.
-        axis: axis in reports; see `axis_of`.
+        lacks: message if there are no findings; `{data}` is the name of the test text, `{encoder}` that of the encoder.
+        axis: axis of the plot in reports; see `axis_of`.
     """
 
     target: str
@@ -54,51 +54,51 @@ class Analysis:
 
 _TAGS = ("upos",)
 
-#: in the order of the findings in a report
+#: analyses in the order of a report
 ANALYSES = {
     "pos": Analysis(
         "calque.analyses.groups:by_pos", "Accuracy by part of speech.", "division", _TAGS,
-        lacks="no parts of speech: give them with --upos en=FILE",
+        lacks="no parts of speech: give tagged text with --upos en=FILE",
         axis=Axis(
-            "By part of speech", "part of speech", "Which words find their translation, by universal part of speech."
+            "By part of speech", "part of speech", "Accuracy for words of each universal part of speech."
         ),
     ),
     "rank": Analysis(
         "calque.analyses.groups:by_rank", "Accuracy by difference in frequency.", "division",
         axis=Axis(
             "By difference in frequency", "difference in frequency rank",
-            "Left: a word and its translation are equally frequent. Right: their frequency ranks differ widely.", log=True,
+            "Left: the frequency ranks of a word and its translation are close. Right: the ranks differ widely.", log=True,
         ),
     ),
     "length": Analysis(
         "calque.analyses.groups:by_length", "Accuracy by word length.", "division",
-        axis=Axis("By word length", "characters of the word", "Length of the query word."),
+        axis=Axis("By word length", "characters of the word", "Accuracy by number of characters of the query word."),
     ),
     "layers": Analysis(
         "calque.analyses.groups:layer_curve", "Accuracy layer by layer.", lacks="{encoder} has only one layer",
-        axis=Axis("Layer by layer", "layer", "Leftmost: the embeddings, before the first layer."),
+        axis=Axis("Layer by layer", "layer", "Accuracy of each layer; the leftmost point is the embeddings."),
     ),
-    "isometry": Analysis("calque.analyses.space:isometry", "Do both languages have the same shape?", "measure"),
-    "hubness": Analysis("calque.analyses.space:hubness", "Are some words near to everything?", "measure"),
-    "anisotropy": Analysis("calque.analyses.space:anisotropy", "Do all vectors point the same way?", "measure"),
-    "language": Analysis("calque.analyses.space:language", "Can a probe tell the language?", "measure", seeded=True),
+    "isometry": Analysis("calque.analyses.space:isometry", "Do the vectors of both languages have the same shape?", "measure"),
+    "hubness": Analysis("calque.analyses.space:hubness", "Are some words near neighbours of very many words?", "measure"),
+    "anisotropy": Analysis("calque.analyses.space:anisotropy", "Do all vectors point in similar directions?", "measure"),
+    "language": Analysis("calque.analyses.space:language", "Can a probe predict the language?", "measure", seeded=True),
     "examples": Analysis(
-        "calque.analyses.words:examples", "Word forms before and after, with their nearest words.", "comparison",
+        "calque.analyses.words:examples", "Ambiguous words before and after alignment, with their nearest words.", "comparison",
         (*_TAGS, "forms"), lacks="give two encoders, the base encoder first",
     ),
     "points": Analysis(
-        "calque.analyses.words:points", "Word pairs in the plane.", "comparison", (*_TAGS, "pairs", "projection"),
-        seeded=True, lacks="no linked words that are spelt differently",
+        "calque.analyses.words:points", "Word pairs, projected to a plane.", "comparison", (*_TAGS, "pairs", "projection"),
+        seeded=True, lacks="no linked words with different spellings",
     ),
 }  # fmt: skip
 
 
 def users(option: str) -> Sequence[str]:
-    """Return the analyses that have an option; empty if all have it."""
+    """Return the analyses to which an option is limited; empty if it applies to all."""
     return [name for name, row in ANALYSES.items() if option in row.options]
 
 
 def axis_of(name: str) -> Axis | None:
-    """Return the axis of an analysis; the default for a division is its name."""
+    """Return the axis of an analysis, or None. If a division declares no axis, its axis is labelled with its name."""
     row = ANALYSES[name]
     return row.axis or (Axis(row.help.rstrip("."), name, row.help) if row.kind == "division" else None)

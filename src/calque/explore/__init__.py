@@ -1,1 +1,1 @@
-"""A local page that shows the neighbours of a clicked word in other languages, before and after alignment."""
+"""Local web page that shows the nearest words of a word in other languages, before and after alignment."""

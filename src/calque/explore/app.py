@@ -1,13 +1,13 @@
-"""Web server of the explorer's page, on this machine.
+"""Web server for the page of the explorer on this machine.
 
-All requests are `GET`, and return JSON. A sentence is given by its number, `id=12`, or typed, `text=…` with `lang=en` (guessed
-by default). An encoder is given by name, a `layer` by a name in `about` (default: the encoder's own). Words are counted from 0.
+All requests are `GET` requests and return JSON. A sentence is given by its number, `id=12`, or by its text, `text=…&lang=en`
+(default: a guessed language); an encoder and a `layer` by their names in `about` (default: its own layer). Words count from 0.
 
     /api/about
         {"languages": [{"lang", "first", "sentences"}], "encoders": [{"name", "before", "layers", "own"}], "before",
         "after", "start": {"id", "word"}, "words"}
     /api/search?q=river bank[&lang=en][&limit=20]
-        {"total", "sentences": [SENTENCE]} that contain all words of q
+        {"total", "sentences": [SENTENCE]}; each sentence contains all words of q
     /api/sentence?id=12                 or ?text=…[&lang=en]
         SENTENCE, with "translations": [SENTENCE] and "trained", or with "guessed" for a typed sentence
     /api/neighbours?encoder=mini[&layer=6]&id=12&word=3[&n=10]
@@ -16,11 +16,11 @@ by default). An encoder is given by name, a `layer` by a name in `about` (defaul
     /api/links?encoder=mini[&layer=6]&id=12&to=40
         {"encoder", "layer", "links": [[word, word]]}
 
-SENTENCE is {"id" or "text", "lang", "words"}; HIT is a SENTENCE with "word", "cosine", "csls" (not in "same") and
-"translation": whether the sentence is a translation of the given one.
+SENTENCE is {"id" or "text", "lang", "words"}. HIT is a SENTENCE with "word", "cosine", "csls" (not in "same") and
+"translation", which is true if the sentence is a translation of the given sentence.
 
-An error is {"error": one line} with status 400, or 404 for an unknown path. Requests must have the server's own name as `Host`,
-so that no other web page can reach the server under another name.
+An error is {"error": one line} with status 400, or 404 for an unknown path. The header `Host` of a request must be a name of
+the server, so that other web pages cannot reach the server by DNS rebinding.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from starlette.routing import Route
 from calque.errors import CalqueError, SettingError
 from calque.explore.explorer import Explorer, Typed
 
-PORT = 8472  # constant, so that links to views stay valid
+PORT = 8472  # constant, so that saved links to views stay valid
 LOCAL = ("127.0.0.1", "localhost")
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
@@ -61,7 +61,7 @@ _HEADERS = {
 
 # -- the application ---------------------------------------------------------------------------------------------------
 def make_app(explorer: Explorer, *, hosts: Iterable[str] = LOCAL) -> Starlette:
-    """Return the web application for the given host names."""
+    """Build the web application, which accepts the given host names."""
     page = {path.name: path.read_bytes() for path in (files("calque.explore") / "page").iterdir() if path.is_file()}
 
     def file(request: Request) -> Response:
@@ -71,7 +71,7 @@ def make_app(explorer: Explorer, *, hosts: Iterable[str] = LOCAL) -> Starlette:
         return Response(page[name], media_type=mimetypes.guess_type(name)[0], headers=_HEADERS)
 
     def answering(work: Callable[[Explorer, Any], dict[str, Any]]) -> Callable[[Request], Response]:
-        # not async, so that it runs in a thread
+        # not async, so that Starlette runs the function in a thread
         return lambda request: JSONResponse(work(explorer, request.query_params), headers=_HEADERS)
 
     api = [Route(f"/api/{name}", answering(work)) for name, work in _ANSWERS.items()]
@@ -117,7 +117,7 @@ def _which(explorer: Explorer, query: Any) -> int | Typed:
 
 def _text(query: Any, name: str) -> str:
     if query.get(name) is None:
-        raise SettingError(f"{name}= is missing")
+        raise SettingError(f"the parameter {name}= is missing")
     return query.get(name)
 
 
@@ -128,12 +128,12 @@ def _number(query: Any, name: str, default: int | None = None) -> int:
     try:
         return int(_text(query, name))
     except ValueError:
-        raise SettingError(f"{name}={str(value)[:40]!r} is not a whole number") from None
+        raise SettingError(f"{name}= must be a whole number, got {str(value)[:40]!r}") from None
 
 
 # -- the server --------------------------------------------------------------------------------------------------------
 def listen(host: str, port: int | None) -> socket.socket:
-    """Return a listening socket; without a port, on the default one or any free one."""
+    """Return a listening socket. Without a port, the default port or else any free port is used."""
     try:
         return socket.create_server((host, PORT if port is None else port), backlog=128)
     except (OSError, OverflowError) as error:
@@ -145,7 +145,7 @@ def listen(host: str, port: int | None) -> socket.socket:
 
 
 def url_of(listening: socket.socket) -> str:
-    """Return the URL of the page for a browser on this machine."""
+    """Return the URL that opens the page in a browser on this machine."""
     host, port = listening.getsockname()[:2]
     return f"http://{'127.0.0.1' if host == '0.0.0.0' else host}:{port}/"
 
@@ -154,12 +154,12 @@ def serve(
     explorer: Explorer, listening: socket.socket, *, host: str, browser: bool = True,
     say: Callable[[str], None] = lambda line: None,
 ) -> None:  # fmt: skip
-    """Serve the page until Ctrl-C.
+    """Serve the page until Ctrl-C is pressed.
 
     Args:
         listening: socket returned by `listen`.
-        host: address of the socket; with an address other than localhost, other machines are also served.
-        browser: open the page, if there is a display.
+        host: address of the socket; with an address other than localhost, other machines can reach the server.
+        browser: whether to open the page in a browser, if there is a display.
         say: function that prints messages.
     """
     import uvicorn
@@ -170,14 +170,14 @@ def serve(
         with suppress(OSError):
             names |= set(socket.gethostbyname_ex(name)[2])
         names |= {name, socket.getfqdn()}
-        say(f"anyone who reaches {host} can read the text and make this machine encode sentences: there is no password")
+        say(f"there is no password: anyone who can reach {host} can read the text and encode sentences on this machine")
     if browser and sys.platform.startswith("linux") and not (os.environ.keys() & {"DISPLAY", "WAYLAND_DISPLAY"}):
-        say("no display here: open the address in a browser (from another machine through ssh -L)")
-    elif browser:  # the socket is listening, so the browser can connect before the server starts
+        say("no display found: open the address in a browser (on another machine, through ssh -L)")
+    elif browser:  # the browser can connect before the server starts, because the socket is already listening
         threading.Thread(target=webbrowser.open, args=(url_of(listening),), daemon=True).start()
     config = uvicorn.Config(
         make_app(explorer, hosts=names), log_level="warning", access_log=False, lifespan="off", ws="none",
         server_header=False, timeout_graceful_shutdown=1,
     )  # fmt: skip
-    with suppress(KeyboardInterrupt):  # normal end
+    with suppress(KeyboardInterrupt):  # Ctrl-C is the normal end
         uvicorn.Server(config).run(sockets=[listening])

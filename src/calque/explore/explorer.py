@@ -1,4 +1,4 @@
-"""Answers for the page: sentences, neighbours of a word in context, links between two sentences."""
+"""Answers to requests of the page: sentences, nearest words of a word in context, links between two sentences."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from calque.wordalign.similarity import links_from_embeddings
 if TYPE_CHECKING:
     from calque.encoders import Encoder
 
-K = 10  # size of the neighbourhood of CSLS, as in the papers
-_FORMAT = 1  # version of the stored file
+K = 10  # number of nearest neighbours in CSLS, as in the papers
+_FORMAT = 1  # format version of the file of word vectors
 
 
 def hubness(vectors: Embeddings, collection: Collection, *, progress: bool = False) -> np.ndarray:
-    """Return r of CSLS, float32 `[n_languages, n_words]`: the mean cosine of every word with its `K` nearest words of every
-    language, without itself; 0 for a word without a vector. The vectors are L2-normalised."""
+    """Return the term r of CSLS, float32 `[n_languages, n_words]`: the mean cosine of each word with its `K` nearest words in
+    each language, excluding the word itself; 0 for a word without a vector. The vectors must be L2-normalised."""
     import torch
 
     from calque.algebra.similarity import largest_products
@@ -45,7 +45,7 @@ def hubness(vectors: Embeddings, collection: Collection, *, progress: bool = Fal
     total = sum(map(len, rows)) ** 2
     with bar(total, unit="pair", title="neighbourhoods", show=progress, scaled=True) as shown:
         for a, b in product(range(len(rows)), repeat=2):
-            own = int(a == b)  # within a language the nearest word is the word itself
+            own = int(a == b)  # in its own language, the nearest word of a word is the word itself
             if len(rows[a]) and len(rows[b]) > own:
                 values, _ = largest_products(matrices[a], matrices[b], K + own)
                 found[b, rows[a]] = values[:, own:].mean(axis=1, dtype=np.float64)
@@ -54,25 +54,25 @@ def hubness(vectors: Embeddings, collection: Collection, *, progress: bool = Fal
 
 
 class WordVectors:
-    """L2-normalised vectors of all words of a collection, zero for words without a vector, with the hubness for CSLS. The file
-    is an `Embeddings` file with the additional tensor `hubness`."""
+    """L2-normalised vectors of all words of a collection, with the hubness for CSLS. Words without a vector have a zero vector.
+    The file is an `Embeddings` file with an additional tensor `hubness`."""
 
     def __init__(self, collection: Collection, embeddings: Embeddings, hubness: np.ndarray):
         self.collection, self.embeddings, self.hubness = collection, embeddings, hubness
 
     @classmethod
     def open(cls, path: Path, collection: Collection) -> WordVectors:
-        """Map a store of the same collection into memory."""
+        """Map a file of the same collection into memory."""
         arrays, about = map_arrays(path)
         if about.get("calque.explore") != _about(collection):
-            raise InputError("the word vectors belong to another text, or another version of calque", path=path)
+            raise InputError("the word vectors must be of this text and this version of calque, got others", path=path)
         return cls(collection, Embeddings.open(path), arrays["hubness"])
 
     @classmethod
     def build(
         cls, path: Path, collection: Collection, embeddings: Embeddings, *, progress: bool = False
     ) -> WordVectors:
-        """Write the L2-normalised vectors, and the hubness of every word towards every language."""
+        """L2-normalise the vectors, compute the hubness of each word for each language, and write both."""
         unit = Embeddings(unit_rows(embeddings.data), embeddings.offsets, embeddings.covered)
         arrays = {"data": unit.data.astype(np.float32), "offsets": unit.offsets}
         arrays |= {} if unit.covered is None else {"covered": unit.covered}
@@ -84,17 +84,17 @@ class WordVectors:
     def neighbours(
         self, vector: np.ndarray, lang: str, n: int, *, but: int | None = None
     ) -> dict[str, list[tuple[int, float, float]]]:
-        """Return the nearest words to a vector in every language by CSLS, 2·cos(x, y) − r(x) − r(y).
+        """Return the words of each language that are nearest to a vector x by CSLS, 2·cos(x, y) − r(x) − r(y).
 
-        r(x) is computed from the similarities, r(y) is stored.
+        The term r(x) is computed from the similarities, and r(y) is read from the file.
 
         Args:
             vector: L2-normalised vector `[dim]` of a word in `lang`.
-            n: number of neighbours in each language.
-            but: row of the word itself, which is excluded.
+            n: number of nearest words in each language.
+            but: index of the word itself, which is excluded.
 
         Returns:
-            row, CSLS and cosine of each neighbour by language, nearest first.
+            index, CSLS and cosine of each nearest word, by language, nearest first.
         """
         cosines = self.embeddings.data @ np.ascontiguousarray(vector, dtype=np.float32)
         if self.embeddings.covered is not None:
@@ -118,7 +118,7 @@ def _about(collection: Collection) -> str:
 
 @dataclass(frozen=True)
 class Typed:
-    """A sentence typed by the user."""
+    """Sentence that the user typed."""
 
     text: str
     lang: str
@@ -129,14 +129,14 @@ class Typed:
 
 
 class CollectionView:
-    """Vectors of a collection by one encoder; a layer is encoded at first use.
+    """Word vectors of a collection from one encoder. Each layer is encoded when it is first used.
 
     Args:
-        folder: folder for this encoder and text.
-        lock: lock for computations, because a model encodes one text at a time.
+        folder: folder for the vectors of this encoder and this text.
+        lock: lock for computations, because a model can encode only one text at a time.
 
     Attributes:
-        before: whether the encoder is the base of an aligned encoder.
+        before: whether the encoder is the base encoder of an aligned encoder.
         numbers, own: see `layers_of`.
     """
 
@@ -156,16 +156,16 @@ class CollectionView:
         return self.encoder.encode_layers(sentences, [number], progress=self.progress)[number]
 
     def store(self, layer: str | None) -> tuple[WordVectors, str]:
-        """Return the vectors and the name of a layer, None for the encoder's own; the first call computes the vectors."""
+        """Return the vectors and the name of a layer, by default the encoder's own; the first call computes the vectors."""
         name = layer or self.own
         if name not in self.numbers:
-            raise SettingError(f"no layer {name!r} of {self.name}, only {', '.join(self.numbers)}")
+            raise SettingError(f"the layer of {self.name} must be one of {', '.join(self.numbers)}, got {name!r}")
         with self._lock:
             if name not in self._open:
                 path = self._folder / f"{name}.safetensors"
                 try:
                     self._open[name] = WordVectors.open(path, self._collection)
-                except InputError:  # missing or truncated
+                except InputError:  # the file is missing or truncated
                     encoded = self._encode(self._collection.sentences, name)
                     self._open[name] = WordVectors.build(path, self._collection, encoded, progress=self.progress)
         return self._open[name], name
@@ -177,15 +177,15 @@ class CollectionView:
         if not isinstance(which, Typed):
             return self.store(layer)[0].embeddings.take(np.array([which]))
         with self._lock, warnings.catch_warnings():
-            warnings.simplefilter("ignore", UncoveredWordsWarning)  # reported in the answers
+            warnings.simplefilter("ignore", UncoveredWordsWarning)  # the answers report words without a vector
             found = self._encode([Sentence(which.words, which.lang)], layer)
         return Embeddings(unit_rows(found.data), found.offsets, found.covered)
 
 
 def layers_of(encoder: Encoder, wanted: Sequence[int] | None = None) -> tuple[dict[str, int | None], str]:
-    """Return the numbers of the layers to explore by name, None for the output of the encoder, and the name of the encoder's
-    own layer. `wanted` are layer numbers, −1 for the last; default: the embeddings, the middle and the encoder's own layer. An
-    encoder that combines layers has only its output."""
+    """Return the index of each layer to explore by its name (None is the encoder's output), and the name of the encoder's own
+    layer. `wanted` contains indices of layers, where −1 is the last layer; default: the embeddings, the middle layer and the
+    encoder's own layer. If an encoder combines layers, only its output can be explored."""
     from calque.encoders.mapped import MappedEncoder
 
     layer = encoder.layer
@@ -201,20 +201,20 @@ def layers_of(encoder: Encoder, wanted: Sequence[int] | None = None) -> tuple[di
 
 
 MAX_LENGTH = 1000  # maximum length of a typed sentence in characters
-_MAX_NEIGHBOURS = 50  # maximum number of neighbours in a language
+_MAX_NEIGHBOURS = 50  # maximum number of nearest words in a language
 
 
 class Explorer:
     """Answers to requests of the page as JSON-compatible dictionaries.
 
-    A sentence is a number in the collection or `Typed`. Words are counted from 0. The class is thread-safe.
+    A sentence is given by its number in the collection, or as `Typed`. Words are counted from 0. The class is thread-safe.
 
     Args:
-        folder: folder for vectors of all encoders and texts.
+        folder: folder for the word vectors of all encoders and texts.
         layers: see `layers_of`.
 
     Raises:
-        SettingError: there is no encoder, an encoder has no word vectors, or lacks a layer.
+        SettingError: there is no encoder, or an encoder has no word vectors, or does not have a requested layer.
     """
 
     def __init__(
@@ -222,7 +222,7 @@ class Explorer:
         layers: Sequence[int] | None = None, progress: bool = False,
     ):  # fmt: skip
         if not encoders:
-            raise SettingError("no encoder to explore")
+            raise SettingError("at least one encoder must be given, got none")
         self.collection, self._lock = collection, threading.RLock()
         self.views: dict[str, CollectionView] = {}
         for named in encoders:
@@ -238,8 +238,8 @@ class Explorer:
 
     # -- content -------------------------------------------------------------------------------------------------------
     def about(self) -> dict[str, Any]:
-        """Return languages, encoders with their layers, and a word to start with: the longest of a sentence with many
-        translations, preferably outside of training text."""
+        """Return the languages, the encoders with their layers, and the first word to show: the longest word of a sentence that
+        has many translations and is preferably not in the training text."""
         text = self.collection
         start = max(
             range(*next(iter(text.ranges.values()))),
@@ -259,12 +259,12 @@ class Explorer:
         }  # fmt: skip
 
     def search(self, query: str, lang: str | None = None, limit: int = 20) -> dict[str, Any]:
-        """Return sentences that contain all words of the query."""
+        """Return the sentences that contain all words of the query."""
         total, numbers = self.collection.search(query, self._checked(lang), min(limit, 200))
         return {"total": total, "sentences": [self._answer(number) for number in numbers]}
 
     def sentence(self, which: int | Typed) -> dict[str, Any]:
-        """Return a sentence, with its translations if it is from the text."""
+        """Return a sentence; a sentence of the text is returned with its translations."""
         answer = self._answer(which)
         if isinstance(which, int):
             answer["trained"] = bool(self.collection.trained[which])
@@ -272,26 +272,26 @@ class Explorer:
         return answer
 
     def typed(self, text: str, lang: str | None = None) -> Typed:
-        """Return a typed sentence; without a language, the language is guessed."""
+        """Build a typed sentence; if no language is given, it is guessed from the words."""
         text = " ".join(text.split())
         if not text:
-            raise SettingError("an empty sentence has no words")
+            raise SettingError("the sentence must contain words, got an empty sentence")
         if len(text) > MAX_LENGTH:
             raise SettingError(f"a sentence must have at most {MAX_LENGTH:,} characters, got {len(text):,}")
         return Typed(text, self._checked(lang) or self.collection.guess_language(text))
 
     def _checked(self, lang: str | None) -> str | None:
         if lang and lang not in self.collection.ranges:
-            raise SettingError(f"no text in {lang!r}, only in {', '.join(self.collection.languages)}")
+            raise SettingError(f"the language must be one of {', '.join(self.collection.languages)}, got {lang!r}")
         return lang or None
 
     def _given(self, which: int | Typed, word: int = 0) -> Sentence | Typed:
-        """Return a sentence after checking that it contains word number `word`."""
+        """Return a sentence; raise a `SettingError` if the sentence or its word number `word` does not exist."""
         if isinstance(which, int) and not 0 <= which < len(self.collection):
-            raise SettingError(f"no sentence {which}, only 0 to {len(self.collection) - 1}")
+            raise SettingError(f"the number of the sentence must be 0 to {len(self.collection) - 1}, got {which}")
         given = which if isinstance(which, Typed) else self.collection.sentences[which]
         if not 0 <= word < len(given.words):
-            raise SettingError(f"no word {word}, the sentence has {len(given.words)}")
+            raise SettingError(f"the number of the word must be 0 to {len(given.words) - 1}, got {word}")
         return given
 
     def _answer(self, which: int | Typed) -> dict[str, Any]:
@@ -302,13 +302,13 @@ class Explorer:
     def _view(self, encoder: str) -> CollectionView:
         if encoder in self.views:
             return self.views[encoder]
-        raise SettingError(f"no encoder {encoder!r}, only {', '.join(self.views)}")
+        raise SettingError(f"the encoder must be one of {', '.join(self.views)}, got {encoder!r}")
 
     # -- neighbours and links ------------------------------------------------------------------------------------------
     def neighbours(
         self, encoder: str, layer: str | None, which: int | Typed, word: int, *, n: int = 10
     ) -> dict[str, Any]:
-        """Return the nearest words of every language to a word in its sentence, and other occurrences of its word type."""
+        """Return the nearest words in each language of a word in its sentence, and other occurrences of its word type."""
         view, given = self._view(encoder), self._given(which, word)
         store, name = view.store(layer)
         if not 1 <= n <= _MAX_NEIGHBOURS:
@@ -333,7 +333,7 @@ class Explorer:
         return {**self._answer(sentence), "word": word, "translation": sentence in related, **rounded}
 
     def _same(self, store: WordVectors, vector: np.ndarray, lang: str, form: str, row: int | None) -> dict[str, Any]:
-        """Return other occurrences of the word type, nearest first."""
+        """Return the nearest and the farthest other occurrences of the word type."""
         rows = np.array(
             [r for r in self.collection.rows_of.get((lang, form.casefold()), []) if r != row], dtype=np.int64
         )
@@ -346,7 +346,7 @@ class Explorer:
         return {"total": len(rows), "nearest": hits[:5], "farthest": hits[5:]}
 
     def links(self, encoder: str, layer: str | None, which: int | Typed, other: int) -> dict[str, Any]:
-        """Return links between the words of two sentences that are mutual nearest neighbours."""
+        """Return the links between the words of two sentences; linked words are mutual nearest neighbours."""
         view = self._view(encoder)
         name = view.store(layer)[1]
         for sentence in (which, other):

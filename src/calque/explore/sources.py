@@ -26,26 +26,26 @@ from calque.text import Sentence, Sentences
 if TYPE_CHECKING:
     from calque.encoders import Encoder
 
-_MAX_PARTNERS = 64  # translations of a sentence, because short sentences can have thousands
+_MAX_PARTNERS = 64  # maximum number of translations of a sentence; short sentences can have thousands
 
 
 class Collection:
-    """Distinct sentences of several languages, language by language.
+    """Distinct sentences of several languages, sorted by language.
 
     Args:
-        texts: one or two sides of each text (the second translates the first), and whether encoders were aligned with it.
+        texts: one or two sides of each text, of which the second translates the first, and whether it was used for alignment.
 
     Attributes:
-        sentences: all sentences; the index of a sentence is its number.
-        ranges: start and end of the sentences of each language.
-        offsets: row of the first word of each sentence, int64 `[n_sentences + 1]`.
-        partners: numbers of the translations of each sentence in parallel text.
-        trained: mask of sentences in training text of aligned encoders, bool `[n_sentences]`.
+        sentences: all sentences; the number of a sentence is its index in this list.
+        ranges: first sentence and end (exclusive) of each language.
+        offsets: index of each sentence's first word among all words, int64 `[n_sentences + 1]`.
+        partners: numbers of each sentence's translations in parallel text.
+        trained: mask of sentences on which encoders were aligned, bool `[n_sentences]`.
         empty: number of ignored sentences without words.
     """
 
     def __init__(self, texts: Iterable[tuple[Sequence[Sentences | Sequence[Sentence]], bool]]):
-        numbers: dict[str, dict[tuple[str, ...], int]] = {}  # numbers of sentences by language
+        numbers: dict[str, dict[tuple[str, ...], int]] = {}  # number of each sentence within its language
         pairs: list[tuple[tuple[str, int], tuple[str, int]]] = []
         trained: set[tuple[str, int]] = set()
         self.empty = 0
@@ -82,12 +82,12 @@ class Collection:
         return int(self.offsets[-1])
 
     def rows(self, lang: str) -> slice:
-        """Return the rows of the words of a language."""
+        """Return the slice of a language's words in all words."""
         first, last = self.ranges[lang]
         return slice(int(self.offsets[first]), int(self.offsets[last]))
 
     def place(self, row: int) -> tuple[int, int]:
-        """Return the sentence and the position of a row's word."""
+        """Return the sentence of a word, and the word's position in the sentence."""
         sentence = int(np.searchsorted(self.offsets, row, side="right")) - 1
         return sentence, row - int(self.offsets[sentence])
 
@@ -100,14 +100,14 @@ class Collection:
         return digest.hexdigest()
 
     def translations(self, sentence: int) -> dict[str, int]:
-        """Return a translation in each language that has one, directly or through a third language."""
+        """Return one direct or indirect translation (see `related`) in each language for which the text contains any."""
         nearest: dict[str, int] = {}
         for other in self.related(sentence):
             nearest.setdefault(self.sentences[other].lang, other)
         return {lang: nearest[lang] for lang in self.ranges if lang in nearest}
 
     def related(self, sentence: int) -> list[int]:
-        """Return all translations in other languages, directly or through a third language."""
+        """Return all translations in other languages: direct translations, and translations of translations."""
         near = self.partners[sentence]
         further = [other for partner in near for other in self.partners[partner]]
         lang = self.sentences[sentence].lang
@@ -115,13 +115,13 @@ class Collection:
 
     @cached_property
     def _searched(self) -> list[str]:
-        """Text in lower case with spaces around every word, and again without spaces for scripts without spaces."""
+        """Lower-cased sentences, once with spaces around every word, and once without spaces for scripts that have none."""
         texts = (sentence.words for sentence in self.sentences)
         return [f" {' '.join(words)} {''.join(words)}".casefold() for words in texts]
 
     def search(self, query: str, lang: str | None = None, limit: int = 20) -> tuple[int, list[int]]:
-        """Return the number of sentences that contain every word of the query, ignoring case, and the first `limit` sentences,
-        those with whole words and short ones first."""
+        """Return the number of sentences that contain all words of the query, ignoring case, and the best `limit` sentences.
+        Sentences that contain the query's words as whole words are first, then short sentences."""
         terms, searched = query.casefold().split(), self._searched
         numbers = range(*((0, len(self)) if lang is None else self.ranges[lang]))
         hits = [k for k in numbers if terms and all(term in searched[k] for term in terms)]
@@ -130,7 +130,7 @@ class Collection:
 
     @cached_property
     def rows_of(self) -> dict[tuple[str, str], list[int]]:
-        """Rows by language and lower-case word type."""
+        """Indices of the occurrences of each word type, keyed by language and lower-cased word type."""
         rows: dict[tuple[str, str], list[int]] = {}
         words = ((sentence.lang, word.casefold()) for sentence in self.sentences for word in sentence.words)
         for row, word_type in enumerate(words):
@@ -138,7 +138,7 @@ class Collection:
         return rows
 
     def guess_language(self, text: str) -> str:
-        """Return the language that shares most words, and then most letters, with a text."""
+        """Return the language that shares most words with a text; of equally good ones, the one that shares most letters."""
 
         def shared(lang: str) -> tuple[int, int]:
             words = [word.casefold() for word in split_words(text, lang)]
@@ -156,7 +156,7 @@ _DEMO_TEXT = re.compile(r"([A-Za-z]{2,3}(?:-\w+)?)\.(train|test)\.tsv")
 
 @dataclass(frozen=True)
 class NamedEncoder:
-    """An encoder with a short unique name; `before` marks the base of an aligned encoder."""
+    """Encoder with a short unique name; `before` is true for the base encoder of an aligned encoder."""
 
     name: str
     encoder: Encoder
@@ -165,7 +165,7 @@ class NamedEncoder:
 
 # -- encoders ----------------------------------------------------------------------------------------------------------
 def is_collection(folder: Path) -> bool:
-    """Return whether a folder contains encoders, as that of `calque demo`, and is not an encoder itself."""
+    """Return whether a folder contains encoders, such as the folder of `calque demo`, and is not itself an encoder."""
     return folder.is_dir() and not holds_encoder(folder) and bool(_members(folder))
 
 
@@ -174,11 +174,11 @@ def _members(folder: Path) -> list[Path]:
 
 
 def find_encoders(names: Sequence[str], base: str | None, say: Say) -> list[NamedEncoder]:
-    """Return encoders with their base encoders, which come first.
+    """Load the encoders and their base encoders; return the base encoders first.
 
     Args:
         names: arguments of `calque.load_encoder`, or a folder of encoders.
-        base: base encoder, if it is not among `names` and not in their records.
+        base: base encoder, needed if it is neither in `names` nor in the records of the encoders.
     """
     from calque.encoders import load_encoder
 
@@ -189,7 +189,7 @@ def find_encoders(names: Sequence[str], base: str | None, say: Say) -> list[Name
     else:
         known = (_before(each.encoder, Path(place), say) for place, each in zip(places, found, strict=True))
         befores = [before for before in known if before is not None]
-    by_hash: dict[str, NamedEncoder] = {}  # without duplicates
+    by_hash: dict[str, NamedEncoder] = {}  # removes duplicates
     for each in (*found, *befores):
         by_hash.setdefault(each.encoder.fingerprint, each)
     first = {before.encoder.fingerprint for before in befores}
@@ -207,7 +207,7 @@ def _named(place: str | Path, encoder: Encoder) -> NamedEncoder:
 
 
 def _before(encoder: Encoder, folder: Path, say: Say) -> NamedEncoder | None:
-    """Return the base encoder, if `calque-run.json` contains its name."""
+    """Return the base encoder, if the encoder contains it or `calque-run.json` declares its name; otherwise None."""
     from calque.encoders import HuggingFaceEncoder, load_encoder
 
     record: dict[str, Any] = {}
@@ -215,8 +215,8 @@ def _before(encoder: Encoder, folder: Path, say: Say) -> NamedEncoder | None:
         try:
             record = dict(json.loads((folder / RECORD).read_text(encoding="utf-8")))
         except (OSError, ValueError, TypeError) as error:
-            raise InputError(f"not written by calque ({error})", path=folder / RECORD) from error
-    if encoder.base is not None:  # maps: the base encoder is in the same folder
+            raise InputError(f"must be a record written by calque ({error})", path=folder / RECORD) from error
+    if encoder.base is not None:  # an encoder with maps contains its base encoder
         name = record.get("encoder") or f"{folder.name} without its maps"
         return NamedEncoder(str(name), encoder.base, True)
     if "encoder" not in record or "towards" not in record:
@@ -224,14 +224,14 @@ def _before(encoder: Encoder, folder: Path, say: Say) -> NamedEncoder | None:
     name, settings = str(record["encoder"]), dict[str, Any](layer=encoder.layer)
     settings |= {"pooling": encoder.pooling} if isinstance(encoder, HuggingFaceEncoder) else {}
     places = [str(place) for place in (folder.parent / name, Path(name)) if place.is_dir()]
-    for place in places or [name] * (":" not in name):  # a class named in a file is not imported
+    for place in places or [name] * (":" not in name):  # does not import a class that the file names
         try:
             before = load_encoder(place, **settings)
         except CalqueError:
             continue
         if record.get("encoder_fingerprint") in (None, before.fingerprint):
             return NamedEncoder(name, before, True)
-    say(f"{folder} was aligned from {name}, which was not found unchanged: give it with --base FOLDER to compare")
+    say(f"{folder}: the base encoder {name} was not found or has changed; give it with --base FOLDER to compare")
     return None
 
 
@@ -240,12 +240,12 @@ def find_text(
     names: Sequence[str], *, text: Sequence[str] = (), test: Sequence[str] = (), langs: Sequence[tuple[str, str]] = (),
     pretokenized: bool = False, limit: int | None = None, say: Say = lambda line: None,
 ) -> Collection:  # fmt: skip
-    """Return the text to explore: the given one, that of a demo's folder, or the bundled sample.
+    """Return the text to explore: the given text, the text in the folder of a demo, or the bundled sample.
 
     Args:
-        names: encoders as given by the user.
-        text: plain text with one sentence per line, `de=FILE` if the file name does not contain the language.
-        test, langs: parallel text, and its languages, one pair for each file or one for all.
+        names: encoders, as given by the user.
+        text: plain text with one sentence per line, given as `de=FILE` if the file name does not contain the language.
+        test, langs: parallel texts, and their languages: one pair for all files, or one for each file.
         limit: maximum number of lines of each file.
     """
     plain = [language_and_path(item) for item in text]
@@ -263,11 +263,11 @@ def find_text(
             corpus = read_parallel(path, langs=("en", lang), pretokenized=True, limit=limit)
             parallel.append((corpus, part == "train"))
         if not parallel:
-            say("no --text and no --test: exploring the sample text that comes with calque")
+            say("neither --text nor --test is given: exploring the sample text of calque")
             parallel = [(corpus if limit is None else corpus[:limit], False) for corpus in map(sample_text, LANGUAGES)]
     collection = Collection([*texts, *(([corpus.source, corpus.target], trained) for corpus, trained in parallel)])
     if not collection.n_words:
-        raise SettingError("the text to explore has no words")
+        raise SettingError("the text to explore must contain words, got none")
     say(
         f"{collection.n_words:,} words of {len(collection):,} sentences in {', '.join(collection.languages)}"
         + (f"; {collection.empty:,} empty lines skipped" if collection.empty else "")
@@ -276,7 +276,7 @@ def find_text(
 
 
 def _demo_texts(folder: Path) -> list[tuple[Path, str, str]]:
-    """Return the text files of a demo's folder with language and part, test text first."""
+    """Return the text files in the folder of a demo, with their language and part; test texts are first."""
     matches = (
         [(file, _DEMO_TEXT.fullmatch(file.name)) for file in (folder / "text").glob("*")]
         if is_collection(folder)
@@ -288,7 +288,7 @@ def _demo_texts(folder: Path) -> list[tuple[Path, str, str]]:
 
 
 def place_for(name: str) -> Path:
-    """Return the folder for vectors: in a demo's folder, beside an encoder, or in the current folder."""
+    """Return the folder for word vectors: inside the folder of a demo, next to an encoder, or in the current folder."""
     folder = Path(name)
     if is_collection(folder):
         return folder / "explore"

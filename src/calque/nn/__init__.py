@@ -1,1 +1,1 @@
-"""Network layers over words: CRFs, recurrent layers, scores of word pairs. Sentences are concatenated without padding."""
+"""Network layers over words: CRFs, recurrent layers, scorers of word pairs. Sentences are concatenated without padding."""

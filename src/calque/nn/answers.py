@@ -1,4 +1,4 @@
-"""Answer spans: scores of passage words as first and last word of the answer, their losses, and the best span."""
+"""Answer spans: scores of passage words as the first and the last word of the answer, their loss, and the best span."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from calque.nn.recurrent import StackedLSTM
 
 
 class MatchedEnds(nn.Module):
-    """Span model that compares passage and question word by word, for vectors computed separately for each text: the first
-    half of ESIM (Chen et al. 2017, §3.1 to 3.3) with scores of span ends instead of the pooled vector. As in BiDAF (Seo et
-    al. 2017), attention goes from the passage to the question, and a second LSTM reads the passage.
+    """Span model that compares a passage and a question word by word. Their vectors are computed independently. The model is
+    the first part of ESIM (Chen et al. 2017, §3.1 to 3.3), with scores of span ends instead of a pooled vector. As in BiDAF
+    (Seo et al. 2017), passage words attend to question words, and a second LSTM processes the passage.
 
-        p̄ = BiLSTM(p),  q̄ = BiLSTM(q)                        one LSTM for both
+        p̄ = BiLSTM(p),  q̄ = BiLSTM(q)                        one LSTM for p and q
         p̃_i = Σ_j softmax_j(p̄_i · q̄_j) q̄_j
         m = [p̄; p̃; p̄ − p̃; p̄ ⊙ p̃; max q̄]
         first, last = W BiLSTM(relu(F m))
 
     Args:
-        hidden: hidden size of either LSTM in each direction, and size of the projection.
-        dropout: dropout of the rows, of the projection, and before the last layer.
+        hidden: hidden size of both LSTMs in each direction, and output size of the projection F.
+        dropout: dropout of the input vectors, of the projection, and before the last layer.
 
     Example:
         >>> head = MatchedEnds(8, hidden=5, dropout=0.0)
-        >>> head(torch.randn(9, 8), torch.tensor([4, 1, 2, 2])).shape  # passages of 4 and 1 words, questions of 2 and 2
+        >>> head(torch.randn(9, 8), torch.tensor([4, 1, 2, 2])).shape  # passages of 4 and 1 words, questions of 2 words
         torch.Size([5, 2])
     """
 
@@ -44,7 +44,7 @@ class MatchedEnds(nn.Module):
 
         Args:
             rows: vectors of all passages, then of all questions, float `[n_rows, dim]`.
-            lengths: number of rows of each passage, then of each question, int64 `[2 * n]`; none may be 0.
+            lengths: number of rows of each passage, then of each question, int64 `[2 * n]`; must be positive.
         """
         n = len(lengths) // 2
         n_words = int(lengths[:n].sum())
@@ -61,14 +61,14 @@ class MatchedEnds(nn.Module):
 def end_losses(scores: Tensor, owner: Tensor, words: Tensor, right: Tensor) -> Tensor:
     """Return the mean cross-entropy of the first and of the last word of the gold answers, `[n]`.
 
-    The softmax of a question is over the words of its passage (Devlin et al. 2019, §4.2).
+    The softmax for a question is over the words of its passage (Devlin et al. 2019, §4.2).
 
     Args:
-        scores: score of each row as first and as last word, float `[n_rows, 2]`.
+        scores: score of each row as the first and as the last word, float `[n_rows, 2]`.
         owner: index of the question of each row, int64 `[n_rows]`.
         words: index of each row's word in its passage, int64 `[n_rows]`.
-        right: first and last word of each gold answer, int64 `[n, 2]`. The loss of a word that is in no row is 0, as
-            for a question without an answer (−1).
+        right: index of the first and last word of each gold answer, −1 if a question has no answer, int64 `[n, 2]`. The
+            loss of a word without a row is 0.
     """
     n = len(right)
     total = scores.new_zeros(n)
@@ -82,18 +82,18 @@ def end_losses(scores: Tensor, owner: Tensor, words: Tensor, right: Tensor) -> T
 
 
 def _log_sums(values: Tensor, owner: Tensor, n: int) -> Tensor:
-    """Return the log-sum-exp of the values of each owner, `[n]`; 0 for an owner without values."""
+    """Return the log-sum-exp of the values of each question, `[n]`; 0 for a question without values."""
     top = values.new_zeros(n).scatter_reduce(0, owner, values.detach(), "amax", include_self=False)
     sums = values.new_zeros(n).index_add(0, owner, (values - top[owner]).exp())
     return top + torch.where(sums > 0, sums, 1.0).log()
 
 
 def best_ends(scores: np.ndarray, owner: np.ndarray, n: int, max_words: int) -> np.ndarray:
-    """Return the span of each question with the largest sum of end scores over all spans of at most `max_words` words.
-    Ties go to the span that begins first, then to the shortest.
+    """Return the span of at most `max_words` words with the largest sum of end scores, for each question. Of equally good
+    spans, the first is returned, then the shortest.
 
     Args:
-        scores, owner: as in `end_losses`; the rows of a question are contiguous and in order.
+        scores, owner: see `end_losses`; the rows of a question must be contiguous and in order.
         max_words: maximum number of words of an answer.
 
     Returns:

@@ -1,4 +1,4 @@
-"""Scores of word pairs for dependency parsing: heads and their relations."""
+"""Scores of word pairs for dependency parsing: arcs, and labels of arcs."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ class MLP(nn.Module):
     """Projection of word vectors for one role, head or dependent (Dozat & Manning 2017, "Deep biaffine attention for
     neural dependency parsing", eqs. 4–5): `dropout(ELU(W x + b))`.
 
-    ELU is used as in Schuster et al.'s (2019) parser; Dozat & Manning use a leaky ReLU.
+    The activation ELU is that of Schuster et al.'s (2019) parser; Dozat & Manning use a leaky ReLU.
 
     Args:
-        dropout: fraction of the components zeroed after the activation, the same for all words of a sentence.
+        dropout: fraction of components that are set to zero after the activation, with one mask for a sentence.
 
     Example:
         >>> MLP(8, 5)(torch.randn(7, 8), torch.tensor([4, 3])).shape
@@ -29,28 +29,28 @@ class MLP(nn.Module):
         self.dropout = SentenceDropout(dropout)
 
     def forward(self, x: Tensor, lengths: Tensor | Ragged) -> Tensor:
-        """Project `[n_words, dim]` to `[n_words, out]`; lengths are int64 `[n_sentences]`."""
+        """Project vectors `[n_words, dim]` to `[n_words, out]`; `lengths` is int64 `[n_sentences]`."""
         return self.dropout(F.elu(self.linear(x)), lengths)
 
 
 class Biaffine(nn.Module):
-    """Bilinear score of each class, with linear terms of each side (Dozat & Manning 2017, eqs. 3 and 6).
+    """Bilinear score of each class for a pair of vectors, with linear terms (Dozat & Manning 2017, eqs. 3 and 6).
 
         score_k(x, y) = xᵀ U_k y + u_k · y  [+ v_k · x + b_k, if bias_right]
 
-    It is computed as `[x; 1]ᵀ W_k [y; 1]`, without the second 1 unless `bias_right`. Arcs (eq. 6) have only the term of the
-    head y, which gives each word a prior of being a head; labels (eq. 3) have all terms.
+    The score is computed as `[x; 1]ᵀ W_k [y; 1]`; the second 1 is omitted unless `bias_right`. Scores of arcs (eq. 6) have only
+    the linear term of the head y, which is a prior for y being a head. Scores of labels (eq. 3) have all terms.
 
-    `arcs` scores all pairs of words inside a sentence, and only these scores need padding. `labels` scores each word
-    with one head only: the gold head in training, the head in the tree at inference.
+    `arcs` scores all word pairs of a sentence; only these scores need padding. `labels` scores each word with one head only,
+    the gold head in training, or the predicted head at inference.
 
     Args:
-        left, right: dimensions of the two sides' vectors.
+        left, right: dimensions of x and y.
         out: number of classes; 1 for arcs.
-        bias_right: append a 1 to the vectors of the right side.
+        bias_right: whether to append a 1 to y.
 
     Attributes:
-        weight: `[out, left + 1, right (+ 1)]`, initially 0, so all pairs have equal scores before training.
+        weight: W, `[out, left + 1, right (+ 1)]`, initialised with 0, so that all pairs have equal scores before training.
 
     Example:
         >>> arc, label = Biaffine(5, 5, 1, bias_right=False), Biaffine(3, 3, 4)
@@ -67,14 +67,14 @@ class Biaffine(nn.Module):
         self.weight = nn.Parameter(torch.zeros(out, left + 1, right + bias_right))
 
     def forward(self, left: Tensor, right: Tensor) -> Tensor:
-        """Score given pairs row by row: `[n, left]` and `[n, right]` to `[n, out]`."""
+        """Score row i of `left`, `[n, left]`, with row i of `right`, `[n, right]`; return `[n, out]`."""
         left, right = _with_one(left, True), _with_one(right, self.bias_right)
-        # One product for all classes, [n, right] with [out * left, right]; a sum of products beats n small ones.
+        # Compute one product for all classes, [n, right] with [out * left, right], which is faster than n small products.
         moved = F.linear(right, self.weight.flatten(0, 1)).view(len(left), self.out, left.shape[1])
         return (moved * left[:, None]).sum(2)
 
     def arcs(self, dependents: Tensor, heads: Tensor, lengths: Tensor | Ragged) -> Tensor:
-        """Score every word of a sentence, and the root, as the head of each of its words.
+        """Score the root and every word of a sentence as the head of each word of the sentence.
 
         Args:
             dependents: vectors of the words as dependents, `[n_words, left]`.
@@ -82,9 +82,9 @@ class Biaffine(nn.Module):
             lengths: number of words of each sentence, int64 `[n_sentences]`.
 
         Returns:
-            `[n_sentences, longest, longest + 1]`: row `i` is the i-th word, column 0 the root, column `j` the j-th
-            word, counted from 1, as in `algebra.trees`. Columns beyond the end of the sentence are −inf; other columns
-            of rows beyond the end are 0. A word also has a score as its own head.
+            scores, `[n_sentences, longest, longest + 1]`. Row `i` is the i-th word; column 0 is the root, and column `j` the
+            j-th word, counted from 1, as in `algebra.trees`. Padding columns are −inf; the other columns of padding rows
+            are 0. A word also has a score as its own head.
         """
         ragged = Ragged.of(lengths, len(dependents))
         longest, device = int(ragged.lengths.max(initial=0)), dependents.device
@@ -93,7 +93,7 @@ class Biaffine(nn.Module):
         queries = moved.new_zeros(len(ragged), longest, moved.shape[1]).index_put((sentence, position), moved)
         places, offsets = torch.arange(longest + 1), torch.from_numpy(ragged.offsets[:-1, None])
         inside = places <= torch.from_numpy(ragged.lengths[:, None])
-        rows = (offsets + places).where(inside & (places > 0), 0)  # padding is the root, which is masked below
+        rows = (offsets + places).where(inside & (places > 0), 0)  # padding refers to the root, and is masked below
         candidates = F.embedding(rows.to(device), _with_one(heads, self.bias_right))
         return (queries @ candidates.mT).masked_fill(~inside[:, None].to(device), -torch.inf)
 
@@ -101,12 +101,12 @@ class Biaffine(nn.Module):
         """Score every class for each word and its head.
 
         Args:
-            dependents, heads, lengths: as in `arcs`.
-            chosen: head of each word, int `[n_words]`: 0 for the root, else the position of a word of its sentence,
-                from 1.
+            dependents, heads, lengths: see `arcs`.
+            chosen: position of each word's head in its sentence, counted from 1, or 0 for the root, int
+                `[n_words]`.
 
         Returns:
-            `[n_words, out]`.
+            scores, `[n_words, out]`.
         """
         ragged = Ragged.of(lengths, len(dependents))
         begin = torch.from_numpy(ragged.offsets[:-1][ragged.sentence]).to(chosen.device)

@@ -1,4 +1,4 @@
-"""Linear-chain CRF, which scores whole tag sequences."""
+"""Linear-chain conditional random field (CRF), which scores tag sequences."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from calque.nn.ragged import Ragged
 
 
 def forbidden_in_bio(names: Sequence[str]) -> tuple[Tensor, Tensor]:
-    """Return masks of what the BIO scheme (IOB2) forbids: `I-X` follows only `B-X` or `I-X`.
+    """Return masks of the transitions and first tags that the BIO scheme (IOB2) forbids: `I-X` must follow `B-X` or `I-X`.
 
     Args:
-        names: tag names; a tag that begins with neither `B-` nor `I-` is outside of spans.
+        names: names of the tags. A tag that begins with neither `B-` nor `I-` is outside of spans.
 
     Returns:
-        masks of transitions from the row's tag to the column's tag, bool `[n_tags, n_tags]`, and of first tags, `[n_tags]`.
+        mask of transitions from the row's tag to the column's tag, bool `[n_tags, n_tags]`, and of first tags, `[n_tags]`.
 
     Raises:
-        SettingError: no tag may begin a sentence.
+        SettingError: no tag can begin a sentence.
 
     Example:
         >>> forbidden_in_bio(["B-X", "I-X", "O"])[0][2].tolist()
@@ -31,7 +31,7 @@ def forbidden_in_bio(names: Sequence[str]) -> tuple[Tensor, Tensor]:
     span = [name[2:] if name.startswith(("B-", "I-")) else None for name in names]
     start = torch.tensor([kind is not None for kind in inside])
     if len(names) and bool(start.all()):
-        raise SettingError(f"tags {', '.join(names)} are all inside of spans; the BIO scheme needs B- tags or O")
+        raise SettingError(f"tags must include B- tags or O in the BIO scheme, got only I- tags: {', '.join(names)}")
     follows = [[kind is None or kind == before for kind in inside] for before in span]
     return ~torch.tensor(follows).view(len(names), -1), start
 
@@ -42,16 +42,16 @@ class ChainCRF(nn.Module):
         log p(y | x) = score(y) − log Σ over all y' of exp score(y')
         score(y) = start[y_1] + Σ_t scores[t, y_t] + Σ_{t>1} transitions[y_{t−1}, y_t] + end[y_n]
 
-    The sum is computed in log space and in float64, at each step for all sentences that have not ended (the forward
-    algorithm; Rabiner 1989, "A tutorial on hidden Markov models", III.A).
+    The sum is computed by the forward algorithm (Rabiner 1989, "A tutorial on hidden Markov models", III.A), in log space and
+    in float64. Each step processes all sentences that have not ended.
 
     Args:
-        forbidden: masks of transitions and of first tags that decoding must avoid (`forbidden_in_bio`). The likelihood is over
-            all sequences.
+        forbidden: masks of the transitions and of the first tags that `decode` must avoid, see `forbidden_in_bio`. The
+            likelihood ignores these masks.
 
     Attributes:
         transitions: score of each transition from the row's tag to the column's tag, `[n_tags, n_tags]`.
-        start, end: score of each tag as first, and as last, tag, `[n_tags]`.
+        start, end: score of each tag as the first tag and as the last tag, `[n_tags]`.
 
     Example:
         >>> crf = ChainCRF(3)
@@ -71,18 +71,18 @@ class ChainCRF(nn.Module):
         self.end = nn.Parameter(torch.empty(n_tags).uniform_(-0.1, 0.1))
         masks = forbidden or [torch.zeros(part.shape, dtype=torch.bool) for part in (self.transitions, self.start)]
         for name, mask in zip(("transitions", "start"), masks, strict=True):
-            self.register_buffer(f"_forbidden_{name}", mask, persistent=False)  # follows from the names of the tags
+            self.register_buffer(f"_forbidden_{name}", mask, persistent=False)  # determined by the tag names
 
     def log_likelihood(self, scores: Tensor, tags: Tensor, lengths: Tensor | Ragged) -> Tensor:
         """Return log p(tags | scores) of each sentence.
 
         Args:
-            scores: tag scores of the words of all sentences, concatenated, float `[n_words, n_tags]`.
+            scores: tag scores of the concatenated words of all sentences, float `[n_words, n_tags]`.
             tags: gold tag of each word, int64 `[n_words]`.
             lengths: number of words of each sentence, int64 `[n_sentences]`, preferably on the CPU.
 
         Returns:
-            `[n_sentences]`, float32, or float64 for float64 scores; 0 for a sentence without words.
+            log-likelihoods, `[n_sentences]`, float64 for float64 scores, otherwise float32; 0 for a sentence without words.
         """
         ragged = Ragged.of(lengths, len(scores))
         tags, wide = tags.long().contiguous(), scores.double()
@@ -117,9 +117,9 @@ class ChainCRF(nn.Module):
 
     @torch.no_grad()
     def decode(self, scores: Tensor, lengths: Tensor | Ragged) -> Tensor:
-        """Return the best tag sequence of each sentence without `forbidden` transitions (Viterbi 1967), int64 `[n_words]`.
+        """Return the best tag sequence of each sentence that avoids `forbidden` transitions (Viterbi 1967), int64 `[n_words]`.
 
-        Ties go to the sequence with the smaller last tag, then with the smaller second-to-last tag, and so on.
+        Of equally good sequences, return the one with the smallest last tag, then the smallest second-to-last tag, and so on.
         """
         ragged = Ragged.of(lengths, len(scores))
         transitions = self.transitions.double().masked_fill(self._forbidden_transitions, -torch.inf)
@@ -137,5 +137,5 @@ class ChainCRF(nn.Module):
         tags = [(delta + end).argmax(1)]
         for at_end, pointer in zip(reversed(ends), reversed(pointers), strict=True):
             before = pointer.gather(1, tags[-1][:, None]).squeeze(1)
-            tags.append(torch.cat([before, at_end[len(before) :]]))  # sentences that end here come last
+            tags.append(torch.cat([before, at_end[len(before) :]]))  # sentences that end at this step are last
         return torch.empty_like(words).index_copy(0, words, torch.cat(tags[::-1]))

@@ -1,4 +1,4 @@
-"""Enhanced sequential inference model (ESIM): text pairs compared word by word, then pooled."""
+"""Enhanced sequential inference model (ESIM), which compares text pairs word by word and then pools the result."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from calque.nn.recurrent import StackedLSTM
 
 
 class ESIM(nn.Module):
-    """Label scores of text pairs by the sequential model of Chen et al. (2017), "Enhanced LSTM for natural language
-    inference", §3.
+    """Model that computes label scores of text pairs: the sequential model of Chen et al. (2017), "Enhanced LSTM for natural
+    language inference", §3.
 
         ā = BiLSTM(a),  b̄ = BiLSTM(b)                                          input encoding
         e_ij = ā_i · b̄_j                                                       local inference
         ã_i = Σ_j softmax_j(e_ij) b̄_j,   b̃_j = Σ_i softmax_i(e_ij) ā_i
-        m_a = [ā; ã; ā − ã; ā ⊙ ã],   m_b the same of b
+        m_a = [ā; ã; ā − ã; ā ⊙ ã],   m_b likewise
         v_a = BiLSTM(relu(F m_a)),   v_b = BiLSTM(relu(F m_b))                  composition
         v = [mean v_a; max v_a; mean v_b; max v_b]                             pooling
         scores = U tanh(W v)
 
-    The input rows replace the word embeddings. Two LSTMs read them in order, so the model uses word order, unlike a
-    mean or a bag of words. A text without rows counts as zero: the words of the other text have the alignment ã = 0,
-    and its mean and maxima are 0.
+    The input vectors replace the word embeddings. Unlike a mean or a bag of words, the model uses word order, because two
+    LSTMs process the vectors in order. If a text has no vectors, its mean and maxima are 0, and the words of the other
+    text have the alignment ã = 0.
 
-    Dropout is applied where the authors' code applies it (github.com/lukecq1231/nli): on the rows, on the projection,
+    Dropout is applied as in the authors' code (github.com/lukecq1231/nli): to the input vectors, to the projection, and
     before and after the hidden layer.
 
     Args:
-        hidden: size of either LSTM in each direction, of the projection and of the hidden layer.
+        hidden: size of both LSTMs in each direction, of the projection F and of the hidden layer W.
 
     Example:
         >>> esim = ESIM(8, 3, hidden=5, dropout=0.0)
@@ -55,8 +55,8 @@ class ESIM(nn.Module):
         """Return label scores, `[n_pairs, n_labels]`.
 
         Args:
-            rows: vectors of all texts, concatenated, float `[n_rows, dim]`.
-            lengths: number of rows of each text, int64 `[2 * n_pairs]`, the first texts of all pairs before the second.
+            rows: concatenated vectors of all texts, float `[n_rows, dim]`.
+            lengths: number of rows of each text, int64 `[2 * n_pairs]`; the first texts of all pairs precede the second texts.
         """
         ragged = Ragged.of(lengths, len(rows))
         states = self.encoding(self.dropout(rows), ragged)
@@ -68,8 +68,8 @@ class ESIM(nn.Module):
 
 
 def soft_alignment(rows: Tensor, lengths: Tensor | Ragged) -> Tensor:
-    """Return for each row the mean of the rows of the other text of its pair, weighted by the softmax of the dot
-    products (Chen et al. 2017, §3.2), `[n_rows, dim]`; zero where the other text has no row. Arguments: see `ESIM.forward`.
+    """Return, for each row, the mean of the other text's rows, weighted by the softmax of their dot products with the row (Chen
+    et al. 2017, §3.2), `[n_rows, dim]`. The mean is zero if the other text has no rows. Arguments: see `ESIM.forward`.
     """
     ragged = Ragged.of(lengths, len(rows))
     first, second = ragged.lengths.reshape(2, -1)

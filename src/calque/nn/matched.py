@@ -1,4 +1,4 @@
-"""Attention within sentence pairs; pairs of similar lengths are padded and multiplied together."""
+"""Attention within sentence pairs. Sentence pairs of similar lengths are padded and computed together."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _PLACES = 1_000_000  # maximum number of word pairs in a group of several senten
 
 
 class Side(NamedTuple):
-    """One side of the sentence pairs of a group.
+    """Padded layout of one side of a group of sentence pairs.
 
     Attributes:
-        places: row of each word, int64 `[n, longest]`; padding repeats the first row of the sentence.
-        held: mask of the places that hold a word, bool `[n, longest]`.
+        places: row of each word, int64 `[n, longest]`; padding repeats the first row of a sentence.
+        held: mask of the places that contain a word, bool `[n, longest]`.
     """
 
     places: Tensor
@@ -28,25 +28,25 @@ class Side(NamedTuple):
 
     @classmethod
     def of(cls, starts: np.ndarray, lengths: np.ndarray, device: torch.device | str) -> Side:
-        """Lay out sentences with first rows `starts`, int64 `[n]`, and numbers of words `lengths`, int64 `[n]`."""
+        """Build the layout of sentences; `starts` and `lengths` are their first rows and numbers of words, int64 `[n]`."""
         place = np.arange(int(lengths.max()))
         held = place < lengths[:, None]
         return cls(*(torch.from_numpy(each).to(device) for each in (starts[:, None] + place * held, held)))
 
     def take(self, rows: Tensor) -> Tensor:
-        """Gather rows, `[n_rows, dim]` to `[n, longest, dim]`."""
+        """Arrange rows, `[n_rows, dim]`, in the padded layout, `[n, longest, dim]`."""
         return F.embedding(self.places, rows)
 
 
 class MatchedSentences:
-    """Layout of the sentence pairs of a batch, with the words of each side concatenated.
+    """Layout of a batch of sentence pairs; the words of each side are concatenated.
 
     Args:
-        keys, queries: number of words of each sentence, int64 `[n]`; none may be 0.
+        keys, queries: number of words of each sentence, int64 `[n]`; must be positive.
 
     Attributes:
-        groups: keys and queries of sentence pairs of similar lengths.
-        numbers: indices of the sentence pairs of each group, int64 `[n]`.
+        groups: keys and queries of each group of sentence pairs of similar lengths.
+        numbers: indices of the sentence pairs in each group, int64 `[n]`.
     """
 
     def __init__(self, keys: np.ndarray, queries: np.ndarray, *, device: torch.device | str = "cpu"):
@@ -60,7 +60,7 @@ class MatchedSentences:
         ]
 
     def swapped(self) -> MatchedSentences:
-        """Return the same layout with keys and queries exchanged."""
+        """Return a layout with keys and queries exchanged."""
         other = object.__new__(type(self))
         other.n_keys, other.n_queries, other.numbers = self.n_queries, self.n_keys, self.numbers
         other.groups = [(queries, keys) for keys, queries in self.groups]
@@ -70,19 +70,19 @@ class MatchedSentences:
 def attention(
     keys: Tensor, queries: Tensor, sentences: MatchedSentences, *, scale: float = 1.0, nearest: bool = False
 ) -> Tensor:
-    """Return for each query the attention-weighted mean of the keys of its sentence pair, with the weights
+    """Return, for each query, the weighted mean of the keys of its sentence pair, with the weights
 
         softmax_i(scale · (q · k_i [− ‖k_i‖² / 2]))
 
     Args:
         keys: vectors that are both keys and values, `[n_keys, dim]`.
-        queries: `[n_queries, dim]`.
-        sentences: layout of the sentence pairs in keys and queries.
+        queries: vectors of the queries, `[n_queries, dim]`.
+        sentences: layout of keys and queries.
         scale: factor of the scores.
-        nearest: subtract half the squared norm of each key, so that the nearest key has the highest score.
+        nearest: whether to subtract half the squared norm of each key, so that the nearest key has the highest weight.
 
     Returns:
-        `[n_queries, dim]`.
+        weighted means, `[n_queries, dim]`.
     """
     found, places = [0 * queries[:0]], [torch.zeros(0, dtype=torch.int64, device=queries.device)]
     for of_keys, of_queries in sentences.groups:
@@ -97,7 +97,7 @@ def attention(
 
 
 def _alike(m: np.ndarray, n: np.ndarray) -> list[np.ndarray]:
-    """Group sentence pairs by length, with limits on the number of pairs and of word pairs in a group."""
+    """Group sentence pairs of similar lengths; the numbers of sentence pairs and of word pairs in a group are limited."""
     groups: list[list[int]] = []
     longest = 0, 0
     for pair in np.argsort(m + n, kind="stable").tolist():

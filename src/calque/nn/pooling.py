@@ -1,4 +1,4 @@
-"""Pooling of the concatenated rows of several texts into one row per text."""
+"""Pooling of the concatenated vectors of several texts into one vector per text."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 def owners(lengths: Tensor, device: torch.device | str = "cpu") -> Tensor:
-    """Return the index of the text of each row, int64 `[W]`, from the number of rows of each text."""
+    """Return the index of each row's text, int64 `[W]`, from the number of rows of each text."""
     return torch.repeat_interleave(torch.arange(len(lengths)), lengths.cpu()).to(device)
 
 
@@ -33,7 +33,7 @@ def word_means(flat: Tensor, starts: Tensor, lengths: Tensor) -> Tensor:
     """Return the mean of each word's subwords, `[W, dim]`, from the concatenated hidden states of all subwords."""
     if not len(lengths):
         return flat[starts]
-    # Words side by side, [W, longest word]: a row holds the places of a word's subwords, and weight 0 beyond them.
+    # Each row of `places`, [W, longest word], contains the places of a word's subwords; padding gets the weight 0.
     steps = torch.arange(int(lengths.max()), device=flat.device)
     inside = steps < lengths[:, None]
     places = torch.where(inside, starts[:, None] + steps, starts[:, None])

@@ -16,15 +16,15 @@ from calque.offsets import offsets_of, ranges
 class Ragged:
     """Layout of the concatenated sentences of a batch.
 
-    In time-major order, words are sorted by position: the first words of all sentences, then the second words, with the
-    longest sentence first. At each step, the sentences that have not ended are therefore the first rows of a block, as
-    in PyTorch's PackedSequence. Empty sentences are left out of this order.
+    In time-major order, words are sorted by their position in the sentence, and words at one position by the length of
+    their sentence, longest first. Sentences that have not ended at a position are therefore the first rows of the previous
+    block, as in PyTorch's PackedSequence. Empty sentences are left out.
 
     Args:
         lengths: number of words of each sentence, int64 `[n_sentences]`.
 
     Attributes:
-        lengths, offsets: int64 `[n_sentences]` and `[n_sentences + 1]`.
+        lengths, offsets: number of words and first word of each sentence, int64 `[n_sentences]` and `[n_sentences + 1]`.
         n_words: total number of words.
 
     Example:
@@ -40,7 +40,7 @@ class Ragged:
 
     @classmethod
     def of(cls, lengths: Tensor | Ragged, n_words: int) -> Ragged:
-        """Convert lengths, int64 `[n_sentences]`, preferably on the CPU, to a `Ragged`; return a `Ragged` unchanged.
+        """Convert lengths, int64 `[n_sentences]`, preferably on the CPU, to a `Ragged`; a `Ragged` is returned unchanged.
 
         Raises:
             SettingError: the lengths do not add up to `n_words`.
@@ -55,30 +55,30 @@ class Ragged:
 
     @cached_property
     def order(self) -> np.ndarray:
-        """Indices of the non-empty sentences, from long to short, int64 `[n_filled]`."""
+        """Indices of the non-empty sentences, the longest first, int64 `[n_filled]`."""
         return np.argsort(-self.lengths, kind="stable")[: np.count_nonzero(self.lengths)]
 
     @cached_property
     def sizes(self) -> list[int]:
         """Number of sentences that have not ended at each step."""
-        running = np.bincount(self.lengths)[::-1].cumsum()[::-1]  # [t]: sentences of t words or more
+        running = np.bincount(self.lengths)[::-1].cumsum()[::-1]  # [t]: number of sentences with at least t words
         return running[1:].tolist()
 
     @cached_property
     def _places(self) -> tuple[np.ndarray, np.ndarray]:
-        """Sentence and step of each time-major place."""
+        """Sentence and position of the word at each place of the time-major order."""
         sizes = np.array(self.sizes, dtype=np.int64)
         return self.order[ranges(np.zeros_like(sizes), sizes)], np.repeat(np.arange(len(sizes)), sizes)
 
     @cached_property
     def from_left(self) -> np.ndarray:
-        """Index of the word at each time-major place when sentences are read forwards, int64 `[n_words]`."""
+        """Index of the word at each place of the time-major order, int64 `[n_words]`."""
         sentence, step = self._places
         return self.offsets[sentence] + step
 
     @cached_property
     def from_right(self) -> np.ndarray:
-        """Index of the word at each time-major place when sentences are read backwards, int64 `[n_words]`."""
+        """Index of the word at each place of the time-major order of the reversed sentences, int64 `[n_words]`."""
         sentence, step = self._places
         return self.offsets[sentence + 1] - 1 - step
 
@@ -89,13 +89,13 @@ class Ragged:
 
     @cached_property
     def position(self) -> np.ndarray:
-        """Position of each word in its sentence, from 0, int64 `[n_words]`."""
+        """Position of each word in its sentence, counted from 0, int64 `[n_words]`."""
         return np.arange(self.n_words) - np.repeat(self.offsets[:-1], self.lengths)
 
 
 class SentenceDropout(nn.Module):
-    """Dropout of a fraction `p` with one mask for all words of a sentence (Gal & Ghahramani 2016, "A theoretically grounded
-    application of dropout in recurrent neural networks"), `[n_words, dim]` to the same shape.
+    """Dropout of word vectors, `[n_words, dim]`, with probability `p` and one mask for all words of a sentence (Gal &
+    Ghahramani 2016, "A theoretically grounded application of dropout in recurrent neural networks").
     """
 
     def __init__(self, p: float):

@@ -1,4 +1,4 @@
-"""Recurrent layers over ragged sentences."""
+"""Recurrent layers over sentences of different lengths."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from calque.nn.ragged import Ragged, SentenceDropout
 
 
 class StackedLSTM(nn.Module):
-    """Bidirectional LSTM layers over each sentence (long short-term memory; Hochreiter & Schmidhuber 1997).
+    """Stacked bidirectional LSTM layers (long short-term memory; Hochreiter & Schmidhuber 1997).
 
         i, f, o = σ(W x_t + U h_{t−1} + b),  g = tanh(W x_t + U h_{t−1} + b),  c_t = f · c_{t−1} + i · g,  h_t = o · tanh c_t
 
-    The concatenated output of both directions is the input of the next layer. The output of a sentence does not depend
-    on the other sentences in the batch, and no padding is computed.
+    The concatenated outputs of both directions are the input of the next layer. The output for a sentence does not depend
+    on the other sentences of the batch, and no padding is used.
 
     Args:
         hidden: size of the hidden state in each direction.
-        dropout: fraction of the components zeroed between layers, the same for all words of a sentence
-            (`SentenceDropout`); not applied before the first layer, after the last layer or to recurrent connections.
+        dropout: fraction of components that are set to zero between layers, with one mask for a sentence
+            (`SentenceDropout`). Dropout is not applied before the first layer, after the last or to recurrent connections.
 
     Example:
         >>> lstm = StackedLSTM(8, 5, 2)
@@ -36,14 +36,14 @@ class StackedLSTM(nn.Module):
         self.dropout = SentenceDropout(dropout)
 
     def forward(self, x: Tensor, lengths: Tensor | Ragged) -> Tensor:
-        """Return vectors of words in their sentence.
+        """Return the contextual vectors of all words.
 
         Args:
-            x: vectors of the words of all sentences, concatenated, float `[n_words, dim]`.
-            lengths: number of words of each sentence, int64 `[n_sentences]`, preferably on the CPU; may be 0.
+            x: concatenated word vectors of all sentences, float `[n_words, dim]`.
+            lengths: number of words of each sentence, int64 `[n_sentences]`, preferably on the CPU; can be 0.
 
         Returns:
-            `[n_words, out_dim]`, where `out_dim` is `2 * hidden`.
+            vectors, `[n_words, out_dim]`, where `out_dim` is `2 * hidden`.
         """
         ragged = Ragged.of(lengths, len(x))
         if not len(x):

@@ -1,4 +1,4 @@
-"""Tagging head: tag scores from word vectors."""
+"""Tagging head, which computes tag scores from word vectors."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ class TaggingHead(nn.Module):
     """Head that computes tag scores of words, and optionally intent scores of sentences.
 
     Args:
-        n_intents: number of sentence labels, predicted from the mean over the words; 0 for none.
-        lstm: hidden size and number of layers of a bidirectional LSTM below the output; None for none.
-        crf: score whole tag sequences by a CRF, not each tag alone (Lafferty et al. 2001).
-        dropout: fraction of the components zeroed in the input and in the input of the last layer.
+        n_intents: number of sentence labels, which are predicted from the mean over the words. If 0, none are predicted.
+        lstm: hidden size and number of layers of a bidirectional LSTM below the output. If None, there is no LSTM.
+        crf: whether to score tag sequences by a CRF (Lafferty et al. 2001) instead of scoring each tag alone.
+        dropout: fraction of components that are set to zero in the input and in the input of the last layer.
     """
 
     def __init__(
@@ -34,7 +34,7 @@ class TaggingHead(nn.Module):
         self.intent = nn.Linear(width, n_intents) if n_intents else None
 
     def forward(self, rows: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Return the scores of tags, `[W, n_tags]`, and of intents, `[S, n_intents]`, if there are any."""
+        """Return the scores of tags, `[W, n_tags]`, and of intents, `[S, n_intents]`, or None without intents."""
         states = self.drop(rows)
         if self.lstm is not None:
             states = self.drop(self.lstm(states, lengths))

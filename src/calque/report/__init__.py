@@ -1,4 +1,4 @@
-"""Reports: HTML pages of result files."""
+"""Reports: HTML pages that show result files."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ def report(
     base: str | None = None,
     plots: str | os.PathLike[str] | None = None,
 ) -> list[Path]:
-    """Write a report as one self-contained HTML file, and return the files of its plots.
+    """Write a report as one self-contained HTML file, and return the paths of its plots.
 
     Args:
-        paths: result files (JSON lines) and folders that contain some.
-        out: file name ending in .html or .htm.
-        title: title of the page; default: the names of the folders.
-        base: label of the base; default: the encoder before alignment, see `find_subjects`.
-        plots: folder for all plots as SVG files.
+        paths: result files (JSON lines), or folders that contain result files.
+        out: path of the report, which must end in .html or .htm.
+        title: title of the page; default: names of the folders of the result files.
+        base: label of the baseline; default: the encoder before alignment, see `find_subjects`.
+        plots: folder to which all plots are written as SVG files.
 
     Raises:
-        InputError: a file cannot be read, or a line is not a result.
-        SettingError: `out` has another ending, or there is no such base.
+        InputError: a file cannot be read, or one of its lines is not a result.
+        SettingError: `out` does not end in .html or .htm, or no encoder or method has the label `base`.
     """
     from calque.report import page
     from calque.report.content import compose
@@ -37,7 +37,7 @@ def report(
 
     path = Path(out)
     if path.suffix.lower() not in (".html", ".htm"):
-        raise SettingError(f"a report is an HTML page, but {path.name} does not end in .html; try {path.stem}.html")
+        raise SettingError(f"the name of a report must end in .html, got {path.name}; try {path.stem}.html")
     results = read_results(paths)
     if title is None:
         folders = dict.fromkeys(name.rpartition("/")[0].rpartition("/")[2] for name in results.files)

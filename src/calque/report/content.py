@@ -1,4 +1,4 @@
-"""Build the content of a report from results."""
+"""Content of a report, built from results."""
 
 from __future__ import annotations
 
@@ -17,36 +17,36 @@ from calque.report.tables import glance, task
 from calque.report.verdict import Claims, claim, summary
 from calque.runs.compare import rule
 
-_SHORT = 300  # maximum length of a value of a run's record in the summary; the full record has all values
+_SHORT = 300  # maximum length of a value in the summary of a run; longer values are only in the full record
 
 
 def _reading(claims: Claims) -> tuple[str, ...]:
-    """Return notes on reading the scores of the page."""
+    """Return the notes that explain the scores of the page."""
     return (
-        "Each score has its 95% interval. With several training runs, the interval covers other runs and other texts of the "
-        "same kind (Student's t; the variances of both are added); with one run, it covers only other texts.",
-        "± is the standard deviation over several training runs. The run of an aligned encoder is its alignment: heads that are "
-        "trained on one alignment are averaged. Differences of fewer than three runs are not tested.",
-        f"{rule(claims.number)} Half of this 5% is reserved for means over languages. A difference can be clear although the "
+        "Each score has a 95% interval. With several training runs, the interval covers variation of runs and of texts "
+        "(Student's t; the variances of both are added). With a single run, the interval covers variation of texts only.",
+        "± is the standard deviation over several training runs. For an aligned encoder, a run is one alignment, and the "
+        "scores of several heads on one alignment are averaged. Differences are tested if there are at least three runs.",
+        f"{rule(claims.number)} Half of the 5% is reserved for means over languages. A difference can be clear even if the "
         "intervals overlap: methods are scored on the same test items, so their difference is more precise than either score.",
-        "Means over languages leave out the language in which a task was trained. Test sets that are translations of one another "
-        "are resampled together, so that a mean does not count one text several times.",
+        "Means over languages do not include the language in which a task was trained. Test sets that are translations of one "
+        "another are resampled together, so that a mean does not count one text several times.",
     )
 
 
 def _notes(results: Results, superseded: int) -> tuple[str, ...]:
-    """Return notes on results that are not on the page."""
+    """Return notes on results that the page does not show."""
     lines = {
-        f"{results.repeated:,} lines repeat an earlier line of their file exactly and are skipped.": results.repeated,
-        f"{superseded:,} lines were superseded by a later score of the same encoder, test and seed.": superseded,
+        f"{results.repeated:,} lines were skipped because they are identical to an earlier line of the file.": results.repeated,
+        f"{superseded:,} lines were replaced by a later score of the same encoder, test set and seed.": superseded,
         f"Files without results were ignored: {', '.join(results.passed_over)}.": results.passed_over,
-        "There is no calque-run.json beside the results, so the settings of the encoders are missing.": not results.runs,
+        "The folders of the results have no calque-run.json, so settings of the encoders are not shown.": not results.runs,
     }
     return tuple(line for line, applies in lines.items() if applies)
 
 
 def _measured(records: Sequence[Record], subjects: Subjects) -> tuple[Facts, ...]:
-    """Return names and hashes of the encoders behind each label, and seeds."""
+    """Return the names and hashes of the encoders of each label, and the seeds."""
     found: dict[str, dict[str, None]] = {subject.label: {} for subject in subjects.all}
     found |= {"seeds of the training": {}, "seeds of the tests": {}}
     for record in (record for record in records if record.source in subjects.of):
@@ -57,18 +57,18 @@ def _measured(records: Sequence[Record], subjects: Subjects) -> tuple[Facts, ...
         found["seeds of the training"] |= dict.fromkeys(map(str, trained)) if isinstance(trained, list) else {}
         found["seeds of the tests"] |= {} if seed is None else {str(seed): None}
     rows = tuple((label, ", ".join(values)) for label, values in found.items() if values)
-    return (Facts("Encoders measured", rows),) if rows else ()
+    return (Facts("Evaluated encoders", rows),) if rows else ()
 
 
 def _run(run: RunRecord) -> Facts:
-    """Return a summary of a run's record, and the full record."""
+    """Return a run's record as a summary and in full."""
     known = {name: in_words(value) for name, value in run.plain.items() if value not in (None, "", [], {})}
     rows = tuple((name.replace("_", " "), value) for name, value in known.items() if len(value) <= _SHORT)
     return Facts(run_title(run), rows, json.dumps(run.plain, indent=2, ensure_ascii=False))
 
 
 def run_title(run: RunRecord) -> str:
-    """Return the folder's name, or a description for a study's step, whose name is a hash."""
+    """Return the name of the folder. For a step of a study, whose folder name is a hash, return a description."""
     if not run.is_step:
         return run.name
     plain, kind = run.plain, run.name.rpartition("/")[2].rpartition("-")[0]
@@ -81,7 +81,7 @@ def run_title(run: RunRecord) -> str:
 
 
 def in_words(value: Any) -> str:
-    """Return a value of a record on one line."""
+    """Format a value of a record on one line."""
     if isinstance(value, Mapping):
         return ", ".join(f"{name} {in_words(inner)}" for name, inner in value.items())
     if isinstance(value, list):
@@ -91,17 +91,17 @@ def in_words(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
 
 
-_TRAINED = (("The results contain no task scores, only scores of a training on held-out text.",),)
+_TRAINED = (("The results contain no task scores, only scores of training runs on held-out text.",),)
 
 
 def compose(results: Results, *, title: str, base: str | None = None) -> Report:
-    """Return the report of some results; `base` is the label of the base, see `find_subjects`."""
+    """Build the report from results; `base` is the label of the baseline, see `find_subjects`."""
     subjects = find_subjects(results, base)
     trained = [(subjects[record].label, record) for record in results.records if record.is_of_training]
     answers = [record for record in results.records if not record.is_of_training]
     questions, superseded = sort_questions(answers, subjects)
     main = [question for question in questions if question.is_main]
-    firsts: dict[str, Question] = {}  # first question of each task
+    firsts: dict[str, Question] = {}  # first main question of each task
     for question in main:
         firsts.setdefault(question.task, question)
     headlines = list(firsts.values())
@@ -130,7 +130,7 @@ def compose(results: Results, *, title: str, base: str | None = None) -> Report:
 
 
 def _latest(records: Iterable[Record]) -> tuple[dict[str, list[Record]], int]:
-    """Return the lines of each analysis, and the number of lines superseded by later ones."""
+    """Return the lines of each analysis, and the number of lines that a later line replaces."""
     latest: dict[str, dict[object, Record]] = {}
     superseded = 0
     for record in records:
@@ -138,7 +138,7 @@ def _latest(records: Iterable[Record]) -> tuple[dict[str, list[Record]], int]:
             continue
         plain = record.plain
         about = [plain.get(name) for name in ("encoder", "method", "supervision", "task", "data", "group", "x", "seed")]
-        metric = "" if record.analysis == "points" else plain["metric"]  # projection of points, which may differ
+        metric = "" if record.analysis == "points" else plain["metric"]  # the metric of points is the projection
         key = (*about, metric, record.pair, str(record.settings.get("encoder_fingerprint")), record.file)
         by_key = latest.setdefault(record.analysis, {})
         superseded += key in by_key

@@ -1,4 +1,4 @@
-"""Parts of a report: sections with text, tables, plots and examples."""
+"""Classes for the parts of a report: sections, text, tables, plots and examples."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from calque.report.plots.svg import Drawing
 
 @dataclass(frozen=True)
 class Name:
-    """Name of a subject inside a sentence, and the number of its marker."""
+    """Name of an encoder or method inside a sentence, and the number of its marker."""
 
     label: str
     number: int | None = None
@@ -24,15 +24,15 @@ Text = tuple[Piece, ...]
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell of a table.
+    """Cell of a table.
 
     Attributes:
-        figure: score; None if nothing was measured.
-        best: whether the score is significantly better than all others of its column.
-        outcome: better, worse or unclear against the base, or "" without a base.
+        figure: score; None if there is no score.
+        best: whether the score is significantly better than all other scores of the column.
+        outcome: comparison with the baseline: "better", "worse", "unclear", or "" without a baseline.
         text: text instead of a score.
-        number: single number instead of a score, such as a difference.
-        marks: outcomes drawn as small signs.
+        number: number instead of a score, such as a difference.
+        marks: outcomes that are shown as small signs.
         lang: language of the text, if the text comes from user data.
     """
 
@@ -47,7 +47,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Head:
-    """Head of a column."""
+    """Column head of a table."""
 
     label: str
     detail: str = ""
@@ -56,7 +56,7 @@ class Head:
 
 @dataclass(frozen=True)
 class Line:
-    """A row of a table; `key` connects it with marks of a plot."""
+    """Row of a table; `key` connects the row with the marks of a plot."""
 
     label: str
     cells: tuple[Cell, ...]
@@ -67,7 +67,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Table:
-    """A table with a caption; `corner` is the head of the column of names."""
+    """Table with a caption; `corner` is the head of the first column, which contains names."""
 
     id: str
     caption: str
@@ -81,7 +81,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Panel:
-    """One view of a plot: its choices such as {"language": "de"}, drawings side by side, and tables."""
+    """One view of a plot: the choices that select the view, such as {"language": "de"}, drawings in a row, and tables."""
 
     choice: Mapping[str, str]
     drawings: tuple[Drawing, ...]
@@ -91,7 +91,7 @@ class Panel:
 
 @dataclass(frozen=True)
 class Plot:
-    """A plot with one or several selectable views; all views share `tables`, and `kind` is a CSS class."""
+    """Plot with one or more selectable views. All views share `tables`; `kind` is a CSS class."""
 
     id: str
     title: str
@@ -102,7 +102,7 @@ class Plot:
 
     @property
     def choices(self) -> dict[str, list[str]]:
-        """Names of choices with their values, if there are several."""
+        """Names of the choices that have several values, with these values."""
         names = dict.fromkeys(name for panel in self.panels for name in panel.choice)
         values = {name: list(dict.fromkeys(p.choice[name] for p in self.panels if name in p.choice)) for name in names}
         return {name: several for name, several in values.items() if len(several) > 1}
@@ -110,9 +110,9 @@ class Plot:
 
 @dataclass(frozen=True)
 class Examples:
-    """Occurrences of words by word type. Each is a mapping with the parts of the sentence `before`, `form` and `after`, its
-    language `lang`, the other language `target`, the `expected` word and sentence, and `answers`: a list of `Name`, word,
-    sentence, and a flag for correct words."""
+    """Occurrences of words by word type. An occurrence is a mapping with the parts of its sentence, `before`, `form` and
+    `after`, the language `lang`, the other language `target`, and the `expected` word and sentence. Its `answers` are tuples of
+    `Name`, word, sentence, and whether the word is correct."""
 
     id: str
     forms: Mapping[str, Sequence[Mapping[str, Any]]]
@@ -121,7 +121,7 @@ class Examples:
 
 @dataclass(frozen=True)
 class More:
-    """Collapsed tables."""
+    """Collapsed tables with a title."""
 
     title: str
     tables: tuple[Table, ...]
@@ -132,7 +132,7 @@ Block = Table | Plot | Examples | More
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the report with a heading."""
+    """Section of the report, with a heading."""
 
     id: str
     title: str
@@ -142,7 +142,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Facts:
-    """Names and values, such as a run's settings, and the full record as text."""
+    """Names and values, such as the settings of a run, and the full record as text."""
 
     title: str
     rows: tuple[tuple[str, str], ...]
@@ -151,15 +151,15 @@ class Facts:
 
 @dataclass(frozen=True)
 class Report:
-    """A report.
+    """Content of a report.
 
     Attributes:
         summary: verdict in a few sentences.
-        glance: overview table, if there are comparisons.
-        files: result files with name, number of lines, SHA-256 and date.
-        runs: records of the encoders.
-        notes: notes on omitted results.
-        reading: notes on reading the scores.
+        glance: overview table; None if there are no comparisons.
+        files: name, number of lines, SHA-256 hash and date of each result file.
+        runs: evaluated encoders, and the records of training runs.
+        notes: notes on results that are not shown.
+        reading: notes that explain the scores.
     """
 
     title: str
@@ -172,5 +172,5 @@ class Report:
     reading: tuple[str, ...] = ()
 
     def plots(self) -> list[Plot]:
-        """Return all plots."""
+        """Return the plots of all sections."""
         return [block for section in self.sections for block in section.blocks if isinstance(block, Plot)]

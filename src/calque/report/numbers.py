@@ -1,4 +1,4 @@
-"""Numbers of a report with their source lines and their computation."""
+"""Numbers of a report, with the lines of the result files from which they are computed."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from calque.runs.compare import Estimate, estimate, over_tests, over_trainings
 
 @dataclass(frozen=True)
 class Number:
-    """One number of the report.
+    """Number in a report.
 
     Attributes:
-        value: the number; a fraction if `percent`.
-        kind: computation of the number from the lines:
+        value: the number, as a fraction if `percent` is true.
+        kind: computation of the number from source lines:
             `line.…`: a value of the line;
-            `entry.value`: a named value of the line, or of an entry of a run's record (`FILE:examples/0`);
+            `entry.value`: a named value of the line, or of an entry in the record of a run (`FILE:examples/0`);
             `window.value`: mean of a named value over several lines (`FILE:1-20`);
-            `average.…`: mean over lines of several trainings on the same test items (`average.sd`: standard deviation);
+            `average.…`: mean over the lines of several training runs on the same test items (`average.sd`: standard deviation);
             `mean.…`: mean over test sets;
-            `difference.value`: mean of the first group of lines minus the mean of the second;
-            `better`, `worse`, `unclear`, `compared`: number of pairs of lines, one of each group, with this outcome;
-            `pearson.…`: correlation of the values of the two groups.
-        sources: groups of lines as `FILE:LINE`; `A:1+A:2` is the average of lines, see `average`.
-        percent: whether it is shown in per cent.
-        signed: whether a plus sign is shown.
-        whole: whether it is a count.
-        digits: number of decimals of small numbers that are not per cent.
+            `difference.value`: mean of the first group of lines minus mean of the second group;
+            `better`, `worse`, `unclear`, `compared`: number of line pairs with this outcome, with one line of each group;
+            `pearson.…`: correlation of the values of two groups.
+        sources: groups of source lines as `FILE:LINE`; `A:1+A:2` is the average of two lines, see `average`.
+        percent: whether the number is shown in per cent.
+        signed: whether a positive number is shown with a plus sign.
+        whole: whether the number is a count.
+        digits: number of decimals, for numbers below 100 that are not in per cent.
     """
 
     value: float
@@ -43,7 +43,7 @@ class Number:
 
     @property
     def shown(self) -> str:
-        """Number as text."""
+        """The number as text."""
         if self.whole:
             return f"{round(self.value):,}"
         digits = 1 if self.percent or abs(self.value) >= 100 else self.digits
@@ -54,19 +54,19 @@ class Number:
 
     @property
     def traced(self) -> str:
-        """Sources as one attribute, with lines separated by spaces and groups by bars."""
+        """Source lines as one string; lines are separated by spaces, groups by vertical bars."""
         return " | ".join(map(" ".join, self.sources))
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A score with its interval, fractions if `percent`.
+    """Score with its interval; the values are fractions if `percent` is true.
 
     Attributes:
-        sources, kind: lines, and `line`, `average` or `mean`, see `Number`.
+        sources, kind: source lines, and their combination (`line`, `average` or `mean`), see `Number`.
         n: number of test items; None for means.
         sd: standard deviation over training runs.
-        known: estimate with variances, for comparisons.
+        known: estimate with its variances, for comparisons.
     """
 
     value: float | None
@@ -82,7 +82,7 @@ class Figure:
     known: Estimate | None = field(default=None, compare=False, repr=False)
 
     def part(self, name: str) -> Number | None:
-        """Return the value, an end of the interval, `n` or `sd` as a number."""
+        """Return one attribute, `value`, `low`, `high`, `n` or `sd`, as a `Number`."""
         value, count = getattr(self, name), name == "n"
         if value is None:
             return None
@@ -99,7 +99,7 @@ class Figure:
         return " ".join(self.sources)
 
     def __str__(self) -> str:
-        """Return the score on one line, for tooltips and text."""
+        """Return the score with its interval, for tooltips and text."""
         value, ends = self.part("value"), self.interval
         if value is None:
             return "undefined"
@@ -107,12 +107,12 @@ class Figure:
 
 
 def escape_source(source: str) -> str:
-    """Percent-encode the characters of a `FILE:LINE` that separate lines."""
+    """Percent-encode the characters of a source `FILE:LINE` that are used as separators."""
     return source.translate({ord(character): f"%{ord(character):02X}" for character in "% |+"})
 
 
 def figure_of(record: Record) -> Figure:
-    """Return the score of a line."""
+    """Return the score in a line."""
     plain, values = record.plain, record.settings.get("values")
     return Figure(
         plain["value"], plain["low"], plain["high"], plain["metric"], (escape_source(record.source),),
@@ -122,7 +122,7 @@ def figure_of(record: Record) -> Figure:
 
 
 def average(figures: Sequence[Figure], run_of: Sequence[Hashable] | None = None) -> Figure:
-    """Return the mean over several trainings on the same test items; `run_of`: training of each score."""
+    """Return the mean over several training runs on the same test items; `run_of` contains the run of each score."""
     if len(figures) == 1:
         return figures[0]
     runs = range(len(figures)) if run_of is None else run_of
@@ -140,7 +140,7 @@ def average(figures: Sequence[Figure], run_of: Sequence[Hashable] | None = None)
 
 
 def mean_of(figures: Sequence[Figure]) -> Figure | None:
-    """Return the mean over test sets; None if one is undefined, or there are none."""
+    """Return the mean over test sets; None if a score is undefined or there are no scores."""
     values = [figure.value for figure in figures if figure.value is not None]
     if not figures or len(values) < len(figures):
         return None
@@ -151,7 +151,7 @@ def mean_of(figures: Sequence[Figure]) -> Figure | None:
 
 
 def _combined(first: Figure, values: Sequence[float], known: Estimate | None, **changed) -> Figure:
-    """Return the mean of values with its interval, limited to 0 to 1 for fractions."""
+    """Return the mean of values with its interval. The interval of a fraction is limited to the range from 0 to 1."""
     low, high = (None, None) if known is None else known.interval
     if known is not None and low is not None and high is not None and first.percent and 0 <= known.value <= 1:
         low, high = max(0.0, low), min(1.0, high)
@@ -159,27 +159,27 @@ def _combined(first: Figure, values: Sequence[float], known: Estimate | None, **
 
 
 def difference(one: Figure, other: Figure) -> Number:
-    """Return the first minus the second, which are defined."""
+    """Return the first score minus the second score; both must be defined."""
     gap = one.value - other.value  # type: ignore[operator]
     return Number(gap, "difference.value", (one.sources, other.sources), one.percent, signed=True)
 
 
 def distance(one: Figure, other: Figure) -> Number:
-    """Return the absolute difference."""
+    """Return the absolute difference of two scores."""
     smaller, larger = sorted((one, other), key=lambda figure: figure.value or 0)
     return replace(difference(larger, smaller), signed=False)
 
 
 def counted(outcome: str, outcomes: Sequence[str], pairs: Sequence[tuple[Figure, Figure]]) -> Number:
-    """Return the number of pairs with this outcome; `compared`: number of all pairs."""
+    """Return the number of pairs with an outcome, or of all pairs for the outcome `compared`."""
     count = len(pairs) if outcome == "compared" else list(outcomes).count(outcome)
     sources = tuple(a.sources[0] for a, _ in pairs), tuple(b.sources[0] for _, b in pairs)
     return Number(count, outcome, sources, whole=True)
 
 
 def pearson(x: Sequence[Figure], y: Sequence[Figure]) -> tuple[Number, Number, Number] | None:
-    """Return the correlation of two lists of scores with Fisher's 95% interval; None for fewer than four points or no
-    variance."""
+    """Return Pearson's correlation of two lists of scores with Fisher's 95% interval. Return None if there are fewer than four
+    points or one list has no variance."""
     from scipy.stats import pearsonr
 
     values = [[figure.value for figure in side] for side in (x, y)]

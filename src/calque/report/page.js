@@ -1,4 +1,4 @@
-// Sorting of tables, choice of views, and tooltips. Text from results is always set as text, never as HTML.
+// Sorting of tables, selection of views, and tooltips. Text from results is always inserted as text, never as HTML.
 (() => {
   "use strict";
   const root = document.documentElement;
@@ -15,7 +15,7 @@
   const dark = () => root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
   const button = make("button", { id: "theme", type: "button" });
   const label = () => { button.textContent = dark() ? "Light" : "Dark"; button.setAttribute("aria-label", `${button.textContent} colours`); };
-  try { const kept = localStorage.getItem("calque-theme"); if (kept) root.dataset.theme = kept; } catch { /* local files may have no storage */ }
+  try { const kept = localStorage.getItem("calque-theme"); if (kept) root.dataset.theme = kept; } catch { /* pages opened from local files may have no storage */ }
   button.addEventListener("click", () => {
     root.dataset.theme = dark() ? "light" : "dark";
     try { localStorage.setItem("calque-theme", root.dataset.theme); } catch { /* as above */ }
@@ -49,7 +49,7 @@
           const way = next === "ascending" ? 1 : -1;
           order = [...rows].sort((a, b) => {
             const [x, y] = [value(a, column), value(b, column)];
-            if (x === null || y === null) return (x === null) - (y === null); // missing scores are always last
+            if (x === null || y === null) return (x === null) - (y === null); // missing scores are last in both orders
             return way * (typeof x === "string" ? x.localeCompare(y) : x - y);
           });
         }
@@ -58,7 +58,7 @@
     });
   }
 
-  // -- choice of a plot's view
+  // -- selection of a plot's view
   for (const figure of all("figure.plot")) {
     const place = figure.querySelector(".choose");
     const panels = all(".panel", figure).map((panel) => ({ panel, choice: JSON.parse(panel.dataset.choice) }));
@@ -136,12 +136,12 @@
   let last = "";
   document.addEventListener("pointerover", (event) => {
     const where = `${event.clientX} ${event.clientY}`;
-    if (keyed && where === last) return; // the page scrolled under a pointer at rest
+    if (keyed && where === last) return; // the page was scrolled, but the pointer was not moved
     last = where;
     const target = event.target.closest(pointable);
     if (target && target.tagName !== "svg") point(target); else hide();
   });
-  // Scrolling hides a tooltip of the pointer, but not a tooltip opened by a key.
+  // Scrolling hides a tooltip that the pointer opened, but not a tooltip that a key opened.
   document.addEventListener("scroll", () => { if (keyed) settle(); else hide(); }, { passive: true, capture: true });
   for (const drawing of all(".drawing")) {
     let at = -1;
@@ -160,7 +160,7 @@
   }
   document.addEventListener("keydown", (event) => { if (event.key === "Escape") hide(); });
 
-  // -- current section in the contents
+  // -- mark of the current section in the table of contents
   if ("IntersectionObserver" in window) {
     const links = new Map(all("nav a").map((link) => [link.getAttribute("href").slice(1), link]));
     const watch = new IntersectionObserver((entries) => {

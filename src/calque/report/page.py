@@ -1,4 +1,4 @@
-"""The report as one self-contained HTML file, and its plots as SVG files."""
+"""Write a report as one self-contained HTML file, and its plots as SVG files."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _DARK = {"link": "#7cbcec", "up": "#4fc79b", "down": "#f2955c", "marked": "#4d3f
 
 
 def html(report: Report) -> str:
-    """Return the page, with escaped content and a content security policy that allows only its own script and style."""
+    """Return the HTML page. Content is escaped, and a content security policy allows only the page's own script and style."""
     style, script = _style(), _read("page.js")
     environment = Environment(loader=PackageLoader("calque.report", "."), autoescape=True, undefined=StrictUndefined)
     environment.policies["json.dumps_kwargs"] = {"sort_keys": False}
@@ -49,13 +49,13 @@ def html(report: Report) -> str:
 
 @cache
 def key(number: int) -> Markup:
-    """Return the marker of a series, for the legend."""
+    """Return the marker of a series, for legends and tables."""
     inside = element("g", shape(number, 7, 7, 5.5), class_=svg.series(number))
     return Markup(element("svg", inside, class_="key", viewBox="0 0 14 14", aria_hidden="true"))
 
 
 def tally(outcomes: Sequence[str]) -> str:
-    """Return outcomes in words."""
+    """Describe the number of each outcome in words."""
     counts = Counter(outcomes)
     words = {"better": "better", "worse": "worse", "unclear": "without a clear difference"}
     return ", ".join(f"{counts[outcome]} {word}" for outcome, word in words.items() if counts[outcome])
@@ -63,7 +63,7 @@ def tally(outcomes: Sequence[str]) -> str:
 
 @cache
 def _style() -> str:
-    """Return the style sheet with light and dark colours as CSS variables, and that of drawings."""
+    """Return the style sheet of the page and of its drawings, with light and dark colours as CSS variables."""
     themes = (svg.LIGHT | _LIGHT, svg.DARK | _DARK)
     light, dark = ("".join(f"--{name}:{value};" for name, value in theme.items()) for theme in themes)
     rules = [
@@ -83,13 +83,13 @@ def _read(name: str) -> str:
 
 
 def _hash(content: str) -> str:
-    """Return a hash for the content security policy, of the content between the tags with line feeds as line ends."""
+    """Return the hash of an element's content for the content security policy; browsers hash line ends as line feeds."""
     content = re.sub(r"\r\n?", "\n", content)
     return "sha256-" + base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
 
 
 def write_plots(plots: Sequence[Plot], folder: str | os.PathLike[str]) -> list[Path]:
-    """Write every view of every plot as an SVG file with a descriptive name to a folder."""
+    """Write each view of each plot to a folder, as an SVG file with a descriptive name."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     written: dict[str, Path] = {}

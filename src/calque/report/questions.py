@@ -1,4 +1,4 @@
-"""Group result lines by encoder and by comparable test items ("questions")."""
+"""Group result lines by encoder or method ("subject") and by task, metric and test settings ("question")."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _HEAD = (
     "learning_rate", "warmup", "decay", "clip", "patience", "per_epoch", "code_switch", "realign",
 )  # fmt: skip
 _HEADS = ("ner", "slots", "pos", "nli", "sentiment", "parsing", "probing", "qa")
-# Settings that define a question by task; other settings only describe the answer. A line replaces
-# an earlier one only where all of these are equal.
+# Settings that define a question, by task; other settings only describe a result. A line replaces an earlier
+# line only if all of these settings are equal.
 DEFINE = dict.fromkeys(_HEADS, _HEAD) | {
     "retrieval": ("contextual", "candidates", "similarity", "k", "special"),
     "sentences": ("sentence_pooling", "similarity", "k", "margin_k"),
@@ -30,7 +30,7 @@ DEFINE = dict.fromkeys(_HEADS, _HEAD) | {
     "probing": ("probe", "width", *_HEAD),
     "qa": ("max_answer", *_HEAD),
 }
-# Settings that may differ by language: they define a question only if one test set has several values.
+# Settings that may differ between languages. They define a question only if one test set has several values.
 DEFINE_HERE = dict.fromkeys(_HEADS, ("train", "dev", "text")) | {
     "retrieval": ("links", "symmetrize", "train", "training_sentence_pairs"),
     "sentences": ("dev",),
@@ -38,32 +38,32 @@ DEFINE_HERE = dict.fromkeys(_HEADS, ("train", "dev", "text")) | {
     "wsd": ("train",),
 }
 _WORDS = {
-    "links": "linked by", "symmetrize": "symmetrised by", "train": "training text", "training_sentence_pairs": "training pairs",
-    "links_from": "links", "dev": "development text",
-    "learning_rate": "learning rate", "per_epoch": "texts an epoch", "first_senses": "first senses",
-    "max_answer": "longest answer", "code_switch": "code-switched",
-    "realign": "realigned", "sentence_pooling": "pooling", "margin_k": "neighbourhood of margins",
+    "links": "links", "symmetrize": "symmetrisation", "train": "training text", "training_sentence_pairs": "training pairs",
+    "links_from": "extraction", "dev": "development text",
+    "learning_rate": "learning rate", "per_epoch": "texts per epoch", "first_senses": "first senses",
+    "max_answer": "maximum answer length", "code_switch": "code-switching",
+    "realign": "realignment", "sentence_pooling": "pooling", "margin_k": "neighbours of margins",
 }  # fmt: skip
-# Main metrics; others are shown in a collapsed table.
+# Main metrics by task; collapsed tables show the other metrics.
 _MAIN = {
     "word-alignment": ("aer",), "lexicon": ("p@1",), "parsing": ("las",), "probing": ("f1",), "qa": ("f1",),
     "sentences": ("accuracy", "f1"),
 }  # fmt: skip
 
-_OF_TEXTS = ("unigram-perplexity",)  # properties of a text, independent of the encoder
+_OF_TEXTS = ("unigram-perplexity",)  # metrics of a text that do not depend on the encoder
 
 
 # -- subjects: encoders before and after alignment ---------------------------------------------------------------------
 @dataclass(frozen=True)
 class Subject:
-    """A row of the tables and a line of the plots: an encoder before or after alignment.
+    """Encoder before or after alignment, shown as a row of the tables and a series of the plots.
 
     Attributes:
         label: name in the report.
-        method: method if the lines name one, otherwise the encoder.
-        group: base encoder and study, which comparable subjects share.
-        number: position in the order of the files, which determines colour and shape.
-        reference: whether the subject is not an encoder, such as a statistical aligner.
+        method: name of the method if the lines contain one, otherwise of the encoder.
+        group: base encoder and study; subjects of one group can be compared.
+        number: index in the order of the lines, which determines the colour and shape of the marker.
+        reference: whether the subject is not an encoder but, for example, a statistical aligner.
     """
 
     label: str
@@ -75,12 +75,12 @@ class Subject:
 
 @dataclass(frozen=True)
 class Subjects:
-    """Subjects of the results.
+    """All subjects of the results, with their baselines.
 
     Attributes:
-        of: subject of each line by source; missing for lines about several encoders.
-        base: base of each subject; bases, references and subjects without comparison are missing.
-        guessed: bases that were chosen as the first subject, because no line contains the base.
+        of: subject of each line, by source; it does not contain lines about several encoders.
+        base: baseline of each subject; it does not contain baselines, references and subjects without a baseline.
+        guessed: baselines that are the first subject of their group, because no line names the baseline.
     """
 
     all: tuple[Subject, ...]
@@ -93,14 +93,14 @@ class Subjects:
 
 
 def find_subjects(results: Results, base: str | None = None) -> Subjects:
-    """Find the subjects, and name them by their differences.
+    """Find the subjects, their labels and their baselines. The parts of a label are the values that differ between subjects.
 
-    Lines of a study or a demo name a method; each such file is a separate experiment. Lines of `calque evaluate` name an encoder.
-    `base` is the label of the base of all subjects. Default: the base encoder named in the lines of an aligned encoder, `base`
-    for a method, X for an encoder named `X+…`, and otherwise the first subject.
+    Lines of a study or a demo name a method, and each of their folders is a separate experiment. Lines of `calque evaluate`
+    name an encoder. `base` is the label of the baseline of all subjects. The default baseline of an aligned encoder is the base
+    encoder that its lines name; of a method, `base`; of an encoder named `X+…`, X; otherwise the first subject.
 
     Raises:
-        SettingError: there is no subject named `base`.
+        SettingError: no subject has the label `base`.
     """
     scores = [record for record in results.records if record.analysis is None]
     named = [{**record.plain, "folder": _folder(record)} for record in scores if record.plain.get("method")]
@@ -111,12 +111,12 @@ def find_subjects(results: Results, base: str | None = None) -> Subjects:
         if not record.plain.get("method"):
             hashes.setdefault(_encoder(record), set()).add(_hash(record))
 
-    labels: dict[str, tuple[str, tuple[str, str]]] = {}  # method and group by label
-    label_of: dict[str, str] = {}  # label by source
-    by_hash: dict[str, str] = {}  # label by fingerprint of the encoder
-    before: dict[str, str] = {}  # fingerprint of the base encoder by label
+    labels: dict[str, tuple[str, tuple[str, str]]] = {}  # method and group, by label
+    label_of: dict[str, str] = {}  # label, by source of the line
+    by_hash: dict[str, str] = {}  # label, by fingerprint of the encoder
+    before: dict[str, str] = {}  # fingerprint of the base encoder, by label
     with_encoder: set[str] = set()
-    for record in sorted(results.records, key=lambda record: record.analysis is not None):  # order by scores first
+    for record in sorted(results.records, key=lambda record: record.analysis is not None):  # scores first
         if record.analysis in _ABOUT_SEVERAL:
             continue
         folder, method, plain = _folder(record), record.plain.get("method"), record.plain
@@ -167,12 +167,12 @@ def _hash(record: Record) -> str:
 def _bases(
     subjects: Sequence[Subject], base: str | None, made_of: Mapping[Subject, Subject]
 ) -> tuple[dict[Subject, Subject], tuple[Subject, ...]]:
-    """Return the base of each subject and the guessed bases; `made_of`: bases named in the lines."""
+    """Return the baseline of each subject, and the guessed baselines; `made_of` contains the baselines that the lines name."""
     compared = [subject for subject in subjects if not subject.reference]
     if base is not None:
         chosen = next((subject for subject in compared if subject.label == base), None)
         if chosen is None:
-            raise SettingError(f"no encoder or method is called {base!r}, only {', '.join(s.label for s in compared)}")
+            raise SettingError(f"base must be one of {', '.join(s.label for s in compared)}, got {base!r}")
         return {subject: chosen for subject in compared if subject != chosen}, ()
     bases, guessed = {}, {}
     for subject in compared:
@@ -190,8 +190,8 @@ def _bases(
 # -- questions: a task and metric, with subjects as rows and test sets as columns --------------------------------------
 @dataclass(frozen=True)
 class Column:
-    """A test set: its language, or both languages if sources differ; its file or data set; whether the task was trained in this
-    language; and its label, which contains the file if there are several columns of the language."""
+    """Test set: the language, or both languages if source languages differ; the file or data set; whether the task was trained
+    in this language; and a label, which contains the file name if several columns have this language."""
 
     lang: str
     data: str
@@ -201,8 +201,8 @@ class Column:
 
 @dataclass(frozen=True)
 class Question:
-    """Scores of one question; `variant` lists the settings that distinguish it from other questions of the task, and the
-    `columns` in the source language come first."""
+    """Scores of one task, metric and variant by subject and test set. `variant` describes the settings that distinguish this
+    question from other questions of the task. In `columns`, the source language is first."""
 
     task: str
     metric: str
@@ -213,11 +213,11 @@ class Question:
 
     @property
     def targets(self) -> tuple[Column, ...]:
-        """Columns in other languages than the training language; all if there are none."""
+        """Columns in languages other than the training language; all columns if there are no other languages."""
         return tuple(column for column in self.columns if not column.is_source) or self.columns
 
     def mean(self, subject: Subject) -> Figure | None:
-        """Return the mean over `targets`, if there are several and the subject has all."""
+        """Return the mean over `targets`; None if there is only one target or the subject has no score on one of them."""
         cells = [cell for column in self.targets if (cell := self.cells.get((subject, column))) is not None]
         return mean_of(cells) if len(cells) == len(self.targets) > 1 else None
 
@@ -227,17 +227,17 @@ class Question:
 
     @property
     def is_main(self) -> bool:
-        """True for the main metric of the task, as opposed to a direction, a span type or recall."""
+        """Whether the metric is a main metric of the task, and not, for example, a direction, a span type or recall."""
         stem, _, part = self.metric.partition(".")
         return part in ("", "all", "unseen") and stem in _MAIN.get(self.task, (stem,)) and stem not in _OF_TEXTS
 
 
 def sort_questions(records: Iterable[Record], subjects: Subjects) -> tuple[list[Question], int]:
-    """Group scores into questions in the order of the lines, and return the number of superseded lines too.
+    """Group scores into questions in the order of the lines; return the questions and the number of replaced lines.
 
-    Several lines of one subject and question are averaged if they have different models (training seeds or language pairs) or
-    seeds; lines of one training run are averaged before runs are compared. A line with the same model and seed replaces an
-    earlier one if all settings of the question (`DEFINE`) are equal.
+    Lines of one subject and question are averaged if they have different models (training seeds or language pairs) or different
+    seeds. Lines of one training run are averaged first, then runs. A line replaces an earlier line with the same model and seed
+    if all settings of the question (`DEFINE`) are equal.
     """
     superseded = 0
     records = [record for record in records if record.analysis is None]
@@ -268,16 +268,16 @@ def sort_questions(records: Iterable[Record], subjects: Subjects) -> tuple[list[
 
 
 def pooled(lines: Sequence[Record]) -> Figure:
-    """Return the mean over the training runs of one method; outside of studies each encoder is a run."""
+    """Return the mean over the training runs of one method. In lines without a training seed, each encoder is a run."""
     seeds = [line.plain.get("training_seed") for line in lines]
     runs = [line.settings.get("encoder_fingerprint") if s is None else s for s, line in zip(seeds, lines, strict=True)]
     return average([figure_of(line) for line in lines], runs)
 
 
 def _variants(records: Sequence[Record]) -> dict[str, str]:
-    """Return by source the settings that distinguish a line's question from others of the task, as text.
+    """Describe the settings that distinguish the question of a line from other questions of the task, by source of the line.
 
-    Missing settings do not distinguish questions, because lines of older versions have fewer.
+    Missing settings do not distinguish questions, because lines of older versions have fewer settings.
     """
     keys = {record.source: _asked(record) for record in records}
     values: dict[object, set[str]] = {}
@@ -291,24 +291,24 @@ def _variants(records: Sequence[Record]) -> dict[str, str]:
 
 
 def _asked(record: Record) -> dict[tuple[str, ...], str]:
-    """Return the settings that define a line's question, by scope and name."""
+    """Return the settings that define the question of a line, by scope and name."""
     task, metric, settings = record["task"], record["metric"], record.settings
     here, define = (task, metric, record["data"], *record.pair), DEFINE.get(task, ())
-    defaults = {"code_switch": "none", "realign": "none"}  # values for records without the setting
+    defaults = {"code_switch": "none", "realign": "none"}  # values for lines without the setting
     asked: dict[tuple[str, ...], str] = {
         (task, name): str(settings.get(name, defaults.get(name)))
         for name in define
         if name in settings or name in defaults
     }
     if settings.get("features") == "tuned" and (task, "learning_rate") in asked:
-        # The default depends on the width, so that encoders of two sizes may differ without being different questions.
+        # The default depends on the dimension of the encoder, so only learning rates of one encoder are compared.
         asked[*here, str(settings.get("encoder")), "learning_rate"] = asked.pop((task, "learning_rate"))
     for name in DEFINE_HERE.get(task, ()):
         indifferent = task == "retrieval" and name.startswith("train") and metric.split(".")[1:2] != ["unseen"]
-        if name in settings and not indifferent:  # training text matters for unseen pairs
+        if name in settings and not indifferent:  # the training text matters only for unseen pairs
             value = settings[name]
             asked[*here, name] = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
-    if record.plain.get("texts") and task != "lexicon":  # words without a vector are no queries in this case
+    if record.plain.get("texts") and task != "lexicon":  # in a lexicon, the number of texts depends on the encoder
         asked[*here, "texts"] = f"{record.plain['texts']:,}"
     return asked
 

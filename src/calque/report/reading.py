@@ -1,4 +1,4 @@
-"""Read result files as records with file and line."""
+"""Read result files as records, which contain their file name and line number."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from calque.errors import InputError
 from calque.storage import finished
 
 _NUMBERS = ("value", "low", "high", "x", "n")
-_FIELDS = (  # keys of a line with types and descriptions
+_FIELDS = (  # keys of a line, with their types and the description in error messages
     (("task", "data", "metric"), str, "text"),
     (("encoder", "method", "supervision", "group", "analysis"), str | None, "text"),
     (_NUMBERS, int | float | None, "a number or null"),
@@ -28,20 +28,20 @@ _FIELDS = (  # keys of a line with types and descriptions
     (("items",), list | None, "a list of objects"),
 )
 _NEEDED = ("task", "data", "languages", "metric", "value", "low", "high")
-_ITEMS = {  # keys of the items of each analysis: numbers, and other values
+_ITEMS = {  # keys of the items of each analysis: keys of numbers, and other keys
     "points": (("x", "y"), ("word", "pair")),
     "examples": ((), ("form", "sentence", "expected", "got")),
 }
-#: analyses of older files that are ignored
+#: analyses in files of older versions, which are ignored
 FORMER = ("correlation", "consistency", "similarities", "subwords", "position", "senses", "data-size")
-_DEPTH = 3  # depth of the search for runs below the folder of a result file
-_NOT_RESULTS = {"training", "steps", "text"}  # folders that contain no results
+_DEPTH = 3  # maximum depth of the search for records of runs below the folder of a result file
+_NOT_RESULTS = {"training", "steps", "text"}  # names of folders that do not contain results
 
 
 @dataclass(frozen=True)
 class Record:
-    """One line of a result file: `source` is `FILE:LINE`, with FILE as in `Results.files`, and `plain` the line as a
-    dictionary, see `Score.to_dict`, with a few more keys."""
+    """One line of a result file. `source` is `FILE:LINE`, where FILE is a key of `Results.files`. `plain` is the line as a
+    dictionary: the result of `Score.to_dict` with a few more keys."""
 
     source: str
     plain: Mapping[str, Any]
@@ -67,7 +67,7 @@ class Record:
 
     @property
     def is_of_training(self) -> bool:
-        """True if a training computed the score on its own model, so that it cannot be compared between methods."""
+        """Whether a training run computed the score on its own held-out text, so that methods cannot be compared."""
         return self.plain["data"] == f"held out, {self.settings.get('model')}"
 
     @property
@@ -76,7 +76,7 @@ class Record:
 
 
 class File(NamedTuple):
-    """A result file with its number of records, hash and modification time."""
+    """Number of records, hash and modification time of a result file."""
 
     records: int
     sha256: str
@@ -85,7 +85,7 @@ class File(NamedTuple):
 
 @dataclass(frozen=True)
 class RunRecord:
-    """A `calque-run.json` with its short name in the report."""
+    """Content of a `calque-run.json`, with its path and its short name in the report."""
 
     name: str
     path: Path
@@ -93,18 +93,18 @@ class RunRecord:
 
     @property
     def has_section(self) -> bool:
-        """True if the method of the run has a section in the report."""
+        """Whether the method of the run has its own section in the report."""
         row = METHODS.rows.get(str(self.plain.get("method")))
         return row is not None and bool(row.report)
 
     @property
     def is_step(self) -> bool:
-        """True if the run is a step of a study, whose folder name is a hash."""
+        """Whether the run is a step of a study; the folder name of a step is a hash."""
         return re.fullmatch(r"[0-9a-f]{20}", self.name.rpartition("/")[2].rpartition("-")[2]) is not None
 
     @property
     def file(self) -> str:
-        """Name of the file in sources."""
+        """Name of the file, as used in sources."""
         return f"{self.name}/{self.path.name}"
 
     @property
@@ -113,7 +113,7 @@ class RunRecord:
         return scores if isinstance(scores, list) else []
 
     def scores(self) -> list[Record]:
-        """Return the scores of the run, with their place in the file (`FILE:scores/0`) as source.
+        """Return the scores of the run. The source of a score is its place in the file, `FILE:scores/0`.
 
         Raises:
             InputError: an entry is not a score.
@@ -126,14 +126,14 @@ class RunRecord:
 
 @dataclass(frozen=True)
 class Results:
-    """Content of result files.
+    """Content of all result files.
 
     Attributes:
-        records: all lines in the order of the files.
-        files: result files by the short names in sources.
-        runs: records of runs beside the files.
+        records: lines of all files, in order.
+        files: result files, by the short names that sources use.
+        runs: records of runs in the folders of the files.
         repeated: number of ignored lines that are identical to an earlier line of their file.
-        passed_over: names of JSON lines files without results, such as the losses of a training.
+        passed_over: names of JSON lines files that contain no results, such as the losses of a training run.
     """
 
     records: tuple[Record, ...]
@@ -147,16 +147,16 @@ def read_results(paths: Sequence[str | os.PathLike[str]]) -> Results:
     """Read result files.
 
     Args:
-        paths: JSON lines files, or folders whose `*.jsonl` files with results are read recursively. A folder without such
-            files is read as the folder of a run.
+        paths: JSON lines files, or folders. In a folder, all `*.jsonl` files with results are read recursively; a folder
+            that contains no such file is read as the folder of a run.
 
     Raises:
-        InputError: a path does not exist, a folder has no results, or a line is invalid; with file and line.
+        InputError: a path does not exist, a folder contains no results, or a line is invalid.
     """
     wanted, bare, passed_over = [], [], []
     for path in map(Path, paths):
         if not path.exists():
-            raise InputError("not there", path=path)
+            raise InputError("does not exist", path=path)
         files = [path] if path.is_file() else _below(path, ".jsonl")
         results = [file for file in files if file == path or _holds_results(file)]
         bare += [] if results else [path]
@@ -166,8 +166,8 @@ def read_results(paths: Sequence[str | os.PathLike[str]]) -> Results:
     runs = _runs(dict.fromkeys([*(path.parent for path in unique.values()), *bare]))
     if not unique and not any(run.has_section for run in runs):
         raise InputError(
-            "no results here: expected results.jsonl from `calque demo` or `calque study`, a file from "
-            "`calque evaluate --out`, or an encoder with held-out scores of its training, such as one of clcr",
+            "contains no results; expected results.jsonl from `calque demo` or `calque study`, a file from "
+            "`calque evaluate --out`, or an encoder with held-out scores of its training, such as a CLCR encoder",
             path=", ".join(map(str, paths)),
         )
     records, files, repeated = [], {}, 0
@@ -186,7 +186,7 @@ def _file(path: Path, records: int) -> File:
 
 
 def short_names(paths: Sequence[Path]) -> list[str]:
-    """Return the shortest distinct endings of paths, at least a folder and a name; a report contains no local paths."""
+    """Return the shortest distinct endings of paths, with at least one folder; reports must not contain local paths."""
     paths = [finished(path) for path in paths]
     for length in range(2, 2 + max((len(path.parts) for path in paths), default=0)):
         names = ["/".join(path.parts[-length:]).lstrip("/") for path in paths]
@@ -196,7 +196,7 @@ def short_names(paths: Sequence[Path]) -> list[str]:
 
 
 def _below(folder: Path, ending: str, depth: int | None = None) -> list[Path]:
-    """Return files in a folder recursively, in order, without hidden folders and folders without results."""
+    """Return the files in a folder recursively and sorted; hidden folders and folders without results are skipped."""
     skipped, found = set() if depth is not None else _NOT_RESULTS, []
     for place, folders, names in os.walk(folder):
         deep = len(Path(place).relative_to(folder).parts) == depth
@@ -211,28 +211,28 @@ def _holds_results(path: Path) -> bool:
         with open(path, encoding="utf-8") as file:
             first = json.loads(next((line for line in file if line.strip()), "null"))
     except (ValueError, RecursionError):
-        return path.name == "results.jsonl"  # a corrupt file, whose reader reports the line
+        return path.name == "results.jsonl"  # the file is corrupt; reading the file reports the line
     return isinstance(first, dict) and {"task", "metric", "languages"} <= first.keys()
 
 
 def _parsed(text: str, path: Path, line: int | None = None) -> Any:
-    """Parse JSON without lone surrogates, which cannot be written to the page."""
+    """Parse JSON; raise an `InputError` for lone surrogates, which cannot be written to the page."""
     try:
         plain = json.loads(text)
         if "\\u" in text:
             json.dumps(plain, ensure_ascii=False).encode()
         return plain
     except (ValueError, RecursionError) as error:
-        raise InputError(f"is not JSON ({error})", path=path, line=line) from error
+        raise InputError(f"is not valid JSON ({error})", path=path, line=line) from error
 
 
 def _read(path: Path, name: str) -> tuple[list[Record], int]:
-    """Read the records of a file, and return the number of repeated lines too."""
+    """Read a file; return its records and the number of repeated lines."""
     try:
         lines = path.read_text(encoding="utf-8").split("\n")
     except UnicodeDecodeError as error:
         raise InputError(f"is not UTF-8 ({error.reason} at byte {error.start})", path=path) from error
-    first: dict[str, int] = {}  # number of the first line with a text
+    first: dict[str, int] = {}  # number of the first line with this text
     filled = [(number, line) for number, line in enumerate(lines, 1) if line.strip()]
     for number, line in filled:
         first.setdefault(line, number)
@@ -241,7 +241,7 @@ def _read(path: Path, name: str) -> tuple[list[Record], int]:
 
 
 def _record(plain: Any, source: str, path: Path, line: int | None, prefix: str = "") -> Record:
-    """Return a checked record, with None instead of NaN and infinite numbers."""
+    """Check a line and return its record, with None instead of NaN and infinite numbers."""
     if reason := _unusable(plain):
         raise InputError(f"{prefix}{reason}", path=path, line=line)
     infinite = [key for key in _NUMBERS if isinstance(plain.get(key), float) and not math.isfinite(plain[key])]
@@ -249,34 +249,34 @@ def _record(plain: Any, source: str, path: Path, line: int | None, prefix: str =
 
 
 def _unusable(plain: Any) -> str | None:
-    """Return the reason why a line is invalid, or None; later code relies on these checks."""
+    """Return the reason why a line is invalid, or None if it is valid. Later code relies on these checks."""
     if not isinstance(plain, dict):
-        return "is not an object; expected a score, as Score.to_dict returns it"
+        return "must be a JSON object with a score, as returned by Score.to_dict"
     if missing := [name for name in _NEEDED if name not in plain]:
-        return f"has no {', '.join(missing)}: is this a file of scores?"
+        return f"has no {', '.join(missing)}; expected a file of scores"
     for names, kinds, expected in _FIELDS:
         for name in names:
             if not isinstance(plain.get(name), kinds) or isinstance(plain.get(name), bool):
-                return f"{name} is {plain.get(name)!r:.100}, expected {expected}"
+                return f"{name} must be {expected}, got {plain.get(name)!r:.100}"
     if not plain["languages"] or not all(isinstance(lang, str) for lang in plain["languages"]):
-        return f"languages is {plain['languages']!r:.100}, expected a list of names"
+        return f"languages must be a list of names, got {plain['languages']!r:.100}"
     analysis = plain.get("analysis")
     if analysis not in (None, *FORMER, *ANALYSES):
-        return f"unknown analysis {analysis!r}, expected {', '.join(ANALYSES)}"
+        return f"analysis must be one of {', '.join(ANALYSES)}, got {analysis!r}"
     numbers, others = _ITEMS.get(analysis or "", ((), ()))
     for item in plain.get("items") or ():
         if lacking := [name for name in (*numbers, *others) if not isinstance(item, dict) or name not in item]:
             return f"an item of {analysis} has no {', '.join(lacking)}"
         if not all(type(item[name]) in (int, float) and math.isfinite(item[name]) for name in numbers):
-            return f"an item of {analysis}: expected numbers for {', '.join(numbers)}"
+            return f"{', '.join(numbers)} of an item of {analysis} must be finite numbers"
         got = item["got"].values() if analysis == "examples" and isinstance(item["got"], dict) else [None]
         if analysis == "examples" and not all(isinstance(answer, dict) for answer in (item["expected"], *got)):
-            return "expected and got of an example are not objects"
+            return "expected and got of an example must be objects"
     return None
 
 
 def _runs(folders: Iterable[Path]) -> tuple[RunRecord, ...]:
-    """Read every `calque-run.json` beside the result files or a few folders below."""
+    """Read every `calque-run.json` in the folders of the result files and up to three levels below."""
     paths = [path for folder in folders for path in _below(folder, "calque-run.json", depth=_DEPTH)]
     unique = {path.resolve(): path for path in paths}
     runs = []

@@ -1,4 +1,4 @@
-"""Sections of the report: analyses by bins, the shape of the space, retrieval and transfer, word pairs, examples."""
+"""Sections of the report: binned analyses, shape of the vector space, retrieval and transfer, word pairs, examples."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ from calque.report.verdict import metric_name, task_name
 
 ALL = "mean over languages"
 ZERO_SHOT = ("ner", "slots", "pos", "nli", "sentiment", "parsing", "probing", "qa")
-_SHARED = "Points of one language or one method depend on each other, so the interval is narrower than it should be."
-_MAX_DOTS = 8_000  # number of points of all projections together, so that the page stays small
+_SHARED = "Points of one language or one method are not independent, so the interval is too narrow."
+_MAX_DOTS = 8_000  # maximum number of points in all projections together, which limits the size of the page
 _MAX_EXAMPLES = 60
-SHAPES = {  # name and reading of each measure of the shape of the space
-    ("isometry", "eigenvalue-similarity"): ("eigenvalue similarity", "0: same shape"),
-    ("isometry", "relational-similarity"): ("relational similarity", "1: same shape"),
+SHAPES = {  # name and interpretation of each measure of the vector space
+    ("isometry", "eigenvalue-similarity"): ("eigenvalue similarity", "0: isometric"),
+    ("isometry", "relational-similarity"): ("relational similarity", "1: isometric"),
     ("hubness", "skewness.csls"): ("hubness by CSLS", "0: no hubs"),
     ("hubness", "skewness.cosine"): ("hubness by cosine", "0: no hubs"),
-    ("anisotropy", "mean-cosine"): ("cosine of random words", "0: all directions"),
-    ("anisotropy", "mean-cosine linked"): ("cosine of translations", "1: the same vector"),
-    ("language", "probe-accuracy"): ("language identified by a probe, per cent", "50: chance"),
+    ("anisotropy", "mean-cosine"): ("cosine of random words", "0: isotropic"),
+    ("anisotropy", "mean-cosine linked"): ("cosine of translations", "1: same direction"),
+    ("language", "probe-accuracy"): ("accuracy of the language probe, per cent", "50: chance level"),
 }
 
 
-# -- a figure for each bin or place on an axis -------------------------------------------------------------------------
-InView = dict[Subject, dict[str, Figure]]  # scores by subject and bin
-Figures = dict[Subject, dict[str, dict[str, Figure]]]  # scores by subject, language and bin
+# -- a score for each bin or position on an axis -----------------------------------------------------------------------
+InView = dict[Subject, dict[str, Figure]]  # scores, by subject and bin
+Figures = dict[Subject, dict[str, dict[str, Figure]]]  # scores, by subject, language and bin
 
 
 def grouped(analysis: str, axis: Axis, records: Sequence[Record], subjects: Subjects) -> Section | None:
-    """Draw bars for parts of speech, curves for other analyses; a view for each language, metric and kind of bin."""
+    """Plot an analysis, with bars for parts of speech and curves otherwise, and a view per language, metric and kind of bin."""
     panels: list[Panel] = []
     metrics = dict.fromkeys((record["task"], record["metric"]) for record in records)
     several = len({task for task, _ in metrics}) > 1
@@ -56,8 +56,8 @@ def grouped(analysis: str, axis: Axis, records: Sequence[Record], subjects: Subj
 
 
 def figures_by_bin(records: Iterable[Record], subjects: Subjects) -> tuple[Figures, dict[str, float]]:
-    """Return scores by subject, language and name of the bin, averaged over models and test sets, and the mean position of each
-    bin on its axis."""
+    """Average scores over models and test sets, by subject, language and name of the bin; return the averages and the mean
+    position of each bin on the axis."""
     records = list(records)
     sources = {record.pair[0] for record in records}
     lines: dict[tuple[Subject, str, str], list[Figure]] = {}
@@ -89,8 +89,8 @@ def _panels(
         names.sort(key=lambda name: at.get(name, 0) if placed else 0)
         series = [(subject.label, subject.number) for subject in view]
         description = (
-            f"{measure.capitalize()} over {axis.across}, for {', '.join(label for label, _ in series)}. "
-            "The values are in the table below."
+            f"{measure.capitalize()} by {axis.across}, for {', '.join(label for label, _ in series)}. "
+            "The table below contains the values."
         )
         about = {"title": f"{axis.title}: {measure}, {lang}", "measure": measure, "description": description}
         if placed:
@@ -110,7 +110,7 @@ def _panels(
 
 
 def _means(figures: Figures, langs: Sequence[str]) -> tuple[InView, list[str]]:
-    """Return means over languages of the bins that every language has, and the names of the others."""
+    """Return the means over languages of the bins that all languages have, and the names of the other bins."""
     means: InView = {}
     left_out: dict[str, None] = {}
     for subject, by_lang in figures.items():
@@ -125,9 +125,9 @@ def _means(figures: Figures, langs: Sequence[str]) -> tuple[InView, list[str]]:
     return means, list(left_out)
 
 
-# -- the shape of the space --------------------------------------------------------------------------------------------
+# -- shape of the vector space -----------------------------------------------------------------------------------------
 def shape(records: Sequence[Record], subjects: Subjects) -> Section | None:
-    """Return a table of means over languages, and one for each measure."""
+    """Return a table of means over languages, and a collapsed table for each measure."""
     by_measure: dict[tuple[str, str], list[Record]] = {key: [] for key in SHAPES}
     for record in records:
         by_measure.setdefault(_measure(record), []).append(record)
@@ -149,16 +149,16 @@ def shape(records: Sequence[Record], subjects: Subjects) -> Section | None:
     rows = sorted({subject for subject, _ in cells}, key=lambda s: s.number)
     lines = tuple(Line(s.label, tuple(Cell(cells.get((s, key))) for key in measures), s.number) for s in rows)
     table = Table(
-        "shape-table", "Shape of the space, mean over languages and directions", "encoder",
+        "shape-table", "Shape of the vector space, mean over languages and directions", "encoder",
         tuple(Head(*SHAPES[key]) for key in measures), lines,
-        note=("No value of these measures is better in itself; compare encoders by the scores of tasks.",),
+        note=("These measures do not show which encoder is better; compare encoders by their task scores.",),
     )  # fmt: skip
-    more = More("Each measure by language", tuple(folded))
-    return Section("shape", "Shape of the space", (), (table, more) if measures else (more,))
+    more = More("Measures by language", tuple(folded))
+    return Section("shape", "Shape of the vector space", (), (table, more) if measures else (more,))
 
 
 def _measure(record: Record) -> tuple[str, str]:
-    """Return the measure of a line: a key of `SHAPES`, or a measure that only has a collapsed table."""
+    """Return the measure of a line: a key of `SHAPES`, or a measure that is shown in a collapsed table only."""
     analysis, metric, group = record.analysis or "", record["metric"], record.plain.get("group")
     if (analysis, metric) == ("anisotropy", "mean-cosine"):
         if group in record.pair:
@@ -180,11 +180,11 @@ def _by_language(name: str, title: str, figures: Figures, langs: Sequence[str]) 
 
 # -- retrieval and transfer --------------------------------------------------------------------------------------------
 def transfer(headlines: Sequence[Question]) -> Section | None:
-    """Plot retrieval against zero-shot scores over languages (Cao et al. 2020, Fig. 2), a view for each zero-shot task."""
+    """Plot zero-shot scores against retrieval scores (Cao et al. 2020, Fig. 2), with a view for each zero-shot task."""
     retrieval = next((question for question in headlines if question.task == "retrieval"), None)
     zero_shot = [question for question in headlines if question.task in ZERO_SHOT and retrieval is not None]
     panels = [panel for question in zero_shot if retrieval and (panel := _panel(retrieval, question))]
-    note = ("A point is one method in one language; the dashed line fits all points best (least squares).",)
+    note = ("A point is one method in one language. The dashed line is the least-squares fit to all points.",)
     plot = Plot("transfer-plot", "Retrieval and transfer", note, tuple(panels), kind="wide")
     return Section("transfer", "Retrieval and transfer", (), (plot,)) if panels else None
 
@@ -203,12 +203,12 @@ def _panel(retrieval: Question, question: Question) -> Panel | None:
     r, low, high = correlation
     claim = "the interval includes zero, so the correlation is not significant"
     if low.value > 0 or high.value < 0:
-        claim = "both rise together" if low.value > 0 else "one falls as the other rises"
+        claim = "the correlation is positive" if low.value > 0 else "the correlation is negative"
     note = ("Pearson's r over all points is ", r, " (", low, " to ", high, f"): {claim}. {_SHARED}")
     task, metric = task_name(question.task), metric_name(question.metric)
     across, up = f"retrieval, {metric_name(retrieval.metric)}", f"{task}, {metric}"
     title = f"Retrieval and {task}"
-    text = f"Points for methods and languages: {across} across, {up} up. The values are in the table below."
+    text = f"Points for methods and languages: {across} (horizontal), {up} (vertical). The table below has the values."
     drawing = scatter(points, title=title, across=across, up=up, description=text)
     key = f"{question.task}-{question.metric}"
     lines = tuple(Line(f"{p.label}, {p.lang}", (Cell(p.x), Cell(p.y)), p.number) for p in points)
@@ -218,15 +218,15 @@ def _panel(retrieval: Question, question: Question) -> Panel | None:
 
 # -- word pairs in the plane -------------------------------------------------------------------------------------------
 def points(records: Sequence[Record], subjects: Subjects) -> Section | None:
-    """Draw word pairs in the plane, with the base of each subject at the left and the subject at the right."""
+    """Plot word pairs in two dimensions; the baseline of each subject is on the left, the subject on the right."""
     by_langs: dict[tuple[str, ...], dict[Subject, Record]] = {}
     for record in records:
         if record.items:
             by_langs.setdefault(record.pair, {})[subjects[record]] = record
-    views: list[tuple[tuple[str, ...], list[Subject]]] = []  # languages, and subjects side by side: the base, another
+    views: list[tuple[tuple[str, ...], list[Subject]]] = []  # languages; baseline and another subject, side by side
     for langs, own in by_langs.items():
         first = min(own, key=lambda s: s.number)
-        for subject in sorted(own, key=lambda s: -s.number):  # the last subject is shown first
+        for subject in sorted(own, key=lambda s: -s.number):  # the view of the last subject is first
             base = subjects.base.get(subject, first)
             sides = list(dict.fromkeys((base if base in own else first, subject)))
             views += [(langs, sides)] if len(sides) > 1 or len(own) == 1 else []
@@ -240,8 +240,8 @@ def points(records: Sequence[Record], subjects: Subjects) -> Section | None:
         for subject, own in words.items():
             left_out = left_out or len({word.pair for word in own}) > len(drawn)
             text = (
-                f"{len(drawn)} words of {langs[0]} and their translations in {langs[-1]} in two dimensions, with the vectors of "
-                f"{subject.label}; a line joins translations. The words and their sentences are in the table below."
+                f"{len(drawn)} words in {langs[0]} and their translations in {langs[-1]}: vectors of {subject.label}, "
+                "projected to two dimensions; a line joins translations. The table below has the words and their sentences."
             )
             title = f"Word pairs, {'-'.join(langs)}: {subject.label}"
             own[:] = [word for word in own if word.pair in drawn]
@@ -249,11 +249,11 @@ def points(records: Sequence[Record], subjects: Subjects) -> Section | None:
         tables.setdefault(langs[-1], _pair_table(f"points-{len(tables)}", langs, words[sides[-1]]))
         panels.append(Panel({"language": langs[-1], "after": sides[-1].label}, tuple(drawings)))
     note = (
-        "Open circles: the first language; filled squares: the other; a line joins a word with its translation. Short lines "
-        "mean good alignment. Directions, and distances between distant points, mean little in such a projection.",
-        *([f" Of many pairs, {most} are drawn."] if left_out else []),
+        "Open circles: words of the first language; filled squares: words of the second language. A line joins a word and its "
+        "translation; short lines show good alignment. Directions and large distances have little meaning in a projection.",
+        *([f" At most {most} pairs are drawn."] if left_out else []),
     )
-    title = "Word pairs before and after"
+    title = "Word pairs before and after alignment"
     plot = Plot("points-plot", title, note, tuple(panels), tuple(tables.values()), kind="pairs")
     return Section("points", title, (), (plot,)) if panels else None
 
@@ -278,9 +278,9 @@ def _pair_table(name: str, langs: tuple[str, ...], words: Sequence[Dot]) -> Tabl
     return Table(name, caption, "pair", tuple(heads), tuple(lines), sortable=False)
 
 
-# -- word forms with several senses ------------------------------------------------------------------------------------
+# -- word types with several senses ------------------------------------------------------------------------------------
 def examples(records: Sequence[Record], subjects: Subjects) -> Section | None:
-    """List word forms with several senses, and the nearest word of each encoder."""
+    """List word types that have several senses, with the nearest word of each encoder."""
     numbers = {subject.label: subject.number for subject in subjects.all}
     items = [(item, record) for record in records for item in record.items]
     forms: dict[str, list[dict[str, Any]]] = {}
@@ -300,13 +300,13 @@ def examples(records: Sequence[Record], subjects: Subjects) -> Section | None:
     if not forms:
         return None
     left_out = len(items) > _MAX_EXAMPLES
-    note = (f"The first {_MAX_EXAMPLES} of {len(items):,} occurrences.",) if left_out else ()
-    intro = "Occurrences of one word form with different translations, and the nearest word in the other language by encoder."
-    return Section("examples", "One form, several senses", (intro,), (Examples("examples-list", forms, note),))
+    note = (f"Only the first {_MAX_EXAMPLES} of {len(items):,} occurrences are shown.",) if left_out else ()
+    intro = "Occurrences of word types with several translations, and the nearest word in the other language for each encoder."
+    return Section("examples", "Word types with several senses", (intro,), (Examples("examples-list", forms, note),))
 
 
 def _around_form(sentence: str, form: str, position: object) -> tuple[str, str, str]:
-    """Split a sentence into the parts before, in and after a word form, which is at or after the word at `position`."""
+    """Split a sentence into the text before a word form, the form, and the text after; search from the word `position`."""
     start = sum(len(word) + 1 for word in sentence.split(" ")[:position]) if isinstance(position, int) else 0
     found = re.compile(re.escape(form), re.IGNORECASE).search(sentence, start)
     if found is None:

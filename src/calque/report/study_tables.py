@@ -1,4 +1,4 @@
-"""Markdown tables of a study, with the significance marks and the verdict of the page."""
+"""Markdown tables of a study, with the significance marks and the verdict of the report page."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from calque.report.reading import Record, Results
 from calque.report.tables import question_table
 from calque.report.verdict import Claims, claim
 
-#: parts of metrics with a table; others are single span types or directions
+#: parts of metrics that have a table; other parts are single span types or directions
 _PARTS = ("", "all", "unseen")
 
 
 def tables(records: Sequence[Mapping[str, Any]]) -> str:
-    """Return a Markdown table for each task and metric, with methods as rows, test sets as columns, and the mean over the
-    languages without training text with its interval. Training runs of a method are one row. The verdict of the page
-    (`calque report`) follows, and bold marks are those of the page."""
+    """Return a Markdown table for each task and metric, with methods as rows and test sets as columns, and the mean over
+    languages without training text with its interval. All training runs of a method share one row. Significance marks are as on
+    the page of `calque report`, and its verdict follows the tables."""
     results = Results(tuple(Record(f"results.jsonl:{number}", record) for number, record in enumerate(records, 1)), {})
     moved = Results(tuple(other for line in results.records if (other := _in_columns(line)) is not None), {})
     page, subjects = compose(results, title=""), find_subjects(results)
@@ -34,8 +34,8 @@ def tables(records: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _in_columns(line: Record) -> Record | None:
-    """Return a line with rows by model for a method's own scores, or with languages as columns for perplexities; None for other
-    lines."""
+    """Rearrange a line for a table: held-out scores of a training run have a row for each model, and perplexities have a column
+    for each language. Return None for other lines."""
     model = line.settings.get("model")
     if model is not None and line["data"] == f"held out, {model}":
         once = {"method": f"{line['method']}: {model}", "data": "held out", "languages": list(dict.fromkeys(line.pair))}
@@ -46,20 +46,20 @@ def _in_columns(line: Record) -> Record | None:
 
 
 def escape(text: str) -> str:
-    """Escape text for Markdown, on one line."""
+    """Escape text for Markdown, and join its lines."""
     text = " ".join(text.split()).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return re.sub(r"([\\`*_\[\]|#~!])", r"\\\1", text)
 
 
 def bullets(items: Sequence[Text]) -> str:
-    """Return sentences as a list in Markdown."""
+    """Format sentences as a Markdown list."""
     return "\n".join(f"- {_text(item)}" for item in items)
 
 
 def _text(text: Text) -> str:
     parts = []
     for piece in text:
-        if isinstance(piece, str):  # one space at each end
+        if isinstance(piece, str):  # keeps a space at each end
             ends = " " * piece[:1].isspace(), " " * piece[-1:].isspace()
             parts.append(" " if piece.isspace() else escape(piece).join(ends))
         else:
@@ -68,7 +68,7 @@ def _text(text: Text) -> str:
 
 
 def table(given: Table) -> str:
-    """Return a Markdown table; if there are means, only they have intervals."""
+    """Format a table in Markdown. If the table contains means, only the means have intervals."""
     kinds = {cell.figure.kind for line in given.lines for cell in line.cells if cell.figure is not None}
     kind = "mean" if "mean" in kinds else None
     heads = [given.corner, *(f"{head.label} ({head.detail})" if head.detail else head.label for head in given.heads)]

@@ -1,4 +1,4 @@
-"""Tables of questions with methods as rows and test sets as columns, the overview table, and heat maps of differences."""
+"""Tables with methods as rows and test sets as columns, the overview table, and heat maps of differences."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from calque.report.verdict import Claims, Comparison, metric_name, task_name
 from calque.runs.compare import lower_is_better
 
 BEST: Text = (
-    "Bold: clearly better than everything else in its column. ▲ and ▼: clearly better and worse than the base. All comparisons "
-    "of the page are corrected together.",
+    "Bold: clearly better than all others in the column. ▲ and ▼: clearly better or worse than the base. All tests are "
+    "corrected for the number of comparisons on the page.",
 )
-BEHIND: Text = ("For reference: differences of these scores are not tested.",)
+BEHIND: Text = ("Differences between these scores are not tested.",)
 OUTCOMES = {"better": "clearly better", "worse": "clearly worse", "unclear": "no clear difference"}
 
 
 def task(name: str, questions: Sequence[Question], headlines: Sequence[Question], claims: Claims) -> Section:
-    """Return the tables of a task's main questions, the heat map of the first question, and the collapsed tables."""
+    """Return the section of a task: tables of its main questions, a heat map of the first question, and collapsed tables."""
     blocks: list[Block] = []
     own = [question for question in questions if question.task == name]
     for number, question in enumerate(question for question in own if question.is_main):
@@ -35,7 +35,7 @@ def task(name: str, questions: Sequence[Question], headlines: Sequence[Question]
 
 
 def question_table(question: Question, claims: Claims, name: str) -> Table:
-    """Return the table of one question; the second line of a cell is the 95% interval."""
+    """Build the table of one question; the second line of a cell is the 95% interval."""
     outcomes = {comparison.subject: comparison.outcomes for comparison in claims.of(question)}
     columns: dict[Column | None, dict[Subject, Figure | None]] = {
         column: {s: question.cells.get((s, column)) for s in question.subjects} for column in question.columns
@@ -71,17 +71,17 @@ def _way(question: Question) -> str:
 
 
 def _sizes(columns: Mapping[Column | None, Mapping[Subject, Figure | None]]) -> tuple[Line, ...]:
-    """Return the number of test items of each column, if it is equal for all methods."""
+    """Return the number of test items in each column, if this number is equal for all methods."""
     cells = []
     for column, figures in columns.items():
         known = [figure for figure in figures.values() if figure is not None]
         same = len({figure.n for figure in known}) == 1
         cells.append(Cell(text=("",)) if column is None else Cell(number=known[0].part("n") if same else None))
-    return (Line("n", tuple(cells), detail="questions or texts"),) if any(cell.number for cell in cells) else ()
+    return (Line("n", tuple(cells), detail="test items"),) if any(cell.number for cell in cells) else ()
 
 
 def glance(headlines: Sequence[Question], claims: Claims) -> Table | None:
-    """Return the overview table: the difference of each method from its base in the main metric of each task."""
+    """Build the overview table: the difference of each method from its baseline in the main metric of each task."""
     by_subject: dict[Subject, dict[object, Comparison]] = {}
     for question in headlines:
         for comparison in claims.of(question):
@@ -95,8 +95,8 @@ def glance(headlines: Sequence[Question], claims: Claims) -> Table | None:
         lines.append(Line(subject.label, cells, subject.number, f"against {next(iter(own.values())).base.label}"))
     heads = [Head(task_name(q.task), ", ".join(filter(None, (metric_name(q.metric), _way(q))))) for q in headlines]
     note = (
-        "Mean difference in points over the target languages; then a sign for each language: ▲ clearly better, ▼ clearly "
-        "worse, · no clear difference.",
+        "Mean difference over the target languages in points, followed by a sign for each language: ▲ clearly better, "
+        "▼ clearly worse, · no clear difference.",
     )
     return Table("glance", "Overview: difference from the base", "method", tuple(heads), tuple(lines), (), note)
 
@@ -109,7 +109,7 @@ def _glance(comparison: Comparison) -> Cell:
 
 
 def heat_map(question: Question, claims: Claims, name: str) -> Plot | None:
-    """Return a heat map of differences from the base, if there are several."""
+    """Build a heat map of differences from the baseline; return None if there are fewer than four."""
     comparisons, columns = claims.of(question), question.columns
     if not comparisons or len(columns) * len(comparisons) < 4:
         return None
@@ -128,11 +128,11 @@ def heat_map(question: Question, claims: Claims, name: str) -> Plot | None:
     points = "points of " if all(f.percent for f in question.cells.values()) else ""
     metric, way = metric_name(question.metric), _way(question)
     description = (
-        f"A cell for each method and test set, with the difference in {points}{metric}. Coloured cells "
-        "are clearly better or worse; hatched ones are neither. The values are in the table below."
+        f"Difference in {points}{metric} for each method and test set. Coloured cells are clearly better or "
+        "worse; hatched cells are neither. The table below contains the values."
     )
     rows, names = [(c.subject.label, c.subject.number) for c in comparisons], [column.label for column in columns]
     drawing = heat(rows, names, cells, title=title, description=description)
     behind = Table(f"{name}-data", title, "method", tuple(_heads(question)), tuple(lines))
-    note = (f"In {points}{metric}{f', {way}' if way else ''}. Hatched: no clear difference.",)
+    note = (f"Differences in {points}{metric}{f', {way}' if way else ''}. Hatched: no clear difference.",)
     return Plot(name, title, note, (Panel({}, (drawing,), (behind,)),), kind="heat")

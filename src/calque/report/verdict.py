@@ -1,4 +1,4 @@
-"""The verdict: which methods gain and lose, where and by how much."""
+"""Verdict of a report: gains and losses of each method, with their size and significance."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ Pairs = dict[Column | None, tuple[Figure, Figure]]
 
 @dataclass(frozen=True)
 class Comparison:
-    """Comparison of a subject with its base on one question.
+    """Comparison of a subject with its baseline on one question.
 
     Attributes:
-        question, subject, base: question and compared subjects.
-        pairs: scores of both on each common test set; under None their means over the targets, if both have all.
-        outcomes: outcome of each pair: better, worse or unclear.
+        question, subject, base: question, and the two compared subjects.
+        pairs: both scores on each common test set; the key None has the means over the targets, if both exist.
+        outcomes: outcome of each pair: "better", "worse" or "unclear".
     """
 
     question: Question
@@ -33,21 +33,21 @@ class Comparison:
 
     @property
     def on_targets(self) -> dict[Column, str]:
-        """Outcomes on the question's targets."""
+        """Outcomes on the targets of the question."""
         return {column: self.outcomes[column] for column in self.question.targets if column in self.outcomes}
 
     @property
     def few(self) -> int:
-        """Number of training runs if it is too small for a test, else 0."""
+        """Number of training runs if there are too few for a test, otherwise 0."""
         return min((few for one, other in self.pairs.values() if (few := too_few(one.known, other.known))), default=0)
 
     @property
     def whole(self) -> list[Column | None]:
-        """None for the mean over the targets, or the targets if there is no mean."""
+        """The key of the mean over the targets (None), or the targets if there is no mean."""
         return [None] if None in self.pairs else list(self.on_targets)
 
     def gain(self, column: Column | None) -> float:
-        """Return the improvement over the base, significant or not; None: of the mean."""
+        """Return the improvement over the baseline, significant or not, on a test set or (if None) on average."""
         gap = difference(*self.pairs[column]).value
         return -gap if lower_is_better(self.question.metric) else gap
 
@@ -57,8 +57,8 @@ class Claims:
     """Comparisons of a page.
 
     Attributes:
-        comparisons: comparisons by question.
-        best: subject that is significantly better than all others, by question and column; None for the mean.
+        comparisons: comparisons, by question.
+        best: subject that is significantly better than all others, by question and column; the column None is the mean.
         number: number of tested comparisons.
     """
 
@@ -72,8 +72,8 @@ class Claims:
 
 
 def claim(questions: Iterable[Question], subjects: Subjects) -> Claims:
-    """Test all comparisons of a page: each subject with its base in each column and on average, and the best of each column with
-    all others. Half of the 5% is reserved for the means (or the only column). Subjects with too few training runs are not tested.
+    """Test all comparisons of a page: each subject with its baseline in each column and on average, and the best subject of
+    each column with all others. Half of the 5% is reserved for means (or a single column). Subjects with few runs are skipped.
     """
     compared: list[tuple[Question, Subject, Subject, Pairs]] = []
     p: dict[Key, float] = {}
@@ -98,7 +98,7 @@ def claim(questions: Iterable[Question], subjects: Subjects) -> Claims:
             figures = {subject: own[column] for subject, own in scores.items() if column in own}
             known = {subject: figure.known for subject, figure in figures.items() if figure.known is not None}
             top = above_all(known, question.metric) if len(known) == len(figures) else None
-            if top is not None:  # with two subjects, this comparison is already among those with the base
+            if top is not None:  # with two subjects, this is the comparison with the baseline
                 same = [s for s in known if len(known) == 2 and subjects.base.get(s) in known]
                 key = (question.key, same[0] if same else "best", column)
                 tops[key], p[key] = top
@@ -117,7 +117,7 @@ def claim(questions: Iterable[Question], subjects: Subjects) -> Claims:
 
 
 def _scores(question: Question, subject: Subject) -> dict[Column | None, Figure]:
-    """Return the scores of a subject by column, and under None their mean."""
+    """Return the scores of a subject by column; the key None is their mean."""
     figures: dict[Column | None, Figure | None] = {c: question.cells.get((subject, c)) for c in question.columns}
     figures[None] = question.mean(subject)
     return {column: figure for column, figure in figures.items() if figure is not None and figure.value is not None}
@@ -125,7 +125,7 @@ def _scores(question: Question, subject: Subject) -> dict[Column | None, Figure]
 
 METRICS = {
     "accuracy": "accuracy", "accuracy.all": "accuracy, all linked words", "accuracy.unseen": "accuracy, pairs unseen in training",
-    "same-form": "nearest word of the language is the same", "similarities": "correlation with similarities before alignment",
+    "same-form": "nearest word is the same word type", "similarities": "correlation with similarities before alignment",
     "form.all": "correct word type, all linked words", "form.unseen": "correct word type, pairs unseen in training",
     "aer": "error rate", "f1": "F1", "em": "exact match", "las": "labelled attachment", "uas": "unlabelled attachment",
     "xsim": "xsim error rate",
@@ -134,20 +134,20 @@ METRICS = {
 
 
 def task_name(task: str) -> str:
-    """Return the name of a task."""
+    """Return the name of a task in the report."""
     return {"masked-words": "masked words", **{name: row.title for name, row in TASKS.items()}}.get(task, task)
 
 
 def metric_name(metric: str) -> str:
-    """Return the name of a metric."""
+    """Return the name of a metric in the report."""
     return METRICS.get(metric, metric)
 
 
 def summary(
     headlines: Sequence[Question], questions: Sequence[Question], claims: Claims, guessed: Sequence[Subject] = ()
 ) -> tuple[Text, ...]:
-    """Return the verdict: gains of each subject on the `headlines`, the main question of each task, and losses on all
-    questions, most helpful subject first, and a sentence on the comparison."""
+    """Return the verdict, with the most helpful subject first: gains of each subject on the `headlines`, which are the main
+    questions of the tasks; losses on all questions; and a sentence that describes the comparison."""
     every: dict[Subject, list[Comparison]] = {}
     for comparison in (comparison for question in questions for comparison in claims.of(question)):
         every.setdefault(comparison.subject, []).append(comparison)
@@ -169,21 +169,21 @@ def summary(
         for word, comparisons in (("better", first[subject]), ("worse", every[subject])):
             moved = _by_size(_moved(comparison, better=word == "better", clear=False) for comparison in comparisons)
             if moved:
-                verdict.append((_name(subject), f", {word} but not clearly: ", *_joined(moved, "; "), "."))
+                verdict.append((_name(subject), f" is {word}, but not clearly, by ", *_joined(moved, "; "), "."))
     verdict.append(_compared(first))
-    taken = (("No result names the base encoder, so the first encoder is used: ", _name(s), ".") for s in guessed)
+    taken = (("No result names the base encoder, so the base is the first encoder: ", _name(s), ".") for s in guessed)
     return (*verdict, *taken)
 
 
 def _compared(by_subject: Mapping[Subject, Sequence[Comparison]]) -> Text:
-    """Return the sentence about base, test sets and tests."""
+    """Return the sentences on baselines, tasks and tests."""
     comparisons = [comparison for of_subject in by_subject.values() for comparison in of_subject]
     bases = dict.fromkeys(_name(comparison.base) for comparison in comparisons)
     tasks = list(dict.fromkeys(task_name(comparison.question.task) for comparison in comparisons))
     return (
         "Each method is compared with " if len(by_subject) > 1 else "The method is compared with ",
-        *_joined([(base,) for base in bases], " and "), " at ", *_joined([(task,) for task in tasks]), ". ",
-        "“Clear” means significant in tests over training runs and texts, corrected for the number of all comparisons.",
+        *_joined([(base,) for base in bases], " and "), " on ", *_joined([(task,) for task in tasks]), ". ",
+        "“Clearly” means significantly, in tests over training runs and texts, corrected for the number of comparisons.",
     )  # fmt: skip
 
 
@@ -192,7 +192,7 @@ def _name(subject: Subject) -> Name:
 
 
 def _overall(subject: Subject, comparisons: Sequence[Comparison], every: Sequence[Comparison]) -> Text:
-    """Return a sentence about gains and losses, or about too few training runs."""
+    """Return a sentence on gains and losses, or the remark that there are too few training runs."""
     few = [comparison.few for comparison in comparisons]
     if all(few):
         return (_name(subject), ": a difference from ", _name(comparisons[0].base), f" {cannot_be_shown(min(few))}.")
@@ -206,7 +206,7 @@ def _overall(subject: Subject, comparisons: Sequence[Comparison], every: Sequenc
     if not gains:
         parts += [" is nowhere clearly better than ", _name(comparisons[0].base)]
     if costs:
-        parts.append(", but costs " if gains else " and costs ")
+        parts.append(", but is clearly worse by " if gains else " and is clearly worse by ")
         parts += _joined(costs, "; ")
     else:
         parts.append("; nothing is clearly worse" if gains else ", nor clearly worse")
@@ -214,7 +214,7 @@ def _overall(subject: Subject, comparisons: Sequence[Comparison], every: Sequenc
 
 
 def _gained(comparison: Comparison) -> Text:
-    """Return the significant gains of a task, of the mean or of single test sets."""
+    """Return the significant gains on a task: of the mean, or else of single test sets."""
     question, outcomes = comparison.question, comparison.on_targets
     what = f"{'lowers the error of' if lower_is_better(question.metric) else 'raises'} {task_name(question.task)}"
     if comparison.outcomes.get(None) == "better":
@@ -239,8 +239,8 @@ def _gained(comparison: Comparison) -> Text:
 
 
 def _moved(comparison: Comparison, *, better: bool, clear: bool) -> tuple[float, Text]:
-    """Return scores that are better (or worse) than the base's, significantly or not, largest difference first. Insignificant
-    gains are listed only if they are at least two points, or a tenth of a value that is not a fraction."""
+    """Return the largest difference and a text on the scores that are better (or worse) than the baseline's, significantly or
+    not. Insignificant gains are listed only if they are at least two points, or a tenth of a value that is not a fraction."""
     sign, found = 1 if better else -1, {}
     for column in (
         comparison.whole if better else dict.fromkeys([*comparison.whole, *comparison.on_targets, *comparison.outcomes])
@@ -255,16 +255,16 @@ def _moved(comparison: Comparison, *, better: bool, clear: bool) -> tuple[float,
         where = " on average" if column is None else f" in {column.label}"
         home = "" if column is None or column in comparison.question.targets else " (the training language)"
         parts.append((distance(*comparison.pairs[column]), where + home))
-    return max(found.values(), default=0.0), (*_joined(parts), f" at {_asked(comparison.question)}") if parts else ()
+    return max(found.values(), default=0.0), (*_joined(parts), f" on {_asked(comparison.question)}") if parts else ()
 
 
 def _by_size(effects: Iterable[tuple[float, Text]]) -> list[Text]:
-    """Return the non-empty effects, largest first."""
+    """Return the non-empty texts, sorted by the size of their effects, largest first."""
     return [text for _, text in sorted(effects, key=lambda effect: -effect[0]) if text]
 
 
 def _joined(texts: Sequence[Text], between: str = ", ") -> list[Piece]:
-    """Join texts to a list in a sentence; lists with semicolons have no "and"."""
+    """Join texts to a list in a sentence. A list that is separated by semicolons has no "and"."""
     parts: list[Piece] = []
     for k, text in enumerate(texts):
         last = k == len(texts) - 1 and between == ", "
@@ -273,7 +273,7 @@ def _joined(texts: Sequence[Text], between: str = ", ") -> list[Piece]:
 
 
 def _asked(question: Question) -> str:
-    """Return the description of a question: the task, and the metric if the task has several."""
+    """Describe a question by its task, and by its metric if the task has several metrics."""
     stem, _, selection = question.metric.partition(".")
     links = {"all": "all linked words", "unseen": "unseen pairs"}.get(selection)
     part = "" if links is None else f" (by word type, {links})" if stem == "form" else f" ({links})"
@@ -287,7 +287,7 @@ def _asked(question: Question) -> str:
 def _without_base(headlines: Sequence[Question]) -> tuple[Text, ...]:
     names = dict.fromkeys(subject.label for question in headlines for subject in question.subjects)
     if not names:
-        return (("The results contain analyses but no task scores.",),)
+        return (("The results contain analyses, but no task scores.",),)
     if len(names) == 1:
         return ((Name(next(iter(names))), " is the only encoder, so no comparison is possible."),)
     return (("No two encoders have scores on the same data, so no comparison is possible.",),)

@@ -31,28 +31,28 @@ def score_links(
     Let A be the links, S the sure gold links and P ⊇ S the sure and possible gold links, counted over all sentences.
     Then precision = |A∩P| / |A|, recall = |A∩S| / |S|, F1 their harmonic mean, and
     AER = 1 − (|A∩S| + |A∩P|) / (|A| + |S|). A lower AER is better; for the other three, higher is better.
-    A duplicate link counts once, and is sure if one of the two is sure.
+    Duplicate links count once; a duplicate gold link is sure if one of its copies is sure.
 
     Args:
-        links: predicted links; sure and possible links are treated alike.
-        data, languages, seed, settings: fields of the record.
-        bootstrap: number of bootstrap samples of the interval; sentences are resampled.
+        links: predicted links; whether a predicted link is sure or possible is ignored.
+        data, languages, seed, settings: attributes of the scores.
+        bootstrap: number of bootstrap samples for the intervals, which resample sentences.
 
     Returns:
-        AER, precision, recall, F1. `n` is the number of sure gold links for recall, of predicted links for precision, and the
-        sum of both for the others.
+        AER, precision, recall and F1. The attribute `n` is the number of sure gold links for recall, the number of predicted
+        links for precision, and their sum for AER and F1.
 
     Raises:
-        SettingError: the numbers of sentences differ, or there is no sure gold link.
+        SettingError: `links` and `gold` differ in their number of sentences, or no gold link is sure.
     """
     if links.n_sentences != gold.n_sentences:
-        raise SettingError(f"links of {links.n_sentences} sentence pairs, but gold links of {gold.n_sentences}")
+        raise SettingError(f"links must be of {gold.n_sentences} sentence pairs, as gold, got {links.n_sentences}")
     width = 1 + max(int(words.max(initial=0)) for each in (links, gold) for words in (each.source, each.target))
-    # Each link is one number.
+    # Encode each link as one number.
     predicted, both = ((each.sentence * width + each.source) * width + each.target for each in (links, gold))
     predicted, sure, both = np.unique(predicted), np.unique(both[~gold.possible]), np.unique(both)
     if not len(sure):
-        raise SettingError("there is no sure gold link: recall and error rate are not defined")
+        raise SettingError("at least one gold link must be sure, got none: recall and error rate are undefined")
     columns = (predicted, sure, np.intersect1d(predicted, sure), np.intersect1d(predicted, both))
     counts = np.stack([np.bincount(keys // width**2, minlength=gold.n_sentences) for keys in columns], axis=1)
     record = {
@@ -68,7 +68,7 @@ def score_links(
     ]
 
 
-# Columns of the counts: |A|, |S|, |A∩S|, |A∩P|.
+# The columns of `counts` are |A|, |S|, |A∩S| and |A∩P|.
 def _aer(counts: np.ndarray) -> np.ndarray:
     return 1 - ratio(counts[..., 2] + counts[..., 3], counts[..., 0] + counts[..., 1])
 
@@ -82,7 +82,7 @@ def _recall(counts: np.ndarray) -> np.ndarray:
 
 
 def _f1(counts: np.ndarray) -> np.ndarray:
-    precision, recall = np.nan_to_num(_precision(counts)), _recall(counts)  # precision without links is 0
+    precision, recall = np.nan_to_num(_precision(counts)), _recall(counts)  # 0 without predicted links
     total = precision + recall
     return np.where(total == 0, 0.0, 2 * ratio(precision * recall, total))
 
@@ -91,15 +91,15 @@ _FORMULAS = {"aer": _aer, "precision": _precision, "recall": _recall, "f1": _f1}
 
 
 class WordAlignment(Task):
-    """Compare word links made from the vectors of an encoder with gold links.
+    """Compare the word links that follow from an encoder's vectors with gold links.
 
     Args:
-        corpus: parallel sentences.
-        gold: gold links.
-        method: method that makes links from vectors: "mutual" or "softmax" (see `calque.wordalign.similarity`).
-        bootstrap: number of bootstrap samples of the interval.
-        seed: seed in the record.
-        data: name of the text in the record.
+        corpus: parallel text.
+        gold: gold links of the text.
+        method: method that links words by their vectors: "mutual" or "softmax" (see `calque.wordalign.similarity`).
+        bootstrap: number of bootstrap samples for the intervals.
+        seed: seed that is recorded with the scores.
+        data: name of the text in the scores.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class WordAlignment(Task):
     def from_files(  # type: ignore[override]
         cls, inputs: Inputs, *, method: Method = "mutual"
     ) -> list[Task]:
-        """Return one task for each test text; without a file of gold links they are the third column of the text."""
+        """Return one task for each test text. Without `links`, the gold links are read from the third column of the text."""
         tasks: list[Task] = []
         for one, (test, corpus) in zip(inputs.each(), inputs.corpora(), strict=True):
             gold = WordPairs.open(one.links[0]) if one.links else gold_links(corpus, check=False)
@@ -122,7 +122,7 @@ class WordAlignment(Task):
         return tasks
 
     def evaluate(self, encoder: Encoder, *, progress: bool = False) -> list[Score]:
-        """Return error rate, precision, recall and F1 of the links made from the encoder's vectors."""
+        """Return the error rate, precision, recall and F1 of the links that follow from the encoder's vectors."""
         require(encoder, "measured", self.rows)
         source, target = (encoder.encode(side, progress=progress) for side in (self.corpus.source, self.corpus.target))
         method: Any = self.method
@@ -135,14 +135,14 @@ class WordAlignment(Task):
         return self.score(pairs, about={**about, **about_encoder(encoder)})
 
     def score(self, links: WordPairs, *, about: dict[str, Any] | None = None) -> list[Score]:
-        """Return the same scores for given links, such as those of a statistical aligner."""
+        """Return the scores of given links, such as the links of a statistical aligner."""
         record: Any = {"data": self.data, "languages": self.corpus.langs, "seed": self.seed, "settings": about}
         return score_links(links.check(self.corpus), self.gold, bootstrap=self.bootstrap, **record)
 
 
 def _fitting(corpus: ParallelCorpus, gold: WordPairs, *, path: str) -> tuple[ParallelCorpus, WordPairs]:
-    """Return the sentence pairs whose gold links refer to existing words. Up to 5% of the sentence pairs may have annotation
-    errors: they are left out, and a warning counts them. More indicate another tokenization, which is an error."""
+    """Drop sentence pairs with gold links to words that do not exist, and warn about their number. If more than 5% of the
+    sentence pairs have such links, raise an `InputError`, because the text is probably tokenised differently."""
     fits = np.ones(len(corpus), dtype=bool)
     if gold.n_sentences == len(corpus):
         for words, side in ((gold.source, corpus.source), (gold.target, corpus.target)):
@@ -153,8 +153,8 @@ def _fitting(corpus: ParallelCorpus, gold: WordPairs, *, path: str) -> tuple[Par
     if not len(wrong):
         return corpus, gold
     skipped(
-        f"{path}: {len(wrong):,} of {len(corpus):,} sentence pairs skipped: their gold links point beyond the sentence "
-        f"(first: line {wrong[0] + 1})"
+        f"{path}: {len(wrong):,} of {len(corpus):,} sentence pairs skipped because a gold link refers to a word beyond the "
+        f"end of the sentence (first: line {wrong[0] + 1})"
     )
     keep = np.flatnonzero(fits)
     return corpus.take(keep), gold.take(keep)

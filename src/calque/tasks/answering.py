@@ -30,33 +30,33 @@ if TYPE_CHECKING:
     from calque.encoders.base import Encoder
 
 
-# -- exact match and F1 of answers, as the official script counts them --------------------------------------------------
+# -- exact match and F1 of answers, as in the official script -----------------------------------------------------------
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _ASCII = str.maketrans("", "", string.punctuation)
 
 
 @lru_cache(1 << 17)  # gold answers are normalised after every epoch
 def normalized(text: str) -> str:
-    """Return the normalised words of an answer, as in SQuAD's `evaluate-v1.1.py` (Rajpurkar et al. 2016), which XQuAD and TyDi QA
-    use for all languages: lower case, no ASCII punctuation or English articles, single spaces."""
+    """Lower-case an answer, and remove ASCII punctuation, English articles and repeated spaces, as SQuAD's `evaluate-v1.1.py`
+    does (Rajpurkar et al. 2016). XQuAD and TyDi QA use this script for all languages."""
     return " ".join(_ARTICLES.sub(" ", text.lower().translate(_ASCII)).split())
 
 
 def answer_scores(answer: str, gold: Iterable[str]) -> tuple[float, float]:
-    """Return F1 over words and exact match of an answer, each the best over all gold answers; fractions."""
+    """Return the F1 over words and the exact match of an answer, each as the maximum over all gold answers, from 0 to 1."""
     words, others = normalized(answer), [normalized(each) for each in gold]
     return max(_f1(words.split(), other.split()) for other in others), float(words in others)
 
 
 def _f1(answer: list[str], gold: list[str]) -> float:
-    """Return 2PR / (P + R) over the multiset of common words; 0 if there are none, even for two empty answers."""
+    """Return 2PR / (P + R) over the multisets of words; 0 if no word is shared, even for two empty answers."""
     common = sum((Counter(answer) & Counter(gold)).values())
     return 2 * common / (len(answer) + len(gold)) if common else 0.0
 
 
 # -- vectors of questions and passages ---------------------------------------------------------------------------------
 class QuestionVectors(NamedTuple):
-    """Vectors of passages and questions, and the index of each question's passage, int64 `[n]`."""
+    """Word vectors of passages and of questions, and the index of each question's passage, int64 `[n]`."""
 
     passages: Embeddings
     questions: Embeddings
@@ -72,7 +72,7 @@ class QuestionVectors(NamedTuple):
 
 
 class QuestionSource(VectorSource):
-    """Source of the rows of questions and their passages; the passages of all questions come first."""
+    """Source of batches of word vectors. In a batch, the passages of all questions precede the questions."""
 
     def __init__(self, vectors: QuestionVectors, device: torch.device | str = "cpu"):
         self._passages, self._questions = (FrozenSource(each, device) for each in (vectors.passages, vectors.questions))
@@ -88,7 +88,7 @@ class QuestionSource(VectorSource):
 
 
 class SpanAnswers(Answers):
-    """Gold answers to the questions of texts."""
+    """Gold answers to all questions of several data sets."""
 
     def __init__(self, texts: Sequence[QuestionText]):
         self.parts = list(texts)
@@ -105,11 +105,11 @@ class SpanAnswers(Answers):
         return cls([each for part in parts for each in part.parts])
 
     def ends(self, numbers: np.ndarray) -> Tensor:
-        """Return first and last word of the first gold answer to questions, −1 without a valid answer, int64 `[S, 2]`."""
+        """Return the index of the first and last word of each first gold answer, −1 if it is invalid, int64 `[S, 2]`."""
         return torch.stack([self.of_texts(name, numbers) for name in ("first", "last")], dim=1)
 
     def span_scores(self, number: int, first: int, last: int) -> tuple[float, float]:
-        """Return F1 and exact match of a span of words as answer to a question."""
+        """Return the F1 and the exact match of an answer, given as a span of words of the passage."""
         part = int(np.searchsorted(self._ends, number, side="right")) - 1
         text, question = self.parts[part], number - int(self._ends[part])
         passage = int(text.owner[question])
@@ -123,16 +123,16 @@ class Answering(ZeroShot[QuestionText]):
     """Extractive question answering, scored by F1 over words and exact match as in SQuAD's script (`answer_scores`). An answer
     is a span of whole words. F1 selects the epoch.
 
-    Passages and questions are encoded separately, each passage once. The head compares the words of both
-    (`nn.answers.MatchedEnds`). Long passages are encoded in windows, and each word has the vector with most context
-    (`encoders.extraction`).
+    Passages and questions are encoded separately, and each passage only once. The head (`nn.answers.MatchedEnds`) compares
+    the words of passage and question. Long passages are encoded in overlapping windows, and the vector of a word is taken
+    from the window with the most context (`encoders.extraction`).
 
-    The first of several gold answers is used in training. Questions whose answer is not at the position in the file are
-    ignored in training, but count in tests.
+    If a question has several gold answers, training uses the first. Questions whose gold answer is not found at its
+    `answer_start` are ignored in training, but count in tests.
 
     Args:
         train, tests, dev, seeds, select, options, bootstrap, seed: see `ZeroShot`.
-        hidden, dropout: settings of the head.
+        hidden, dropout: settings of the head, see `MatchedEnds`.
         max_answer: maximum number of words of a predicted answer (BERT: 30 subwords).
     """
 
@@ -144,17 +144,17 @@ class Answering(ZeroShot[QuestionText]):
         dropout: float = 0.1, max_answer: int = 30, tune: bool = False, **protocol: Any,
     ):  # fmt: skip
         if tune:
-            raise SettingError("qa needs frozen vectors: leave out tune=True (--tune)")
+            raise SettingError("qa needs frozen vectors, got tune=True: leave out --tune")
         check_number("max_answer", max_answer, least=1, whole=True)
         self.hidden, self.dropout, self.max_answer = hidden, dropout, max_answer
         super().__init__(train, tests, **protocol)
         if not any((each.data.spans[each.data.offsets[:-1], 0] >= 0).any() for each in train):
             names = ", ".join(each.name for each in train)
-            raise SettingError(f"{names}: no answer is at its answer_start, expected some")
+            raise SettingError(f"{names}: at least one answer must be at its answer_start in the passage, got none")
 
     @staticmethod
     def read(path: str, lang: str, *, on_error: Literal["raise", "skip"] = "raise") -> QuestionText:
-        """Read the questions of a file; `on_error`: "raise", or "skip" to ignore invalid ones."""
+        """Read the questions of a file; `on_error`: "raise" an error for an invalid question, or "skip" the question."""
         return read_questions(path, lang=lang, on_error=on_error)
 
     def settings(self) -> dict[str, Any]:
@@ -199,6 +199,6 @@ class Answering(ZeroShot[QuestionText]):
 
 
 def _passage_words(given: WordRows) -> tuple[np.ndarray, np.ndarray]:
-    """Return the question (index in `given.numbers`) and the word position of each row of a passage."""
+    """Return, for each passage row, the index of its question in `given.numbers` and the position of its word."""
     lengths = given.lengths[: len(given.numbers)].numpy()
     return np.repeat(np.arange(len(lengths)), lengths), ranges(np.zeros_like(lengths), lengths)

@@ -19,22 +19,22 @@ Languages = Literal["pairs", "files"]
 
 @dataclass(frozen=True)
 class Score:
-    """A score with everything needed to interpret it.
+    """Score with the information needed to interpret it.
 
     Attributes:
         task: name of the task, such as `retrieval`.
         data: name of the test data.
         languages: languages of the task, source first.
         metric: name of the metric, such as `accuracy`.
-        value: value as a fraction; NaN without test items.
-        low, high: 95% interval over texts and, if there are several, training runs.
+        value: value of the metric, as a fraction if `percent` is true; NaN if there are no test items.
+        low, high: ends of the 95% interval over texts, and over training runs if there are several.
         n: number of test items.
-        seed: seed of random choices other than the bootstrap.
-        settings: all other settings of the score, and counts.
-        percent: whether `value` is a fraction, shown in per cent.
-        runs: value of each training run, whose mean is `value`. Empty without training.
-        resamples: values of bootstrap samples, for paired comparisons; see `calque.tasks.bootstrap`.
-        texts: number of resampled texts.
+        seed: seed of all random choices except the bootstrap.
+        settings: all other settings that affect the score, and counts.
+        percent: whether `value` is a fraction, which reports show in per cent.
+        runs: value of each training run, whose mean is `value`; empty if nothing is trained.
+        resamples: values in the bootstrap samples, for paired comparisons; see `calque.tasks.bootstrap`.
+        texts: number of texts that the bootstrap resamples.
     """
 
     task: str
@@ -53,14 +53,14 @@ class Score:
     texts: int = 0
 
     def shown(self, digits: int = 1) -> tuple[str, str, str]:
-        """Format value, lower and upper end."""
+        """Return the value and the two ends of its interval as strings."""
         scale = 100 if self.percent else 1
         low, value, high = (f"{scale * number:.{digits}f}" for number in (self.low, self.value, self.high))
         return value, low, high
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON: undefined values are None, `queries` equals `n`, and empty runs and resamples are
-        omitted."""
+        """Return plain values for JSON. NaN becomes None, `queries` is a copy of `n`, and empty `runs`, `resamples` and `texts`
+        are omitted."""
 
         def defined(value: float) -> float | None:
             return None if math.isnan(value) else value
@@ -73,11 +73,11 @@ class Score:
         return {**plain, "languages": list(self.languages), "queries": self.n, "settings": dict(self.settings)}
 
     def to_json(self) -> str:
-        """Return one line of JSON."""
+        """Return the score as one line of JSON."""
         return json.dumps(self.to_dict(), ensure_ascii=False)
 
     def about(self, **more: Any) -> Score:
-        """Return the score with additional settings."""
+        """Return a copy of the score with additional settings."""
         return replace(self, settings={**self.settings, **more})
 
     def __str__(self) -> str:
@@ -93,15 +93,15 @@ def about_encoder(encoder: Encoder) -> dict[str, Any]:
 class Task(ABC):
     """Base class of tasks, which evaluate an encoder.
 
-    A class of another package, named as `package.module:Class`, declares `files` and `languages`, which rows of
-    `calque.tasks.table` declare for calque's own tasks. Its options are the keyword-only parameters of the functions in
-    `takes`.
+    A class of another package, named as `package.module:Class`, must set `files` and `languages`; for calque's own tasks, the
+    rows of `calque.tasks.table` set both. The options of a task are the keyword-only parameters of the functions that `takes`
+    returns.
 
     Attributes:
-        files: names of the files of `Inputs` that the task reads, including `test`.
-        languages: "pairs" for parallel text or dictionaries with `langs`; "files" if each file has a language.
-        rows: allowed units of an encoder's rows, see `Encoder.rows`.
-        notes: further settings for the record of the scores.
+        files: names of the attributes of `Inputs` whose files the task reads, including `test`.
+        languages: "pairs" for parallel text or dictionaries with `langs`; "files" if each file has its own language.
+        rows: supported units of an encoder's vectors, see `Encoder.rows`.
+        notes: additional settings that are recorded with the scores.
     """
 
     files: ClassVar[tuple[str, ...]] = ("test",)
@@ -111,25 +111,25 @@ class Task(ABC):
 
     @classmethod
     def from_files(cls, inputs: Inputs, **options: Any) -> list[Task]:
-        """Return tasks for the files, such as one for each test text. The default is one task, built from the inputs and the
-        options.
+        """Build the tasks from files, for example one task for each test text. The base class builds one task from the inputs
+        and the options.
 
         Raises:
-            SettingError: files or options do not fit together.
+            SettingError: some files or options cannot be combined.
         """
         make: Any = cls
         return [make(inputs, **options)]
 
     @classmethod
     def takes(cls) -> list[Callable[..., Any]]:
-        """Return the functions whose keyword-only parameters are options of the task: `from_files`, and those that get its
-        `**options`."""
+        """Return the functions whose keyword-only parameters are options of the task: `from_files`, and the functions that
+        receive the `**options` of `from_files`."""
         return [cls.from_files, cls]
 
     @abstractmethod
     def evaluate(self, encoder: Encoder, *, progress: bool = False) -> list[Score]:
-        """Evaluate an encoder; the first score is the main one."""
+        """Evaluate an encoder, and return its scores; the first score is the main score."""
 
     def news(self, scores: Sequence[Score]) -> Iterable[str]:
-        """Return notes on the scores, as lines of text."""
+        """Return messages about the scores, one line each."""
         return []

@@ -1,4 +1,4 @@
-"""Bootstrap over sentences, for statistics of sums over sentences."""
+"""Bootstrap intervals over sentences, for statistics that are computed from sums over sentences."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from calque.algebra import student
 
 Statistic = Callable[[np.ndarray], np.ndarray]
 
-KEPT = 400  # number of resamples in a record, for comparisons
-_BLOCK = 4_000_000  # maximum number of multiplicities in memory
-_SEED = 20180607  # seed of the samples, which are common to all scores
+KEPT = 400  # number of bootstrap values saved with a score, for comparisons
+_BLOCK = 4_000_000  # maximum number of sampling counts in memory
+_SEED = 20180607  # seed of the bootstrap samples, the same for all scores
 
 
 @dataclass(frozen=True)
 class Measured:
-    """A statistic over all texts with its percentile interval over texts.
+    """Value of a statistic over all texts, with its percentile interval over texts.
 
     Attributes:
-        resamples: values of the first `KEPT` bootstrap samples, with five digits; empty without samples.
+        resamples: values in the first `KEPT` bootstrap samples, with five digits; empty if nothing is sampled.
         texts: number of texts.
     """
 
@@ -35,23 +35,23 @@ class Measured:
 
     @property
     def ends(self) -> tuple[float, float, float]:
-        """Return value, lower and upper end."""
+        """Value, lower end and upper end of the interval."""
         return self.value, self.low, self.high
 
     @property
     def kept(self) -> dict[str, Any]:
-        """Return the fields of a `Score`."""
+        """Attributes of a `Score` that save the bootstrap."""
         return {"resamples": self.resamples, "texts": self.texts}
 
     def over_runs(self, runs: Sequence[float]) -> tuple[float, float, float]:
-        """Return mean, lower and upper end over training runs, with an interval over runs *and* texts.
+        """Return the mean over training runs, and the ends of its interval over both runs and texts.
 
-        The variance is the sum of that of the mean over runs, `s² / n` with `n − 1` degrees of freedom, and that of the
-        resamples; the interval uses Student's quantiles weighted by the variances (Cochran and Cox 1950). Resampling few runs
-        would give far too narrow intervals. Noise of single answers is in both parts, so the interval is slightly too wide.
+        The variance adds two parts: that of the mean over runs, `s² / n` with `n − 1` degrees of freedom, and that of the
+        resamples. The interval uses Student's quantiles weighted by both (Cochran and Cox 1950), because resampling few runs
+        gives far too narrow intervals. Both parts contain the noise of single answers, so the interval is slightly too wide.
 
         Args:
-            runs: value of each run. With fewer than two, the interval is that over texts.
+            runs: value of each run. With fewer than two runs, return the interval over texts.
         """
         if len(runs) < 2 or not self.resamples:
             return self.ends
@@ -60,25 +60,25 @@ class Measured:
 
 
 def measure(sums: np.ndarray, statistic: Statistic, *, samples: int = 1000) -> Measured:
-    """Return a statistic over all sentences with its interval and resamples.
+    """Compute a statistic over all sentences, with its bootstrap interval.
 
-    The generator of the samples is seeded with the number of sentences only. So resample b of two methods on one test set has the
-    same sentences, and differences are paired; test sets that are translations of each other, with equally many sentences, are
-    resampled jointly. Unrelated sets of equal size are not affected on average.
+    The bootstrap samples depend only on the number of sentences. Sample b therefore contains the same sentences for all
+    methods, so their differences are paired. Test sets that are translations of each other have equally many sentences, and are
+    resampled jointly. For unrelated test sets of equal size, this has no effect on average.
 
     Args:
-        sums: sums of each sentence `[n_sentences, n_sums]`, such as numbers of correct answers and of test items.
-        statistic: function from sums over sentences `[…, n_sums]` to `[…]`, such as their ratio.
-        samples: number of samples; 0 for no interval (both ends are the value).
+        sums: counts of each sentence `[n_sentences, n_sums]`, such as the number of correct answers and of test items.
+        statistic: function from counts summed over sentences `[…, n_sums]` to values `[…]`, such as a ratio.
+        samples: number of bootstrap samples. If 0, both ends of the interval equal the value.
     """
     return measure_all([(sums, statistic)], samples=samples)[0]
 
 
 def measure_all(figures: Sequence[tuple[np.ndarray, Statistic]], *, samples: int = 1000) -> list[Measured]:
-    """Return several statistics over the same sentences and samples, which takes hardly longer than one.
+    """Compute several statistics on the same bootstrap samples, which takes hardly longer than one statistic.
 
     Args:
-        figures: `sums` and `statistic` of each statistic.
+        figures: `sums` and `statistic` of each value, as in `measure`.
         samples: see `measure`.
     """
     texts, drawn = len(figures[0][0]) if figures else 0, [[np.zeros(0)] for _ in figures]
@@ -94,13 +94,13 @@ def measure_all(figures: Sequence[tuple[np.ndarray, Statistic]], *, samples: int
 
 
 def over_groups(sums: np.ndarray, groups: Sequence[Hashable]) -> np.ndarray:
-    """Return the sums of each group of texts, `[n_groups, …]`, in order of first occurrence; without groups, those of the texts.
+    """Sum over the texts of each group, `[n_groups, …]`, in order of first occurrence; return `sums` unchanged without groups.
 
-    Texts such as questions on one passage are not independent, so whole groups must be resampled.
+    Some texts are not independent, such as questions on one passage, so the bootstrap must resample whole groups.
 
     Args:
-        sums: sums of each text `[n_texts, …]`.
-        groups: group of each text.
+        sums: counts of each text `[n_texts, …]`.
+        groups: group of each text; may be empty.
     """
     if not len(groups):
         return sums
@@ -112,11 +112,11 @@ def over_groups(sums: np.ndarray, groups: Sequence[Hashable]) -> np.ndarray:
 
 
 def intervals(sums: np.ndarray, statistic: Statistic, *, samples: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return many statistics over all sentences and the ends of their intervals, each `[n_figures]`, on the common samples.
+    """Return the values and the lower and upper interval ends of many statistics over all sentences, each `[n_figures]`.
 
     Args:
-        sums: sums of each sentence `[n_sentences, …]`.
-        statistic: function from sums over sentences `[samples, …]` to `[samples, n_figures]`.
+        sums: counts of each sentence `[n_sentences, …]`.
+        statistic: function from counts summed over sentences `[samples, …]` to values `[samples, n_figures]`.
         samples: see `measure`.
     """
     sums = np.asarray(sums, dtype=np.float64)
@@ -130,8 +130,8 @@ def intervals(sums: np.ndarray, statistic: Statistic, *, samples: int) -> tuple[
 
 
 def sampled(n: int, samples: int) -> Iterable[np.ndarray]:
-    """Return the multiplicity of each of `n` sentences in the common samples, float64 `[…, n]`, in blocks of samples; few blocks
-    are cached. The multiplicities of a sample are a multinomial vector."""
+    """Return how often each of `n` sentences is drawn in each bootstrap sample, float64 `[…, n]`, in blocks of samples. The
+    counts of a sample follow a multinomial distribution. Results of moderate size are cached."""
     return _cached(n, samples) if n * samples <= _BLOCK else _blocks(n, samples)
 
 
@@ -147,8 +147,8 @@ def _blocks(n: int, samples: int) -> Iterator[np.ndarray]:
 
 
 def ends_of(drawn: np.ndarray, value: float) -> tuple[float, float]:
-    """Return the 95% percentile interval (Efron and Tibshirani 1993, §13.3) of the defined values, or the value itself if
-    there are none."""
+    """Return the 95% percentile interval (Efron and Tibshirani 1993, §13.3) of the finite values of `drawn`. If no value is
+    finite, both ends are `value`."""
     figures = drawn[np.isfinite(drawn)]
     if not len(figures):
         return value, value
@@ -157,16 +157,16 @@ def ends_of(drawn: np.ndarray, value: float) -> tuple[float, float]:
 
 
 def ratio(numerator: np.ndarray, denominator: np.ndarray) -> np.ndarray:
-    """Return the quotient; NaN for division by zero."""
+    """Return the quotient, which is NaN for a zero denominator."""
     undefined = np.full(np.shape(numerator), np.nan)
     return np.divide(numerator, denominator, out=undefined, where=np.asarray(denominator) != 0)
 
 
 def accuracy(sums: np.ndarray) -> np.ndarray:
-    """Return the accuracy from numbers of correct answers and of test items."""
+    """Return the accuracy from the number of correct answers and the number of test items."""
     return ratio(sums[..., 0], sums[..., 1])
 
 
 def f1(sums: np.ndarray) -> np.ndarray:
-    """Return F1 from numbers of correct, predicted and gold items; 0 if none is correct, as in CoNLL's script."""
+    """Return F1 from the number of correct, predicted and gold items; 0 if no item is correct, as in CoNLL's script."""
     return np.nan_to_num(ratio(2.0 * sums[..., 0], sums[..., 1] + sums[..., 2]))

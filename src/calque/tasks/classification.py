@@ -1,4 +1,4 @@
-"""Zero-shot classification of texts and of pairs of texts: sentiment, natural language inference."""
+"""Zero-shot classification of single texts (sentiment) and of text pairs (natural language inference)."""
 
 from __future__ import annotations
 
@@ -36,29 +36,28 @@ HEADS = ("mean", "bilstm", "esim", "cls")
 
 
 class Classification(ZeroShot[LabelledText]):
-    """Classification of texts or pairs of texts, scored by accuracy; sentiment also by the mean of the labels' F1 (`macro-f1`,
-    Barbieri et al. 2022).
+    """Classification of texts or text pairs, scored by accuracy. Sentiment is also scored by the mean F1 over the labels
+    (`macro-f1`, Barbieri et al. 2022).
 
-    Heads on word vectors: "mean" puts two dense layers on the mean vector (Multi-sense, §4.2); "bilstm" puts them on the
-    maxima over the hidden states of a bidirectional LSTM (Conneau et al. 2017; the NLI baseline of Multi-sense). For a pair with
-    vectors u and v the input is [u; v; |u − v|; u·v]. "esim", for pairs only, compares the words of the two texts (Chen et al.
-    2017; `calque.nn.esim`), and is the head of CLCR (§4.2). "cls" trains the encoder with one linear layer on its first special
-    token (Cao et al. 2020, §4.3); both texts of a pair are one sequence with special tokens, and with segment embeddings if
-    the model has them.
+    Three heads use frozen word vectors. "mean" applies two dense layers to the mean vector (Multi-sense, §4.2). "bilstm"
+    applies them to the maxima over the hidden states of a bidirectional LSTM (Conneau et al. 2017; the NLI baseline of
+    Multi-sense). For a pair with vectors u and v, their input is [u; v; |u − v|; u·v]. "esim" compares the words of two texts
+    (Chen et al. 2017; `calque.nn.esim`) and is the head of CLCR (§4.2). "cls" trains the encoder with a linear layer on the
+    first special token (Cao et al. 2020, §4.3); a text pair is one sequence, with segment embeddings if the model has them.
 
-    Chen et al. train ESIM on half a million pairs with 300 hidden units, dropout 0.5 and rate 4e-4. With frozen vectors and some
-    thousand pairs the defaults here are better.
+    Chen et al. train ESIM on half a million pairs with 300 hidden units, a dropout of 0.5 and a learning rate of 4e-4. For
+    frozen vectors and a few thousand pairs, the defaults of this class are better.
 
     Args:
-        kind: "nli" for pairs, "sentiment" for single texts.
+        kind: "nli" for text pairs, "sentiment" for single texts.
         train, tests, dev, seeds, tune, select, options, bootstrap, seed: see `ZeroShot`.
-        head: one of `HEADS`; default: cls with `tune`, else bilstm for pairs and mean for single texts.
-        hidden: size of the dense layers and of the LSTM in each direction.
-        dropout: dropout before each dense layer; for esim also on the rows and on the input of the second LSTM.
+        head: one of `HEADS`; default: cls with `tune`, otherwise bilstm for text pairs and mean for single texts.
+        hidden: hidden size of the dense layers, and of the LSTM in each direction.
+        dropout: dropout before each dense layer; esim also applies it to the word vectors and before its second LSTM.
     """
 
     names = ("nli", "sentiment")
-    rows = ("words", "key points")  # a text can have any number of vectors
+    rows = ("words", "key points")  # the heads accept any number of vectors per text
     statistics: Mapping[str, Any]
 
     def __init__(
@@ -77,7 +76,7 @@ class Classification(ZeroShot[LabelledText]):
             )
         self.kind_of_head = head
         if head == "esim" and kind != "nli":
-            raise SettingError(f"head esim compares two texts, but {kind} has single texts: take mean or bilstm")
+            raise SettingError(f"head esim compares two texts, but {kind} has single texts: use mean or bilstm")
         self.columns = 2 if kind == "nli" else 1
         for each in (*train, *tests, *protocol.get("dev", ())):
             if len(each.data.texts) != self.columns:
@@ -86,7 +85,7 @@ class Classification(ZeroShot[LabelledText]):
         self.labels = tuple(sorted({name for each in train for name in each.data.labels.names}))
         if len(self.labels) < 2:
             names = ", ".join(each.name for each in train)
-            raise SettingError(f"{names}: only one label ({', '.join(self.labels)}), expected several")
+            raise SettingError(f"{names}: must have at least two labels, got {', '.join(self.labels) or 'none'}")
         self.statistics = {"accuracy": accuracy} | ({"macro-f1": macro_f1} if kind == "sentiment" else {})
         super().__init__(train, tests, tune=tune, **protocol)
 
@@ -98,10 +97,10 @@ class Classification(ZeroShot[LabelledText]):
         """Read labelled texts.
 
         Args:
-            on_error: "raise", or "skip" to ignore invalid lines.
-            rename: new names of labels; an empty name removes the texts.
-            format: format of the file, if it cannot be detected; see `read_labelled`.
-            pretokenized: whether words are separated by spaces.
+            on_error: "raise" an error for an invalid line, or "skip" the line.
+            rename: new names of labels; texts whose label has an empty new name are removed.
+            format: file format, if it cannot be detected; see `read_labelled`.
+            pretokenized: whether the words are separated by spaces.
         """
         how: Any = {"format": format, "pretokenized": pretokenized}
         text = read_labelled(path, lang=lang, on_error=on_error, **how)
@@ -111,7 +110,7 @@ class Classification(ZeroShot[LabelledText]):
         return {"head": self.kind_of_head, "hidden": self.hidden, "dropout": self.dropout, "labels": list(self.labels)}
 
     def groups(self, data: LabelledText) -> list[int]:
-        """Return group numbers of consecutive lines with the same premise, which are equal in every translation."""
+        """Group consecutive lines with the same premise. The group numbers are equal in all translations of a data set."""
         premises = [premise.words for premise in data.texts[0]] if self.columns == 2 else []
         return [number for number, (_, lines) in enumerate(groupby(premises)) for _ in lines]
 
@@ -153,7 +152,7 @@ class Classification(ZeroShot[LabelledText]):
 
 
 def side_by_side(columns: Sequence[Sentences]) -> Sentences:
-    """Return the texts of several columns in one list, row by row, so that data sets can be concatenated."""
+    """Return the texts of all columns in one list, row by row, so that data sets can be concatenated."""
     if len(columns) == 1:
         return columns[0]
     n = len(columns[0])
@@ -161,8 +160,8 @@ def side_by_side(columns: Sequence[Sentences]) -> Sentences:
 
 
 class PairSource(VectorSource):
-    """Source of frozen vectors of pairs of texts: first the first texts of all pairs, then the second texts. In `whole` the texts
-    of a pair are adjacent."""
+    """Source of batches of frozen vectors of text pairs. In a batch, the first texts of all pairs precede the second texts; in
+    `whole`, the two texts of a pair are adjacent."""
 
     def __init__(self, whole: FrozenSource):
         self._whole, self.dim = whole, whole.dim
@@ -177,13 +176,13 @@ class PairSource(VectorSource):
 
 
 def macro_f1(counts: np.ndarray) -> np.ndarray:
-    """Return the mean of the labels' F1 from correct, predicted and gold counts of each label, `[…, 3 * n_labels]`. A label that
-    occurs in neither predictions nor gold labels has 0."""
+    """Return the mean F1 over labels from the number of correct, predicted and gold texts of each label, `[…, 3 * n_labels]`.
+    The F1 of a label without predicted and gold texts is 0."""
     return f1(counts.reshape(*counts.shape[:-1], -1, 3)).mean(-1)
 
 
 def relabelled(text: LabelledText, names: Mapping[str, str]) -> LabelledText:
-    """Rename labels; texts whose label has an empty new name are removed.
+    """Rename labels, and remove the texts whose label has an empty new name.
 
     Raises:
         InputError: no text is left.
@@ -193,16 +192,16 @@ def relabelled(text: LabelledText, names: Mapping[str, str]) -> LabelledText:
     known = tuple(name for name in labels.names if name)
     codes = labels.among(known)
     if not (codes >= 0).any():
-        raise InputError("every label is dropped by --rename", path=text.path)
+        raise InputError("--rename removes all texts: keep at least two labels", path=text.path)
     return replace(text, labels=Labels(codes, known)).take(np.flatnonzero(codes >= 0))
 
 
 class TextHead(nn.Module):
-    """Head from word vectors of texts to label scores `[S, n_labels]`.
+    """Head that computes label scores `[S, n_labels]` from the word vectors of texts.
 
     Args:
-        columns: 1 for single texts; 2 for pairs, where text s of 2·S is paired with text s + S.
-        lstm: use maxima over the states of an LSTM in the place of mean vectors.
+        columns: 1 for single texts. If 2, text s of 2·S texts is paired with text s + S.
+        lstm: use maxima over the hidden states of an LSTM instead of mean vectors.
     """
 
     def __init__(self, dim: int, n_labels: int, *, columns: int, lstm: bool, hidden: int, dropout: float):
@@ -223,7 +222,7 @@ class TextHead(nn.Module):
 
 
 class FirstHead(nn.Module):
-    """Head with one linear layer on a single vector of each text; label scores `[S, n_labels]`."""
+    """Head that computes label scores `[S, n_labels]` from one vector of each text by a linear layer."""
 
     def __init__(self, dim: int, n_labels: int, *, dropout: float):
         super().__init__()
@@ -234,6 +233,6 @@ class FirstHead(nn.Module):
 
 
 def has_segments(model: Any) -> bool:
-    """Return whether a model has embeddings for more than one segment."""
+    """Return whether a model has embeddings of more than one segment."""
     known = "token_type_ids" in inspect.signature(model.forward).parameters
     return known and (getattr(model.config, "type_vocab_size", 0) or 0) > 1

@@ -24,22 +24,22 @@ if TYPE_CHECKING:
     from calque.tasks.inputs import Inputs
     from calque.vectors import Embeddings
 
-LETTERS = 4  # minimum length of query words
+LETTERS = 4  # minimum number of characters of a query
 
 
 class Consistency(Task):
-    """Measures whether an encoder still distinguishes the words of one language.
+    """Measure whether an encoder still distinguishes the words of one language.
 
-    `same-form` is the fraction of repeated words of at least four letters whose nearest other word of the text, by cosine, is the
-    same word type in lower case; of equally near words, the first counts. A loss with other occurrences of a word as negatives
-    lowers the fraction, which token-level retrieval does not show.
+    The queries are the words of at least four letters that occur more than once. `same-form` is the fraction of queries whose
+    nearest other word in the text, by cosine, has the same lower-cased word type; of equally near words, the first is used. A
+    loss with other occurrences of a word as negatives lowers `same-form`, an effect that token-level retrieval does not show.
 
     Args:
         text: text in one language.
-        letters: minimum length of query words, which must contain a letter.
-        bootstrap: number of bootstrap samples; sentences are resampled.
-        seed: seed for the record.
-        data: name of the text for the record.
+        letters: minimum number of characters of a query; a query must also contain a letter.
+        bootstrap: number of bootstrap samples for the interval, which resample sentences.
+        seed: seed that is recorded with the score.
+        data: name of the text in the score.
     """
 
     files = ("test",)
@@ -55,7 +55,7 @@ class Consistency(Task):
 
     @classmethod
     def from_files(cls, inputs: Inputs, *, letters: int = LETTERS) -> list[Task]:  # type: ignore[override]
-        """Return a task for each plain text, or for each side of each parallel text (with `langs`)."""
+        """Return one task for each plain text or, with `langs`, for each side of each parallel text."""
         words, texts = inputs.words, []
         if inputs.langs:
             texts = [(name, side) for name, corpus in inputs.corpora() for side in (corpus.source, corpus.target)]
@@ -75,26 +75,26 @@ class Consistency(Task):
 
         Args:
             vectors: vectors of all words of the text.
-            about: record of the encoder.
+            about: settings of the encoder that are recorded with the score.
 
         Raises:
-            SettingError: the vectors do not belong to this text.
+            SettingError: the vectors do not match the words of the text.
         """
         if not np.array_equal(np.diff(vectors.offsets), self.text.lengths()):
             raise SettingError(
-                f"{vectors.n_words} vectors in {len(vectors)} sentences, but the text has other sentences"
+                f"vectors must match the words of the text, got {vectors.n_words} vectors in {len(vectors)} sentences"
             )
         numbers, types = self._types
         covered = covered_words(vectors)
         long = np.array([len(word) >= self.letters and any(map(str.isalpha, word)) for word in types], dtype=bool)
         counts = np.bincount(numbers[covered], minlength=len(types))
-        rows = np.flatnonzero(covered & (long & (counts > 1))[numbers])  # rows of the query words
+        rows = np.flatnonzero(covered & (long & (counts > 1))[numbers])  # indices of the queries
         hits = np.zeros(0, dtype=bool)
         if len(rows):
             candidates = np.flatnonzero(covered)
             unit = unit_rows(vectors.data, None if covered.all() else candidates)
             places, none = np.searchsorted(candidates, rows), np.zeros(0, dtype=np.int64)
-            # The word itself is one of its two nearest neighbours, unless several vectors are equal.
+            # One of the two nearest neighbours of a query is the query itself, unless several vectors are equal.
             found = cosine_neighbours(unit[places], unit, n_best=2, target_queries=none).targets
             other = candidates[np.where(found[:, 0] == places, found[:, 1], found[:, 0])]
             hits = numbers[other] == numbers[rows]
@@ -122,6 +122,6 @@ class Consistency(Task):
 
     @cached_property
     def _repeated(self) -> int:
-        """Number of repeated sentences, whose words have neighbours with equal vectors."""
+        """Number of repeated sentences; each word of a repeated sentence has a neighbour with an equal vector."""
         sentences = [sentence.words for sentence in self.text if len(sentence)]
         return len(sentences) - len(set(sentences))

@@ -1,4 +1,4 @@
-"""Annotated texts with name and language, and their gold answers as arrays."""
+"""Annotated texts with their name and language, and arrays of gold answers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ D = TypeVar("D")
 
 @dataclass(frozen=True)
 class Dataset(Generic[D]):
-    """A data set with its language and name."""
+    """Data set with its name and language."""
 
     name: str
     lang: str
@@ -37,15 +37,15 @@ def read_datasets(
     files: Sequence[str], read: Callable[[str, str], Any], max_texts: int | None,
     known: dict[tuple[str, str, int | None], Any], say: Say,
 ) -> list[Dataset[Any]]:  # fmt: skip
-    """Read files with their languages.
+    """Read annotated files.
 
     Args:
-        files: files with the language in their name (`panx.dev.de.tsv`) or before it (`de=dev.tsv`).
-        max_texts: number of evenly spaced texts of each file; None for all.
-        known: data sets that have been read already, such as development text that is also a test set.
+        files: paths with the language in the file name (`panx.dev.de.tsv`) or before the path (`de=dev.tsv`).
+        max_texts: maximum number of texts of a file, evenly spaced; default: all.
+        known: cache of data sets, because a file can be used twice, for example for development and for testing.
 
     Raises:
-        SettingError: a file has no language.
+        SettingError: the language of a file is unknown.
     """
     datasets = []
     for file in files:
@@ -63,13 +63,13 @@ def read_datasets(
 
 
 def spread_over(n: int, size: int | None) -> np.ndarray | None:
-    """Return `size` evenly spaced numbers below `n`, None for all. Files are often sorted by label or source, so the first texts
-    would be biased."""
+    """Return `size` evenly spaced indices below `n`, or None if all are used. The first `size` texts would be a biased sample,
+    because files are often sorted by label or source."""
     return None if size is None or size >= n else np.arange(size) * n // size
 
 
 def number_or_name(column: str | None) -> int | str | None:
-    """Return a column as a number, if it is one."""
+    """Convert a column to an integer if it consists of digits."""
     return int(column) if column is not None and column.isdecimal() else column
 
 
@@ -80,12 +80,12 @@ def codes_of(
     """Return the labels of a data set as indices into `names`.
 
     Args:
-        lengths: number of labels of each text, int64 `[n_texts]`.
-        remedy: second remedy of the error message, with `{kind}` for the unknown label.
-        kind_of: function from a label to its name in `--rename`.
+        lengths: number of labels in each text, int64 `[n_texts]`.
+        remedy: second remedy in the error message, with `{kind}` as a placeholder for the unknown label.
+        kind_of: function that converts a label to its name in `--rename`.
 
     Raises:
-        InputError: a label is not among the names, with its line.
+        InputError: a label is not in `names`; the message contains its line number.
     """
     codes = labels.among(names)
     wrong = np.flatnonzero(codes < 0)
@@ -103,7 +103,7 @@ def codes_of(
 
 
 def warn_of_shared(test: Dataset[Any], trained: Sequence[Dataset[Any]]) -> None:
-    """Warn if a test set overlaps with a training text of any language, in case a language is wrong."""
+    """Warn if a test set overlaps with a training text. Other languages are checked too, because a language can be wrong."""
     for each in trained:
         tested, others = (getattr(text.data, "texts", None) or (text.data.sentences,) for text in (test, each))
         if len(tested) == len(others):
@@ -115,8 +115,8 @@ class Answers:
 
     Args:
         lengths: number of words of each text, int64 `[n_texts]`.
-        words: arrays `[n_words]` by name.
-        texts: arrays `[n_texts]` by name.
+        words: answers for each word, `[n_words]`, by name.
+        texts: answers for each text, `[n_texts]`, by name.
     """
 
     def __init__(
@@ -128,7 +128,7 @@ class Answers:
 
     @classmethod
     def joined(cls, parts: Sequence[Answers]) -> Answers:
-        """Concatenate several answers."""
+        """Concatenate the answers of several data sets."""
         words, texts = (
             {name: np.concatenate([answers[name] for answers in several]) for name in several[0]}
             for several in ([part.words for part in parts], [part.texts for part in parts])

@@ -26,27 +26,27 @@ if TYPE_CHECKING:
     from calque.encoders.base import Encoder
     from calque.tasks.inputs import Inputs
 
-_CELLS = 40_000_000  # maximum number of similarities in memory
-_TYPES = 200_000  # the most frequent word types of a language are the candidates
+_CELLS = 40_000_000  # maximum number of similarity values in memory
+_TYPES = 200_000  # maximum number of candidates: the most frequent word types of a language
 
 
 class Lexicon(Task):
     """Translate the source words of a dictionary by the nearest word type of the target language.
 
-    Precision at k is the fraction of source words with a gold translation among the k nearest (Conneau et al. 2018a).
-    The mean reciprocal rank uses the rank of the best gold translation (Glavaš et al. 2019). For a word with several
-    entries any of them is correct. Words without a vector are left out and counted in `settings`.
+    Precision at k is the fraction of source words with a gold translation among the k nearest words (Conneau et al. 2018a). The
+    mean reciprocal rank uses the rank of the best gold translation (Glavaš et al. 2019). If a word has several entries, each of
+    their translations is correct. Entries with a word that has no vector are left out and counted in `settings`.
 
     Args:
         dictionary: pairs of words.
-        texts: text in both languages by language code; a word's vector is the mean over its occurrences there. Without
-            texts every word is encoded alone, as a sentence of one word; suitable for static vectors.
+        texts: text in each language, by language code. The vector of a word is the mean over its occurrences in the text. If
+            None, every word is encoded as a sentence of one word, which suits static vectors.
         similarity: "csls" or "cosine".
-        lower: merge words that differ in case only, in the texts and in the dictionary; occurrences are still encoded with
-            their case. For lower-cased dictionaries.
+        lower: merge words that differ only in case, in the texts and in the dictionary. The texts are encoded with their
+            original case. This is meant for lower-cased dictionaries.
         k: number of nearest neighbours in CSLS.
-        bootstrap: number of bootstrap samples of the interval.
-        seed, data: seed, and name of the dictionary, in the record.
+        bootstrap: number of bootstrap samples for the intervals.
+        seed, data: seed and name of the dictionary, which are recorded with the scores.
     """
 
     def __init__(
@@ -78,9 +78,9 @@ class Lexicon(Task):
         """Build the task from files.
 
         Args:
-            inputs: a dictionary, its languages, and optionally plain text in both (`de=de.txt` if the name has no language).
-            entries: start and optional stop of the range of source words, in dictionary order.
-            on_error: "raise", or "skip" to leave out lines of the dictionary that are not a pair.
+            inputs: a dictionary, its languages, and optionally plain text in each (`de=de.txt` if the name has no language).
+            entries: range of source words in the order of the dictionary: the first index, and optionally the end (exclusive).
+            on_error: "raise" an error for a line of the dictionary that is not a word pair, or "skip" the line.
         """
         if not inputs.langs:
             raise SettingError(f"{inputs.task} needs --langs, e.g. --langs en de")
@@ -104,10 +104,10 @@ class Lexicon(Task):
             skipped(f"{path}: {left_out:,} of {len(self.dictionary):,} entries skipped because a word has no vector")
 
     def evaluate(self, encoder: Encoder, *, progress: bool = False) -> list[Score]:
-        """Return precision at 1, 5 and 10, and mean reciprocal rank.
+        """Return the precision at 1, 5 and 10, and the mean reciprocal rank.
 
         Raises:
-            SettingError: no entry has a vector for both of its words.
+            SettingError: no entry has a vector for both words.
         """
         require(encoder, "measured", self.rows)
         source, target = self.anchors(encoder, progress=progress)
@@ -118,9 +118,9 @@ class Lexicon(Task):
                 len(self.dictionary),
                 self.dictionary.langs,
             )
-            where = f"is in the texts in {' and '.join(langs)}" if self.texts else "has a vector on both sides"
-            fact = f"{name}: not one of its {n:,} entries {where}"
-            raise SettingError(f"{fact}, so there is nothing to measure; are the languages right?")
+            where = f"is in the texts in {' and '.join(langs)}" if self.texts else "has a vector for both words"
+            fact = f"{name}: none of its {n:,} entries {where}"
+            raise SettingError(f"{fact}, so there is nothing to measure; check the languages")
         about = {
             "similarity": self.similarity, "k": self.k, "anchors": self.texts is not None, "lower": self.lower,
             "candidates": len(target), "left_out": left_out, **about_encoder(encoder),
@@ -135,7 +135,7 @@ class Lexicon(Task):
         ]
 
     def anchors(self, encoder: Encoder, *, progress: bool = False) -> tuple[Anchors, Anchors]:
-        """Return the word types of both languages with their vectors."""
+        """Return the word types of each language with their vectors."""
         anchors = []
         for lang, words in zip(self.dictionary.langs, (self.dictionary.source, self.dictionary.target), strict=True):
             alone = Sentences.of([[word] for word in dict.fromkeys(words)], lang)
@@ -147,7 +147,7 @@ class Lexicon(Task):
         return anchors[0], anchors[1]
 
     def _ranks(self, source: Anchors, target: Anchors) -> tuple[np.ndarray, int]:
-        """Return the rank of the best gold translation of each source word, from 1, and the number of pairs without a vector."""
+        """Return the rank of each source word's best gold translation, counted from 1, and the number of entries left out."""
         left, right = ({word: k for k, word in enumerate(side.words)} for side in (source, target))
         gold: dict[int, list[int]] = {}
         entries = zip(self.dictionary.source, self.dictionary.target, strict=True)
@@ -171,22 +171,22 @@ class Lexicon(Task):
             part = queries[start : start + step]
             for query, scores in zip(part, (2 * x[part] @ y.T).sub_(hubness), strict=True):
                 of_gold = scores[gold[query]]
-                # Words with the same similarity as the gold word rank before it: a tie is no success.
+                # A candidate that is as similar as the gold word ranks before the gold word, so a tie counts as wrong.
                 ranks.append(int((scores >= of_gold.max()).sum()) - int((of_gold == of_gold.max()).sum()) + 1)
         return np.array(ranks, dtype=np.float64), left_out
 
 
 def by_frequency(dictionary: Dictionary, start: int, stop: int | None) -> Dictionary:
-    """Return entries whose source words are `start` to `stop` in the order of the dictionary, for training and test parts.
+    """Return the entries of the source words `start` to `stop` (exclusive) in dictionary order, to split a dictionary.
 
     Raises:
-        SettingError: the dictionary has no words in this range.
+        SettingError: the dictionary has no source words in this range.
     """
     order = {word: k for k, word in enumerate(dict.fromkeys(dictionary.source))}
     stop = len(order) if stop is None else stop
     chosen = [k for k, word in enumerate(dictionary.source) if start <= order[word] < stop]
     if not chosen:
         name = dictionary.path or "dictionary"
-        raise SettingError(f"{name}: {len(order):,} source words, none from {start} to {stop}")
+        raise SettingError(f"{name}: entries must be within its {len(order):,} source words, got {start} to {stop}")
     source, target = (tuple(side[k] for k in chosen) for side in (dictionary.source, dictionary.target))
     return replace(dictionary, source=source, target=target)

@@ -30,18 +30,18 @@ if TYPE_CHECKING:
 
 
 class Parsing(ZeroShot[Treebank]):
-    """Dependency parsing with the biaffine parser (Dozat and Manning 2017) on aligned vectors, as in Schuster et al. The scores
-    are the fraction of words with the correct head (UAS), and with the correct head and relation (LAS), without punctuation as
-    in the script of CoNLL-X. LAS selects the epoch.
+    """Dependency parsing with the biaffine parser (Dozat and Manning 2017) on aligned vectors, as in Schuster et al. UAS is the
+    fraction of words with the correct head, and LAS the fraction of words with the correct head and relation. Punctuation is
+    ignored, as in the script of CoNLL-X. LAS selects the epoch.
 
-    Relations that do not occur in the training text count as wrong.
+    For LAS, words with a gold relation that does not occur in the training text count as wrong.
 
     Args:
         train, tests, dev, seeds, tune, select, options, bootstrap, seed: see `ZeroShot`.
-        hidden, layers: number of hidden units in each direction and of layers of the LSTM.
-        arc, label: sizes of the layers before the two scorers.
-        upos: dimensions of the embedding of gold universal parts of speech; 0 for none.
-        dropout: dropout of the input, between the LSTM's layers and after the layers of the scorers.
+        hidden, layers: hidden size of the LSTM in each direction, and number of its layers.
+        arc, label: output sizes of the layers before the scorer of arcs and the scorer of labels.
+        upos: dimension of the embeddings of gold universal parts of speech. If 0, parts of speech are not used.
+        dropout: dropout of the input, between the layers of the LSTM, and after the layers before the scorers.
     """
 
     name = "parsing"
@@ -57,13 +57,13 @@ class Parsing(ZeroShot[Treebank]):
         self.shape: dict[str, Any] = {"hidden": hidden, "layers": layers, "arc": arc, "label": label, "upos": upos,
                                       "dropout": dropout}  # fmt: skip
         self.relations = tuple(sorted({name for each in train for name in each.data.relations.names}))
-        # Parts of speech that do not occur in training share the last embedding.
+        # Parts of speech that do not occur in the training text share the last embedding.
         self.parts = tuple(sorted({name for each in train for name in each.data.upos.names}))
         super().__init__(train, tests, **protocol)
 
     @staticmethod
     def read(path: str, lang: str, *, on_error: Literal["raise", "skip"] = "raise") -> Treebank:
-        """Read a treebank; `on_error`: "raise", or "skip" to ignore invalid trees."""
+        """Read a treebank; `on_error`: "raise" an error for an invalid tree, or "skip" the tree."""
         return read_treebank(path, lang=lang, on_error=on_error)
 
     def defaults(self) -> dict[str, Any]:
@@ -122,7 +122,7 @@ class Parsing(ZeroShot[Treebank]):
 
 
 class ParsingHead(nn.Module):
-    """Head from word vectors to scores of arcs and labels; one more part of speech is for unknown parts of speech."""
+    """Head that computes scores of arcs and labels from word vectors. The last part of speech represents unknown ones."""
 
     def __init__(
         self, dim: int, n_relations: int, n_parts: int, *, hidden: int, layers: int, arc: int, label: int, upos: int,
@@ -139,34 +139,34 @@ class ParsingHead(nn.Module):
         self.label = Biaffine(label, label, n_relations)
 
     def forward(self, rows: Tensor, lengths: Tensor, parts: Tensor) -> Tensor:
-        """Return hidden states of the words `[W, 2·hidden]`."""
+        """Return the hidden states of the words, `[W, 2·hidden]`."""
         rows = self.drop(rows)
         if self.parts is not None:
             rows = torch.cat([rows, self.drop(self.parts(parts.to(rows.device)))], dim=1)
         return self.drop(self.lstm(rows, lengths))
 
     def arcs(self, states: Tensor, lengths: Tensor) -> Tensor:
-        """Return scores of each word's heads `[S, words, words + 1]`, column 0 for the root; −inf after the end of a sentence."""
+        """Return the scores of each word's heads, `[S, words, words + 1]`. Column 0 is the root; padding columns are −inf."""
         return self.arc.arcs(*self._roles(states, lengths, self.arc_dependent, self.arc_head), lengths)
 
     def arcs_of_words(self, states: Tensor, lengths: Tensor) -> Tensor:
-        """Return scores of heads for all words in one list, `[W, words + 1]`."""
+        """Return the scores of the heads of all words, concatenated, `[W, words + 1]`."""
         table = self.arcs(states, lengths)
         inside = torch.arange(table.shape[1]) < lengths[:, None]
         return table[inside.to(states.device)]
 
     def labels(self, states: Tensor, heads: Tensor, lengths: Tensor) -> Tensor:
-        """Return scores of the relations of given arcs, `[W, n_relations]`.
+        """Return the scores of all relations for given arcs, `[W, n_relations]`.
 
         Args:
-            heads: position of each word's head, 0 for the root, else from 1, int64 `[W]`.
+            heads: position of each word's head, counted from 1, or 0 for the root, int64 `[W]`.
         """
         return self.label.labels(
             *self._roles(states, lengths, self.label_dependent, self.label_head), heads.to(states.device), lengths
         )
 
     def _roles(self, states: Tensor, lengths: Tensor, dependent: nn.Module, head: nn.Module) -> tuple[Tensor, Tensor]:
-        """Return representations of words as dependents, and of root and words as heads."""
+        """Return the representations of words as dependents, and of the root and the words as heads."""
         alone = torch.tensor([1])
         with_root = torch.cat([self.root[None], states])
         return dependent(states, lengths), head(with_root, torch.cat([alone, lengths]))

@@ -1,4 +1,4 @@
-"""Edge probing (Tenney et al. 2019b): how much of a sentence's structure its vectors encode."""
+"""Edge probing (Tenney et al. 2019b), which measures how much sentence structure word vectors encode."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 
 
 class Targets(NamedTuple):
-    """Targets of a batch whose words have vectors.
+    """Targets of a batch, without targets that have a span without vectors.
 
     Attributes:
         numbers: indices of the targets, int64 `[T]`.
         owner: index of the text of each target in the batch, int64 `[T]`.
-        spans: rows of the first span of each target, and of the second if there is one.
+        spans: rows of the first span of each target, and for pairs of spans also of the second span.
     """
 
     numbers: np.ndarray
@@ -44,14 +44,14 @@ class Targets(NamedTuple):
 
 
 class ProbeAnswers(Answers):
-    """Targets of some texts with their labels.
+    """Targets of several texts, with their gold labels.
 
     Args:
         lengths: number of words of each text, int64 `[n_texts]`.
         counts: number of targets of each text, int64 `[n_texts]`.
         spans: spans of the targets, int64 `[n_targets, 1 or 2, 2]`, see `ProbeText`.
-        gold: mask of the labels of each target, only labels of the training text, bool `[n_targets, n_labels]`.
-        true: number of gold labels of each text, unknown labels included, int64 `[n_texts]`.
+        gold: mask of each target's labels among the labels of the training text, bool `[n_targets, n_labels]`.
+        true: number of gold labels of each text, including labels that are not in the training text, int64 `[n_texts]`.
     """
 
     def __init__(self, lengths: np.ndarray, counts: np.ndarray, spans: np.ndarray, gold: np.ndarray, true: np.ndarray):
@@ -61,7 +61,7 @@ class ProbeAnswers(Answers):
 
     @classmethod
     def of(cls, data: ProbeText, labels: Sequence[str]) -> ProbeAnswers:
-        """Return the targets of a text, with labels as indices into `labels`."""
+        """Build the targets of a data set, with labels as indices into `labels`."""
         codes = data.labels.among(labels)
         target = np.repeat(np.arange(len(data.spans)), np.diff(data.label_offsets))
         gold = np.zeros((len(data.spans), len(labels)), dtype=bool)
@@ -75,7 +75,7 @@ class ProbeAnswers(Answers):
         return cls(*(np.concatenate(several) for several in zip(*arrays, strict=True)))
 
     def targets(self, given: WordRows) -> Targets:
-        """Return the targets of some texts whose spans all have a vector. A span consists of its words that have a vector."""
+        """Return the targets of the given texts. Words without a vector are ignored, and so are targets with an empty span."""
         counts = self.counts[given.numbers]
         numbers = ranges(self._first[given.numbers], counts)
         owner = np.repeat(np.arange(len(counts)), counts)
@@ -83,7 +83,7 @@ class ProbeAnswers(Answers):
         if given.words is None:
             bounds = offsets_of(lengths)[owner][:, None, None] + spans
         else:
-            # Rows sorted by text and word; a span is a contiguous range of them.
+            # Sort the rows by text and word, so that a span is a contiguous range of rows.
             width = int(self.lengths[given.numbers].max(initial=0)) + 1
             keys = np.repeat(np.arange(len(lengths)), lengths) * width + given.words
             order = np.argsort(keys, kind="stable")
@@ -99,10 +99,10 @@ class ProbeAnswers(Answers):
 
 
 class KeyPointVectors(Embeddings):
-    """Vectors of some of the words of each text, in any order within a text.
+    """Vectors of some words of each text, in any order within a text.
 
     Args:
-        words: index of the word of each vector in its text, int64 `[n_rows]`.
+        words: index of each vector's word in its text, int64 `[n_rows]`.
     """
 
     def __init__(self, vectors: Embeddings, words: np.ndarray):
@@ -115,22 +115,22 @@ class KeyPointVectors(Embeddings):
 
 
 class Probing(ZeroShot[ProbeText]):
-    """Label given spans, or pairs of spans, from the vectors of their words alone: parts of speech, dependencies, entities, and
-    any task in jiant's JSON lines. Information about the context must therefore be in the vectors (Tenney et al. 2019b, "What
-    do you learn from context? Probing for sentence structure in contextualized word representations").
+    """Label spans, or pairs of spans, from the vectors of their words alone, so that information about the context must be in
+    the vectors (Tenney et al. 2019b, "What do you learn from context? Probing for sentence structure in contextualized word
+    representations"). Probes are parts of speech, dependencies, entities, and any task in jiant's JSON lines.
 
-    Each label of a target is a binary decision, predicted if its probability is above 0.5. The scores are micro-averaged
-    F1, precision and recall over all decisions. F1 selects the epoch. A gold label that the training text does not have
-    always counts as missed.
+    Each label of a target is a binary decision; a label is predicted if its probability is above 0.5. The scores are the
+    micro-averaged F1, precision and recall over all decisions. F1 selects the epoch. A gold label that does not occur in the
+    training text counts as missed.
 
-    An encoder whose rows are key points is probed as in "CLCR" (Table 6): a span consists of its words that are key points,
-    which the encoder's `key_points` returns. A target with a span without key points is left out in training and counts as
-    missed in tests.
+    An encoder that computes vectors of key points is probed as in "CLCR" (Table 6): a span consists of its words that are key
+    points, as returned by the encoder's `key_points`. A target that has a span without key points is left out in training and
+    counts as missed in tests.
 
     Args:
-        train, tests, dev, seeds, tune, select, options, bootstrap, seed: see `ZeroShot`. All texts belong to one probe.
-        width: dimensions of the projected words.
-        hidden, dropout: hidden size of the perceptron, and dropout in it.
+        train, tests, dev, seeds, tune, select, options, bootstrap, seed: see `ZeroShot`. All texts must have the same probe.
+        width: dimension of the projected word vectors.
+        hidden, dropout: hidden size and dropout of the perceptron.
     """
 
     name = "probing"
@@ -152,11 +152,11 @@ class Probing(ZeroShot[ProbeText]):
         self.probe = train[0].data.probe if train else ""
         self.spans = train[0].data.spans.shape[1] if train else 1
         self.labels = tuple(sorted({name for each in train for name in each.data.labels.names}))
-        # Two probes of one file count as two data sets when scores are compared.
+        # Include the probe in the name, because comparisons of scores must distinguish two probes of one file.
         tests = [replace(each, name=f"{each.name} ({self.probe})") for each in tests]
         super().__init__(train, tests, dev=dev, **protocol)
         if not self.labels:
-            raise SettingError(f"{', '.join(each.name for each in train)}: no target has a label, expected some")
+            raise SettingError(f"{', '.join(each.name for each in train)}: a target must have a label, got none")
         n_texts = sum(len(each.data) for each in train)
         self.per_text = sum(len(each.data.spans) for each in train) / n_texts
 
@@ -168,11 +168,11 @@ class Probing(ZeroShot[ProbeText]):
         """Read the targets of a file.
 
         Args:
-            on_error: "raise", or "skip" to leave out lines that cannot be read.
-            probe: pos, dependencies or entities; None if the file has one probe only. For JSON lines: name of the labels,
-                if they have one.
-            column: column of the tags: a number, upos or xpos, or the name of a data set's column.
-            subtypes: keep the subtypes of relations (`nsubj:pass`).
+            on_error: "raise" an error for an invalid line, or "skip" the line.
+            probe: pos, dependencies or entities; may be None if the file has only one probe. For JSON lines, any name of the
+                labels.
+            column: column of the tags, given as its number, as upos or xpos, or as the name of a data set's column.
+            subtypes: keep the subtypes of relations, such as `nsubj:pass`.
         """
         how: Any = {"probe": probe, "column": number_or_name(column), "subtypes": subtypes}
         return read_probe(path, lang=lang, on_error=on_error, **how)
@@ -206,8 +206,8 @@ class Probing(ZeroShot[ProbeText]):
         return Probe(dim, len(self.labels), spans=self.spans, **self.shape)
 
     def losses(self, head: nn.Module, given: WordRows, answers: Answers) -> Tensor:
-        """Return the summed losses of each text, divided by the average number of targets of a text, so that their mean over
-        texts is a mean over targets."""
+        """Return the sum of the losses of each text's targets, divided by the average number of targets of a text. The mean of
+        these values over texts is then the mean loss over targets."""
         assert isinstance(head, Probe)
         assert isinstance(answers, ProbeAnswers)
         targets = answers.targets(given)
@@ -229,10 +229,10 @@ class Probing(ZeroShot[ProbeText]):
 
 
 def _check(each: Dataset[ProbeText], first: Dataset[ProbeText]) -> None:
-    """Raise a `SettingError` if a text has no targets, or targets of another probe than the first training text."""
+    """Raise a `SettingError` if a text has no targets, or if its probe differs from that of the first training text."""
     if not len(each.data.spans):
-        raise SettingError(f"{each.name}: has no targets, expected spans with labels")
+        raise SettingError(f"{each.name}: must have spans with labels, got none")
     mine, other = ((one.data.probe, one.data.spans.shape[1]) for one in (each, first))
     if mine != other:
         shown = " and ".join(f"{one.name} has {one.data.probe}" for one in (first, each))
-        raise SettingError(f"{shown}: all files must be of one probe (--probe names that of JSON lines)")
+        raise SettingError(f"all files must have the same probe, but {shown}; --probe sets the probe of a file")

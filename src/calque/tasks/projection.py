@@ -1,5 +1,5 @@
-"""Label projection, the baseline of zero-shot transfer: project the tags of a source tagger over parallel text (Yarowsky, Ngai
-and Wicentowski 2001), and train on the result."""
+"""Label projection, a baseline for zero-shot transfer: tag the source side of parallel text, project the tags to the target
+side (Yarowsky, Ngai and Wicentowski 2001), and train on the projected tags."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from calque.text import ParallelCorpus, Sentences
 if TYPE_CHECKING:
     from calque.encoders.base import Encoder
 
-_STRETCH = 2  # maximum ratio of the lengths of a projection and its span, plus one word
+_STRETCH = 2  # maximum ratio of a projection's length to its span's length; one more word is allowed
 
 
 def project_spans(source: TaggedText, pairs: WordPairs, target: Sentences) -> TaggedText:
     """Project BIO spans over word links, and return the tagged target sentences.
 
-    The projection of a span is the range from the first to the last linked word. A sentence is skipped if a span has no link,
-    if a projection is more than twice as long (plus one word), or if projections overlap, because partly tagged sentences would
-    be wrong examples.
+    The projection of a span is the range from the first to the last target word linked to the span. A sentence is skipped if a
+    span has no link, if its projection has more than twice its number of words plus one, or if projections overlap, because a
+    partly tagged sentence would be a wrong example.
     """
     offsets = offsets_of(source.sentences.lengths())
     table = span_table(source.tags.codes, source.tags.names, offsets)
@@ -57,10 +57,10 @@ def project_spans(source: TaggedText, pairs: WordPairs, target: Sentences) -> Ta
 
 
 def project_tags(source: TaggedText, pairs: WordPairs, target: Sentences) -> TaggedText:
-    """Project tags of words over word links, and return the tagged target sentences.
+    """Project word tags over word links, and return the tagged target sentences.
 
-    A word gets the most frequent tag of its linked words, or without links the most frequent tag of its type in the text.
-    Sentences with a word that has neither are skipped.
+    A target word gets the most frequent tag of its linked words. A word without links gets the most frequent tag of its word
+    type in the text. Sentences with a word that gets no tag are skipped.
     """
     offsets = offsets_of(source.sentences.lengths())
     linked = _links(pairs.swapped())
@@ -84,31 +84,31 @@ def project_tags(source: TaggedText, pairs: WordPairs, target: Sentences) -> Tag
 def projected(
     tagger: Any, encoder: Encoder, corpus: ParallelCorpus, pairs: WordPairs, *, progress: bool = False
 ) -> Dataset[TaggedText]:
-    """Return training text in the target language: train the tagger on source text, tag the source side of parallel text, and
-    project the tags over its word links.
+    """Train the tagger on source text, tag the source side of parallel text, and project the tags over its word links; return
+    the result as training text in the target language.
 
     Args:
         tagger: `Tagging` task with training text in the language of one side of the corpus.
 
     Raises:
-        SettingError: the training text is in neither language, or nothing can be projected.
+        SettingError: the training text is in neither language of the corpus, or no sentence can be tagged.
     """
     if corpus.side(tagger.train[0].lang) == "target":
         corpus, pairs = corpus.swapped(), pairs.swapped()
     tagged = tagger.tag(encoder, corpus.source, progress=progress)
     text = (project_tags if tagger.name == "pos" else project_spans)(tagged, pairs, corpus.target)
     if not len(text):
-        raise SettingError("no tags could be projected over the word links: is this the right parallel text?")
+        raise SettingError("no tags could be projected over the word links: check that the text is the right one")
     skipped = int((corpus.target.lengths() > 0).sum()) - len(text)
     return Dataset(f"projected ({len(text):,} sentences, {skipped:,} skipped)", corpus.langs[1], text)
 
 
 class LabelProjection(Task):
-    """Task that trains on projected labels, and tests in each target language.
+    """Train on projected labels, and test in each target language.
 
     Args:
         make: function that builds the tagging task from training and test texts.
-        corpora: name, text and links of each parallel text.
+        corpora: name, content and word links of each parallel text.
     """
 
     def __init__(
@@ -122,10 +122,10 @@ class LabelProjection(Task):
         self.make, self.train, self.tests, self.corpora, self.say = make, list(train), list(tests), list(corpora), say
 
     def evaluate(self, encoder: Encoder, *, progress: bool = False) -> list[Score]:
-        """Return the scores of the test sets in the target languages.
+        """Return the scores of all test sets in the target languages.
 
         Raises:
-            SettingError: there is no such test set.
+            SettingError: no test set is in a target language.
         """
         scores: list[Score] = []
         for name, corpus, pairs in self.corpora:
@@ -137,12 +137,12 @@ class LabelProjection(Task):
                 found = self.make([train], tests).evaluate(encoder, progress=progress)
                 scores += [score.about(**about) for score in found]
         if not scores:
-            raise SettingError("no test set is in a language of --project")
+            raise SettingError("no test set is in a target language of --project: add one with --test")
         return scores
 
 
 def _links(pairs: WordPairs) -> dict[tuple[int, int], list[int]]:
-    """Return the linked target words by sentence and source word."""
+    """Return the target words linked to each source word, keyed by sentence and source word."""
     linked: dict[tuple[int, int], list[int]] = defaultdict(list)
     for sentence, i, j in zip(pairs.sentence.tolist(), pairs.source.tolist(), pairs.target.tolist(), strict=True):
         linked[sentence, i].append(j)
@@ -150,7 +150,7 @@ def _links(pairs: WordPairs) -> dict[tuple[int, int], list[int]]:
 
 
 def _most_frequent(tags: Counter[str]) -> str | None:
-    """Return the most frequent tag; ties go to the first in alphabetical order."""
+    """Return the most frequent tag; of equally frequent tags, the first in alphabetical order."""
     return min(tags, key=lambda tag: (-tags[tag], tag)) if tags else None
 
 

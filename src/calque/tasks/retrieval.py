@@ -1,4 +1,4 @@
-"""Contextual word retrieval: whether the nearest word of the other language is the translation in context."""
+"""Contextual word retrieval: is the nearest word of the other language the translation in context?"""
 
 from __future__ import annotations
 
@@ -42,34 +42,34 @@ Similarity = Literal["csls", "cosine"]
 class WordRetrieval(Task):
     """Accuracy of contextual word retrieval (Cao et al. 2020, §3.2 and §5.1).
 
-    The query is each linked word of a test text, and the candidates are the words of all sentences on the other side.
+    Each linked word of a test text is a query, and the candidates are the words of all sentences on the other side.
     Token-level accuracy (`accuracy`) is the fraction of queries whose nearest neighbour is the linked token, averaged over
-    both directions. It is computed over all links and, with a training text, over unseen links: the two lower-cased word
-    types differ and are never linked in the training text. Accuracy over unseen links is the main score if it exists,
-    because neither memorised pairs nor a shared vocabulary raise it.
+    both directions. The links are all links or, with a training text, also the unseen links only: links between two different
+    lower-cased word types that are never linked in the training text. Accuracy over unseen links, if available, is the main
+    score, because neither memorised pairs nor a shared vocabulary can raise it.
 
     Type-level accuracy (`form`) counts a query as correct if the lower-cased word type of the nearest neighbour is correct.
     A loss that separates tokens of one word type raises token-level accuracy only.
 
     Args:
         corpus: parallel test text.
-        pairs: word links of the test text; None runs the statistical aligner on the test text only, so that the links do not
-            depend on the training text of the encoder. Links that share a word with another link are always dropped.
-        train: training text of the alignment.
-        train_pairs: word links of the training text; None runs the aligner on test and training text together, which finds
-            more links than the training text alone, so that more pairs count as seen.
-        contextual: False keeps only the first occurrence of each word type, as candidate and as query.
+        pairs: word links of the test text. If None, the statistical aligner links the test text only, so that links do not
+            depend on the encoder's training text. Links that share a word are always dropped.
+        train: training text on which the encoder was aligned.
+        train_pairs: word links of the training text. If None, the aligner links test and training text together. This finds
+            more links in the training text, so that more pairs count as seen.
+        contextual: if False, only the first occurrence of each word type is a candidate and a query.
         candidates, similarity, k: see `retrieve`.
-        special: count the special tokens at both ends of a sentence ([CLS], [SEP]) as linked words, as in the code of Cao et
-            al. This raises the accuracy. Special tokens never count as unseen pairs.
+        special: treat the boundary tokens of a sentence ([CLS], [SEP]) as linked words, as in the code of Cao et al. This
+            raises the accuracy over all links. Boundary tokens never count as unseen links.
         model, symmetrize: model and symmetrization of the statistical aligner.
-        bootstrap: number of bootstrap samples of the interval; sentences are resampled, not words.
-        seed: seed of the aligner.
-        data: name of the test text in the record.
+        bootstrap: number of bootstrap samples for the intervals, which resample sentences, not words.
+        seed: seed of the statistical aligner.
+        data: name of the test text in the scores.
 
     Raises:
-        SettingError: arguments contradict each other.
-        InputError: links refer to words that the text does not have.
+        SettingError: some arguments cannot be combined.
+        InputError: links refer to words that do not exist in the text.
     """
 
     def __init__(
@@ -91,9 +91,9 @@ class WordRetrieval(Task):
         data: str = "",
     ):
         if train_pairs is not None and train is None:
-            raise SettingError("train_pairs are links of a training text: give train as well")
+            raise SettingError("train_pairs needs the training text that it links: give train as well")
         if train is not None and train.langs != corpus.langs:
-            raise SettingError(f"the test text is in {corpus.langs}, the training text in {train.langs}")
+            raise SettingError(f"train must be in the languages of the test text, {corpus.langs}, got {train.langs}")
         for given, text in ((pairs, corpus), (train_pairs, train)):
             if given is not None and text is not None:
                 given.check(text)
@@ -120,7 +120,7 @@ class WordRetrieval(Task):
 
     @classmethod
     def read(cls, one: Inputs, **options: Any) -> WordRetrieval:
-        """Return the task on one test text of `Inputs.each`. A limit applies to the test text only, not to the training text."""
+        """Build the task for one item of `Inputs.each`. A limit on the number of texts applies to the test text only."""
         (test,), (langs,), words, train, train_pairs = one.test, one.langs, one.words, None, None
         corpus = words.read(test, langs)
         pairs = words.open_pairs(one.links[0], corpus) if one.links else None
@@ -135,14 +135,14 @@ class WordRetrieval(Task):
     # -- queries -----------------------------------------------------------------------------------------------------------
     @cached_property
     def links(self) -> tuple[WordPairs, WordPairs | None]:
-        """One-to-one links of the test text, and links of the training text; the aligner computes those not given."""
+        """One-to-one links of the test text, and links of the training text. The aligner computes missing links."""
         from calque.wordalign import align_words
 
         pairs, train_pairs = self._given
         options: Any = {"model": self.model, "symmetrize": self.symmetrize, "seed": self.seed}
         if pairs is None:
             pairs = align_words(self.corpus, **options)
-        if self.train is not None and train_pairs is None:  # the test text also helps to link the training text
+        if self.train is not None and train_pairs is None:  # aligning both together improves the training links
             both = align_words(self.corpus + self.train, **options)
             train_pairs = both.slice(len(self.corpus), len(self.corpus) + len(self.train))
         return pairs.one_to_one(), train_pairs
@@ -157,14 +157,14 @@ class WordRetrieval(Task):
 
     @cached_property
     def unseen(self) -> np.ndarray | None:
-        """Mask of links between two different word types that the training text never links, bool `[n_pairs]`; None without a
-        training text."""
+        """Mask of links between two different word types that are never linked in the training text, bool `[n_pairs]`; None
+        without a training text."""
         return None if self._seen is None else ~self._seen & ~identical_words(self.corpus, self.links[0])
 
     @cached_property
     def _queries(self) -> tuple[WordPairs, np.ndarray | None]:
-        """Links whose words are the queries, and the mask of unseen ones. With `special`, every sentence has a special token
-        before its first and after its last word; these tokens are linked, and never unseen."""
+        """Links whose words are the queries, and the mask of unseen links. With `special`, every sentence has a boundary token
+        before its first word and after its last word. The boundary tokens are linked and never count as unseen."""
         pairs, unseen = self.links[0], self.unseen
         if not self.special:
             return pairs, unseen
@@ -181,7 +181,7 @@ class WordRetrieval(Task):
 
     @cached_property
     def _counts(self) -> dict[str, Any]:
-        """Settings and counts of the record that do not depend on the encoder."""
+        """Settings and counts of the scores that do not depend on the encoder."""
         pairs, given, symmetrize = self.links[0], self._given[0], self.symmetrize
         symmetrize = symmetrize if symmetrize == "one-to-one" else f"{symmetrize}, one-to-one"
         counts: dict[str, Any] = {
@@ -198,7 +198,7 @@ class WordRetrieval(Task):
 
     @cached_property
     def _sides(self) -> list[Sentences]:
-        """Both sides of the test text; with `special` each sentence has two more words."""
+        """Both sides of the test text. With `special`, each sentence also contains its two boundary tokens."""
         sides = [self.corpus.source, self.corpus.target]
         if not self.special:
             return sides
@@ -209,9 +209,9 @@ class WordRetrieval(Task):
         return [word_types(side)[0] for side in self._sides]
 
     def news(self, scores: Sequence[Score]) -> Iterable[str]:
-        """Return a message about the origin of the test links."""
+        """Return a message that names the source of the test links."""
         links = scores[0].settings["links"]
-        yield f"{self.data}: word links {'as given' if links == 'given' else f'by the statistical aligner ({links})'}"
+        yield f"{self.data}: word links {'from files' if links == 'given' else f'from the statistical aligner ({links})'}"
 
     @property
     def _name(self) -> str:
@@ -222,17 +222,17 @@ class WordRetrieval(Task):
         """Encode both sides and compute the scores.
 
         Returns:
-            token-level, then type-level accuracy; each over unseen pairs, if there is a training text, then over all pairs;
-            each as the mean of both directions, then in each direction.
+            token-level, then type-level accuracy. Each is computed over unseen links, if there is a training text, then over
+            all links; each first as the mean of both directions, then for each direction.
 
         Raises:
-            SettingError: the test text has no links, or no link whose words have vectors.
+            SettingError: the test text has no links, or no link has a vector for both words.
         """
         require(encoder, "measured", self.rows)
         if not len(self.links[0]) and not self.special:
             raise SettingError(
-                f"{self._name}: no word links in {len(self.corpus):,} sentence pairs, so there is nothing to measure; is "
-                "there text in it, and are its lines translations of each other?"
+                f"{self._name}: no word links in {len(self.corpus):,} sentence pairs, so there is nothing to measure; check "
+                "that the text is not empty and that its two sides are translations of each other"
             )
         encode = partial(with_special_tokens, encoder) if self.special else partial(encoder.encode, progress=progress)
         source, target = (encode(side) for side in (self.corpus.source, self.corpus.target))
@@ -241,13 +241,13 @@ class WordRetrieval(Task):
     def retrieve(
         self, source: Embeddings, target: Embeddings, *, similarity: Similarity | None = None, depth: int = 1
     ) -> Retrieved:
-        """Retrieve the nearest words of all linked words; see `retrieve`.
+        """Retrieve the nearest words of all linked words, see the function `retrieve`.
 
         Args:
-            source, target: vectors of every word of both sides of the test text; with `special`, see `with_special_tokens`.
+            source, target: vectors of all words of each side of the test text; with `special`, see `with_special_tokens`.
 
         Raises:
-            SettingError: the vectors do not belong to this text.
+            SettingError: the vectors do not match the words of the test text.
         """
         for name, vectors, side in zip(("source", "target"), (source, target), self._sides, strict=True):
             if not np.array_equal(np.diff(vectors.offsets), side.lengths()):
@@ -269,18 +269,18 @@ class WordRetrieval(Task):
         about: dict[str, Any] | None = None,
         found: Retrieved | None = None,
     ) -> list[Score]:
-        """Compute the scores of given word vectors, such as several layers of one pass.
+        """Compute the scores of given word vectors, such as the vectors of one of several layers.
 
         Args:
-            about: settings of the encoder, for the record.
-            found: result of `retrieve` for these vectors; None computes it.
+            about: settings of the encoder that are recorded with the scores.
+            found: result of `retrieve` for these vectors; computed if None.
 
         Raises:
-            SettingError: the vectors do not belong to this text, or no link has vectors on both sides.
+            SettingError: the vectors do not match the words of the test text, or no link has a vector for both words.
         """
         found = self.retrieve(source, target) if found is None else found
         if not len(found.queries):
-            fact = f"{self._name}: none of its {len(self._queries[0]):,} word links has a vector on both sides"
+            fact = f"{self._name}: none of its {len(self._queries[0]):,} word links has a vector for both words"
             raise SettingError(f"{fact}, so there is nothing to measure")
         settings = {
             "contextual": self.contextual,
@@ -317,8 +317,8 @@ class WordRetrieval(Task):
         return "-".join(self.corpus.langs), "-".join(self.corpus.langs[::-1])
 
     def _sums(self, found: Retrieved, source: Embeddings, target: Embeddings) -> dict[str, np.ndarray]:
-        """Return the numbers of correct answers and of queries of each sentence, `[n_sentences, 2]`, by metric: for each kind of
-        accuracy and selection of links, first those of both directions, then of each."""
+        """Return the number of correct answers and of queries in each sentence, `[n_sentences, 2]`, by metric. Each kind of
+        accuracy and each selection of links has three metrics: both directions together, then each direction."""
         pairs, unseen = self._queries
         sentence, queries = pairs.sentence[found.queries], found.queries
         hits = {"accuracy": [found.source_hits, found.target_hits], "form": []}
@@ -344,16 +344,16 @@ class WordRetrieval(Task):
 
 
 def with_special_tokens(encoder: Encoder, sentences: Sentences) -> Embeddings:
-    """Return the word vectors of sentences, each with the vectors of its first and last subword ([CLS], [SEP]) around them.
+    """Return the word vectors of sentences, with the vectors of the boundary tokens ([CLS], [SEP]) around each sentence.
 
     Raises:
-        SettingError: the encoder has no subwords.
+        SettingError: the encoder has no boundary tokens.
     """
     from calque.encoders.huggingface import HuggingFaceEncoder
     from calque.training.sources import vectors_of
 
     if not isinstance(encoder, HuggingFaceEncoder):
-        raise SettingError(f"special=True: {encoder.name} has no special tokens; leave special out")
+        raise SettingError(f"special=True needs an encoder with special tokens, got {encoder.name}; leave special out")
     split = encoder.subwords.split(sentences).with_special()
     vectors = vectors_of(encoder, split, budget=encoder.budget)
     return Embeddings(vectors.data, split.word_offsets, split.covered)
@@ -362,14 +362,14 @@ def with_special_tokens(encoder: Encoder, sentences: Sentences) -> Embeddings:
 # -- search --------------------------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Retrieved:
-    """Nearest words of the queries of both directions.
+    """Nearest words of all queries, in both directions.
 
     Attributes:
-        queries: indices of the queried links in the given links, int64 `[n]`.
-        source_hits, target_hits: whether the source word retrieved its target word, and the reverse, bool `[n]`.
+        queries: index of each query's link in the given links, int64 `[n]`.
+        source_hits, target_hits: whether the nearest word of the source (target) word is the linked word, bool `[n]`.
         source_pool, target_pool: masks of the candidate words, bool `[n_words]`.
-        dropped: number of links that have a word without a vector.
-        target_lists, source_lists: rows of the nearest words, nearest first, padded with −1, int64 `[n, depth]`.
+        dropped: number of links that are not queries because one of their words has no vector.
+        target_lists, source_lists: indices of the nearest words in all words, padded with −1, int64 `[n, depth]`.
     """
 
     queries: np.ndarray
@@ -398,14 +398,14 @@ def retrieve(
 
     Args:
         pairs: one-to-one word links.
-        candidates: "all" words of the other side (the paper), or only words with a link (its code).
-        similarity: cosine, or CSLS with `k` neighbours, whose hubness terms use the same candidates. Ties go to the word
-            that comes first.
-        source_words, target_words: mask of words that may be candidates and queries, bool `[n_words]`.
-        depth: number of nearest words to list for each query.
+        candidates: "all": all words of the other side (the paper); "linked": only words that have a link (its code).
+        similarity: "cosine", or "csls" with `k` neighbours, whose hubness terms are computed on the same candidates. Of
+            equally similar words, the first is returned.
+        source_words, target_words: mask of words that may be candidates and queries, bool `[n_words]`; default: all.
+        depth: number of nearest words to return for each query.
 
     Raises:
-        SettingError: a value is unknown, or the links are not one-to-one or refer to words that do not exist.
+        SettingError: a value is unknown, or the links are not one-to-one, or a link refers to a word that does not exist.
     """
     for name, value, known in (("candidates", candidates, Candidates), ("similarity", similarity, Similarity)):
         if value not in get_args(known):
@@ -413,10 +413,10 @@ def retrieve(
     sides, rows, pools = (source, target), [], []
     for side, words, chosen in ((source, pairs.source, source_words), (target, pairs.target, target_words)):
         if len(side) != pairs.n_sentences or (words >= np.diff(side.offsets)[pairs.sentence]).any():
-            raise SettingError("word links do not fit the vectors; was the text tokenised differently?")
+            raise SettingError("word links and vectors must be of the same words; was the text tokenised differently?")
         rows.append(side.rows(pairs.sentence, words))
         if len(np.unique(rows[-1])) != len(words):
-            raise SettingError("links are not one-to-one: call one_to_one() on them first")
+            raise SettingError("links must be one-to-one: call their method one_to_one() first")
         pools.append(np.ones(side.n_words, dtype=bool) if chosen is None else np.array(chosen, dtype=bool))
     allowed = np.flatnonzero(pools[0][rows[0]] & pools[1][rows[1]])
     for side, pool in zip(sides, pools, strict=True):

@@ -1,4 +1,4 @@
-"""Sentence retrieval: whether the nearest sentence of the other language is the translation."""
+"""Sentence retrieval: is the nearest sentence of the other language the translation?"""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Similarity = Literal["cosine", "csls"]
 
 
 class Uncomputed(NamedTuple):
-    """A score before its bootstrap: its statistic, and sums of each sentence `[n_sentences, k]`."""
+    """Inputs of a score's bootstrap: the statistic, and the counts of each sentence, `[n_sentences, k]`."""
 
     metric: str
     sums: np.ndarray
@@ -42,26 +42,26 @@ class Uncomputed(NamedTuple):
 class SentenceRetrieval(Task):
     """Retrieve the translation of each sentence among all sentences of the other language, and mine pairs.
 
-    On parallel text: `accuracy`, the fraction of sentences whose nearest sentence is the translation (mean of both
-    directions, then each direction), and `xsim`, the error rate of LASER under the ratio margin over the k nearest. A
-    sentence with the same text as the translation counts as correct.
+    `accuracy` is the fraction of sentences whose nearest sentence is the translation. `xsim` is the error rate of LASER,
+    which uses the ratio margin over the k nearest sentences. Both are averaged over the directions and computed for each.
+    A sentence with the same text as the translation counts as correct.
 
-    With a development text: F1, precision and recall of mined pairs (Artetxe & Schwenk 2019). The threshold is the ratio
-    margin with the best F1 on the development text.
+    With a development text, F1, precision and recall of mined pairs are computed, too (Artetxe & Schwenk 2019). The mining
+    threshold is the ratio margin with the best F1 on the development text.
 
     Args:
-        text: parallel text. Poolings of subwords receive the original text if it was split at spaces (`pretokenized=True`).
-        dev: development text that sets the threshold of mining; None: no mining.
-        sentence_pooling: pooling of a sentence vector, see `SentencePooling.of`; None: that of the encoder, or the mean of
-            words.
-        similarity: similarity of `accuracy`: "cosine" or "csls".
-        k: number of nearest neighbours; None: 10 for CSLS (Conneau et al. 2018a), 4 for margins.
-        tokenize: split text into words if the pooling is over words; for text that was split at spaces.
-        bootstrap: number of bootstrap samples of the interval; sentences are resampled.
-        data: name of the text in the record.
+        text: parallel text. Split it only at spaces (`pretokenized=True`) if the sentence vectors are pooled from subwords.
+        dev: development text that sets the mining threshold. If None, no pairs are mined.
+        sentence_pooling: pooling of sentence vectors, see `SentencePooling.of`; default: the encoder's own pooling, or else
+            the mean of the word vectors.
+        similarity: similarity for `accuracy`, "cosine" or "csls".
+        k: number of nearest neighbours; default: 10 for CSLS (Conneau et al. 2018a), and 4 for margins.
+        tokenize: tokenise text that was split at spaces, if the pooling is over words.
+        bootstrap: number of bootstrap samples for the intervals, which resample sentences.
+        data: name of the text in the scores.
 
     Raises:
-        SettingError: arguments contradict each other.
+        SettingError: some arguments cannot be combined.
     """
 
     def __init__(
@@ -74,8 +74,8 @@ class SentenceRetrieval(Task):
         if k is not None:
             check_number("k", k, least=1, whole=True)
         if dev is not None and dev.langs != text.langs:
-            raise SettingError(f"the test text is in {text.langs}, the development text in {dev.langs}")
-        # pairs with words on both sides
+            raise SettingError(f"dev must be in the languages of the test text, {text.langs}, got {dev.langs}")
+        # keep pairs with words on both sides
         self.text = text.take(np.flatnonzero((text.source.lengths() > 0) & (text.target.lengths() > 0)))
         self.dev, self.k, self.margin_k = dev, k, k or 4
         self.sentence_pooling: Pooling | None = sentence_pooling
@@ -91,7 +91,7 @@ class SentenceRetrieval(Task):
         similarity: Similarity = "cosine",
         k: int | None = None,
     ) -> list[Task]:
-        """Return one task for each test text; texts are split at spaces only."""
+        """Return one task for each test text. The files are split at spaces only; the task tokenises them if necessary."""
         words = replace(inputs.words, pretokenized=True)
         options: Any = {
             "sentence_pooling": sentence_pooling, "similarity": similarity, "k": k,
@@ -109,10 +109,10 @@ class SentenceRetrieval(Task):
         """Encode both sides and compute the scores.
 
         Returns:
-            accuracy and xsim, each as the mean of both directions and then per direction; then the scores of mining.
+            accuracy, then xsim, each as the mean of both directions and for each direction; then the scores of mining.
 
         Raises:
-            SettingError: the encoder has no such pooling, or no vector for any sentence of a language.
+            SettingError: the encoder does not support the pooling, or has no vector for any sentence of a language.
         """
         require(encoder, "measured", self.rows)
         pooling = SentencePooling.of(encoder, self.sentence_pooling)
@@ -135,10 +135,10 @@ class SentenceRetrieval(Task):
         return scores
 
     def _encoded(self, encoder: Encoder, pooling: SentencePooling, progress: bool, side: Sentences) -> SentenceVectors:
-        """Return the vectors of sentences; text is split into words if the pooling needs words.
+        """Return sentence vectors; the text is tokenised first if the pooling is over words.
 
         Raises:
-            SettingError: none of the sentences has a vector.
+            SettingError: no sentence has a vector.
         """
         text = side
         if self.tokenize and pooling.unit == "words":
@@ -152,7 +152,7 @@ class SentenceRetrieval(Task):
         return vectors
 
     def _retrieval(self, source: SentenceVectors, target: SentenceVectors) -> list[Uncomputed]:
-        """Return accuracy and error rate (xsim): each the mean of both directions, then each direction."""
+        """Return the inputs of accuracy and of xsim, each for the mean of both directions, then for each direction."""
         numbers = [text_numbers(side) for side in (self.text.source, self.text.target)]
         covered, n, (x, y) = source.covered & target.covered, len(source.covered), self.text.langs
         about = {
@@ -167,7 +167,7 @@ class SentenceRetrieval(Task):
         xsim = [xsim_neighbours(a.data, b.data, k=self.margin_k) for a, b in ((source, target), (target, source))]
         uncomputed: list[Uncomputed] = []
         for name, found, more in (("accuracy", (near.targets[:, 0], near.sources[:, 0]), about), ("xsim", xsim, {})):
-            # The translation is in the same row; any sentence with the same text is correct.
+            # Row i of both sides is a translation pair. Any sentence with the same text as the translation is correct.
             hits = [(at >= 0) & (of[at] == of) & covered for at, of in zip(found, numbers[::-1], strict=True)]
             forward, backward = (each if name == "accuracy" else ~each for each in hits)
             for metric, counts in (
@@ -181,11 +181,11 @@ class SentenceRetrieval(Task):
     def _mined(
         self, dev: ParallelCorpus, encode: Callable[[Sentences], SentenceVectors], vectors: Sequence[SentenceVectors]
     ) -> list[Uncomputed]:
-        """Return F1, precision and recall of mined pairs over the source sentences.
+        """Return the inputs of F1, precision and recall of mined pairs, with counts for each source sentence.
 
         Args:
             encode: function from sentences to vectors.
-            vectors: vectors of the text.
+            vectors: vectors of both sides of the test text.
         """
         text, known = minable(self.text), minable(dev)
         pairs = self._candidates(encode(known.source), encode(known.target))
@@ -207,7 +207,7 @@ class SentenceRetrieval(Task):
         ]  # fmt: skip
 
     def _candidates(self, source: SentenceVectors, target: SentenceVectors) -> Mined:
-        """Return candidate pairs of sentences that have a vector."""
+        """Return candidate pairs among the sentences that have a vector."""
         rows = [np.flatnonzero(side.covered) for side in (source, target)]
         found = mine(best_by_margin(source.data[rows[0]], target.data[rows[1]], k=self.margin_k))
         return Mined(rows[0][found.source], rows[1][found.target], found.scores)
@@ -216,7 +216,7 @@ class SentenceRetrieval(Task):
 # -- mining ------------------------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Minable:
-    """Two texts as sets of sentences, and the gold pairs.
+    """Distinct sentences of two texts, and the gold pairs.
 
     Attributes:
         source, target: distinct sentences.
@@ -236,7 +236,7 @@ class Minable:
 
 
 def minable(text: ParallelCorpus) -> Minable:
-    """Return a text for mining, in which every sentence has a translation. Duplicates are merged and empty sentences dropped."""
+    """Prepare parallel text for mining: merge duplicate sentences and drop empty sentences."""
     rows, columns = [], []
     for side in (text.source, text.target):
         numbers = text_numbers(side)
@@ -250,6 +250,6 @@ def minable(text: ParallelCorpus) -> Minable:
 
 
 def text_numbers(sentences: Sentences) -> np.ndarray:
-    """Return a number for each sentence, equal for sentences with equal words, from 0 in order, int64 `[n_sentences]`."""
+    """Number the distinct sentences in order of first occurrence, from 0; return the number of each, int64 `[n_sentences]`."""
     known: dict[tuple[str, ...], int] = {}
     return np.array([known.setdefault(sentence.words, len(known)) for sentence in sentences], dtype=np.int64)

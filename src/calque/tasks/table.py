@@ -1,7 +1,7 @@
-"""Table of all tasks: class, input files, and options on the command line.
+"""Table of all tasks, with their classes, input files and command-line options.
 
-To add a task, write one file with one class and add one row here. The command line, studies, reports and the
-documentation read this table without loading any task.
+To add a task, write its class in a new file, and add a row to this table. The command line, studies, reports and the
+documentation use the table without importing the tasks.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from calque.tasks.inputs import FIELDS
 
 @dataclass(frozen=True)
 class TaskRow:
-    """One task.
+    """Row of the table: one task.
 
     Attributes:
-        target: class as `package.module:Class`.
-        help: description in one line.
-        title: name in reports.
-        files: files of `Inputs` that the task reads.
-        options: names of further options: those of the class, and of `Words` and `Inputs` (`langs`, `model`, `symmetrize`,
+        target: class of the task, as `package.module:Class`.
+        help: one-line description.
+        title: name of the task in reports.
+        files: names of the attributes of `Inputs` whose files the task reads.
+        options: names of further options, from the class, from `Words` and from `Inputs` (`langs`, `model`, `symmetrize`,
             `seed`, `pretokenized`, `test_limit`).
         languages: "pairs" if the files are parallel text or dictionaries with `langs`; "files" if each file has its own
             language.
-        one: kinds of files of which the task accepts only one.
-        lang: default language of a file.
-        pretokenized: default of `--pretokenized`; true for gold links, which count the words of the text as it is.
+        one: names from `files` for which the task accepts only one file.
+        lang: language of files that declare none; None if a language is required.
+        pretokenized: default of `--pretokenized`; true for gold links, which refer to words separated by spaces.
     """
 
     target: str
@@ -45,18 +45,18 @@ class TaskRow:
 
     @property
     def takes(self) -> tuple[str, ...]:
-        """Names of files and options."""
+        """Names of the files and options of the task."""
         return self.files + self.options
 
 
 def option_names(kind: type[Task]) -> list[str]:
-    """Return the options of a task's class."""
+    """Return the names of the options that the class of a task defines."""
     names: list[str] = []
     for function in kind.takes():
         parameters = inspect.signature(function).parameters.values()
         names += [each.name for each in parameters if each.kind is each.KEYWORD_ONLY]
         if function == kind.from_files and not any(each.kind is each.VAR_KEYWORD for each in parameters):
-            break  # the others receive nothing from it
+            break  # `from_files` passes no options to the remaining functions
     return [name for name in dict.fromkeys(names) if name not in FIELDS]
 
 
@@ -99,7 +99,7 @@ TASKS: Table[TaskRow] = Table(
         ),
         "sentences": TaskRow(
             "calque.tasks.sentences:SentenceRetrieval",
-            "Is the nearest sentence of the other language the translation? xsim and mining, too.",
+            "Is the nearest sentence of the other language the translation? Also xsim and bitext mining.",
             "sentence retrieval",
             ("test", "dev"),
             ("langs", "sentence_pooling", "similarity", "k", "pretokenized"),
@@ -107,7 +107,7 @@ TASKS: Table[TaskRow] = Table(
         ),
         "word-alignment": TaskRow(
             "calque.tasks.alignment:WordAlignment",
-            "Links made from the vectors against gold links: error rate, precision, recall, F1.",
+            "Word links found by vector similarity, compared with gold links: error rate, precision, recall, F1.",
             "word alignment",
             ("test", "links"),
             ("langs", "seed", "method", "pretokenized"),
@@ -172,6 +172,6 @@ TASKS: Table[TaskRow] = Table(
 
 
 def users(name: str) -> Sequence[str]:
-    """Return the tasks that accept a file or option; empty if all or none do."""
+    """Return the tasks that accept a file or option; empty if all tasks accept it, or none."""
     tasks = [task for task, row in TASKS.items() if name in row.takes]
     return [] if len(tasks) == len(TASKS) else tasks

@@ -1,4 +1,4 @@
-"""Zero-shot tagging of words: named entities, slots with intents, parts of speech."""
+"""Zero-shot tagging of words: named entities, slots and intents, parts of speech."""
 
 from __future__ import annotations
 
@@ -36,21 +36,21 @@ HEADS = ("bilstm-crf", "linear", "linear-crf")
 
 
 class Tagging(ZeroShot[TaggedText]):
-    """Tag every word. Entities and slots are scored by the F1 of whole spans as in CoNLL, over all types (`f1`) and for each
-    type (`f1.PER`). Parts of speech and the intents of `slots` are scored by accuracy.
+    """Tag every word. Entities and slots are scored by the F1 of whole spans as in CoNLL, over all span types (`f1`) and for
+    each type (`f1.PER`). Parts of speech, and the intents in the data of `slots`, are scored by accuracy.
 
-    The head "bilstm-crf" is that of Kulshreshtha et al. (2020, §3.3) and of the Multi-sense paper (§4.2): two layers of
-    a bidirectional LSTM and a linear-chain conditional random field on frozen features. "linear" and "linear-crf" are
-    for fine-tuning the encoder together with the head.
+    The head "bilstm-crf" consists of a bidirectional LSTM with two layers and a linear-chain conditional random field on frozen
+    vectors, as in Kulshreshtha et al. (2020, §3.3) and in the Multi-sense paper (§4.2). The heads "linear" and "linear-crf"
+    are meant for fine-tuning the encoder together with the head.
 
     Args:
         kind: "ner", "slots" or "pos".
         train, tests, dev, seeds, tune, select, options, bootstrap, seed: see `ZeroShot`.
-        head: one of `HEADS`; None: bilstm-crf on frozen features, linear with `tune`.
-        hidden, layers: hidden size in each direction and number of layers of the LSTM.
-        dropout: dropout of the input of the head and of its last layer.
-        unknown: treatment of a test or development label that no training text has: "raise" an error; "miss": count it as
-            wrong.
+        head: one of `HEADS`; default: linear with `tune`, otherwise bilstm-crf.
+        hidden, layers: hidden size of the LSTM in each direction, and number of its layers.
+        dropout: dropout of the input of the head and of the input of its last layer.
+        unknown: treatment of labels in test or development text that do not occur in any training text: "raise" an error,
+            or "miss", which counts these labels as wrong.
     """
 
     files = (*ZeroShot.files, "project", "links")
@@ -79,7 +79,7 @@ class Tagging(ZeroShot[TaggedText]):
         with_intents = kind == "slots" and all(data.data.intents is not None for data in (*train, *tests))
         self.intents = _names(each.data.intents for each in train) if with_intents else ()
         self.unknown = unknown
-        # Labels that only test texts have follow the labels that a head can predict.
+        # The head can predict the first labels of this tuple; labels that occur only in test texts follow.
         more = [each.data for each in (*tests, *dev)] if unknown == "miss" else []
         self.gold_tags = _extended(self.tags, [data.tags for data in more])
         self.gold_intents = _extended(self.intents, [data.intents for data in more if data.intents is not None])
@@ -101,10 +101,10 @@ class Tagging(ZeroShot[TaggedText]):
         """Read a tagged text.
 
         Args:
-            on_error: "raise", or "skip" to leave out lines that cannot be read.
-            rename: new names for labels that differ between files; an empty name drops a type of span or tag.
-            format: file format if it cannot be detected; see `read_tagged`.
-            column: column of the tags: a number, upos or xpos, or the name of a data set's column.
+            on_error: "raise" an error for an invalid line, or "skip" the line.
+            rename: new names of labels, for files with different names; a type of span or a tag with an empty name becomes O.
+            format: file format, if it cannot be detected; see `read_tagged`.
+            column: column of the tags, given as its number, as upos or xpos, or as the name of a data set's column.
         """
         how: Any = {"format": format, "column": number_or_name(column)}
         text = read_tagged(path, lang=lang, on_error=on_error, **how)
@@ -115,7 +115,7 @@ class Tagging(ZeroShot[TaggedText]):
         words = replace(inputs.words.unlimited, pretokenized=False)
         corpora = words.read_all(inputs.project, inputs.langs)
         if inputs.links and len(inputs.links) != len(corpora):
-            raise SettingError(f"{len(corpora)} texts to project over but {len(inputs.links)} files of links")
+            raise SettingError(f"--links must have one file for each of {len(corpora)} texts, got {len(inputs.links)}")
         pairs = [
             words.open_pairs(inputs.links[number], corpus) if inputs.links else words.link(corpus)
             for number, corpus in enumerate(corpora)
@@ -178,7 +178,7 @@ class Tagging(ZeroShot[TaggedText]):
         return counts_by_metric
 
     def tag(self, encoder: Encoder, sentences: Sentences, *, progress: bool = False) -> TaggedText:
-        """Train a head with seed 0, and tag other text."""
+        """Train a head with seed 0, and return the sentences with predicted tags."""
         experiment = Experiment(self, encoder, progress=progress)
         trained = experiment.train(0)
         lengths = sentences.lengths()
@@ -202,7 +202,7 @@ def _need_spans(each: Dataset[TaggedText]) -> None:
 
 
 def _names(labels: Iterable[Any]) -> tuple[str, ...]:
-    """Return all labels of the training texts; O, if present, first. A type with a B- label also gets an I- label."""
+    """Return the sorted labels of the training texts, with O first. A span type that has a B- label also gets an I- label."""
     names = {name for each in labels for name in each.names}
     names |= {f"I-{name[2:]}" for name in names if name.startswith("B-")}
     return tuple(sorted(names, key=lambda name: (name != "O", name)))
@@ -217,10 +217,10 @@ def _kind_of(label: str) -> str:
 
 
 def renamed(text: TaggedText, names: Mapping[str, str]) -> TaggedText:
-    """Return the text with some types of spans or tags renamed; an empty name turns them into O.
+    """Rename span types or tags; a span type or tag with an empty new name becomes O.
 
     Args:
-        names: mapping from old to new names, without the B- and I- of spans.
+        names: mapping from old to new names, without the prefixes B- and I- of spans.
     """
 
     def new(name: str) -> str:

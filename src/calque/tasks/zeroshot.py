@@ -1,4 +1,4 @@
-"""Zero-shot transfer: train on text in some languages, test on others. All tasks share this protocol."""
+"""Zero-shot transfer: train a task on text in some languages, and test it in other languages. All tasks share this protocol."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ if TYPE_CHECKING:
 
 D = TypeVar("D")
 Select = Literal["source", "target", "last"]
-_BATCH = 128  # number of texts of a batch without training
+_BATCH = 128  # number of texts in a batch for evaluation
 
 
 @dataclass
 class Trained:
-    """A trained head and its encoder, the selected epoch, and the score of this epoch on development text."""
+    """Trained head with its encoder, the selected epoch, and the score of this epoch on development text."""
 
     head: nn.Module
     encoder: Any
@@ -61,32 +61,32 @@ class Trained:
 class ZeroShot(Task, Generic[D]):
     """Train a head with several seeds on text in the source languages and test it on each test set.
 
-    With frozen features the words are encoded once, and every seed is trained on the same vectors. With `tune` a fresh
-    copy of the encoder is trained for each seed. The encoder decides which side an alignment maps: an encoder mapped
-    towards the target language maps the training text (Kulshreshtha et al. 2020), an encoder mapped towards the source
-    language maps the test text. The tested epoch has the best mean score on development texts (`select`):
+    By default, the words are encoded once, and the heads of all seeds are trained on the same frozen vectors. With `tune`, a
+    copy of the encoder is fine-tuned for each seed. The encoder determines which texts an alignment changes: an encoder mapped
+    towards the target language maps the training text (Kulshreshtha et al. 2020), and an encoder mapped towards the source
+    language maps the test text. The epoch with the best mean score on development texts is tested. `select` sets these texts:
 
-    - "source": texts in the source languages, or one tenth of each training text if there are none.
-    - "target": all texts, in source and target languages (Cao et al. 2020, §3.5) or in the target languages only
-      (Kulshreshtha et al. 2020, §4.2). This uses target data, so every score records it.
-    - "last": none; the last epoch is tested.
+    - "source": texts in the source languages; without such texts, one tenth of each training text is held out.
+    - "target": all texts, either in source and target languages (Cao et al. 2020, §3.5) or in the target languages only
+      (Kulshreshtha et al. 2020, §4.2). Every score records `select`, because this setting uses target data.
+    - "last": no texts; the last epoch is tested.
 
     Args:
-        train: training texts, in one or several source languages.
+        train: training texts in one or more source languages.
         tests: test sets.
         dev: development texts that select the epoch.
         seeds: seeds of the training runs; default: 0 to 4, or 0 to 2 with `tune`.
-        tune: train the encoder as well.
-        options: settings of `Supervised` (epochs, batch, learning_rate, patience, …) that replace those of the task. With
-            `tune` the default learning rate depends on the width of the encoder, see `tuned_rate`.
-        bootstrap: number of bootstrap samples of the intervals.
-        seed: seed in the record.
+        tune: fine-tune the encoder together with the head.
+        options: settings of `Supervised` (epochs, batch, learning_rate, patience, …) that replace the task's defaults. With
+            `tune`, the default learning rate depends on the dimension of the encoder, see `tuned_rate`.
+        bootstrap: number of bootstrap samples for the intervals.
+        seed: seed that is recorded with the scores.
 
     Attributes:
-        statistics: scores of the task, the main score first: functions of sums over texts, `[…, k]` → `[…]`.
+        statistics: functions from counts summed over texts, `[…, k]`, to scores, `[…]`, by metric; the main score is first.
         sources: languages of the training texts.
-        checkpoints: folder for training checkpoints; None: no checkpoints.
-        protocol: zero-shot, or "ceiling" if the training text is in the language of the tests.
+        checkpoints: folder for training checkpoints. If None, no checkpoints are saved.
+        protocol: "zero-shot", or "ceiling" if the training text is in the language of the test sets.
     """
 
     name: str
@@ -95,9 +95,9 @@ class ZeroShot(Task, Generic[D]):
     protocol = "zero-shot"
     files = ("test", "train", "dev", "ceiling")
     languages: ClassVar[Languages] = "files"
-    #: default number of epochs of a head on frozen vectors, and of a head with its encoder
+    #: default number of epochs for a head on frozen vectors, and for a head that is trained with its encoder
     epochs: ClassVar[tuple[int, int]] = (15, 3)
-    #: names of the tasks if the class implements several; the first argument of the class is then one of them
+    #: names of the tasks, for a class that implements several tasks and receives the name as its first argument
     names: ClassVar[tuple[str, ...]] = ()
 
     def __init__(
@@ -115,12 +115,12 @@ class ZeroShot(Task, Generic[D]):
     ):
         seeds = range(3 if tune else 5) if seeds is None else seeds
         if not train or not tests or not seeds:
-            raise SettingError("training text, test text and at least one seed are needed")
+            raise SettingError("at least one training text, one test set and one seed must be given")
         if select not in get_args(Select):
             raise SettingError(f"select must be source, target or last, got {select!r}")
         for each in (*train, *tests, *dev):
             if not len(each.data) or not self.sentences(each.data).lengths().any():  # type: ignore[arg-type]
-                raise SettingError(f"{each.name}: has no texts")
+                raise SettingError(f"{each.name}: contains no texts")
         self.train, self.tests, self.tune, self.select = list(train), list(tests), tune, select
         self.seeds, self.bootstrap, self.seed = list(seeds), bootstrap, seed
         self.options = {**self.defaults(), **({"learning_rate": None} if tune else {}), **dict(options or {})}
@@ -129,17 +129,17 @@ class ZeroShot(Task, Generic[D]):
         self.dev = {"source": known, "target": list(dev), "last": []}[select]
         if select == "source" and dev and not known:
             raise SettingError(
-                f"development text in {', '.join(dict.fromkeys(each.lang for each in dev))} only, and the epoch is chosen in "
-                f"{', '.join(self.sources)}: give text in it, or set select=target"
+                f"select=source needs development text in {', '.join(self.sources)}, but got text in "
+                f"{', '.join(dict.fromkeys(each.lang for each in dev))} only: add some, or set select=target"
             )
         if select == "target" and len(known) == len(dev):
-            raise SettingError("select=target needs development text in a language that is not trained on")
+            raise SettingError("select=target needs development text in a language other than the training languages")
 
     # -- from files ------------------------------------------------------------------------------------------------
     @staticmethod
     @abstractmethod
     def read(path: str, lang: str, *, on_error: Literal["raise", "skip"] = "raise") -> Any:
-        """Read a data set from a file; further keyword-only parameters are options of the task."""
+        """Read a data set from a file. Further keyword-only parameters of a subclass are options of the task."""
 
     @classmethod
     def takes(cls) -> list[Callable[..., Any]]:
@@ -156,15 +156,15 @@ class ZeroShot(Task, Generic[D]):
         on_error: Literal["raise", "skip"] = "raise",
         **own: Any,
     ) -> list[Task]:
-        """Return the task, and for each language of `--ceiling` the same task trained on that text (translate-train). With
-        `--project` return the task trained on labels projected over parallel text.
+        """Return the task. For each language of `--ceiling`, also return the task trained on the ceiling text
+        (translate-train). With `--project`, return only the task that trains on labels projected over parallel text.
 
         Args:
-            inputs: files; the language of each is in its name or before it.
-            seeds: number of training runs, with the seeds 0, 1, …; default: see the class.
+            inputs: files, with the language in the file name or before the path.
+            seeds: number of training runs, which use the seeds 0, 1, …; default: see the class.
             tune, select: see the class.
-            on_error: "raise", or "skip" to leave out lines that cannot be read.
-            own: options of `read`, of `Supervised`, and of the task itself.
+            on_error: "raise" an error for an invalid line, or "skip" the line.
+            own: options of `read`, of `Supervised` and of the task's class.
         """
         if not inputs.train:
             raise SettingError(f"{inputs.task} needs training text: --train FILE")
@@ -194,35 +194,35 @@ class ZeroShot(Task, Generic[D]):
             own_train, own_tests, own_dev = ([e for e in some if e.lang == lang] for some in (ceiling, tests, dev))
             if not own_tests:
                 langs = ", ".join(dict.fromkeys(each.lang for each in tests))
-                raise SettingError(f"--ceiling has text in {lang}, but the tests are in {langs}")
-            # Development text of a target language is in the language of its ceiling.
+                raise SettingError(f"--ceiling must be in a language of the test sets, {langs}, got {lang}")
+            # For the ceiling, the development text in the target language is in the language of the training text.
             tasks.append(make(own_train, own_tests, dev=own_dev, select="source" if select == "target" else select))
             tasks[-1].protocol = "ceiling"  # type: ignore[attr-defined]
         return tasks
 
     @classmethod
     def projected(cls, inputs: Inputs, make: Callable[..., Any], train: Sequence[Dataset[D]], tests: Any) -> Task:
-        """Return the task trained on projected labels; only tasks whose labels are tags of words have one."""
-        raise SettingError(f"labels can only be projected for tags of words, not for {inputs.task}")
+        """Return the task that trains on projected labels. Only tasks with tags of words implement this method."""
+        raise SettingError(f"--project needs a task with tags of words, got {inputs.task}")
 
-    # -- what each task defines: head, losses and scores -----------------------------------------------------------
+    # -- defined by each task: head, losses and scores --------------------------------------------------------------
     def defaults(self) -> dict[str, Any]:
-        """Return settings of `Supervised` that suit the task."""
+        """Return the default settings of `Supervised` for the task."""
         if self.tune:
             return {"epochs": self.epochs[1], "batch": 32, "warmup": 0.1, "decay": "linear", "clip": 1.0}
         return {"epochs": self.epochs[0], "batch": 32, "learning_rate": 1e-3, "patience": 4}
 
     @abstractmethod
     def settings(self) -> dict[str, Any]:
-        """Return further settings that determine the scores, for the record."""
+        """Return further settings that are recorded with the scores."""
 
     def settings_of(self, test: Dataset[D]) -> dict[str, Any]:
-        """Return further settings of one test set."""
+        """Return further settings that are recorded with the scores of one test set."""
         return {}
 
     def groups(self, data: D) -> Sequence[Hashable]:
-        """Return the group of each text, `[S]`, or nothing if each text is a group. Texts of one group, such as questions on one
-        passage, are resampled together."""
+        """Return the group of each text, `[S]`, or an empty sequence if each text is a group. The bootstrap resamples the texts
+        of a group together, for example questions on one passage."""
         return ()
 
     @abstractmethod
@@ -231,7 +231,7 @@ class ZeroShot(Task, Generic[D]):
 
     @abstractmethod
     def answers(self, each: Dataset[D]) -> Answers:
-        """Return the gold answers as numbers with the same meaning in every data set."""
+        """Return the gold answers as numbers, whose meaning is the same in every data set."""
 
     @abstractmethod
     def head(self, dim: int) -> nn.Module:
@@ -243,31 +243,31 @@ class ZeroShot(Task, Generic[D]):
 
     @abstractmethod
     def counts(self, head: nn.Module, given: WordRows, answers: Answers) -> dict[str, np.ndarray]:
-        """Return the counts from which `statistics` compute each score for the given texts, float `[S, k]` by score."""
+        """Return the counts of the given texts from which `statistics` compute the scores, float `[S, k]` by metric."""
 
     def training(self, encoder: Encoder) -> dict[str, Any]:
-        """Return settings of `Supervised` for this encoder."""
+        """Return the settings of `Supervised` for this encoder."""
         known = self.options.get("learning_rate") is not None or not self.tune
         return self.options if known else {**self.options, "learning_rate": tuned_rate(encoder.dim)}
 
     def split(self, encoder: Any, data: D) -> Any:
-        """Return the texts as subwords, for training the encoder."""
+        """Split the texts into subwords, for training the encoder."""
         return encoder.split(self.sentences(data))
 
     def encoded(self, encoder: Encoder, data: D, *, progress: bool = False) -> Any:
-        """Return the vectors of a frozen encoder, as `frozen` takes them."""
+        """Return the vectors of a frozen encoder, which are the input of `frozen`."""
         return encoder.encode(self.sentences(data), progress=progress)
 
     def frozen(self, embeddings: Any, device: torch.device) -> VectorSource:
-        """Return a source of batches over the result of `encoded`."""
+        """Return a source of batches of the vectors that `encoded` returns."""
         return FrozenSource(embeddings, device)
 
     # -- the protocol ----------------------------------------------------------------------------------------------
     def evaluate(self, encoder: Encoder, *, progress: bool = False) -> list[Score]:
-        """Return the scores of every test set, the main score first: mean over the seeds, with an interval over seeds and
-        texts (`Measured.over_runs`). With one seed the interval covers texts only.
+        """Return the scores of every test set, the main score first. A score is the mean over the seeds, with an interval over
+        seeds and texts (`Measured.over_runs`); with one seed, the interval is over texts only.
 
-        `gap` in the settings is the difference to the first test set in a source language, if there is one.
+        The setting `gap` is the score of the first test set in a source language, if there is one, minus this score.
         """
         experiment = Experiment(self, encoder, progress=progress)
         runs = [experiment.train(seed) for seed in self.seeds]
@@ -308,20 +308,20 @@ class ZeroShot(Task, Generic[D]):
 
 
 def _mean_of(statistic: Statistic, shape: tuple[int, ...]) -> Statistic:
-    """Return the mean over seeds of a score whose sums, `[seeds, k]`, are in one row."""
+    """Return a statistic that is the mean over seeds; its input contains the sums of all seeds, `[seeds, k]`, in one row."""
     return lambda flat: statistic(flat.reshape(*flat.shape[:-1], *shape)).mean(-1)
 
 
 class Experiment(Generic[D]):
-    """Vectors and gold answers of a task for one encoder, which are shared by all seeds; the encoder is not changed."""
+    """Vectors and gold answers of a task for one encoder, shared by all seeds. The encoder is not changed."""
 
     def __init__(self, task: ZeroShot[D], encoder: Encoder, *, progress: bool = False):
         require(encoder, "measured", task.rows)
         self.task, self.encoder, self.processes, self.progress = task, encoder, Processes(), progress
-        self._known: dict[int, Any] = {}  # vectors or subwords by `id` of their data set
+        self._known: dict[int, Any] = {}  # vectors or subwords, keyed by the `id` of their data set
         answers_by_text = [task.answers(each) for each in task.train]
         self.answers = type(answers_by_text[0]).joined(answers_by_text)
-        self._gold = [task.answers(each) for each in task.tests]  # an unknown label is an error before the training
+        self._gold = [task.answers(each) for each in task.tests]  # raises errors before the training
         sizes = [len(answers.lengths) for answers in answers_by_text]
         self.dev = [(self._data(each), task.answers(each)) for each in task.dev]
         self.held_out, self.kept = [], np.arange(sum(sizes))
@@ -333,13 +333,13 @@ class Experiment(Generic[D]):
         self.groups = np.repeat(langs, sizes)[self.kept]
         texts = [self._data(each) for each in task.train]
         self.text: Any = type(texts[0]).joined(texts)
-        if not task.tune:  # every seed uses the same tensors
+        if not task.tune:  # all seeds use the same tensors
             self.text = task.frozen(self.text, self.processes.device)
             self.dev = [(task.frozen(data, self.processes.device), answers) for data, answers in self.dev]
         self._tests: list[Any] | None = None
 
     def _data(self, each: Dataset[D]) -> Any:
-        """Return vectors, or subwords if the vectors must be computed again."""
+        """Return the vectors of a data set, or its subwords if the encoder is trained."""
         if id(each.data) not in self._known:
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
@@ -353,7 +353,7 @@ class Experiment(Generic[D]):
         if not self.task.tune:
             return self.task.encoded(self.encoder, each.data, progress=self.progress)
         if not isinstance(self.encoder, TrainableEncoder):
-            raise SettingError(f"{self.encoder.name} cannot be fine-tuned: use frozen features (leave out --tune)")
+            raise SettingError(f"{self.encoder.name} cannot be fine-tuned: use frozen vectors (leave out --tune)")
         split = self.task.split(self.encoder, each.data)
         if split.truncated_sentences:
             limit = f"{self.encoder.max_length} subwords"
@@ -373,7 +373,7 @@ class Experiment(Generic[D]):
         return digest.hexdigest()
 
     def train(self, seed: int) -> Trained:
-        """Train a new head, and with `tune` a copy of the encoder."""
+        """Train a new head and, with `tune`, a copy of the encoder."""
         task, device = self.task, self.processes.device
         torch.manual_seed(seed)
         head = task.head(self.encoder.dim).to(device)
@@ -398,14 +398,14 @@ class Experiment(Generic[D]):
         return Trained(head, encoder, supervised.best_epoch, supervised.best)
 
     def test(self, trained: Trained) -> list[dict[str, np.ndarray]]:
-        """Return the counts of every test set by score."""
+        """Return the counts of every test set by metric."""
         if self._tests is None:
             self._tests = [self._data(each) for each in self.task.tests]
         tests = zip(self._tests, self._gold, strict=True)
         return [self._counts(trained.head, self._source(data, trained.encoder), answers) for data, answers in tests]
 
     def batches(self, trained: Trained, each: Dataset[D]) -> Iterator[WordRows]:
-        """Return the batches of a data set for a trained head."""
+        """Return the batches of a data set, with the vectors of a trained encoder."""
         return _batches(self._source(self._data(each), trained.encoder))
 
     def _source(self, data: Any, encoder: Any) -> VectorSource:
@@ -415,14 +415,14 @@ class Experiment(Generic[D]):
         return FrozenSource(vectors_of(encoder, data), device) if self.task.tune else self.task.frozen(data, device)
 
     def _source_of(self, numbers: np.ndarray, encoder: Any) -> VectorSource:
-        """Return a source of some training texts."""
+        """Return a source of batches of some training texts."""
         if not self.task.tune:
             return SubsetSource(self.text, numbers)
         return FrozenSource(vectors_of(encoder, self.text.take(numbers)), self.processes.device, numbers)
 
     @torch.no_grad()
     def _counts(self, head: nn.Module, source: VectorSource, answers: Answers) -> dict[str, np.ndarray]:
-        """Return the counts of all texts in their order, `[S, k]` by score."""
+        """Return the counts of all texts in their original order, `[S, k]` by metric."""
         numbers: list[np.ndarray] = []
         parts: dict[str, list[np.ndarray]] = {}
         for given in _batches(source):
@@ -434,7 +434,7 @@ class Experiment(Generic[D]):
 
 
 def _held_out(numbers: np.ndarray) -> np.ndarray:
-    """Return every tenth text, to select the epoch; the last of fewer than ten texts, and none of one."""
+    """Return every tenth text, to select the epoch. Of fewer than ten texts, return the last; of a single text, none."""
     return numbers[9::10] if len(numbers) >= 10 else numbers[-1:] if len(numbers) > 1 else numbers[:0]
 
 

@@ -1,4 +1,4 @@
-// The explorer's page. Its address contains the view, so that views can be stored and shared.
+// Page of the explorer. The address of the page contains the view, so that views can be saved and shared.
 
 import { drawLinks } from "./links.js";
 import { searchBox } from "./search.js";
@@ -7,12 +7,12 @@ import { context, make, nameOf, narrow, spaces, speak } from "./text.js";
 const at = (id) => document.getElementById(id);
 const SIDES = ["before", "after"];
 const panels = [...document.querySelectorAll(".panel")];
-const tabs = [...at("tabs").children]; // tabs of the panels on phones
+const tabs = [...at("tabs").children]; // tabs that select a panel on phones
 const sentences = new Map();
 
 let about = null;
 let state = null;
-let turn = 0; // number of the current request; answers to earlier ones are dropped
+let turn = 0; // number of the current request; answers to earlier requests are dropped
 
 // -- requests -----------------------------------------------------------------------------------------------------------
 async function ask(what, parameters = {}) {
@@ -21,7 +21,7 @@ async function ask(what, parameters = {}) {
   try {
     answer = await fetch(`api/${what}?${new URLSearchParams(given)}`);
   } catch {
-    throw new Error("The server does not answer. Is calque explore still running?");
+    throw new Error("The server does not respond. Check that calque explore is still running.");
   }
   const content = await answer.json();
   if (!answer.ok) throw new Error(content.error);
@@ -61,7 +61,7 @@ function viewOf(given, side) {
   const encoder = about.encoders.find((each) => each.name === (cut > 0 ? given.slice(0, cut) : given));
   const chosen = encoder ?? about.encoders.find((each) => each.name === about[side]);
   let layer = encoder && cut > 0 ? given.slice(cut + 1) : "";
-  if (!encoder && side === "before" && about.before === about.after) [layer] = chosen.layers; // with a single encoder, compare two of its layers
+  if (!encoder && side === "before" && about.before === about.after) [layer] = chosen.layers; // compares layers of a single encoder
   return { encoder: chosen.name, layer: chosen.layers.includes(layer) ? layer : chosen.own };
 }
 
@@ -84,7 +84,7 @@ function address(changed = {}) {
   return `?${given}`;
 }
 
-/** Changes the view and its address without a request. */
+/** Changes the view and the address of the page without a request. */
 function keep(changed, how = "replaceState") {
   state = { ...state, ...changed };
   history[how](null, "", address());
@@ -120,7 +120,7 @@ async function show() {
       sentences.set(JSON.stringify(naming(state)), sentence);
     }
     if (!(state.word < sentence.words.length) || state.word === null) state.word = longest(sentence.words);
-    keep({}); // defaults are written to the address, too
+    keep({}); // writes the defaults to the address, too
     const beside = await partnerOf(sentence);
     if (mine !== turn) return;
     showSentence(sentence, beside);
@@ -139,7 +139,7 @@ async function show() {
 
 const longest = (words) => words.reduce((best, word, k) => (word.length > words[best].length ? k : best), 0);
 
-/** Returns the other sentence of the links: a clicked one, or the translation into the chosen language. */
+/** Returns the sentence to draw links to: the clicked sentence, or the translation into the chosen language. */
 async function partnerOf(sentence) {
   if (state.beside !== null) return sentenceOf({ id: state.beside });
   const translations = sentence.translations ?? [];
@@ -150,7 +150,7 @@ function showSentence(sentence, beside) {
   const facts = [nameOf(sentence.lang)];
   if (sentence.text) facts.push(sentence.guessed ? "your sentence (language guessed)" : "your sentence");
   else facts.push(`sentence ${(state.id + 1).toLocaleString("en")}`);
-  if (sentence.trained) facts.push("part of the text used for alignment");
+  if (sentence.trained) facts.push("used for alignment");
   at("about").textContent = facts.join(" · ");
 
   const line = speak(at("words"), sentence.lang);
@@ -212,7 +212,7 @@ async function showAnswers(sentence, beside, mine) {
     const focus = focusIn(body);
     const figure = linked
       ? drawLinks(sentence, beside, linked.links, same ? null : other.links, state.word)
-      : make("p", { class: "links soft" }, "Choose a neighbour below to draw word links to its sentence.");
+      : make("p", { class: "links soft" }, "Choose one of the nearest words below to draw word links to its sentence.");
     body.replaceChildren(figure, ...neighbours(found, sentence, beside));
     body.setAttribute("aria-busy", "false");
     figure.querySelector(".pair")?.redraw();
@@ -225,7 +225,7 @@ const focusIn = (body) => (body.contains(document.activeElement) ? document.acti
 
 function neighbours(found, sentence, beside) {
   if (!found.covered) {
-    return [make("p", { class: "tally soft" }, `The encoder has no vector for “${found.word}”: the sentence is too long, or the tokenizer drops the word.`)];
+    return [make("p", { class: "tally soft" }, `The encoder has no vector for “${found.word}”, because the sentence is too long or the tokenizer drops the word.`)];
   }
   const others = found.languages.filter((each) => !each.own);
   const translated = new Set((sentence.translations ?? []).map((each) => each.lang));
@@ -233,7 +233,7 @@ function neighbours(found, sentence, beside) {
   const right = counted.filter((each) => each.words[0].translation).length;
   const parts = [];
   if (counted.length) {
-    const said = `${counted.length === 1 ? "language" : "languages"} whose nearest word is in the translation of this sentence`;
+    const said = `${counted.length === 1 ? "language" : "languages"} in which the nearest word is in the translation of this sentence`;
     parts.push(make("p", { class: "tally" }, make("b", {}, `${right} of ${counted.length}`), make("span", { class: "soft" }, said)));
   }
   const list = make("div", { class: "near" });
@@ -249,13 +249,13 @@ function neighbours(found, sentence, beside) {
     title.append(make("small", {}, `${total.toLocaleString("en")} ${total === 1 ? "occurrence" : "occurrences"}, by similarity`));
     list.append(title, rows(nearest, "nearest", beside));
     if (farthest.length) {
-      list.append(make("p", { class: "gap" }, total > 8 ? "… and the least similar" : "… less similar"));
+      list.append(make("p", { class: "gap" }, total > 8 ? "… and the least similar occurrences" : "… and less similar occurrences"));
       list.append(rows(farthest, "farthest", beside));
     }
   }
   parts.push(list);
   if (counted.length) {
-    parts.push(make("p", { class: "legend soft" }, make("span", { class: "dot", "aria-hidden": "true" }), "is in a translation of this sentence"));
+    parts.push(make("p", { class: "legend soft" }, make("span", { class: "dot", "aria-hidden": "true" }), "word in a translation of this sentence"));
   }
   return parts;
 }
@@ -276,14 +276,14 @@ function rows(words, key, beside) {
       make("span", { class: "dot" }),
       context(hit),
     );
-    if (hit.translation) button.append(make("span", { class: "hidden" }, "is in a translation of this sentence,"));
+    if (hit.translation) button.append(make("span", { class: "hidden" }, "in a translation of this sentence,"));
     button.append(value(hit.csls, hit.csls === undefined ? "" : "CSLS", "first"), value(hit.cosine, "cosine", hit.csls === undefined ? "" : "cosine"));
-    button.title = "Draw links to this sentence";
+    button.title = "Draw word links to this sentence";
     button.addEventListener("click", () => go({ beside: hit.id }, { replace: true }));
     const changed = { id: hit.id, text: null, lang: null, word: hit.word, beside: null };
-    const link = make("a", { href: address(changed), "aria-label": `Show neighbours of ${hit.words[hit.word]} in this sentence`, title: "Show neighbours of this word" }, "→");
+    const link = make("a", { href: address(changed), "aria-label": `Show the nearest words of ${hit.words[hit.word]} in this sentence`, title: "Show the nearest words of this word" }, "→");
     link.addEventListener("click", (event) => {
-      if (event.metaKey || event.ctrlKey || event.shiftKey || event.button) return; // opens a new tab
+      if (event.metaKey || event.ctrlKey || event.shiftKey || event.button) return; // the browser opens a new tab
       event.preventDefault();
       at("words").focus({ preventScroll: true });
       scrollTo({ top: 0 });
@@ -362,7 +362,7 @@ function listen() {
   searchBox(at("find"), at("found"), at("lang"), find, chosen, (query) => keep({ query, within: at("lang").value }));
 }
 
-/** Shows a sentence that was found or typed. */
+/** Shows a sentence that the user found or typed. */
 async function chosen({ id, text, words, terms }) {
   if (text === undefined) {
     const hit = words.findIndex((each) => terms.some((term) => each.toLowerCase() === term));
@@ -379,7 +379,7 @@ async function chosen({ id, text, words, terms }) {
   }
 }
 
-/** Shows a random sentence in the language chosen at the top, by default that of the current sentence. */
+/** Shows a random sentence in the language selected at the top, or else in the language of the current sentence. */
 function another() {
   const lang = at("lang").value || sentences.get(JSON.stringify(naming(state)))?.lang;
   const { first, sentences: count } = about.languages.find((each) => each.lang === lang) ?? about.languages[0];
@@ -400,7 +400,7 @@ async function start() {
     select.replaceChildren(...about.encoders.map(({ name }) => make("option", { value: name }, name)));
   }
   const counted = about.languages.map(({ lang, sentences: n }) => `${nameOf(lang)} ${n.toLocaleString("en")}`).join(", ");
-  at("size").textContent = `${about.words.toLocaleString("en")} words in context. Sentences: ${counted}.`;
+  at("size").textContent = `The text has ${about.words.toLocaleString("en")} words. Number of sentences: ${counted}.`;
   listen();
   await open();
 }

@@ -7,8 +7,8 @@ const watched = new ResizeObserver((entries) => entries.forEach((entry) => entry
 
 /**
  * Draws the links between two sentences.
- * @param links [[word, word]]
- * @param others links of the other encoder, or null; links that are not among them are highlighted
+ * @param links [[word of source, word of target]]
+ * @param others links of the other view, or null; links that are not in `others` are highlighted
  * @param chosen index of the selected word in the first sentence
  */
 export function drawLinks(source, target, links, others, chosen) {
@@ -69,7 +69,7 @@ export function drawLinks(source, target, links, others, chosen) {
   const count = alone.filter(Boolean).length;
   const caption = make("figcaption");
   caption.append(make("span", {}, `${links.length} ${links.length === 1 ? "link" : "links"}`));
-  if (shared && links.length > count) caption.append(make("span", { class: "key" }, "in both"));
+  if (shared && links.length > count) caption.append(make("span", { class: "key" }, "in both views"));
   if (count) caption.append(make("span", { class: "key alone" }, "only in this view"));
   const spoken = links.map(([i, j]) => `${source.words[i]} – ${target.words[j]}`).join(", ");
   caption.append(make("span", { class: "hidden" }, spoken));

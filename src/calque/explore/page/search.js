@@ -1,11 +1,11 @@
-// Search box: finds sentences of the text, or reads a sentence that the user types.
+// Search box, which finds sentences of the text or accepts a sentence that the user types.
 
 import { joined, make, nameOf, spaces, speak } from "./text.js";
 
 /**
- * @param input, list, language the elements
+ * @param input, list, language elements of the box
  * @param ask async (query, lang) => {total, sentences}
- * @param choose ({id, words, terms}) | ({text}) => void: called with a sentence of the text, or a typed one
+ * @param choose ({id, words, terms}) | ({text}) => void: called with a sentence of the text or a typed sentence
  * @param keep (query) => void: called when the query or its language changes
  */
 export function searchBox(input, list, language, ask, choose, keep) {
@@ -43,7 +43,7 @@ export function searchBox(input, list, language, ask, choose, keep) {
     options = offers(found, query, language.value);
     options.forEach(({ element }, k) => {
       element.id = `option-${k}`;
-      element.addEventListener("pointerdown", (event) => event.preventDefault()); // the box keeps the focus
+      element.addEventListener("pointerdown", (event) => event.preventDefault()); // the input keeps the focus
       element.addEventListener("click", () => take(k));
       element.addEventListener("pointermove", () => k !== active && activate(k));
     });
@@ -113,7 +113,7 @@ function offers(found, query, lang) {
   }
   const more = found.total - found.sentences.length;
   const where = lang ? ` in ${nameOf(lang)}` : "";
-  const own = offer({ text: query }, make("span", { class: "own" }, `“${query}” as your own sentence${where}`));
+  const own = offer({ text: query }, make("span", { class: "own" }, `Use “${query}” as your own sentence${where}`));
   if (more > 0) own.append(make("span", { class: "soft" }, `${more.toLocaleString("en")} more found`));
   return options;
 }

@@ -1,4 +1,4 @@
-// Words on the page: spaces between words, writing direction, and names of languages.
+// Display of words: spaces between words, writing direction, and names of languages.
 
 const CLOSING = /^[.,;:!?…)\]}»”’%。，、；：！？）》」』]+$/u;
 const OPENING = /^[([{«“„¿¡（《「『]+$/u;
@@ -7,7 +7,7 @@ const LATIN = /^[\p{Script=Latin}\p{Nd}]/u;
 const UNSPACED = /^(zh|ja|th|lo|km|my)(?![a-z])/i;
 const displayed = new Intl.DisplayNames(["en"], { type: "language" });
 
-export const narrow = matchMedia("(max-width: 36rem)"); // as in style.css
+export const narrow = matchMedia("(max-width: 36rem)"); // the same width as in style.css
 
 export function nameOf(lang) {
   try {
@@ -17,14 +17,14 @@ export function nameOf(lang) {
   }
 }
 
-/** Sets the language of an element. */
+/** Sets the language and the writing direction of an element. */
 export function speak(element, lang) {
   element.lang = lang.replaceAll("_", "-");
   element.dir = "auto";
   return element;
 }
 
-/** Returns for each word whether a space precedes it. */
+/** Returns, for each word, whether a space precedes the word. */
 export function spaces(words, lang) {
   const spaced = !UNSPACED.test(lang);
   const base = lang.slice(0, 2);
@@ -46,11 +46,11 @@ export function joined(words, lang) {
   return words.map((word, k) => (gaps[k] ? " " : "") + word).join("");
 }
 
-/** Returns an element with the words around a word, which is marked. */
+/** Returns an element with a marked word and the words around the marked word. */
 export function context(sentence) {
   const { words, word, lang } = sentence;
   const gaps = spaces(words, lang);
-  let room = (UNSPACED.test(lang) ? 10 : 26) / (narrow.matches ? 2.5 : 1); // number of letters; the word must be visible on a phone
+  let room = (UNSPACED.test(lang) ? 10 : 26) / (narrow.matches ? 2.5 : 1); // maximum number of letters before the word
   let start = word;
   while (start > 0 && room > words[start - 1].length) {
     start -= 1;
@@ -64,7 +64,7 @@ export function context(sentence) {
   return speak(shown, lang);
 }
 
-/** Returns an element with attributes and children. */
+/** Creates an element with attributes and children. */
 export function make(tag, attributes = {}, ...children) {
   const element = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {

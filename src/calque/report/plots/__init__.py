@@ -1,1 +1,1 @@
-"""Plots as SVG: a small toolkit, and a module for each kind of plot."""
+"""Plots as SVG drawings: a toolkit of drawing elements, and the charts of reports."""

@@ -1,4 +1,4 @@
-"""Bar charts, curves, scatter plots, heat maps, and words as points in a plane."""
+"""Bar charts, curves, scatter plots, heat maps, and projections of words to a plane."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from calque.report.plots import svg
 from calque.report.plots.svg import Drawing, Frame, Raw, Scale, Series, element, group, mark, path, text, width_of
 
 _WIDTH, _HEIGHT = 760, 340
-CELL, ROW = 58, 34  # size of a cell of a heat map
+CELL, ROW = 58, 34  # width and height of a cell of a heat map
 _SIZE, _EDGE = 420.0, 14.0  # size and margin of a projection
 SIGNS = {"better": "▲", "worse": "▼"}
 
 
 def _units(figures: Iterable[Figure], measure: str) -> tuple[int, str]:
-    """Return the factor of values and the name of their axis; fractions are shown in per cent."""
+    """Return the factor of the values and the title of their axis; fractions are shown in per cent."""
     return (100, f"{measure}, per cent") if all(figure.percent for figure in figures) else (1, measure)
 
 
 def _begun(
     series: Series, figures: Sequence[Figure], measure: str, foot: float
 ) -> tuple[list[str], Frame, Callable[[float], float]]:
-    """Draw legend and value axis of a chart, and return them, the remaining frame, and the scale of values."""
+    """Draw the legend and the value axis of a chart; return the drawn parts, the remaining frame, and the scale of values."""
     factor, measure = _units(figures, measure)
     signs, top = svg.legend(series, 16, 16, _WIDTH - 16)
     frame = Frame(52, top + 34, _WIDTH - 12, _HEIGHT - foot)
@@ -35,7 +35,7 @@ def _begun(
 
 
 def _whisker(figure: Figure, x: float, y: Callable[[float], float]) -> list[svg.Raw]:
-    """Draw the interval of a score, if it has one."""
+    """Draw the interval of a score, if the score has an interval."""
     ends = [y(end.value) for end in figure.interval or ()]
     return [element("line", x1=x, x2=x, y1=ends[0], y2=ends[1], class_="whisker")] if ends else []
 
@@ -44,11 +44,11 @@ def bars(
     groups: Sequence[str], series: Series, figures: Mapping[tuple[int, str], Figure], *,
     title: str, measure: str, description: str,
 ) -> Drawing:  # fmt: skip
-    """Draw a group of bars for each bin, with a bar and its interval for each encoder; `figures` are by number and bin."""
+    """Draw a group of bars for each bin, with one bar and its interval per encoder; the keys of `figures` are (number, bin)."""
     known = {key: figure for key, figure in figures.items() if figure.value is not None}
     parts, frame, y = _begun(series, list(known.values()), measure, 34)
     step = (frame.right - frame.left) / max(len(groups), 1)
-    pitch = step * 0.72 / max(len(series), 1)  # width of a bar with its margin
+    pitch = step * 0.72 / max(len(series), 1)  # width of a bar including its margin
     wide = min(pitch * 0.82, 34)
     for k, name in enumerate(groups):
         left = frame.left + step * k
@@ -59,7 +59,7 @@ def bars(
             middle, zero, tip = left + step * 0.14 + pitch * (place + 0.5), y(0), y(figure.value)  # type: ignore[arg-type]
             box = {"x": middle - wide / 2, "y": min(tip, zero), "width": wide, "height": abs(zero - tip)}
             foot = zero - 8 if tip <= zero else zero + 8
-            sign = svg.shape(number, middle, foot, min(4.5, max(2.5, wide / 2.6)))  # shapes also distinguish bars
+            sign = svg.shape(number, middle, foot, min(4.5, max(2.5, wide / 2.6)))  # shapes distinguish bars, too
             drawn = (element("rect", **box, class_="bar"), *_whisker(figure, middle, y), sign)
             bar = mark(*drawn, tip=f"{label}, {name}: {figure}", source=figure.traced)
             parts.append(group(bar, class_=svg.series(number)))
@@ -71,13 +71,13 @@ def curve(
     series: Series, figures: Mapping[int, Sequence[tuple[float, Figure]]], *, title: str, measure: str, across: str,
     description: str, log: bool = False, names: Mapping[float, str] | None = None,
 ) -> Drawing:  # fmt: skip
-    """Draw curves over a quantity such as layers or sentence pairs, with a band for the interval.
+    """Draw scores as curves over a quantity such as the layer or the number of sentence pairs, with intervals as bands.
 
     Args:
-        figures: points of each series by its number.
+        figures: points of each series, by number of the series.
         measure, across: titles of the vertical and the horizontal axis.
-        log: logarithmic horizontal axis; zero is drawn before the first tick.
-        names: labels of ticks by position, such as names of bins.
+        log: whether the horizontal axis is logarithmic; zero is then drawn before the first tick.
+        names: labels of the ticks, such as names of bins, by position.
     """
     known = {number: [(x, f) for x, f in points if f.value is not None] for number, points in figures.items()}
     parts, frame, y = _begun(series, [f for points in known.values() for _, f in points], measure, 48)
@@ -114,7 +114,7 @@ def curve(
 
 @dataclass(frozen=True)
 class Point:
-    """One encoder in one language."""
+    """Point of a scatter plot: one encoder in one language."""
 
     label: str
     number: int
@@ -150,8 +150,8 @@ def heat(
     rows: Series, columns: Sequence[str], cells: Mapping[tuple[int, int], tuple[Number, str, str]], *,
     title: str, description: str,
 ) -> Drawing:  # fmt: skip
-    """Draw differences of methods (rows) on test sets (columns), with difference, outcome (better, worse, unclear) and tooltip
-    of each cell. The largest difference has the deepest colour; insignificant ones have none."""
+    """Draw differences of methods (rows) on test sets (columns). A cell has a difference, an outcome ("better", "worse",
+    "unclear") and a tooltip. The largest difference has the deepest colour; insignificant differences have no colour."""
     left = min(190.0, 20 + max((width_of(label) for label, _ in rows), default=0))
     width, height = left + CELL * len(columns) + 8, 30 + ROW * len(rows) + 4
     stripes = element("line", x1=0, y1=0, x2=0, y2=7, class_="hatch")
@@ -182,7 +182,7 @@ def heat(
 # -- words in a plane --------------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Dot:
-    """A word in its sentence."""
+    """Point of a projection: a word in its sentence."""
 
     x: float
     y: float
@@ -193,8 +193,8 @@ class Dot:
 
 
 def projection(words: Sequence[Dot], *, label: str, title: str, description: str, langs: Sequence[str]) -> Drawing:
-    """Draw both words of each pair in the vectors of one encoder, joined by a line, without axes and with one scale. The words of
-    the first language are open circles, the words of the other filled squares."""
+    """Draw the projected vectors of word pairs from one encoder. A line joins the words of a pair; both axes have the same
+    scale. Words of the first language are open circles, words of the second language filled squares."""
     x, y = _plane(words, Frame(_EDGE, _EDGE, _SIZE - _EDGE, _SIZE - _EDGE))
     by_pair: dict[int, list[Dot]] = {}
     for word in words:
@@ -211,7 +211,7 @@ def projection(words: Sequence[Dot], *, label: str, title: str, description: str
 
 
 def _plane(points: Sequence[Dot], frame: Frame) -> tuple[Scale, Scale]:
-    """Return horizontal and vertical scales with equal units that contain all points."""
+    """Return a horizontal and a vertical scale with equal units, which contain all points."""
     xs, ys = [point.x for point in points] or [0.0], [point.y for point in points] or [0.0]
     across, up = frame.right - frame.left, frame.bottom - frame.top
     unit = max((max(xs) - min(xs)) / across, (max(ys) - min(ys)) / up, 1e-12) / 2

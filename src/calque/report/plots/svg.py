@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from html import escape
 from typing import NamedTuple
 
-HATCH = "calque-hatch"  # name of the pattern, which a page makes unique
-Series = Sequence[tuple[str, int]]  # names and numbers; a number determines colour and shape
+HATCH = "calque-hatch"  # id of the pattern, which `Drawing.inline` makes unique in the page
+Series = Sequence[tuple[str, int]]  # names and numbers of series; the number determines colour and shape
 
-# Grey for the base, then hues after Okabe and Ito (2008), adjusted so that each has a
-# contrast of at least 3 to its paper (WCAG 2.2, 1.4.11).
+# The baseline is grey; the other hues are adapted from Okabe and Ito (2008), so that each
+# has a contrast of at least 3 to the background (WCAG 2.2, 1.4.11).
 LIGHT = {
     "paper": "#ffffff", "ink": "#1c1e21", "soft": "#595f69", "line": "#dcdfe4", "faint": "#f4f5f7",
     "s0": "#666e79", "s1": "#0b67b2", "s2": "#c8500a", "s3": "#00805e", "s4": "#a33c83", "s5": "#8a6a00", "s6": "#2679ad",
@@ -28,19 +28,19 @@ DARK = {
     "on3": "#101214",
 }  # fmt: skip
 SERIES = 8
-# Triangles are reserved for the marks of better and worse scores.
+# Triangles are reserved for marks of better and worse scores.
 SHAPES = ("circle", "square", "star", "diamond", "bar", "plus", "hexagon", "cross")
 DASHES = ("none", "none", "7 3", "2 3", "9 3 2 3", "5 2", "1 2", "12 4")
 FONT = "'Segoe UI',Roboto,'Helvetica Neue','Noto Sans','Liberation Sans',Arial,'DejaVu Sans',sans-serif"
 
 
 def series(number: int) -> str:
-    """Return the class of a series; classes repeat after the eighth."""
+    """Return the CSS class of a series; classes repeat after eight series."""
     return f"s{number % SERIES}"
 
 
 def rules(colour: Mapping[str, str]) -> str:
-    """Return the style sheet of drawings in the given colours, which can be CSS variables."""
+    """Return the style sheet of drawings with the given colours, which can be CSS variables."""
     style = [
         f"text{{font-family:{FONT};font-size:12px;fill:{colour['soft']}}}",
         f".plot-title{{font-size:16px;font-weight:600;fill:{colour['ink']}}}",
@@ -70,14 +70,14 @@ def rules(colour: Mapping[str, str]) -> str:
 
 
 def page_rules() -> str:
-    """Return the style sheet of drawings in a page, with CSS variables for the colours."""
+    """Return the style sheet of drawings inside a page, with CSS variables for the colours."""
     return "".join(f"svg {rule}}}" for rule in rules({name: f"var(--{name})" for name in LIGHT}).split("}") if rule)
 
 
 @dataclass(frozen=True)
 class Drawing:
-    """A drawing; one unit is about a pixel. `title` and `description` are for screen readers, `label` is the heading of one of
-    several drawings in a row."""
+    """Drawing whose unit is about a pixel. Screen readers read `title` and `description`; `label` is the heading of the drawing
+    if there are several drawings in a row."""
 
     width: float
     height: float
@@ -87,7 +87,7 @@ class Drawing:
     label: str = ""
 
     def inline(self, name: str) -> str:
-        """Return the drawing for a page, which has the style sheet; `name` is unique in the page."""
+        """Return the drawing for a page that contains the style sheet; `name` must be unique in the page."""
         return element(
             "svg",
             element("title", self.title, id=f"{name}-t"),
@@ -98,7 +98,7 @@ class Drawing:
         )  # fmt: skip
 
     def standalone(self) -> str:
-        """Return the drawing as a file with style sheet, white background and title."""
+        """Return the drawing as a separate file, with style sheet, white background and title."""
         top = 40 if self.title else 0
         return element(
             "svg",
@@ -115,7 +115,7 @@ class Drawing:
 
 
 def beside(drawings: tuple[Drawing, ...]) -> Drawing:
-    """Return drawings in one row."""
+    """Combine drawings in one row."""
     if len(drawings) == 1:
         return drawings[0]
     parts, x = [], 0.0
@@ -129,18 +129,18 @@ def beside(drawings: tuple[Drawing, ...]) -> Drawing:
 
 
 def _placed(drawing: Drawing, x: float, y: float) -> Raw:
-    """Return a drawing at a position in another."""
+    """Return a drawing as an element at a position of another drawing."""
     size = f"0 0 {number(drawing.width)} {number(drawing.height)}"
     return element("svg", Raw(drawing.body), x=x, y=y, width=drawing.width, height=drawing.height, viewBox=size)
 
 
 class Raw(str):
-    """Text that is already markup."""
+    """Markup, which is not escaped."""
 
 
 def element(name: str, *children: str, **attributes: object) -> Raw:
-    """Return an element with escaped attributes and children, except `Raw` ones. Underscores in attribute names become hyphens,
-    a final one is dropped (`class_`), and attributes with value None are omitted."""
+    """Return an element. Attributes and children are escaped, except `Raw` children. In attribute names, a final underscore is
+    dropped (`class_`), and other underscores become hyphens. Attributes with the value None are omitted."""
     given = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{escape(number(value) if isinstance(value, float | int) else str(value))}"'
         for key, value in attributes.items()
@@ -156,7 +156,7 @@ def number(value: float) -> str:
 
 
 def text(x: float, y: float, content: str, **attributes: object) -> Raw:
-    """Return a line of text."""
+    """Return an element with a line of text."""
     return element("text", content, x=x, y=y, **attributes)
 
 
@@ -165,23 +165,23 @@ def group(*children: str, **attributes: object) -> Raw:
 
 
 def path(points: list[tuple[float, float]], *, closed: bool = False, **attributes: object) -> Raw:
-    """Return a line through points."""
+    """Return an element that draws a line through points."""
     steps = "L".join(f"{number(x)} {number(y)}" for x, y in points)
     return element("path", d=f"M{steps}{'Z' if closed else ''}", **attributes)
 
 
 def mark(*children: str, tip: str, source: str | None = None, **attributes: object) -> Raw:
-    """Return the marks of one score, with a tooltip and its lines in the result files."""
+    """Group the elements that show one score, with a tooltip and the score's source lines."""
     return group(element("title", tip), *children, class_="mark", data_source=source, **attributes)
 
 
 def width_of(content: str, size: float = 12) -> float:
-    """Return the estimated width of a text. East Asian characters and emoji are square."""
+    """Estimate the width of a text. East Asian characters and emoji count as squares."""
     return size * sum(1.0 if ord(c) > 0x2E80 else 0.3 if c in "il.,:;|'! ()-" else 0.58 for c in content)
 
 
 def shortened(content: str, max_width: float, size: float = 12) -> str:
-    """Return a text shortened to a width, with an ellipsis."""
+    """Shorten a text to a maximum width, with an ellipsis."""
     if width_of(content, size) <= max_width:
         return content
     while content and width_of(content + "…", size) > max_width:
@@ -205,7 +205,7 @@ class Scale:
         return self.start + (value - first) / (last - first) * (self.end - self.start)
 
     def ticks(self, about: int = 5) -> list[float]:
-        """Return round numbers from `first` to `last`; with `log` powers of ten, with factors 1, 2 and 5 if these are few."""
+        """Return round numbers from `first` to `last`; on a log scale, powers of ten, and 2 and 5 times these if few fit."""
         if not self.log:
             step = nice((self.last - self.first) / about)
             low = math.ceil(self.first / step - 1e-9)
@@ -217,7 +217,7 @@ class Scale:
 
 
 def nice(step: float) -> float:
-    """Return the next of 1, 2, 2.5, 5 and 10 times a power of ten."""
+    """Round a step up to 1, 2, 2.5, 5 or 10 times a power of ten."""
     if step <= 0:
         return 1.0
     power = 10.0 ** math.floor(math.log10(step))
@@ -225,7 +225,7 @@ def nice(step: float) -> float:
 
 
 def around(values: Iterable[float], *, zero: bool = False) -> tuple[float, float]:
-    """Return round ends of an axis that contains all values, and zero if `zero`."""
+    """Return round ends of an axis that contains all values, and also zero if `zero` is true."""
     contained = [*values, *([0.0] if zero else [])] or [0.0, 1.0]
     low, high = min(contained), max(contained)
     if low == high:
@@ -235,7 +235,7 @@ def around(values: Iterable[float], *, zero: bool = False) -> tuple[float, float
 
 
 def plain(value: float) -> str:
-    """Format the number of a tick."""
+    """Format the value of a tick."""
     if abs(value) >= 1_000_000 and value % 100_000 == 0:
         return f"{value / 1_000_000:g} M"
     if abs(value) >= 10_000 and value % 100 == 0:
@@ -245,7 +245,7 @@ def plain(value: float) -> str:
 
 
 class Frame(NamedTuple):
-    """The rectangle inside the axes."""
+    """Rectangle inside the axes of a chart."""
 
     left: float
     top: float
@@ -254,7 +254,7 @@ class Frame(NamedTuple):
 
 
 def value_axis(frame: Frame, scale: Callable[[float], float], ticks: Sequence[float], title: str) -> Raw:
-    """Draw a horizontal line with a number at each tick, and the title above."""
+    """Draw a horizontal line and a number at each tick, and the title above the axis."""
     parts: list[str] = []
     for tick in ticks:
         y = scale(tick)
@@ -269,7 +269,7 @@ def value_axis(frame: Frame, scale: Callable[[float], float], ticks: Sequence[fl
 def base_axis(
     frame: Frame, scale: Callable[[float], float], ticks: Sequence[float], title: str, show: Callable[[float], str] = plain
 ) -> Raw:  # fmt: skip
-    """Draw ticks at the bottom, and the title below their right end."""
+    """Draw the horizontal axis with ticks, and the title below its right end."""
     parts: list[str] = [element("line", x1=frame.left, x2=frame.right, y1=frame.bottom, y2=frame.bottom, class_="axis")]
     for tick in ticks:
         x = scale(tick)
@@ -301,7 +301,7 @@ def shape(number: int, x: float, y: float, r: float = 4.5, class_: str = "dot") 
 
 
 def legend(names: Series, left: float, top: float, right: float) -> tuple[Raw, float]:
-    """Draw markers with their names in rows, and return the legend and the position below it."""
+    """Draw rows of markers with names; return the legend and the position below the legend."""
     parts, x, y = [], left, top
     for label, number in names:
         wide = 30 + width_of(label)
