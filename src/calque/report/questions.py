@@ -14,7 +14,7 @@ BASE = "base"
 _ABOUT_SEVERAL = (*FORMER, "examples")
 _HEAD = (
     "protocol", "features", "head", "hidden", "layers", "arc", "label", "upos", "dropout", "unknown", "select", "epochs", "batch",
-    "learning_rate", "warmup", "decay", "clip", "patience", "per_epoch", "code_switch", "realign",
+    "learning_rate", "warmup", "decay", "clip", "patience", "per_epoch",
 )  # fmt: skip
 _HEADS = ("ner", "slots", "pos", "nli", "sentiment", "parsing", "probing", "qa")
 # Settings that define a question, by task; other settings only describe a result. A line replaces an earlier
@@ -22,7 +22,7 @@ _HEADS = ("ner", "slots", "pos", "nli", "sentiment", "parsing", "probing", "qa")
 DEFINE = dict.fromkeys(_HEADS, _HEAD) | {
     "retrieval": ("contextual", "candidates", "similarity", "k", "special"),
     "sentences": ("sentence_pooling", "similarity", "k", "margin_k"),
-    "word-alignment": ("links_from", "rounds", "discount", "threshold", "temperature", "regularisation", "iterations"),
+    "word-alignment": ("links_from", "threshold", "temperature"),
     "lexicon": ("similarity", "k", "anchors", "lower"),
     "wsd": ("restrict", "first_senses"),
     "consistency": ("letters",),
@@ -41,8 +41,7 @@ _WORDS = {
     "links": "links", "symmetrize": "symmetrisation", "train": "training text", "training_sentence_pairs": "training pairs",
     "links_from": "extraction", "dev": "development text",
     "learning_rate": "learning rate", "per_epoch": "texts per epoch", "first_senses": "first senses",
-    "max_answer": "maximum answer length", "code_switch": "code-switching",
-    "realign": "realignment", "sentence_pooling": "pooling", "margin_k": "neighbours of margins",
+    "max_answer": "maximum answer length", "sentence_pooling": "pooling", "margin_k": "neighbours of margins",
 }  # fmt: skip
 # Main metrics by task; collapsed tables show the other metrics.
 _MAIN = {
@@ -294,12 +293,7 @@ def _asked(record: Record) -> dict[tuple[str, ...], str]:
     """Return the settings that define the question of a line, by scope and name."""
     task, metric, settings = record["task"], record["metric"], record.settings
     here, define = (task, metric, record["data"], *record.pair), DEFINE.get(task, ())
-    defaults = {"code_switch": "none", "realign": "none"}  # values for lines without the setting
-    asked: dict[tuple[str, ...], str] = {
-        (task, name): str(settings.get(name, defaults.get(name)))
-        for name in define
-        if name in settings or name in defaults
-    }
+    asked: dict[tuple[str, ...], str] = {(task, name): str(settings[name]) for name in define if name in settings}
     if settings.get("features") == "tuned" and (task, "learning_rate") in asked:
         # The default depends on the dimension of the encoder, so only learning rates of one encoder are compared.
         asked[*here, str(settings.get("encoder")), "learning_rate"] = asked.pop((task, "learning_rate"))
