@@ -18,7 +18,7 @@ from calque.errors import InputError, SettingError
 from calque.report.content import compose
 from calque.report.reading import read_results
 from calque.report.study_tables import bullets, tables
-from calque.runs.compare import mean_of
+from calque.runs.compare import mean_over_tests
 from calque.runs.steps import Step, Steps
 from calque.runs.study import read_study, study, working
 from calque.runs.study.grid import Grid
@@ -494,7 +494,7 @@ def test_means_leave_out_the_training_language():
     scores = [record("a", value, languages=["en", lang], data=data) for lang, data, value in cells]
     shown = tables(scores)
     assert "| method | en (training language) | de | es (x) | es (y) | mean (without en) |" in shown
-    value, low, high = mean_of(scores[1:])
+    value, low, high = mean_over_tests(scores[1:])
     assert value == pytest.approx(0.6)
     assert "| 90.0 | 50.0 | 60.0 | 70.0 | " in shown
     assert f"| 60.0 [{100 * low:.1f}, {100 * high:.1f}] |" in shown

@@ -28,7 +28,8 @@ class LinkedBatch:
     """Word vectors of one text and layer in an update, gathered from all processes.
 
     Args:
-        source, target: vectors of linked words `[n_pairs, dim]`.
+        source, target: vectors of linked words (with `Tuner.special` also of boundary tokens), `[n_pairs, dim]`; `target` is in
+            the language `towards`.
         regularised: vectors of all words of the target sentences `[n_target_words, dim]`.
         reference: vectors of the same words from the frozen encoder `[n_target_words, dim]`, or None.
         reference_linked: vectors of the linked target words from the frozen encoder `[n_pairs, dim]`, or None.

@@ -170,7 +170,7 @@ def _mean_over_texts(figures: Sequence[Estimate], *, same: bool = False) -> tupl
     return (variance / len(figures) ** 2, df), None, texts
 
 
-def mean_of(records: Sequence[Record]) -> tuple[float, float, float]:
+def mean_over_tests(records: Sequence[Record]) -> tuple[float, float, float]:
     """Return the mean over test sets and the ends of its 95% interval, which equal the mean if a variance is unknown. The
     records must have the same metric, and their languages must not have training text."""
     value = sum(record["value"] for record in records) / len(records)

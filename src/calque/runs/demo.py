@@ -18,7 +18,7 @@ from calque.encoders.folder import RUN_FILE
 from calque.errors import SettingError
 from calque.input_texts import Say
 from calque.progress import bar
-from calque.runs.compare import mean_of
+from calque.runs.compare import mean_over_tests
 from calque.runs.folder import TRAINING, check, writing
 from calque.storage import write_text
 
@@ -55,9 +55,9 @@ def demo(
     Arguments not listed here are the options of `calque demo`.
 
     Args:
-        out: folder for the text (`text/XX.tsv`), the aligned encoders (one folder for each method), `results.jsonl`,
-            `analyses.jsonl` and `calque-run.json`. The folder is written only when it is complete; an interrupted demo
-            resumes from `.OUT.calque-part`.
+        out: folder for the text (`text/XX.train.tsv`, `text/XX.test.tsv`), the aligned encoders (one folder for each method),
+            `results.jsonl`, `analyses.jsonl` and `calque-run.json`. The folder is written only when it is complete; an
+            interrupted demo resumes from `.OUT.calque-part`.
         then: function that adds files to the folder before it is renamed.
 
     Returns:
@@ -199,7 +199,7 @@ def table(records: Sequence[dict[str, Any]]) -> str:
             if record["metric"] == metric:
                 rows.setdefault(record["method"], []).append(record)
         langs = [record["languages"][-1] for record in next(iter(rows.values()))]
-        several, values = len(langs) > 1, {method: mean_of(scores) for method, scores in rows.items()}
+        several, values = len(langs) > 1, {method: mean_over_tests(scores) for method, scores in rows.items()}
         top = best(values, key=lambda name: values[name][0])
         lines = [title, f"{'':20}" + "".join(f"{lang:>7}" for lang in langs) + several * "   mean" + "  95% interval"]
         for method, (value, low, high) in values.items():
