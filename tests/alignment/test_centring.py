@@ -53,7 +53,7 @@ def test_centring_on_the_command_line_is_recorded_in_the_card(capsys, tiny_folde
     out = tmp_path / "out"
     common = ("align", text, "--langs", "en", "xx", "--towards", "en", "--pretokenized", "--out", out, "-q")
     works(capsys, *common, "--links", tmp_path / "links", "--encoder", tiny_folder, "--centre", "--epochs", 1)
-    assert "Then each language's mean was moved onto that of en." in (out / "README.md").read_text(encoding="utf-8")
+    assert "was shifted to the mean vector of en." in (out / "README.md").read_text(encoding="utf-8")
     assert json.loads((out / "calque-run.json").read_text(encoding="utf-8"))["settings"]["centre"] is True
     encoder = load_encoder(out)
     means = [encoder.encode([Sentence(s.words, lang) for s in side]).data.mean(0)

@@ -187,7 +187,7 @@ def test_static_vectors_are_mapped_with_and_without_a_dictionary(capsys, vectors
     assert record["settings"]["start_options"] == {"patience": 3, "growth": 3.5}
     assert (code, out) == (1, "")
     assert "de, layer 0: the map found without a dictionary failed" in err
-    assert "Not to be trusted" in (tmp_path / "u" / "README.md").read_text()
+    assert "Unreliable" in (tmp_path / "u" / "README.md").read_text()
 
 
 def test_static_vectors_are_mapped_with_parallel_text(capsys, vectors, tmp_path):

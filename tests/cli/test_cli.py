@@ -87,7 +87,7 @@ def test_layers_are_compared_in_one_pass(capsys, texts, family_folders, tmp_path
     assert (records[-2]["metric"], records[-2]["settings"]["layer"]) == ("accuracy.all.test-half", best)
     default, err = works(capsys, *gpt2, "--json")
     assert json.loads(default)["value"] == whole[2]
-    assert err.count("gpt2") == err.count("layer 2 of 3, the default of decoders; choose another with --layer") == 1
+    assert err.count("gpt2") == err.count("its default layer is 2 of 3; set another layer") == 1
     some = json.loads(works(capsys, *gpt2, "--layers", "1-2", "--json")[0])
     assert (some["metric"], [score["x"] for score in some["scores"][:4]]) == ("accuracy.all.test-half", [1, 1, 2, 2])
     assert "--layer cannot be combined with --layers" in fails(capsys, *gpt2, "--layers", "1,2", "--layer", 1)

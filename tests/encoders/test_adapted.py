@@ -114,10 +114,10 @@ def test_base_and_adapters_may_be_moved_together_and_the_base_is_checked(tiny_fo
     with torch.no_grad():
         other.model.embeddings.word_embeddings.weight[5] += 1
     other.save(tmp_path / "new" / "base", keep_layers=True)
-    with pytest.raises(InputError, match="for another encoder than"):
+    with pytest.raises(InputError, match="differ from the base of these adapters"):
         load_encoder(place)
     shutil.rmtree(tmp_path / "new" / "base")
-    with pytest.raises(InputError, match=r"cannot be read .*calque\.json, adapted\.place"):
+    with pytest.raises(InputError, match=r"cannot be loaded .*adapted\.place in calque\.json"):
         load_encoder(place)
 
 
@@ -129,7 +129,7 @@ def test_a_base_that_differs_from_its_folder_is_refused(tiny_folder):
     swapped.model.encoder.layer = torch.nn.ModuleList([layers[1], layers[0], *layers[2:]])
     cut.model.encoder.layer = torch.nn.ModuleList(layers[:1])
     for encoder in (changed, swapped, cut):
-        with pytest.raises(SettingError, match="differs from"):
+        with pytest.raises(SettingError, match="but its weights differ from"):
             adapted(encoder)
 
 
@@ -138,9 +138,9 @@ def test_damaged_adapters_are_refused(tiny_encoder, tmp_path):
     config, weights = tmp_path / "a" / "adapter_config.json", tmp_path / "a" / "adapter_model.safetensors"
     text = config.read_text()
     for path, content, message in (
-        (config, text.replace('"r": 2', '"r": 3'), "of another shape"),
-        (config, "{", "not what PEFT writes"),
-        (weights, "no", "do not fit"),
+        (config, text.replace('"r": 2', '"r": 3'), "has the wrong shape"),
+        (config, "{", "invalid configuration"),
+        (weights, "no", "do not match the base"),
     ):
         config.write_text(text)
         path.write_text(content)
@@ -178,7 +178,7 @@ def test_adapters_are_trained_further_or_merged_before_training(tiny_encoder):
     assert further.origin == made.origin
     assert largest_difference(further, made) > 1e-4
     np.testing.assert_array_equal(made.encode(WORDS).data, vectors)
-    with pytest.raises(SettingError, match="has adapters of rank 2, which are trained further"):
+    with pytest.raises(SettingError, match="lora must be 2, the rank of the adapters of"):
         Contrastive(towards="en", lora=4).tune(made, *text)
     plain = Contrastive(towards="en", batch=4, learning_rate=1e-4).tune(made, *text)  # without lora: merged
     assert type(plain) is HuggingFaceEncoder

@@ -116,13 +116,13 @@ def test_refusals_missing_tokens_and_invalid_names_are_one_line(folder, tmp_path
     import huggingface_hub
 
     hub.refusal = OSError("no\nway")
-    with pytest.raises(OutputError, match=r"^me/x: the hub refused or cannot be reached \(no\); check the conn[^\n]*$"):
+    with pytest.raises(OutputError, match=r"^me/x: upload rejected or hub not reachable \(no\); check the conn[^\n]*$"):
         push(folder, "me/x")
     for name in (tmp_path / "none", folder / "README.md", "mini", tmp_path):
-        with pytest.raises(InputError, match=f"{name}: no encoder in this folder"):
+        with pytest.raises(InputError, match=f"{name}: this folder contains no encoder"):
             push(name, "me/x")
     monkeypatch.setattr(huggingface_hub, "get_token", lambda: None)
-    with pytest.raises(OutputError, match="no token of the Hugging Face hub: run hf auth login"):
+    with pytest.raises(OutputError, match="no token for the Hugging Face hub; run hf auth login"):
         push(folder, "me/aligned")
     with pytest.raises(SettingError, match="is not a valid name on the hub, expected USER/NAME"):
         check_repo("a/b/c")

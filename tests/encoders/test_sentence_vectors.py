@@ -146,14 +146,14 @@ def test_the_pooling_of_a_model_on_the_hub_is_used(tiny_folder, tmp_path, monkey
     ("pooling", "after", "files", "said"),
     [
         ({"pooling_mode": "median"}, [], {}, "pooling mode 'median', expected one of cls, max"),
-        ({}, [], {"sentence_bert_config": {"max_seq_length": "long"}}, "max_seq_length 'long', expected a number"),
+        ({}, [], {"sentence_bert_config": {"max_seq_length": "long"}}, "max_seq_length must be a positive .* got 'long'"),
         ({}, [], {"config_sentence_transformers": {"prompts": ["q: "]}}, "prompts must map names to strings"),
-        ({}, [("2_LSTM", "LSTM")], {}, "its module LSTM is not supported"),
+        ({}, [("2_LSTM", "LSTM")], {}, "the module LSTM is not supported"),
         ({}, [("2_Dense", "Dense")], {}, "not a dense layer of sentence-transformers"),
         (
             {"include_prompt": False}, [],
             {"config_sentence_transformers": {"prompts": {"q": "q: "}, "default_prompt_name": "q"}},
-            "it excludes its prompt 'q: ' from the mean"
+            "excluding the prompt 'q: ' from the mean"
         )
     ],
 )  # fmt: skip
@@ -175,21 +175,21 @@ def test_modules_outside_the_folder_are_refused(path, tiny_folder, tmp_path):
         (folder / name).symlink_to(outside / "2_Dense" / "secret" if "/" in path else outside)
     if path != "1_Pooling/LINK":
         for use in (load_encoder, read_recipe):
-            with pytest.raises(InputError, match=r"modules.json: the module .* leads out of this folder"):
+            with pytest.raises(InputError, match=r"modules.json: the path of the module .* is outside this folder"):
                 use(folder)
     encoder = load_encoder(tiny_folder)
     encoder.modules = folder
-    with pytest.raises(InputError, match="leads out of this folder"):
+    with pytest.raises(InputError, match="is outside this folder"):
         encoder.save(tmp_path / "kept" / "out")
     assert not list((tmp_path / "kept").rglob("*"))
 
 
 def test_poolings_that_an_encoder_lacks_are_refused(tiny_encoder, family_folders):
     for encoder, name, said in (
-        (tiny_encoder, "own", "has no pooling of its own"),
+        (tiny_encoder, "own", "has no pooling modules of sentence-transformers"),
         (RandomVectors(8), "subwords", "has no subwords; use words"),
-        (load_encoder(family_folders("gpt2"), layer=-1), "cls", "puts no special token before a text; use subwords"),
-        (tiny_encoder, "sum", "'sum', expected one of own, words, subwords, cls"),
+        (load_encoder(family_folders("gpt2"), layer=-1), "cls", "adds no special token before a text; use subwords"),
+        (tiny_encoder, "sum", "must be one of own, words, subwords, cls, got 'sum'"),
     ):
         with pytest.raises(SettingError, match=said):
             SentencePooling.of(encoder, name)

@@ -62,7 +62,7 @@ def test_segments_follow_their_texts_and_long_pairs_are_cut(tiny_encoder):
 
 def test_tokenizers_without_a_special_token_before_pairs_are_refused(family_folders):
     subwords = load_encoder(family_folders("modernbert")).subwords
-    with pytest.raises(SettingError, match="puts none there; use head mean or bilstm"):
+    with pytest.raises(SettingError, match="adds no such token; use head mean or bilstm"):
         subwords.with_first(columns())
 
 

@@ -142,18 +142,18 @@ def test_a_model_without_ngrams_covers_its_own_words_only(write):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "no word vectors"),
+        (b"", "not a file of word vectors"),
         (b"just a sentence\nand another\n", "line 1: not a number"),
         (b"2 3\na 1 2 3\nb 1 x 3\n", "line 3: not a number in the vector of 'b' .*; is this a file of word vectors"),
         (b"2 3\na 1 nan 3\nb 1 2 3\n", "line 2: the vector of 'a' is not finite"),
         (b"3 3\na 1 2 3\n", "declares 3 words, but the file ends after 1"),
-        (b"5 99999999999\nx 1\n", "line 1: 5 words of 99999999999"),
+        (b"5 99999999999\nx 1\n", "line 1: .* got 5 and 99999999999"),
         (as_binary()[:-20], "word 5 is incomplete"),
         (gzip.compress(as_text())[:-12], "corrupt or truncated"),
-        (as_fasttext()[:60], "ends too early"),
-        (as_fasttext(version=9), "version 9"),
+        (as_fasttext()[:60], "is truncated"),
+        (as_fasttext(version=9), "version of a fastText model must be 11 or 12, got 9"),
         (as_fasttext(quantised=True), "quantised"),
-        (as_fasttext(words=WORDS[:2]).replace(struct.pack("<iii", 2, 2, 0), struct.pack("<iii", 2, 1, 1)), "damaged"),
+        (as_fasttext(words=WORDS[:2]).replace(struct.pack("<iii", 2, 2, 0), struct.pack("<iii", 2, 1, 1)), "corrupt"),
     ],
     ids=lambda value: value.replace(" ", "_") if isinstance(value, str) else "",
 )
@@ -214,7 +214,7 @@ def test_one_table_with_maps_needs_the_language_of_a_sentence():
     rng = np.random.default_rng(3)
     fitted = Rotation().fit(rng.standard_normal((30, 6)), rng.standard_normal((30, 6)))
     encoder = StaticEncoder({"": english_and_german().tables["en"]}, maps={"de": fitted}, name="one")
-    with pytest.raises(SettingError, match=r"has no language, and one has maps for de: give calque\.Sentence"):
+    with pytest.raises(SettingError, match=r"has no language, but one has maps for de; use calque\.Sentence"):
         encoder.encode([Sentence(("w4", "w5"))])
     for lang, changed in (("de", True), ("de-AT", True), ("fr", False)):
         found = encoder.encode([Sentence(("w4", "w5"), lang)])
@@ -278,7 +278,7 @@ def test_saved_static_vectors_are_loaded_unchanged(tmp_path, sentence, write):
     changed = (encoder.replace(lower=True), encoder.replace(maps=None), encoder.replace(normalise=False))
     assert len({encoder.fingerprint, *(other.fingerprint for other in changed)}) == 4
     (tmp_path / "saved" / "words.json").unlink()
-    with pytest.raises(InputError, match="not complete static vectors"):
+    with pytest.raises(InputError, match="incomplete or invalid vectors"):
         load_static(tmp_path / "saved")
 
 

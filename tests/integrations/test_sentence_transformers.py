@@ -107,10 +107,10 @@ def test_static_vectors_of_any_tokenizer(family, family_folders, tmp_path):
 def test_unsupported_folders_are_refused(tiny_encoder, tmp_path):
     tiny_encoder.save(tmp_path / "out")
     for pooling, said in (
-        (SentencePooling("words", "words"), "sentence-transformers has no mean of word vectors"),
-        (SentencePooling("own", "subwords", after=[nn.LayerNorm(32)]), "has no LayerNorm after its pooling"),
-        (SentencePooling("own", "subwords", after=[nn.Tanh()]), "has no Tanh after its pooling"),
-        (SentencePooling("own", "subwords", ("mean", "cls")), "pooling modes mean, cls, expected some of cls, max"),
+        (SentencePooling("words", "words"), "sentence-transformers cannot pool word vectors"),
+        (SentencePooling("own", "subwords", after=[nn.LayerNorm(32)]), "does not support LayerNorm after the pooling"),
+        (SentencePooling("own", "subwords", after=[nn.Tanh()]), "does not support Tanh after the pooling"),
+        (SentencePooling("own", "subwords", ("mean", "cls")), "pooling modes must be among cls, max, .* got mean, cls"),
     ):
         with pytest.raises(SettingError, match=said):
             pooling.save(tiny_encoder, tmp_path / "out")

@@ -140,7 +140,7 @@ def test_a_variety_uses_the_maps_of_its_language(tiny_encoder, text):
 ])  # fmt: skip
 def test_a_mapped_encoder_refuses_sentences_without_language(tiny_encoder, text, sentences):
     mapped = MappedEncoder.fit(tiny_encoder, *text, make=Rotation, towards="en")
-    said = r'has no language, and .*\+rotation has maps for xx: give calque\.Sentence\(words, lang="xx"\)'
+    said = r'has no language, but .*\+rotation has maps for xx; use calque\.Sentence\(words, lang="xx"\)'
     with pytest.raises(SettingError, match=said):
         mapped.encode(sentences)
     expected = tiny_encoder.encode(sentences).data
@@ -213,7 +213,7 @@ def test_damaged_maps_name_the_file_and_a_remedy(tiny_encoder, text, tmp_path):
         (arrays | {name: nan[:3]}, "out: map xx.3: arrays have inconsistent shapes .*; fit the maps again"),
         (
             {key: array[..., :3] for key, array in arrays.items()} | {name: np.eye(3)},
-            r"out: .*a map of \(3, 3\) for vectors",
+            r"out: .*maps must have shape \(32, 32\), got \(3, 3\); fit the",
         ),
     ):
         file.write_bytes(damaged if isinstance(damaged, bytes) else save(damaged))

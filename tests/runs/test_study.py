@@ -168,7 +168,7 @@ def test_each_layer_of_an_encoder_is_aligned_and_scored(plan):
     mapped = load_encoder(places[0], layer=0)
     assert mapped.layers == (0,)
     assert found["rotation", 0] == mapped.fingerprint
-    with pytest.raises(SettingError, match="layer 1: .* has maps of 0, 2"):
+    with pytest.raises(SettingError, match="layer must be one of the mapped layers 0, 2 of .*, got 1"):
         load_encoder(places[0], layer=1)
     assert "\n| layer 2 · rotation |" in tables(records)
 

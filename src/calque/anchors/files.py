@@ -21,14 +21,14 @@ _PUBLISHED = re.compile(r"avg_embeds_(-?\d+)\.txt")
 
 
 def save_anchors(path: str | PathLike[str], anchors: Mapping[int, Anchors]) -> None:
-    """Write anchors by layer to a safetensors file: `counts`, and `LAYER.vectors`, `.variances` and `.norms`.
+    """Write anchors to a safetensors file with the tensors `counts`, `LAYER.vectors`, `LAYER.variances` and `LAYER.norms`.
 
     Args:
-        path: file, or folder of `anchors.safetensors`.
+        path: file, or existing folder for `anchors.safetensors`.
         anchors: anchors by layer, all of the same words.
     """
     if len({(of_layer.words, of_layer.lang) for of_layer in anchors.values()}) != 1:
-        raise SettingError("every layer needs anchors of the same words, in the same language")
+        raise SettingError("the anchors of all layers must be of the same words in the same language")
     first = next(iter(anchors.values()))
     tensors: dict[str, np.ndarray] = {"counts": first.counts.astype(np.int64)}
     for layer, of_layer in anchors.items():
@@ -41,7 +41,7 @@ def save_anchors(path: str | PathLike[str], anchors: Mapping[int, Anchors]) -> N
 
 
 def open_anchors(path: str | PathLike[str]) -> dict[int, Anchors]:
-    """Map anchors that `save_anchors` wrote to a file or folder into memory, by layer."""
+    """Memory-map a file or folder that `save_anchors` wrote, and return the anchors by layer."""
     where = _file(path)
     arrays, metadata = map_arrays(where)
     try:
@@ -51,20 +51,20 @@ def open_anchors(path: str | PathLike[str]) -> dict[int, Anchors]:
         for layer in about["layers"]:
             parts = [arrays[f"{layer}.vectors"], *(arrays.get(f"{layer}.{name}") for name in ("variances", "norms"))]
             if any(part is not None and len(part) != len(words) for part in (counts, *parts)):
-                raise ValueError(f"the numbers of words and of anchors of layer {layer} differ")
+                raise ValueError(f"layer {layer} must have one anchor for each word")
             if not all(np.isfinite(part).all() for part in parts if part is not None):
                 raise ValueError(f"layer {layer} contains numbers that are not finite")
             anchors[int(layer)] = Anchors(words, parts[0], counts, about["lang"], parts[1], parts[2])
     except (KeyError, ValueError, TypeError, IndexError, OverflowError, RecursionError) as error:
-        raise InputError(f"not anchors saved by calque ({error!r})", path=where) from error
+        raise InputError(f"not a file of anchors saved by calque ({error!r})", path=where) from error
     return anchors
 
 
 def write_avg_embeds(folder: str | PathLike[str], anchors: Mapping[int, Anchors]) -> None:
     """Write the files of the published code: `avg_embeds_{layer}.txt` in word2vec text, and `norms.json`.
 
-    `norms.json` has the mean norm of all occurrences' vectors as `avg_norm_layer_{layer}`, and `occurrences`: the
-    frequency of each word, in the order of the text files. The published script for BERT used the order of its vocabulary
+    `norms.json` contains the mean norm of all occurrences' vectors as `avg_norm_layer_{layer}`, and the frequency of each
+    word, in the order of the text files, as `occurrences`. The published script for BERT uses the order of its vocabulary
     file instead.
     """
     path = Path(folder)
@@ -84,7 +84,7 @@ def write_avg_embeds(folder: str | PathLike[str], anchors: Mapping[int, Anchors]
 
 
 def read_avg_embeds(folder: str | PathLike[str], *, lang: str = "") -> tuple[dict[int, Anchors], dict[int, float]]:
-    """Read a folder of the published code, `avg_embeds_{layer}.txt` and optionally `norms.json`, which contain no language.
+    """Read `avg_embeds_{layer}.txt` and optionally `norms.json` of the published code; these files do not contain `lang`.
 
     Returns:
         anchors by layer; their counts are 0 if `norms.json` has no occurrences in the same order.
@@ -107,21 +107,19 @@ def read_avg_embeds(folder: str | PathLike[str], *, lang: str = "") -> tuple[dic
             norms = {layer: float(record[name]) for layer in files if (name := f"avg_norm_layer_{layer}") in record}
             occurrences = np.array([int(count) for count in record.get("occurrences", [])], dtype=np.int64)
         except (OSError, ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
-            raise InputError(f"no norms by layer ({error!r})", path=record_path) from error
+            raise InputError(f"not a record of norms by layer ({error!r})", path=record_path) from error
     anchors = {}
     for layer, file in sorted(files.items()):
         try:
             with open(file, "rb") as lines:
                 n, dim = map(int, next(lines, b"").split())
-                if (
-                    n < 0 or dim < 1 or 2 * n * dim > file.stat().st_size
-                ):  # each number has at least a digit and a space
+                if n < 0 or dim < 1 or 2 * n * dim > file.stat().st_size:  # each number takes at least two bytes
                     raise ValueError
                 words, vectors = read_rows(lines, file, n, dim)
         except OSError as error:
             raise InputError(f"cannot be read ({error})", path=file) from error
         except ValueError:
-            fact = "expected the numbers of words and of dimensions, at most as many as fit into the file"
+            fact = "expected the numbers of words and of dimensions, and a file that is large enough for them"
             raise InputError(fact, path=file, line=1) from None
         counts = occurrences.copy() if len(occurrences) == len(words) else np.zeros(len(words), dtype=np.int64)
         anchors[layer] = Anchors(tuple(words), vectors, counts, lang)

@@ -1,4 +1,4 @@
-"""Anchors of word types and the sums behind them: one pass over a text, in parts, on any number of processes."""
+"""Anchors of word types, computed from sums that several processes can collect in one pass over a text."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from calque.text import Sentences
 from calque.vectors import Embeddings, map_arrays, write_arrays
 
 _NO_LIMIT = np.iinfo(np.int64).max
-_BLOCK = 1024  # vectors converted to float64 at a time
+_BLOCK = 1024  # number of vectors converted to float64 at a time
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Anchors:
     """Word types with their mean vectors in one layer.
 
     Attributes:
-        words: word types with their case, most frequent first, `[n_types]`.
+        words: case-sensitive word types, most frequent first, `[n_types]`.
         vectors: mean vectors of the occurrences, float32 `[n_types, dim]`.
         counts: number of occurrences with a vector, int64 `[n_types]`.
         lang: language code.
@@ -63,20 +63,20 @@ class AnchorSums:
     """Sums over the occurrences of each word type, layer by layer, in float64.
 
     `add` adds a part of a text with its vectors, `merge` adds the sums of another process, `save` and `open` suspend and
-    resume a pass, and `finish` returns the anchors. The result does not depend on the division of the text, except for
-    rounding in float64, and agrees with the running mean of the published code, (n · mean + x) / (n + 1). The memory is one
-    float64 vector for each type and layer, briefly two when the vocabulary grows.
+    resume a pass, and `finish` returns the anchors. The result does not depend on how the text is split, except for
+    rounding in float64, and agrees with the running mean of the published code, (n · mean + x) / (n + 1). Memory holds one
+    float64 vector for each type and layer, and briefly two vectors when the vocabulary grows.
 
     Args:
-        dim: dimensions of a vector.
+        dim: number of dimensions of a vector.
         layers: layers that `add` receives.
-        vocabulary: word types to sum; None: all.
-        most_occurrences: maximum number of occurrences of a type, the first ones. It applies to each merged part
-            separately.
+        vocabulary: word types to sum; default: all word types.
+        most_occurrences: maximum number of occurrences of a type; later occurrences are ignored. The limit applies to each
+            merged part separately.
         lang: language code.
 
     Attributes:
-        words: word types in the order of their first occurrence, or in that of `vocabulary`, `[n_types]`.
+        words: word types in the order of their first occurrence, or in the order of `vocabulary`, `[n_types]`.
         counts: number of occurrences summed, int64 `[n_types]`.
         n_sentences: number of sentences added.
         uncovered: number of words without a vector.
@@ -87,7 +87,7 @@ class AnchorSums:
         most_occurrences: int | None = None, lang: str = "",
     ):  # fmt: skip
         if not layers or len(set(layers)) < len(layers):
-            raise SettingError(f"layers {list(layers)}: expected at least one, and each once")
+            raise SettingError(f"layers must be a non-empty list without duplicates, got {list(layers)}")
         if most_occurrences is not None:
             check_number("most_occurrences", most_occurrences, least=1, whole=True)
         self.dim, self.layers, self.lang = dim, tuple(layers), lang
@@ -110,19 +110,19 @@ class AnchorSums:
 
     # -- adding ----------------------------------------------------------------------------------------------------
     def add(self, sentences: Sentences, embeddings: Embeddings | Mapping[int, Embeddings]) -> None:
-        """Add a part of the text with its vectors by layer, or the vectors alone for a single layer.
+        """Add a part of the text with its vectors by layer, or with the vectors of a single layer.
 
         Raises:
             SettingError: the vectors do not match the text, the layers or the dimensions.
         """
         by_layer = embeddings if isinstance(embeddings, Mapping) else {self.layers[0]: embeddings}
         if set(by_layer) != set(self.layers):
-            raise SettingError(f"vectors of layers {sorted(by_layer)}, expected {sorted(self.layers)}")
+            raise SettingError(f"vectors must be of the layers {sorted(self.layers)}, got {sorted(by_layer)}")
         codes = self._codes(sentences, grow=self.is_open)
         for layer, vectors in by_layer.items():
             if vectors.data.shape != (len(codes), self.dim):
-                expected = f"{len(codes)} words and {self.dim} dimensions"
-                raise SettingError(f"layer {layer}: vectors of shape {vectors.data.shape}, expected {expected}")
+                expected = f"({len(codes)}, {self.dim})"
+                raise SettingError(f"layer {layer}: vectors must have the shape {expected}, got {vectors.data.shape}")
         covered = by_layer[self.layers[0]].covered
         if covered is not None:
             self.uncovered += int((~covered).sum())
@@ -131,7 +131,7 @@ class AnchorSums:
         self.n_sentences += len(sentences)
 
     def _add(self, codes: np.ndarray, data: dict[int, np.ndarray]) -> None:
-        """Add the rows to the sums of their types; `codes` is the type of each row, negative for none, int64 `[n]`."""
+        """Add vectors to the sums of their word types; `codes` has each vector's type index, negative for none, int64 `[n]`."""
         self._grow(len(self._numbers))
         rows = np.argsort(codes, kind="stable")
         rows = rows[np.searchsorted(codes[rows], 0) :]
@@ -154,7 +154,7 @@ class AnchorSums:
                     sums[code] += block[a:b].sum(axis=0)
 
     def wanted(self, sentences: Sentences) -> np.ndarray:
-        """Return a mask of the sentences with words that still count, bool `[n_sentences]`; the others need no vectors."""
+        """Return the mask of sentences with words to sum, bool `[n_sentences]`; other sentences need no vectors."""
         if self.is_open and self.most_occurrences is None:
             return np.ones(len(sentences), dtype=bool)
         codes = self._codes(sentences, grow=False)
@@ -164,7 +164,7 @@ class AnchorSums:
         return wanted
 
     def _codes(self, sentences: Sentences, *, grow: bool) -> np.ndarray:
-        """Return the index of each word's type, −1 if it has none, int64 `[n_words]`."""
+        """Return the index of each word's type, −1 for an unknown type, int64 `[n_words]`."""
         column, _ = sentences.flat()
         encoded = column.combine_chunks().dictionary_encode()
         return self._numbered(encoded.dictionary.to_pylist(), grow=grow)[np.array(encoded.indices)]
@@ -177,7 +177,7 @@ class AnchorSums:
         return np.fromiter(map(numbers.get, words, repeat(-1)), dtype=np.int64)
 
     def _grow(self, n: int) -> None:
-        """Allocate arrays for `n` types, at least 1.5 times as many as before, so that copying stays cheap."""
+        """Enlarge the arrays to `n` types, and for an open vocabulary at least by half, so that they are rarely copied."""
         if n > len(self._counts):
             size = max(n, len(self._counts) * 3 // 2) if self.is_open else n
             self._counts = _longer(self._counts, size)
@@ -194,7 +194,7 @@ class AnchorSums:
         """
         mine, theirs = ((sums.dim, sums.layers, sums.lang) for sums in (self, other))
         if mine != theirs:
-            raise SettingError(f"sums of (dimensions, layers, language) {mine} cannot be joined with those of {theirs}")
+            raise SettingError(f"sums of (dimensions, layers, language) {mine} cannot be merged with sums of {theirs}")
         rows = self._numbered(other._numbers, grow=self.is_open)
         self._grow(len(self._numbers))
         known = np.flatnonzero(rows >= 0)
@@ -208,7 +208,7 @@ class AnchorSums:
 
     # -- the result ------------------------------------------------------------------------------------------------
     def finish(self, *, at_least: int = 1, most: int | None = None) -> dict[int, Anchors]:
-        """Return the anchors by layer of the `most` most frequent words that occur `at_least` times, ordered by frequency."""
+        """Return the anchors by layer of the `most` most frequent words with at least `at_least` occurrences, by frequency."""
         order = np.lexsort((np.arange(len(self.counts)), -self.counts))[:most]
         order = order[self.counts[order] >= max(1, at_least)]
         names, counts = self.words, self.counts[order].copy()
@@ -226,7 +226,7 @@ class AnchorSums:
 
     # -- disk ------------------------------------------------------------------------------------------------------
     def save(self, path: str | PathLike[str], *, note: str = "") -> None:
-        """Write a safetensors file for `open` atomically, with a text that `note_of` returns."""
+        """Write the sums atomically to a safetensors file for `open`; `note` is a text that `note_of` returns."""
         tensors = {"counts": self.counts, **self._arrays()}
         about = {
             "dim": self.dim, "layers": self.layers, "lang": self.lang, "is_open": self.is_open,
@@ -236,7 +236,7 @@ class AnchorSums:
         write_arrays(path, tensors, {"calque": "anchor sums", "note": note, "about": json.dumps(about)})
 
     def _arrays(self) -> dict[str, np.ndarray]:
-        """Return the arrays of sums by their name in the file; they are not copies."""
+        """Return views of the arrays of sums by their names in the file."""
         n, arrays = len(self._numbers), {}
         for layer in self.layers:
             arrays[f"{layer}.sums"] = self._sums[layer][:n]
@@ -259,22 +259,22 @@ class AnchorSums:
             sums._numbers = {word: k for k, word in enumerate(about["words"])}
             n = len(sums._numbers)
             if any(arrays[f"{layer}.sums"].shape != (n, sums.dim) for layer in sums.layers):
-                raise ValueError("sums and words differ in number")
+                raise ValueError("the number of sums must equal the number of words")
             sums._grow(n)
             sums._counts = np.array(arrays["counts"])
             for name, array in sums._arrays().items():
                 array[...] = arrays[name].reshape(array.shape)
             if sums._counts.shape != (n,):
-                raise ValueError("counts and words differ in number")
+                raise ValueError("the number of counts must equal the number of words")
             sums.is_open = about["is_open"]
             sums.n_sentences, sums.uncovered = about["n_sentences"], about["uncovered"]
         except (KeyError, ValueError, TypeError, IndexError, OverflowError, RecursionError, SettingError) as error:
-            raise InputError(f"not sums of anchors saved by calque ({error!r})", path=path) from error
+            raise InputError(f"not a file of anchor sums saved by calque ({error!r})", path=path) from error
         return sums
 
 
 def anchors_of(sentences: Sentences, embeddings: Embeddings, *, at_least: int = 1, most: int | None = None) -> Anchors:
-    """Average the vectors of the occurrences of each word, see `AnchorSums.finish`; `AnchorSums` itself is for long texts."""
+    """Return the mean vector of each word, see `AnchorSums.finish`; for long texts, use `AnchorSums`."""
     sums = AnchorSums(embeddings.dim, lang=sentences.lang)
     sums.add(sentences, embeddings)
     return sums.finish(at_least=at_least, most=most)[sums.layers[0]]

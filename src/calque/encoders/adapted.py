@@ -40,7 +40,7 @@ def library() -> Any:
 
 
 class Origin(NamedTuple):
-    """The encoder below adapters: its place, the hash of its weights (`weights_digest`), and their type when hashed."""
+    """Base encoder of adapters: folder or name, hash of the weights (`weights_digest`), and type of the hashed weights."""
 
     place: str
     weights: str
@@ -48,18 +48,18 @@ class Origin(NamedTuple):
 
     @classmethod
     def of(cls, encoder: HuggingFaceEncoder) -> Origin:
-        """Return the place from which an encoder's weights can be loaded, else raise SettingError."""
+        """Return the origin of an encoder; raise SettingError if loading from this origin gives other weights."""
         model: Any = encoder.model
         place = str(model.name_or_path)
         place = _absolute(next((name for name, folder in BUNDLED.items() if str(folder) == place), place))
         origin = cls(place, weights_digest(model), str(model.dtype).removeprefix("torch."))
         if not place or weights_digest(origin.read(None)[0]) != origin.weights:
-            fact = f"adapters are saved without their encoder, and {encoder.name} differs from {place or 'any folder'}"
-            raise SettingError(f"{fact}: save it, and load it from there")
+            fact = f"adapters are saved without {encoder.name}, but its weights differ from {place or 'any folder'}"
+            raise SettingError(f"{fact}; save this encoder, and load it from the saved folder")
         return origin
 
     def read(self, attention: str | None) -> tuple[Any, Any]:
-        """Return the encoder's model and tokenizer."""
+        """Load the encoder's model and tokenizer."""
         return read_checkpoint(str(BUNDLED.get(self.place, self.place)), number_type(self.dtype), attention)
 
 
@@ -68,14 +68,14 @@ def _absolute(place: str) -> str:
 
 
 class AdaptedEncoder(HuggingFaceEncoder):
-    """An encoder with adapters of low rank in some of its linear modules.
+    """An encoder with low-rank adapters in some of its linear modules.
 
-    Its folder contains only the adapters in PEFT's format (`adapter_config.json`, `adapter_model.safetensors`), and names the
-    encoder in `calque.json`.
+    A saved folder contains only the adapters in PEFT's format (`adapter_config.json`, `adapter_model.safetensors`) and
+    `calque.json`, which records where to load the base encoder from.
 
     Args:
-        origin: the encoder without adapters.
-        model, tokenizer, options: as for `HuggingFaceEncoder`; the model has the adapters already.
+        origin: folder or name of the encoder without adapters, with a hash of its weights.
+        model, tokenizer, options: see `HuggingFaceEncoder`; the model must contain the adapters.
     """
 
     def __init__(self, model: PreTrainedModel, tokenizer: Any, *, origin: Origin, **options: Any):
@@ -84,7 +84,7 @@ class AdaptedEncoder(HuggingFaceEncoder):
 
     @torch.no_grad()
     def merged(self) -> HuggingFaceEncoder:
-        """Return the encoder with weights W + (α/r) B A, which is saved whole and does not need PEFT."""
+        """Return an encoder with weights W + (α/r) B A, which is saved completely and does not need PEFT."""
         plain: Any = copy.copy(self)
         plain.__class__, plain.model = HuggingFaceEncoder, copy.deepcopy(self.model)
         del plain.origin, plain.model.peft_config
@@ -98,7 +98,7 @@ class AdaptedEncoder(HuggingFaceEncoder):
         return plain
 
     def save(self, folder: str | PathLike[str], *, keep_layers: bool = False) -> None:
-        """Write only the adapters. `merged().save(folder)` writes a whole encoder, to which `keep_layers` applies."""
+        """Write only the adapters; `keep_layers` is ignored. `merged().save(folder)` writes the complete encoder."""
         place, config = self.origin.place, copy.copy(self.model.peft_config[_NAME])
         with saving(folder, self) as path:
             config.base_model_name_or_path, config.inference_mode = str(BUNDLED.get(place, place)), True
@@ -110,7 +110,7 @@ class AdaptedEncoder(HuggingFaceEncoder):
             state = {f"{_PREFIX}{name}": x.detach().cpu().contiguous() for name, x in _state(self.model).items()}
             save_file(state, path / WEIGHTS_FILE, metadata={"format": "pt"})
             about = self.origin._asdict()
-            if os.path.isdir(place):  # allows moving both together
+            if os.path.isdir(place):  # so that both folders can be moved together
                 about["beside"] = os.path.relpath(place, Path(folder).absolute())
             write_about(path, "adapters", {"adapted": about, **self._record(path)})
 
@@ -123,15 +123,15 @@ class AdaptedEncoder(HuggingFaceEncoder):
         dtype: str | torch.dtype | None = None, device: str | torch.device | None = None, attention: str | None = None,
         **options: Any,
     ) -> Self:  # fmt: skip
-        """Read adapters that `save` or PEFT wrote, and their encoder; raise InputError if the encoder is another one."""
+        """Load adapters that `save` or PEFT wrote, and their encoder; raise InputError if the encoder has changed."""
         path, number = Path(folder), number_type(dtype)
         peft = library()
         try:
             config = peft.PeftConfig.from_pretrained(str(path))
-        except Exception as error:  # damaged files raise errors of many kinds
-            raise InputError(f"not what PEFT writes ({first_line(error)})", path=path / ADAPTERS_FILE) from error
+        except Exception as error:  # corrupt files raise various exceptions
+            raise InputError(f"invalid configuration ({first_line(error)})", path=path / ADAPTERS_FILE) from error
         if not isinstance(config, peft.LoraConfig):
-            raise InputError(f"adapters of the kind {config.peft_type}, expected LORA", path=path / ADAPTERS_FILE)
+            raise InputError(f"adapters must be of the type LORA, got {config.peft_type}", path=path / ADAPTERS_FILE)
         recorded = read_about(path) if about is None else about
         adapted = recorded.get("adapted", {})
         places = [str(path / adapted["beside"])] if "beside" in adapted else []
@@ -139,20 +139,20 @@ class AdaptedEncoder(HuggingFaceEncoder):
         place = next((place for place in places if place in BUNDLED or os.path.isdir(place)), places[-1])
         place = _absolute(place)
         origin = Origin(place, adapted.get("weights", ""), adapted.get("dtype", "float32"))
-        remedy = f"its place is in {ABOUT_FILE}, adapted.place" if adapted else "its place is in adapter_config.json"
+        remedy = f"check adapted.place in {ABOUT_FILE}" if adapted else f"check the base in {ADAPTERS_FILE}"
         try:
             model, tokenizer = origin.read(attention)
         except InputError as error:
-            raise InputError(f"the encoder of these adapters cannot be read ({error}); {remedy}", path=path) from error
+            raise InputError(f"the base of these adapters cannot be loaded ({error}); {remedy}", path=path) from error
         weights = weights_digest(model)
         if origin.weights not in ("", weights):
-            raise InputError(f"these adapters are for another encoder than {place}; {remedy}", path=path)
+            raise InputError(f"the weights of {place} differ from the base of these adapters; {remedy}", path=path)
         _read_adapters(model, path, config)
         model.to(usable_device(device))
         if isinstance(number, torch.dtype):
             model.to(number)
         base = BUNDLED.get(place, place)
-        of_base = recorded_options(read_about(base), base)  # used if PEFT wrote the adapters
+        of_base = recorded_options(read_about(base), base)  # defaults for adapters that PEFT wrote
         options = {"name": path.resolve().name, **of_base, **recorded_options(recorded, path), **options}
         opened = cls._of(model, tokenizer, {"origin": origin._replace(weights=weights), **options}, str(path))
         return opened._read_standard(path, recorded)
@@ -161,32 +161,32 @@ class AdaptedEncoder(HuggingFaceEncoder):
 def with_adapters(
     encoder: Any, rank: int, *, layers: range, device: torch.device, seed: int, kept: bool = True
 ) -> AdaptedEncoder:
-    """Return the encoder with trainable adapters in float32. Existing adapters are kept.
+    """Return the encoder with trainable adapters in float32. Existing adapters are trained further.
 
-    Frozen weights are shared with `encoder` if they are in float32 on the device. All matrices of a layer get adapters
+    Frozen weights are shared with `encoder` if these weights are float32 and on `device`. All matrices of a layer get adapters
     (Dettmers et al. 2023, "QLoRA: Efficient finetuning of quantized LLMs", §4).
 
     Args:
         rank: rank r, the number of rows of A and columns of B.
-        layers: layers that get adapters, from 0.
+        layers: layers that get adapters, counted from 0.
         seed: seed of the initialisation.
-        kept: whether the adapters will be saved. Then the encoder must be loadable from its place.
+        kept: whether the adapters will be saved; if so, `encoder` must be loadable from a folder or from the hub.
 
     Raises:
-        SettingError: not an encoder of `transformers`, or (`kept`) one that could not be loaded again; or adapters of another
-            rank.
+        SettingError: `encoder` is not a model of `transformers`, has adapters of another rank, or (if `kept`) cannot be loaded
+            again.
     """
     if not isinstance(encoder, HuggingFaceEncoder) or not isinstance(encoder.model, PreTrainedModel):
-        raise SettingError(f"lora is for encoders of transformers, and {encoder.name} is a {type(encoder).__name__}")
+        raise SettingError(f"lora requires a model of transformers, but {encoder.name} is a {type(encoder).__name__}")
     source: Any = encoder.model
     shared = {id(p): nn.Parameter(p.detach(), requires_grad=False) for p in source.parameters()}
     model = copy.deepcopy(source, shared | {id(buffer): buffer for buffer in source.buffers()})
     if isinstance(encoder, AdaptedEncoder):
         origin, (config,) = encoder.origin, model.peft_config.values()
         if config.r != rank:
-            fact = f"lora {rank}: {encoder.name} has adapters of rank {config.r}, which are trained further as they are"
-            raise SettingError(f"{fact}; merge them (calque merge) to add others")
-        for p in _trained_parts(model):  # copies, equal to those of the encoder
+            fact = f"lora must be {config.r}, the rank of the adapters of {encoder.name}, got {rank}"
+            raise SettingError(f"{fact}; merge these adapters (calque merge) to add new adapters")
+        for p in _trained_parts(model):  # copied, so that training does not change `encoder`
             p.data = p.data.clone()
             p.requires_grad_(True)
     else:
@@ -214,7 +214,7 @@ def _targets(model: Any, layers: range) -> list[str]:
         inside = (name for name in linear if name.startswith(f"{blocks}."))
         linear = [name for name in inside if int(name[len(blocks) + 1 :].partition(".")[0]) in layers]
     if not linear:
-        raise SettingError(f"lora: this {model.config.model_type} has no linear module in the layers that are trained")
+        raise SettingError(f"lora: the trained layers of this {model.config.model_type} model contain no linear module")
     return linear
 
 
@@ -223,7 +223,7 @@ def _adapted_modules(model: nn.Module) -> list[Any]:
 
 
 def _trained_parts(model: nn.Module) -> list[nn.Parameter]:
-    """Return A and B of all modules of a model."""
+    """Return the matrices A and B of all adapted modules."""
     return [p for part in _adapted_modules(model) for p in (*part.lora_A.parameters(), *part.lora_B.parameters())]
 
 
@@ -236,21 +236,21 @@ def _inject(config: Any, model: Any) -> None:
 
 
 def _state(model: Any) -> dict[str, Any]:
-    """Return A and B of all modules. PEFT's own function would query the hub."""
+    """Return A and B of all modules by name. Unlike its default, this call of PEFT does not query the hub."""
     state = library().get_peft_model_state_dict(model, adapter_name=_NAME, save_embedding_layers=False)
     return {name.removeprefix(_PREFIX): value for name, value in state.items()}
 
 
 def _read_adapters(model: Any, folder: Path, config: Any) -> None:
-    """Load the adapters of a folder into a model, in place; raise InputError if they do not fit."""
+    """Load the adapters of a folder into a model in place; raise InputError if names or shapes do not match."""
     try:
         _inject(config, model)
         state = {name.removeprefix(_PREFIX): x for name, x in load_file(folder / WEIGHTS_FILE).items()}
         shapes, expected = ({name: x.shape for name, x in each.items()} for each in (state, _state(model)))
         if wrong := sorted(name for name in shapes | expected if shapes.get(name) != expected.get(name)):
-            raise InputError(f"{wrong[0]} is missing, unexpected, or of another shape", path=folder / WEIGHTS_FILE)
+            raise InputError(f"{wrong[0]} is missing or unexpected, or has the wrong shape", path=folder / WEIGHTS_FILE)
         library().set_peft_model_state_dict(model, state, adapter_name=_NAME)
     except CalqueError:
         raise
-    except Exception as error:  # whatever damaged files provoke
-        raise InputError(f"its adapters do not fit the base encoder ({first_line(error)})", path=folder) from error
+    except Exception as error:  # corrupt files raise various exceptions
+        raise InputError(f"the adapters do not match the base encoder ({first_line(error)})", path=folder) from error

@@ -28,20 +28,20 @@ _USES = {
 
 
 class Encoder(ABC):
-    """Computes a vector for each word of a sentence.
+    """Base class of encoders, which compute a vector for each word of a sentence.
 
-    A subclass must have `name`, `dim`, `fingerprint` and `encode`. By default an encoder has one layer, number 0; an encoder with
+    A subclass must define `name`, `dim`, `fingerprint` and `encode`. By default an encoder has only layer 0; an encoder with
     several layers sets `n_layers` and implements `encode_layers`.
 
     Attributes:
         dim: number of dimensions of a vector.
         name: name in reports.
         n_layers: number of the last layer, counted from 0.
-        layer: layer that `encode` returns; None for a sum or mixture of several.
-        base: encoder that this one is built on, or None.
-        precision: precision of matrix products in `encode`; None if there are none.
-        rows: unit of the rows, words or key points.
-        made: record of the alignment, for the model card; None for an encoder that was not aligned.
+        layer: layer that `encode` returns; None if `encode` combines several layers.
+        base: encoder that this encoder is built on, or None.
+        precision: precision of matrix products in `encode`; None if `encode` computes no matrix products.
+        rows: unit that a vector represents, words or key points.
+        made: record of the alignment for the model card; None if the encoder was not aligned.
     """
 
     dim: int
@@ -60,17 +60,17 @@ class Encoder(ABC):
 
     @abstractmethod
     def encode(self, sentences: Iterable[Sentence], *, progress: bool = False) -> Embeddings:
-        """Return one vector per word, in the order of the sentences; `progress` shows a bar on standard error."""
+        """Return one vector per word, in the order of the sentences; with `progress`, show a bar on standard error."""
 
     def encode_to(
         self, path: str | PathLike[str], sentences: Sequence[Sentence], *, progress: bool = False
     ) -> Embeddings:
-        """Write one vector per word to a safetensors file atomically, and return the mapped vectors.
+        """Write one vector per word to a safetensors file atomically, and return the memory-mapped vectors.
 
-        The vectors of 4,096 sentences are in memory at a time.
+        Memory holds the vectors of 4,096 sentences at a time.
 
         Raises:
-            OutputError: there is no space for the file, or it cannot be written.
+            OutputError: the file cannot be written, for example because the disk is full.
         """
         if self.rows != "words":  # the number of rows is known only after encoding
             self.encode(sentences, progress=progress).save(path)
@@ -81,7 +81,7 @@ class Encoder(ABC):
             "data": ((n, self.dim), np.float32), "offsets": (offsets.shape, np.int64), "covered": ((n,), np.bool_)
         }  # fmt: skip
         with filling(path, arrays_of) as arrays, bar(n, show=progress, **BAR) as counter, warnings.catch_warnings():
-            # One warning at the end instead of one for each window.
+            # One warning at the end replaces the warnings for each window.
             warnings.simplefilter("ignore", UncoveredWordsWarning)
             arrays["offsets"][...] = offsets
             for start in range(0, len(sentences), WINDOW):
@@ -94,12 +94,12 @@ class Encoder(ABC):
         if vectors.covered is not None:
             missing = int((~vectors.covered).sum())
             fact = f"{missing:,} of {n:,} words have no vector: they exceed the encoder's limit, or the tokenizer drops them"
-            warnings.warn(UncoveredWordsWarning(f"{fact}; their rows are zero"), stacklevel=2)
+            warnings.warn(UncoveredWordsWarning(f"{fact}; their vectors are zero"), stacklevel=2)
         return vectors
 
     @property
     def languages(self) -> tuple[str, ...]:
-        """Languages that the encoder has tables, encoders or maps for; empty if it reads any language."""
+        """Languages that the encoder has tables, encoders or maps for; empty if the encoder accepts any language."""
         return ()
 
     @property
@@ -108,21 +108,21 @@ class Encoder(ABC):
         return range(self.n_layers + 1)
 
     def layer_number(self, layer: int) -> int:
-        """Return the number of a layer, counted from 0; −1 is the last of `layers`."""
+        """Return the number of a layer, counted from 0; −1 means the last of `layers`."""
         layers = self.layers
         number = layers[layer] if -len(layers) <= layer < 0 else layer
         if number in layers:
             return number
         several = isinstance(layers, range) and len(layers) > 1
-        has = f"layers 0 to {layers[-1]}, -1 is the last" if several else f"layers {', '.join(map(str, layers))}"
-        raise SettingError(f"layer {layer}: {self.name} has {has}")
+        has = f"layers 0 to {layers[-1]}, -1 means the last" if several else f"layers {', '.join(map(str, layers))}"
+        raise SettingError(f"there is no layer {layer}: {self.name} has {has}")
 
     def layer_numbers(self, layers: Sequence[int] | None) -> tuple[int, ...]:
-        """Return the numbers of layers; None for the layer of `encode`, or the last if `encode` combines several."""
+        """Return the numbers of layers; default: the layer of `encode`, or the last if `encode` combines several layers."""
         if layers is None:
             layers = [-1 if self.layer is None else self.layer]
         if not layers:
-            raise SettingError("layers is empty: name one or more, or leave it out for the encoder's own")
+            raise SettingError("layers must not be empty; name at least one, or omit layers to use the encoder's layer")
         return tuple(self.layer_number(layer) for layer in layers)
 
     def encode_layers(
@@ -132,21 +132,21 @@ class Encoder(ABC):
         *,
         progress: bool = False,
     ) -> dict[int, Embeddings]:
-        """Return the vectors of several layers, by the requested numbers, from one pass."""
+        """Return the vectors of several layers from one forward pass, keyed by the requested layer numbers."""
         numbers = {layer: self.layer_number(layer) for layer in layers}
         vectors = self._encode(sentences, sorted(set(numbers.values())), progress)
         return {layer: vectors[number] for layer, number in numbers.items()}
 
     def _encode(self, sentences: Any, layers: list[int], progress: bool) -> dict[int, Embeddings]:
-        """Return the vectors by layer number."""
+        """Return the vectors, keyed by layer number."""
         if layers != [self.layer]:
-            raise SettingError(f"{self.name} has several layers, but {type(self).__name__} has no encode_layers")
+            raise SettingError(f"{self.name} has several layers, so {type(self).__name__} must implement encode_layers")
         return {layers[0]: self.encode(sentences, progress=progress)}
 
     def save(self, folder: str | PathLike[str]) -> None:
-        """Write a folder that `load_encoder` reads. The default writes the name of a class that needs no arguments."""
+        """Write a folder for `load_encoder`. The default writes the name of a class without constructor arguments."""
         if (kind := encoder_kind(self)) == OWN:
-            fact = f"{type(self).__name__} has no save, and is in no module that could be imported"
+            fact = f"{type(self).__name__} does not implement save, and its module cannot be imported"
             raise SettingError(f"{self.name} cannot be saved: {fact}")
         with saving(folder, self) as path:
             write_about(path, kind, {"fingerprint": self.fingerprint})
@@ -164,57 +164,57 @@ class Encoder(ABC):
 
     @classmethod
     def open(cls, folder: str | PathLike[str], *, about: Mapping[str, Any] | None = None, **options: Any) -> Self:
-        """Read a folder that `save` wrote. The default builds an encoder that needs no arguments.
+        """Load an encoder that `save` wrote. This default is for classes without constructor arguments.
 
         Args:
             folder: the folder.
-            about: content of its `calque.json`; None to read it.
-            options: given arguments of `load_encoder`.
+            about: content of the folder's `calque.json`; default: read from the file.
+            options: arguments that the caller passed to `load_encoder`.
         """
         if cls.save is not Encoder.save:
-            raise InputError(f"{cls.__name__} cannot be opened: it has save, but no open", path=folder)
+            raise InputError(f"{cls.__name__} cannot be opened, because it implements save but not open", path=folder)
         encoder = build(cls, options)
         if (read_about(folder) if about is None else about).get("fingerprint") not in (None, encoder.fingerprint):
-            fact = f"{cls.__name__}() is not the encoder that was saved here"
-            raise InputError(f"{fact}: give it save and open", path=folder)
+            fact = f"{cls.__name__}() has another fingerprint than the saved encoder"
+            raise InputError(f"{fact}; implement save and open", path=folder)
         return encoder
 
 
 def build(kind: type[Encoder], options: Mapping[str, Any] | None = None) -> Any:
-    """Build an encoder of a class that needs no arguments."""
+    """Build an encoder of a class without constructor arguments."""
     for option in options or {}:
         raise SettingError(f"{option} does not apply to {kind.__name__}")
     try:
         return kind()
     except TypeError as error:
         fact = f"{kind.__module__}:{kind.__qualname__} cannot be built without arguments ({error})"
-        raise SettingError(f"{fact}: give a subclass that sets them") from error
+        raise SettingError(f"{fact}; name a subclass that sets the arguments") from error
 
 
 def require(encoder: Any, use: Literal["measured", "mapped", "trained"], rows: Sequence[str] = ("words",)) -> None:
-    """Check that an encoder has the members needed to be measured, mapped or trained, and one of the units `rows`."""
-    # Looks at the class first, because a fingerprint can take long to compute.
+    """Check that an encoder has the members that are required for `use`, and that its `rows` is one of the given units."""
+    # The class is checked first, because computing the property `fingerprint` can take long.
     missing = [name for name in _USES[use] if not hasattr(type(encoder), name) and not hasattr(encoder, name)]
     if missing:
         name = getattr(encoder, "name", "") or type(encoder).__name__
         fact = f"{name} cannot be {use}: {type(encoder).__name__} has no {', '.join(missing)}"
         raise SettingError(f'{fact}; see "Your own model, method, task" in the documentation (docs/guides/own.md)')
     if (given := getattr(encoder, "rows", "words")) not in rows:
-        fact = f"{encoder.name} cannot be {use} here: its vectors are of {given}, expected {' or '.join(rows)}"
-        raise SettingError(f"{fact}; tasks on whole texts, such as nli, take both")
+        fact = f"{encoder.name} has vectors of {given}, but vectors of {' or '.join(rows)} are required here"
+        raise SettingError(f"{fact}; tasks on whole texts, such as nli, accept words and key points")
     if use == "mapped" and getattr(encoder, "base", None) is not None:
-        raise SettingError(f"{encoder.name} has maps already: map {encoder.base.name}, which they are for")
+        raise SettingError(f"{encoder.name} already has maps; fit new maps on its base encoder, {encoder.base.name}")
 
 
 def made_of(
     base: Encoder, method: str, towards: str, corpora: Sequence[Any], pairs: Sequence[Any], about: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the record of an alignment in Python, for the model card.
+    """Return the record of an alignment that was run from Python, for the model card.
 
     Args:
-        method, towards: name of the method, and the language that the others are aligned with.
+        method, towards: name of the method; language that the other languages are aligned with.
         corpora, pairs: parallel texts and their word links.
-        about: `Method.record()`, with the settings.
+        about: result of `Method.record()`, which contains the settings.
     """
     texts = [
         {"path": "text given in Python", "langs": list(text.langs), "sentence_pairs": len(text), "word_pairs": len(linked)}

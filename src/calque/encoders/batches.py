@@ -20,7 +20,7 @@ class WordBatch:
         input_ids: subword ids, int64 `[B, T]`.
         attention_mask: 1 for a subword and 0 for padding, int64 `[B, T]`; None without padding.
         inside: flat index into `B * T` of each subword, int64 `[N]`; None without padding.
-        spread: index of the subword (0 to N − 1) at each position, arbitrary at padding, int64 `[B * T]`, or None.
+        spread: index of the subword (0 to N − 1) at each position, arbitrary at padding, int64 `[B * T]`; None without padding.
         starts: flat index into `B * T` of each word's first subword, int64 `[W]`.
         packed: index of each word's first subword among the N subwords, int64 `[W]`.
         lengths: number of subwords of each word, 0 for a word without a vector, int64 `[W]`.
@@ -54,7 +54,7 @@ class WordBatch:
 def collate(split: SplitSentences, sentences: np.ndarray) -> WordBatch:
     """Return the sentences at the given indices as one batch, padded on the right.
 
-    A word without a vector has length 0 and the position of the first subword.
+    A word without a vector has length 0 and the position of the first subword of its sentence.
     """
     sentences = np.asarray(sentences, dtype=np.int64)
     first = split.offsets[sentences]
@@ -94,7 +94,7 @@ def collate(split: SplitSentences, sentences: np.ndarray) -> WordBatch:
 
 
 def token_batches(lengths: np.ndarray, budget: int) -> list[np.ndarray]:
-    """Return batches of sentences of about equal length, as int64 arrays of indices; every sentence is in exactly one.
+    """Divide sentences into batches of similar length, as int64 arrays of indices. Every sentence is in exactly one batch.
 
     Sentences are sorted by length, longest first, so the first batch needs the most memory.
 

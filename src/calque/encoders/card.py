@@ -21,11 +21,11 @@ _UNUSED = {
     "links_without_vector": "links of words that have no vector",
     "truncated_words": "words beyond the encoder's length limit",
 }
-_DECODERS = {"decoder_layers", "num_decoder_layers"}  # settings of models whose code needs `get_encoder()`
+_DECODERS = {"decoder_layers", "num_decoder_layers"}  # configuration keys of models that need `get_encoder()`
 
 
 def write_card(folder: Path, encoder: Any, record: dict[str, Any]) -> None:
-    """Write `README.md` and `calque-run.json` of a saved encoder, and add facts about the folder to `record`."""
+    """Write `README.md` and `calque-run.json` of a saved encoder, and add the kind and vector settings to `record`."""
     record.pop("vectors", None)
     about = read_about(folder)
     record["kind"] = about.get("base", about.get("kind"))
@@ -39,7 +39,7 @@ def write_card(folder: Path, encoder: Any, record: dict[str, Any]) -> None:
         if "adapted" in about:
             record["vectors"]["adapted"] = about["adapted"]["place"]
         if ("adapted" in about and not encoder.tokenizer.name_or_path) or encoder.standard:
-            del record["vectors"]  # transformers lacks the tokenizer, or does not standardise vectors
+            del record["vectors"]  # transformers cannot load the tokenizer, or does not standardise vectors
     model_card(folder, record)
 
 

@@ -22,11 +22,11 @@ from calque.named import TRUST_CODE
 
 
 def read_checkpoint(name: str, dtype: torch.dtype | str, attention: str | None) -> tuple[Any, Any]:
-    """Return model and tokenizer of a folder or of a name on the hub, after checking that they are complete and match.
+    """Load model and tokenizer from a folder or by a name on the hub, and check that they are complete and match.
 
     Args:
-        dtype: type of the weights, or "auto" for that of the file.
-        attention: `attn_implementation` of `transformers`; None for its default.
+        dtype: type of the weights, or "auto" for the type in the file.
+        attention: `attn_implementation` of `transformers`; default: as in `transformers`.
     """
     from transformers import AutoConfig, AutoModel, AutoModelForTextEncoding, AutoTokenizer
 
@@ -39,7 +39,7 @@ def read_checkpoint(name: str, dtype: torch.dtype | str, attention: str | None) 
             if attention is not None:
                 how["attn_implementation"] = attention
             kind = AutoModel
-            if type(config) in AutoModelForTextEncoding._model_mapping:  # T5: only the encoder
+            if type(config) in AutoModelForTextEncoding._model_mapping:  # T5: load only the encoder
                 kind = AutoModelForTextEncoding
             elif config.is_encoder_decoder:
                 how["config"] = _without_decoder(config, name)
@@ -48,48 +48,48 @@ def read_checkpoint(name: str, dtype: torch.dtype | str, attention: str | None) 
             if "config" in how:
                 missing = _drop_decoder(model, missing, name)
             tokenizer = AutoTokenizer.from_pretrained(name, **where)
-            if type(tokenizer).__name__ in ("MarianTokenizer", "M2M100Tokenizer"):  # there is no fast one
+            if type(tokenizer).__name__ in ("MarianTokenizer", "M2M100Tokenizer"):  # no fast version exists
                 from calque.encoders.sentencepiece_files import fast_tokenizer
 
                 tokenizer = fast_tokenizer(tokenizer)
     except CalqueError:
         raise
-    except Exception as error:  # damaged files raise errors of many libraries
+    except Exception as error:  # corrupt files raise exceptions of many libraries
         if os.path.isdir(name):
             raise InputError(f"not an encoder that transformers can load ({first_line(error)})", path=name) from error
         fact = f"{name!r} is not a local folder, and loading it from the Hugging Face hub failed ({first_line(error)})"
         raise InputError(f"{fact}; check the name and the connection, or give a folder") from error
     if len(tokenizer) <= len(set(tokenizer.all_special_ids)):  # transformers builds an empty one if the file is missing
-        raise InputError("there is no tokenizer beside the weights, expected a tokenizer.json", path=name)
+        raise InputError("the encoder has no tokenizer, expected a tokenizer.json", path=name)
     if any(key.startswith("pooler.") for key in missing):
         model.pooler = None  # its random weights must not be hashed or saved
     if missing := [key for key in missing if not key.startswith("pooler.")]:
-        fact = f"{len(missing)} weights are missing ({min(missing)}, …), expected a whole checkpoint of {config.model_type}"
+        fact = f"{len(missing)} weights are missing ({min(missing)}, …), expected a complete checkpoint of {config.model_type}"
         raise InputError(fact, path=name)
     return model, tokenizer
 
 
 def _without_decoder(config: Any, name: str) -> Any:
-    """Return the configuration of an encoder-decoder model changed to build no decoder layers."""
+    """Set the number of decoder layers in the configuration of an encoder-decoder model to 0, and return the configuration."""
     if not hasattr(config, "decoder_layers"):
-        fact = f"{name} is an encoder with a decoder ({config.model_type}) that cannot be left out"
-        raise SettingError(f"{fact}, as it can for T5, Marian, M2M100, NLLB, mBART, BART and Pegasus")
-    config.decoder_layers, config.encoder_layerdrop = 0, 0.0  # a layer that LayerDrop skips would have no hidden states
+        fact = f"{name} is an encoder-decoder model ({config.model_type}) whose decoder cannot be removed"
+        raise SettingError(f"{fact}; supported are T5, Marian, M2M100, NLLB, mBART, BART and Pegasus")
+    config.decoder_layers, config.encoder_layerdrop = 0, 0.0  # layers skipped by LayerDrop have no hidden states
     return config
 
 
 def _drop_decoder(model: Any, missing: set[str], name: str) -> set[str]:
-    """Remove the embeddings of the decoder, and return the names of missing weights of the encoder."""
+    """Remove the decoder, and return the names of missing weights of the encoder."""
     encoder = model.get_encoder()
     if getattr(encoder, "main_input_name", "input_ids") != "input_ids":
-        raise SettingError(f"{name} cannot encode text: its encoder reads {encoder.main_input_name}")
+        raise SettingError(f"{name} cannot encode text: its encoder requires {encoder.main_input_name}")
     model.decoder = None
     computed = {f"encoder.{key}.weight" for key, part in encoder.named_modules() if "Sinusoidal" in type(part).__name__}
     return {key for key in missing - computed if not key.startswith("decoder.")}
 
 
 def hub_folder(name: str, mark: str, patterns: Sequence[str] = ()) -> Path | None:
-    """Return the local copy of a hub repository that has the file `mark`, or None. Empty `patterns` of files load all."""
+    """Return the local copy of a hub repository with the file `mark`, or None. Without `patterns`, all files are loaded."""
     from huggingface_hub import hf_hub_download, snapshot_download
     from huggingface_hub.errors import HfHubHTTPError
 
@@ -99,12 +99,12 @@ def hub_folder(name: str, mark: str, patterns: Sequence[str] = ()) -> Path | Non
         here = unconnected()
         hf_hub_download(name, mark, local_files_only=here)
         return Path(snapshot_download(name, allow_patterns=list(patterns) or None, local_files_only=here))
-    except (OSError, ValueError, HfHubHTTPError):  # absent, private or offline
+    except (OSError, ValueError, HfHubHTTPError):  # the file is absent or private, or there is no connection
         return None
 
 
 def unconnected() -> bool:
-    """Return whether the hub's host has no address, which avoids half a minute of attempts to connect."""
+    """Return whether the hub's host name cannot be resolved, to avoid half a minute of attempts to connect."""
     from huggingface_hub.constants import ENDPOINT
 
     try:
@@ -117,7 +117,7 @@ def unconnected() -> bool:
 
 @contextmanager
 def _quiet(local: bool) -> Iterator[None]:
-    """Silence reports of `transformers` during loading, and progress bars except those of downloads."""
+    """Silence log messages of `transformers` during the block, and if `local` also its progress bars."""
     from transformers.utils import logging
 
     verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
@@ -145,8 +145,8 @@ def save_model(model: Any, folder: str | PathLike[str]) -> None:
 
 
 def weights_digest(model: nn.Module) -> str:
-    """Return a hash of all weights with their names and shapes. It is not cached, because optimisers can change weights without a
-    change of PyTorch's version counter.
+    """Return a hash of all weights with their names and shapes. The hash is not cached, because optimisers can change weights
+    without changing PyTorch's version counter.
     """
     digest = hashlib.blake2b(digest_size=16)
     for name, tensor in sorted(model.state_dict().items()):

@@ -38,14 +38,14 @@ def extract(
     limit: int | None = None,
     progress: bool = False,
 ) -> dict[int, Embeddings]:
-    """Return the vectors of all words by layer. Besides the result, memory holds one window of sentences.
+    """Return the vectors of all words, keyed by layer. Apart from the result, memory holds one window of sentences.
 
     Args:
         split: function that splits a window of sentences into subwords.
         vectors: function that returns the word vectors of a batch by layer, each `[W, dim]`, zero for a word of length 0.
         budget: maximum number of subwords of a batch, including padding.
         window: number of sentences that are split and sorted by length together.
-        limit: maximum number of subwords of a sentence, for messages.
+        limit: maximum number of subwords of a sentence, for the warning.
     """
     sentences = sentences if isinstance(sentences, Sequence) else list(sentences)
     offsets = offsets_of(word_counts(sentences))
@@ -70,8 +70,8 @@ def extract(
     reasons += [f"{empty:,} are dropped by the tokenizer"] * bool(empty)
     if reasons:
         fact = f"{truncated + empty:,} of {offsets[-1]:,} words have no vector: {' and '.join(reasons)}"
-        remedy = "their rows are zero, and False in Embeddings.covered"
-        warnings.warn(f"{fact}; {remedy}", UncoveredWordsWarning, stacklevel=4)  # the caller of the encoder's method
+        remedy = "their vectors are zero, and Embeddings.covered is False"
+        warnings.warn(f"{fact}; {remedy}", UncoveredWordsWarning, stacklevel=4)  # points to the caller of `encode`
     return {layer: Embeddings(vectors, offsets, covered) for layer, vectors in data.items()}
 
 
@@ -85,18 +85,18 @@ def word_counts(sentences: Sequence[Sentence | Sequence[str]]) -> np.ndarray:
 def encode_long(encoder: Any, texts: Sentences, *, progress: bool = False) -> Embeddings:
     """Return one vector for each word of texts of any length.
 
-    Long texts are read in overlapping windows. A word in several windows takes the vector from the window where its shorter
-    context side is longest (as in BERT's `run_squad.py`, Devlin et al. 2019). Windows start in the middle of the part that the
-    previous one covered, so this works for any encoder.
+    A long text is encoded in overlapping windows. A word in several windows gets the vector of the window in which the shorter
+    of its left and right contexts is longest (as in BERT's `run_squad.py`, Devlin et al. 2019). A window starts in the middle
+    of the words that the previous window covered, so the length limit of the encoder need not be known.
 
     Warns:
-        UncoveredWordsWarning: a word alone has no vector.
+        UncoveredWordsWarning: a word has no vector even if encoded alone.
     """
     first = again = _encoded(encoder, texts, progress)
     if first.covered is None:
         return first
     data, offsets, covered = np.array(first.data), first.offsets, np.zeros_like(first.covered)
-    context = np.full(len(covered), -1)  # length of the shorter context side of each word in its window
+    context = np.full(len(covered), -1)  # length of the shorter of the left and right contexts of each word
     starts = dict.fromkeys(range(len(first)), 0)  # start of the current window of each unfinished text
     while starts:
         for number, (text, start) in enumerate(list(starts.items())):
@@ -113,7 +113,7 @@ def encode_long(encoder: Any, texts: Sentences, *, progress: bool = False) -> Em
         rest = [texts[text].words[start:] for text, start in starts.items()]
         again = _encoded(encoder, Sentences.of(rest, texts.lang), False) if rest else again
     if missing := int((~covered).sum()):
-        message = f"{missing:,} of {len(covered):,} words have no vector, not even alone; their rows are zero"
+        message = f"{missing:,} of {len(covered):,} words have no vector even if encoded alone; their vectors are zero"
         warnings.warn(UncoveredWordsWarning(message), stacklevel=2)
     return Embeddings(data, offsets, covered)
 

@@ -16,28 +16,28 @@ from calque.named import Table, is_path
 from calque.storage import part_of, readable, remove, temporary_folder
 
 ABOUT_FILE, RUN_FILE = "calque.json", "calque-run.json"
-ADAPTERS_FILE = "adapter_config.json"  # of PEFT
+ADAPTERS_FILE = "adapter_config.json"  # written by PEFT
 ELMO_FILES = "options.json", "weights.hdf5"  # in the format of bilm-tf and AllenNLP
 #: bundled encoders by name
 BUNDLED = {"mini": Path(__file__).parent.parent / "data" / "mini"}
-FORMAT = 1  # increase with every change that older versions would misread; a file without it has format 1
-OWN = "own"  # kind of encoders that only their own program can open
+FORMAT = 1  # increase with every change that older versions would misread; a file without a number has format 1
+OWN = "own"  # kind of encoders whose class cannot be imported by name
 _ENCODER_MARKS = (ABOUT_FILE, "config.json", "options.json", ADAPTERS_FILE)
-#: files that mark a folder as an encoder or another result; moved last and removed first
+#: files that mark a folder as an encoder or another result; they are moved last and removed first
 MARKS = (RUN_FILE, *_ENCODER_MARKS)
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of encoder in `calque.json`: the class whose `open` reads the folder, as `package.module:Class`, and the arguments
-    of `open` that other kinds do not have."""
+    """A kind of encoder in `calque.json`: its class as `package.module:Class`, whose `open` loads the folder, a
+    description for messages, and the arguments of `open` that other kinds do not have."""
 
     target: str
     help: str = ""
     options: tuple[str, ...] = ()
 
 
-#: classes of other packages are kinds of their own
+#: kinds of encoders by name; a class of another package is a kind with the name of the class
 ENCODERS: Table[Kind] = Table(
     "kind of encoder",
     {
@@ -50,10 +50,10 @@ ENCODERS: Table[Kind] = Table(
         "per-language": Kind("calque.encoders.per_language:PerLanguage", "an encoder for each language"),
         "key-points": Kind(
             "calque.clcr.encoder:KeyPointEncoder",
-            "an encoder whose rows are key points",
+            "an encoder of key points",
             ("steps", "delta", "translations", "pretokenized"),
         ),
-        "random": Kind("calque.encoders.random_vectors:RandomVectors", "a random vector for each word form"),
+        "random": Kind("calque.encoders.random_vectors:RandomVectors", "a random vector for each word type"),
     },
     base="calque.encoders.base:Encoder",
     row_of=lambda name, _: Kind(name),
@@ -61,18 +61,18 @@ ENCODERS: Table[Kind] = Table(
 
 
 def encoder_kind(encoder: object) -> str:
-    """Return the name of an encoder's class in `calque.json`: a name in `ENCODERS`, or `package.module:Class`."""
+    """Return the kind of an encoder in `calque.json`: a name in `ENCODERS`, `package.module:Class`, or `OWN`."""
     target = f"{type(encoder).__module__}:{type(encoder).__qualname__}"
     known = {row.target: name for name, row in ENCODERS.items()}
     return known.get(target) or (target if is_path(target) and not target.startswith("__main__:") else OWN)
 
 
 def open_folder(place: str | PathLike[str], *, alike: bool = True, **options: Any) -> Any:
-    """Open the encoder of a folder, of files in another format, or of a name on the Hugging Face hub.
+    """Open an encoder, given by a folder, by files of another format, or by a name on the Hugging Face hub.
 
     Args:
-        alike: argument of `PerLanguage` only.
-        options: arguments that the caller gave to `load_encoder`.
+        alike: passed to `PerLanguage` only.
+        options: arguments that the caller passed to `load_encoder`.
     """
     path = Path(place)
     about, pair, plain = read_about(path), file_pair(path), (path / "config.json").is_file()
@@ -86,16 +86,16 @@ def open_folder(place: str | PathLike[str], *, alike: bool = True, **options: An
     kind = about.get("kind", kind)
     for row in ENCODERS.rows.values():
         if kind in ENCODERS.rows and (wrong := options.keys() & set(row.options) - {*ENCODERS[kind].options}):
-            raise SettingError(f"{', '.join(sorted(wrong))} does not apply to {place}: it is for {row.help}")
+            raise SettingError(f"{', '.join(sorted(wrong))} does not apply to {place}, only to {row.help}")
     own = {"alike": False} if kind == "per-language" and not alike else {}
     return ENCODERS.load_from_file(kind, place).open(place, about=about, **options, **own)
 
 
 def file_pair(path: Path) -> tuple[Path, Path] | None:
-    """Return the files of options and weights of an ELMo, or None.
+    """Return the files of options and weights of an ELMo, or None for other paths.
 
     Args:
-        path: a folder with both, or the weights `NAME_weights.hdf5` beside `NAME_options.json`, as published.
+        path: folder with both files, or published weights `NAME_weights.hdf5`, whose options are in `NAME_options.json`.
     """
     if path.is_dir():
         pair = path / ELMO_FILES[0], path / ELMO_FILES[1]
@@ -120,13 +120,13 @@ def read_about(folder: str | PathLike[str]) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"not written by calque ({error})", path=path) from error
     if not isinstance(about, dict) or "kind" not in about:
-        raise InputError("not written by calque: expected an object with a kind", path=path)
+        raise InputError('not written by calque: expected a JSON object with the key "kind"', path=path)
     format, kind = about.get("format", FORMAT), about["kind"]
     if not isinstance(format, int) or not 0 < format <= FORMAT:
-        fact = f"format {format!r:.60}, expected {FORMAT}: it was written by a later version of calque"
+        fact = f"format must be at most {FORMAT}, got {format!r:.60}; is the file from a later version of calque?"
         raise InputError(fact, path=path)
     if not isinstance(kind, str) or kind not in ENCODERS:
-        raise InputError(f"kind {kind!r:.60}, was it written by a later version of calque?", path=path)
+        raise InputError(f"unknown kind {kind!r:.60}; is the file from a later version of calque?", path=path)
     return about
 
 
@@ -139,9 +139,9 @@ def write_about(folder: Path, kind: str, about: Mapping[str, Any]) -> None:
 
 @contextmanager
 def saving(folder: str | PathLike[str], encoder: Any = None) -> Iterator[Path]:
-    """Write an encoder to a temporary folder, which the block gets, and move it to its folder at the end of the block.
+    """Yield a temporary folder for the files of an encoder, and move it to `folder` at the end of the block.
 
-    A new folder appears complete. In an existing folder, files of the same names are replaced. An aligned encoder gets a card.
+    A new folder appears atomically; in an existing one, files of equal names are replaced. Aligned encoders get a model card.
     """
     folder = Path(folder).absolute()
     place = part_of(folder, "saving")
@@ -162,7 +162,7 @@ def saving(folder: str | PathLike[str], encoder: Any = None) -> Iterator[Path]:
 
 
 def move_into(part: Path, folder: Path) -> None:
-    """Move the contents of one folder into another, replacing files of the same names, and remove the first."""
+    """Move the contents of the folder `part` into `folder`, replacing files of the same names, and remove `part`."""
     ours = any((folder / name).is_file() for name in (RUN_FILE, ABOUT_FILE))
     for mark in MARKS:
         if ours or (part / mark).is_file():

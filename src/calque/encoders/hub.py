@@ -11,7 +11,7 @@ from calque.encoders.folder import holds_encoder
 from calque.errors import InputError, OutputError, SettingError
 
 CARD = "README.md"
-#: checkpoints and metrics of training, hidden files, unfinished files and locks, and the card, which is written again
+#: files that are not uploaded: training checkpoints and metrics, hidden and unfinished files, locks; the card is added below
 _NOT_PART = ["training/*", ".*", "*/.*", "*.part", "*.lock", "*.old", CARD]
 
 
@@ -31,23 +31,23 @@ def push(
 
     Args:
         folder: folder of the encoder.
-        repo: USER/NAME, or NAME for a repository of your own; created if necessary.
-        private: whether a new repository is private; None for the account's default.
+        repo: USER/NAME, or NAME for a repository of the logged-in user; created if necessary.
+        private: whether a new repository is private; default: as set for the account.
         message: commit message.
-        revision: branch, created if necessary; None for main.
+        revision: branch, created if necessary; default: main.
         license: licence of the weights, for the uploaded card; the local file is not changed.
         progress: show the bars of huggingface_hub on standard error.
 
     Raises:
-        InputError: the folder has no encoder, or its card is damaged.
-        OutputError: there is no token or no connection, or the hub refused.
+        InputError: the folder contains no encoder, or its model card is corrupt.
+        OutputError: there is no token or no connection, or the hub rejected the upload.
     """
     from huggingface_hub import CommitOperationAdd, HfApi, ModelCard, get_token
     from huggingface_hub.utils import disable_progress_bars, filter_repo_objects
 
     path = Path(folder)
     if not holds_encoder(path):
-        raise InputError("no encoder in this folder, expected one that calque or transformers saved", path=path)
+        raise InputError("this folder contains no encoder; expected one saved by calque or transformers", path=path)
     try:
         card: Any = ModelCard.load(path / CARD) if (path / CARD).is_file() else ModelCard(f"# {path.resolve().name}\n")
     except (OSError, ValueError) as error:
@@ -55,7 +55,7 @@ def push(
     if license is not None:
         card.data.license = license
     if get_token() is None:
-        raise OutputError(f"{repo}: no token of the Hugging Face hub: run hf auth login, or set HF_TOKEN")
+        raise OutputError(f"{repo}: there is no token for the Hugging Face hub; run hf auth login, or set HF_TOKEN")
     if not progress:
         disable_progress_bars()
     api = HfApi()
@@ -71,7 +71,7 @@ def push(
         return str(api.create_commit(name, files, commit_message=message, revision=revision).commit_url)
     except Exception as error:  # errors of two HTTP libraries, depending on the version
         remedy = "check the connection, the token (hf auth whoami), HF_ENDPOINT and HF_HUB_OFFLINE"
-        raise OutputError(f"{repo}: the hub refused or cannot be reached ({first_line(error)}); {remedy}") from error
+        raise OutputError(f"{repo}: upload rejected or hub not reachable ({first_line(error)}); {remedy}") from error
 
 
 def check_repo(repo: str) -> str:

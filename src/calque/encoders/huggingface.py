@@ -33,29 +33,29 @@ from calque.vectors import map_arrays, write_arrays
 
 Pooling = Literal["last", "first", "mean"]
 POOLINGS = ("last", "first", "mean")
-_OPTIONS = ("layer", "pooling", "max_length", "precision", "bidirectional")  # in `calque.json`
+_OPTIONS = ("layer", "pooling", "max_length", "precision", "bidirectional")  # recorded in `calque.json`
 STANDARD_FILE = "standardization.safetensors"
-_ACTIVATIONS = 1_000_000_000  # maximum size in bytes of activations in training; larger ones are recomputed
+_ACTIVATIONS = 1_000_000_000  # bytes of activations above which training recomputes the activations
 
 
 class HuggingFaceEncoder(TrainableEncoder):
     """Word vectors from the hidden states of one layer of a `transformers` model.
 
     Layer 0 is the embedding output, layer L the last, and −1 is also the last. The vectors of a sentence do not depend on the
-    other sentences of a batch: they agree to 1e-5 of their size in float32 (`precision` "highest", the default).
+    other sentences of its batch, except for relative differences up to 1e-5 in float32 (`precision` "highest", the default).
 
     Args:
-        model: model with `hidden_states` of one shape for all layers. Only `get_encoder()` of an encoder-decoder model is called.
+        model: model with `hidden_states` of one shape for all layers. Of an encoder-decoder model, only the encoder is used.
         tokenizer: fast tokenizer.
         layer, pooling, max_length, precision: see `load_encoder`.
         name: name in reports.
         bidirectional: whether the subwords of a decoder attend to all subwords of the sentence, as in LLM2Vec (BehnamGhader et
-            al. 2024), instead of previous ones only. None for the model's configuration.
+            al. 2024), instead of previous subwords only; default: as in the model's configuration.
 
     Attributes:
-        subwords: splits words into subwords.
-        standard: means and standard deviations `[2, dim]` by layer for standardised vectors, see `calque.encoders.standard`;
-            other layers and hidden states are not standardised.
+        subwords: splitter of words into subwords.
+        standard: means and standard deviations `[2, dim]` of the layers with standardised word vectors, keyed by layer, see
+            `calque.encoders.standard`. Hidden states are not standardised.
         modules: folder of the sentence-transformers model whose modules `save` copies, or None.
 
     Raises:
@@ -86,10 +86,10 @@ class HuggingFaceEncoder(TrainableEncoder):
         self.max_length = self.subwords.max_length
         self.bidirectional = passes.attend_both_ways(model, bidirectional, self._probe())
         self.n_layers, self.dim, self._flat, self._shortened = passes.examine(model, self._probe())
-        self.padding = 2.0 if self._flat else 1.2  # without padding, few large batches are faster
+        self.padding = 2.0 if self._flat else 1.2  # fewer, larger batches are faster without padding
         self._blocks = passes.find_blocks(model, self.n_layers)
         self.layer = self.layer_number(self._default_layer() if layer is None else layer)
-        # Measured on two cores: best are 1,024 subwords at 128 dimensions, and 512 at 768, whose states still fit the cache.
+        # Fastest on two cores: 1,024 subwords for 128 dimensions, and 512 for 768 dimensions, which fit the CPU cache.
         self.budget = min(1024, max(512, 131_072 // self.dim)) if self.device.type == "cpu" else 16_384
 
     def __repr__(self) -> str:
@@ -107,17 +107,17 @@ class HuggingFaceEncoder(TrainableEncoder):
         if self._flat or not (self.bidirectional or passes.reads_left_to_right(self.model, self._probe())):
             return -1
         layer = round(2 * self.n_layers / 3)
-        fact = f"{self.name}: layer {layer} of {self.n_layers}, the default of decoders"
-        remedy = "choose another with --layer, or compare them with calque evaluate … retrieval --layers all"
+        fact = f"{self.name} is a decoder, so its default layer is {layer} of {self.n_layers}"
+        remedy = "set another layer with --layer, or compare layers with calque evaluate … retrieval --layers all"
         warnings.warn(passes.DefaultLayerWarning(f"{fact}; {remedy}"), stacklevel=2)
         return layer
 
     def _limit(self, wanted: int | None) -> int | None:
-        """Return the maximum length of tokenizer and model, or `wanted` if it is less."""
+        """Return `wanted`, or by default the maximum number of subwords that tokenizer and model support."""
         limits = [self.tokenizer.model_max_length]
         positions = getattr(self.model.config, "max_position_embeddings", None) or 0
         if positions > 0:
-            # RoBERTa counts positions from the padding id on, so 514 positions are 512 subwords.
+            # RoBERTa numbers positions from the padding id + 1, so 514 positions allow 512 subwords.
             tables: Any = [part for name, part in self.model.named_modules() if name.endswith("position_embeddings")]
             unused = [1 + (-1 if (pad := getattr(part, "padding_idx", None)) is None else pad) for part in tables]
             limits.append(positions - max(unused, default=0))
@@ -125,7 +125,7 @@ class HuggingFaceEncoder(TrainableEncoder):
         if wanted is None:
             return limit
         if wanted > limit:
-            raise SettingError(f"max_length={wanted}: {self.name} takes at most {limit} subwords")
+            raise SettingError(f"max_length must be at most {limit} for {self.name}, got {wanted}")
         return wanted
 
     # -- one batch -------------------------------------------------------------------------------------------------
@@ -140,7 +140,7 @@ class HuggingFaceEncoder(TrainableEncoder):
         return {layer: found[number] for layer, number in numbers.items()}
 
     def _plain_forward(self, batches: Sequence[WordBatch], layers: Sequence[int]) -> dict[int, Tensor]:
-        """Return word vectors by the forward pass of `transformers`, batch by batch."""
+        """Compute word vectors by the forward pass of `transformers`, batch by batch."""
         self._save_memory(batches, max(layers))
         pooled = []
         for batch in batches:
@@ -149,10 +149,10 @@ class HuggingFaceEncoder(TrainableEncoder):
         return {layer: torch.cat(vectors) for layer, vectors in zip(layers, zip(*pooled, strict=True), strict=True)}
 
     def _save_memory(self, batches: Sequence[WordBatch], top: int) -> None:
-        """Recompute activations of more than 1 GB in the backward pass (gradient checkpointing, Chen et al. 2016).
+        """Enable gradient checkpointing (Chen et al. 2016) if activations would take more than 1 GB.
 
-        The gradient is bitwise equal. The estimate is about 16 vectors of the model's size and 3 of the feed-forward network's
-        size for each subword and layer of a decoder.
+        Gradients remain bitwise equal. The estimated size per subword and layer is 16 vectors of the model's dimension and 3
+        vectors of the feed-forward dimension, as in a decoder.
         """
         model: Any = self.model
         trained = torch.is_grad_enabled() and model.training
@@ -178,11 +178,11 @@ class HuggingFaceEncoder(TrainableEncoder):
 
     # -- without padding ----------------------------------------------------------------------------------
     def is_flat(self) -> bool:
-        """Return whether `forward` currently uses the pass without padding (`bert_states`)."""
+        """Return whether `forward` currently uses the forward pass without padding (`bert_states`)."""
         return self._flat and isinstance(self.model, PreTrainedModel) and passes.is_bert_like(self.model)
 
     def _flat_forward(self, batches: Sequence[WordBatch], layers: Sequence[int]) -> dict[int, Tensor]:
-        """Return word vectors by the pass without padding."""
+        """Compute word vectors by the forward pass without padding."""
         starts = offsets_of([batch.n_subwords for batch in batches]).tolist()
         first = torch.cat([batch.packed + start for batch, start in zip(batches, starts, strict=False)])
         lengths = torch.cat([batch.lengths for batch in batches])
@@ -195,8 +195,8 @@ class HuggingFaceEncoder(TrainableEncoder):
     # -- identity and disk -----------------------------------------------------------------------------------------
     @property
     def fingerprint(self) -> str:
-        """Hash of weights, tokenizer, layer, pooling, length limit, and precision unless exact. It is not cached (half a second
-        for BERT-base), because changes of weights cannot be detected reliably."""
+        """Hash of weights, tokenizer, layer, pooling, length limit, and precision unless exact. The hash is not cached (half a
+        second for BERT-base), because changes of weights cannot be detected reliably."""
         digest = hashlib.blake2b(digest_size=16)
         backend = json.loads(stable_text(self.subwords.backend))
         about = [self.layer, self.pooling, self.max_length, {**backend, "truncation": None, "padding": None}]
@@ -209,16 +209,16 @@ class HuggingFaceEncoder(TrainableEncoder):
         return digest.hexdigest()
 
     def save(self, folder: str | PathLike[str], *, keep_layers: bool = False) -> None:
-        """Write a folder that `load_encoder`, `transformers.AutoModel` and `AutoTokenizer` read.
+        """Write a folder that `load_encoder`, `transformers.AutoModel` and `AutoTokenizer` can load.
 
-        Layers above the encoder's layer are removed, so that the last layer of the folder is the right one for other programs. A
-        model that cannot be shortened (`cut_above`) is saved whole, and `calque.json` names the layer. An encoder-decoder model
-        is written with 0 decoder layers: `AutoModel.from_pretrained(folder).get_encoder()` has the aligned hidden states, and the
-        folder cannot translate.
+        Layers above the encoder's layer are removed, because other programs use the last layer. A model that cannot be
+        truncated (see `cut_above`) is saved with all layers, and `calque.json` records the layer. An encoder-decoder model is
+        saved with 0 decoder layers: `AutoModel.from_pretrained(folder).get_encoder()` returns the aligned encoder, but the
+        saved model cannot translate.
 
-        `SentenceTransformer(folder)` reads the folder too. The modules of a sentence-transformers folder are copied; other
+        `SentenceTransformer(folder)` can load the folder, too. The modules of a sentence-transformers folder are copied; other
         encoders get mean pooling over all subwords including special tokens (`subwords` in `sentence_vectors`). Encoder-decoder
-        models and standardised vectors get no modules, because other programs would compute other vectors.
+        models and standardised vectors get no modules, because sentence-transformers would compute other vectors.
 
         Args:
             folder: folder to write to; files of the same names are replaced.
@@ -230,7 +230,7 @@ class HuggingFaceEncoder(TrainableEncoder):
         self._save(folder, keep_layers=True, declare=False)
 
     def _save(self, folder: str | PathLike[str], keep_layers: bool, *, declare: bool) -> None:
-        """Write the folder, see `save`; with `declare=False` without pooling modules, for the base of another encoder."""
+        """Write the folder, see `save`; `declare=False` omits the pooling modules, for the base of another encoder."""
         declare = declare and self.modules is None and not self.standard and not self.model.config.is_encoder_decoder
         with saving(folder, self) as path:
             self.model.eval()
@@ -246,7 +246,7 @@ class HuggingFaceEncoder(TrainableEncoder):
             write_about(path, "huggingface", about)
 
     def _record(self, folder: Path) -> dict[str, Any]:
-        """Return the settings for `calque.json`, and write means and standard deviations."""
+        """Return the settings for `calque.json`, and write means and standard deviations to the folder."""
         usual = {"precision": "highest", "bidirectional": False}
         options = {key: getattr(self, key) for key in _OPTIONS}
         recorded: dict[str, Any] = {key: value for key, value in options.items() if usual.get(key, ...) != value}
@@ -256,11 +256,11 @@ class HuggingFaceEncoder(TrainableEncoder):
         return recorded
 
     def _read_standard(self, folder: Path, about: Mapping[str, Any]) -> Self:
-        """Read means and standard deviations of a folder, if its `calque.json` names them."""
+        """Read means and standard deviations from a folder, if its `calque.json` lists standardised layers."""
         if layers := about.get("standardized"):
             arrays, _ = map_arrays(folder / STANDARD_FILE)
             if any(f"{layer}" not in arrays or arrays[f"{layer}"].shape != (2, self.dim) for layer in layers):
-                fact = "means and deviations are missing; save the encoder again"
+                fact = "means or standard deviations are missing or of the wrong shape; save the encoder again"
                 raise InputError(fact, path=folder / STANDARD_FILE)
             self.standard = {layer: torch.from_numpy(np.array(arrays[f"{layer}"])) for layer in layers}
         return self
@@ -271,11 +271,11 @@ class HuggingFaceEncoder(TrainableEncoder):
         dtype: str | torch.dtype | None = None, device: str | torch.device | None = None, attention: str | None = None,
         **options: Any,
     ) -> Self:  # fmt: skip
-        """Read a folder of `save` or `transformers`, or a name on the hub; see `load_encoder` for the options."""
+        """Load an encoder from a folder or by a name on the hub; for the options, see `load_encoder`."""
         name = fspath(folder)
         path, number = Path(name), number_type(dtype)
         if not (path / "config.json").is_file() and (path.exists() or path.is_absolute() or name.count(os.sep) > 1):
-            fact = "no config.json in this folder, expected an encoder that transformers or calque saved"
+            fact = "this folder has no config.json, expected an encoder saved by transformers or calque"
             raise InputError(fact if path.exists() else "no such folder", path=path)
         about = read_about(path) if about is None else about
         modules = own_modules(name, about)
@@ -289,14 +289,14 @@ class HuggingFaceEncoder(TrainableEncoder):
 
     @classmethod
     def _of(cls, model: Any, tokenizer: Any, options: Mapping[str, Any], place: str) -> Self:
-        """Build an encoder from model and tokenizer; the error names the place if they cannot encode text together."""
+        """Build an encoder from model and tokenizer; raise InputError with `place` if they do not work together."""
         try:
             return cls(model, tokenizer, **options)
         except InputError as error:
             raise InputError(error.fact, path=error.path or place) from error
         except (CalqueError, CalqueWarning):
             raise
-        except Exception as error:  # the model needs other inputs, such as pixels, or the files are damaged
+        except Exception as error:  # the model needs other inputs, such as pixels, or the files are corrupt
             fact = f"tokenizer and {type(model).__name__} do not work together ({first_line(error)})"
             raise InputError(fact, path=place) from error
 
@@ -304,6 +304,6 @@ class HuggingFaceEncoder(TrainableEncoder):
 def recorded_options(about: Mapping[str, Any], folder: str | PathLike[str]) -> dict[str, Any]:
     """Return the encoder's arguments from the content of `calque.json`."""
     if about.get("pooling", "last") not in POOLINGS or not isinstance(about.get("layer", 0), int):
-        fact = "invalid layer or pooling; correct it, or save the encoder again"
+        fact = "invalid layer or pooling; correct the value, or save the encoder again"
         raise InputError(fact, path=Path(folder) / ABOUT_FILE)
     return {key: about[key] for key in _OPTIONS if key in about}

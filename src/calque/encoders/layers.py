@@ -1,4 +1,4 @@
-"""The two forward passes of encoders: that of `transformers`, and one without padding for BERT-like models."""
+"""Forward passes of encoders: the pass of `transformers`, and a pass without padding for BERT-like models."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from calque.errors import CalqueWarning, InputError, SettingError
 
 #: model families of `transformers` (`config.model_type`) with the layers and embeddings of BERT
 FAMILIES = ("bert", "camembert", "electra", "roberta", "xlm-roberta")
-_LOCK = RLock()  # another thread must not run with a shortened list of layers
+_LOCK = RLock()  # other threads must wait while the list of layers is truncated
 
 
 class DefaultLayerWarning(CalqueWarning):
@@ -45,7 +45,7 @@ def all_states(model: Any, batch: WordBatch) -> tuple[Tensor, ...]:
     if batch.segments is not None:
         inputs["token_type_ids"] = batch.segments
     if "use_cache" in inspect.signature(model.forward).parameters:
-        inputs["use_cache"] = False  # do not keep keys and values for a next token
+        inputs["use_cache"] = False  # the cache of keys and values is only needed for generation
     with _LOCK:
         return model(**inputs, output_hidden_states=True).hidden_states
 
@@ -53,8 +53,8 @@ def all_states(model: Any, batch: WordBatch) -> tuple[Tensor, ...]:
 def states_up_to(model: nn.Module, batch: WordBatch, layers: Sequence[int], blocks: str | None) -> dict[int, Tensor]:
     """Return the hidden states `[B, T, dim]` of some layers, numbered from 0 to L, without computing higher layers.
 
-    During the forward pass the model's list of layers (`blocks`, None to compute all) ends at the highest wanted layer. A hook
-    keeps the output of that layer before a final norm.
+    During the forward pass, the model's list of layers (named `blocks`) is truncated after the highest wanted layer, and a hook
+    records the output of this layer before a final norm. If `blocks` is None, all layers are computed.
     """
     stack: Any = () if blocks is None else model.get_submodule(blocks)
     top, found = max(1, *layers), []
@@ -77,7 +77,7 @@ def states_up_to(model: nn.Module, batch: WordBatch, layers: Sequence[int], bloc
 
 @contextmanager
 def _ended(model: nn.Module, blocks: str, layer: int) -> Iterator[None]:
-    """Shorten the model's list of layers during the block."""
+    """Truncate the model's list of layers after `layer` during the block."""
     parent, _, name = blocks.rpartition(".")
     owner, stack = model.get_submodule(parent), model.get_submodule(blocks)
     setattr(owner, name, nn.ModuleList(list(stack)[:layer]))  # type: ignore[arg-type]
@@ -89,7 +89,7 @@ def _ended(model: nn.Module, blocks: str, layer: int) -> Iterator[None]:
 
 # -- pass without padding ----------------------------------------------------------------------------------------------
 def is_bert_like(model: Any) -> bool:
-    """Return whether `bert_states` applies to a model: a family of `FAMILIES` with attention `sdpa`, without hooks, and without
+    """Return whether `bert_states` supports a model: an encoder of `FAMILIES` with attention `sdpa`, without hooks, and without
     gradient checkpointing in training."""
     config, layers = model.config, getattr(getattr(model, "encoder", None), "layer", None)
     if config.model_type not in FAMILIES or config._attn_implementation != "sdpa" or layers is None:
@@ -107,7 +107,7 @@ def embedded(model: Any, batches: Sequence[WordBatch]) -> Tensor:
     """Return the embeddings of all subwords of the batches without padding, `[N, dim]`; differentiable."""
     width = max(batch.input_ids.shape[1] for batch in batches)
     padding = getattr(model.config, "pad_token_id", None) or 0
-    # One call for all batches, because the gradient of an embedding has the size of its table.
+    # One call for all batches, because the gradient of each call has the size of the embedding table.
     ids = torch.cat([F.pad(b.input_ids, (0, width - b.input_ids.shape[1]), value=padding) for b in batches])
     segments = None
     if any(batch.segments is not None for batch in batches):
@@ -130,13 +130,13 @@ def bert_states(
 ) -> dict[int, Tensor]:
     """Return hidden states `[len(rows), dim]` of a BERT-like model by layer; differentiable.
 
-    Matrix products are computed for the subwords of all batches together, without padding; attention is computed for each batch.
+    Matrix products are computed for the subwords of all batches together, without padding; attention is computed by batch.
     In the highest layer, the part after attention is computed for the wanted subwords only.
 
     Args:
         x: output of `embedded` for these batches.
         layers: wanted layers, from 0 to L.
-        rows: indices of the wanted subwords, int64; None for all.
+        rows: indices of the wanted subwords, int64; default: all subwords.
     """
     wanted, top, states = set(layers), max(layers), {}
     if 0 in wanted:
@@ -169,16 +169,16 @@ def _attended(attention: Any, batch: WordBatch, *parts: Tensor) -> Tensor:
 
 
 def _added(part: Any, x: Tensor, residual: Tensor) -> Tensor:
-    """Return the norm of a linear map plus residual."""
+    """Apply a linear layer and dropout, add the residual, and apply LayerNorm."""
     return part.LayerNorm(part.dropout(part.dense(x)) + residual)
 
 
 # -- checks of a model -------------------------------------------------------------------------------------------------
 def attend_both_ways(model: nn.Module, wanted: bool | None, batch: WordBatch) -> bool:
-    """Make the attention of a decoder bidirectional or causal (None: as configured), and return whether it is bidirectional.
+    """Make a decoder's attention bidirectional or causal (default: as configured), and return whether it is bidirectional.
 
-    `transformers` reads `config.is_causal` when it builds the mask of a decoder, and saves it with the configuration. Other
-    models are not changed.
+    `transformers` builds the attention mask of a decoder by `config.is_causal`, which is saved with the configuration. Encoders
+    are not changed, and the result for encoders is False.
     """
     config: Any = model.config
     switched = getattr(config, "is_causal", True) is False
@@ -193,35 +193,35 @@ def attend_both_ways(model: nn.Module, wanted: bool | None, batch: WordBatch) ->
             module.is_causal = not wanted  # type: ignore[assignment]
     if reads_left_to_right(model, batch) == wanted:
         fact = f"the attention of {type(model).__name__} cannot be made {'bidirectional' if wanted else 'causal'}"
-        raise SettingError(f"{fact}: this needs a decoder of transformers 5 with attention 'sdpa' or 'eager'")
+        raise SettingError(f"{fact}; this requires a decoder of transformers 5 with attention 'sdpa' or 'eager'")
     return wanted
 
 
 def reads_left_to_right(model: nn.Module, batch: WordBatch) -> bool:
-    """Return whether the first hidden states of a sentence are independent of its last subword."""
+    """Return whether attention is causal: the hidden states before the last subword do not depend on the last subword."""
     inside = torch.ones_like(batch.input_ids) if batch.attention_mask is None else batch.attention_mask
     row, last = int(inside.sum(1).argmax()), int(inside.sum(1).max()) - 1
     ids = batch.input_ids[row : row + 1, : last + 1].repeat(2, 1)
-    ids[1, last] = int(ids[1, last] == 0)  # any other subword
+    ids[1, last] = int(ids[1, last] == 0)  # another subword
     with torch.inference_mode():
         one, other = encoder_of(model)(input_ids=ids, output_hidden_states=True).hidden_states[-1]
     return _close(other[:last], one[:last], 1e-6)
 
 
 def _close(found: Tensor, state: Tensor, tolerance: float = 1e-5) -> bool:
-    """Return whether two computations of a hidden state differ by at most a fraction of its largest entry."""
+    """Return whether `found` differs from `state` by at most `tolerance` times the largest absolute entry of `state`."""
     return torch.allclose(found, state, rtol=0, atol=tolerance * float(state.abs().max()))
 
 
 def examine(model: nn.Module, batch: WordBatch) -> tuple[int, int, bool, bool]:
     """Choose the forward pass of a model, and check the choice on a small batch with padding.
 
-    Models of `FAMILIES` use the pass without padding if its hidden states agree with the model's to 1e-5 of the largest entry.
-    Other models leave out unused layers if the hidden states are equal. Models whose states padding changes, as in convolutions
-    (ConvBERT), are refused.
+    Models of `FAMILIES` use the pass without padding if the hidden states of both passes agree to 1e-5 of the largest entry. In
+    other models, unused layers are skipped if this does not change the hidden states. Models whose hidden states depend on the
+    padding, as with the convolutions of ConvBERT, are rejected.
 
     Returns:
-        number of layers L; dimensions; whether `bert_states` can be used; whether layers can be left out.
+        number of layers L; dimensions; whether `bert_states` can be used; whether unused layers can be skipped.
     """
     name = type(model).__name__
     with torch.inference_mode():
@@ -229,9 +229,9 @@ def examine(model: nn.Module, batch: WordBatch) -> tuple[int, int, bool, bool]:
         n, dim = len(states) - 1, states[-1].shape[-1]
         if shapes := {tuple(state.shape) for state in states} - {(*batch.input_ids.shape, dim)}:
             fact = f"{name} has hidden states of shapes {', '.join(map(str, sorted(shapes)))}"
-            raise SettingError(f"{fact}; expected one of one size for each subword and layer")
+            raise SettingError(f"{fact}; expected one vector for each subword, of the same size in all layers")
         if not all(bool(state.isfinite().all()) for state in states):
-            raise InputError(f"{name} gives vectors that are not finite: its weights are damaged")
+            raise InputError(f"{name} computes vectors that are not finite; the weights may be corrupt")
         flat = shortened = False
         mask = torch.ones_like(batch.input_ids) if batch.attention_mask is None else batch.attention_mask
         if is_bert_like(model):
@@ -242,9 +242,9 @@ def examine(model: nn.Module, batch: WordBatch) -> tuple[int, int, bool, bool]:
             ids = batch.input_ids[shortest : shortest + 1, :size]
             alone = encoder_of(model)(input_ids=ids, output_hidden_states=True).hidden_states[-1][0]
             if not _close(alone, states[-1][shortest, :size], max(1e-4, 10 * torch.finfo(alone.dtype).eps)):
-                raise SettingError(f"padding changes the vectors of {name}: choose an encoder without this")
+                raise SettingError(f"the vectors of {name} must not depend on padding; use another encoder")
         if not flat and (blocks := find_blocks(model, n)) is not None:
-            with suppress(Exception):  # code that fails with fewer layers
+            with suppress(Exception):  # the code of some models fails with fewer layers
                 found = states_up_to(model, batch, [0, n // 2], blocks)
                 shortened = all(torch.equal(found[k], states[k]) for k in found)
     return n, dim, flat, shortened
@@ -252,10 +252,10 @@ def examine(model: nn.Module, batch: WordBatch) -> tuple[int, int, bool, bool]:
 
 @contextmanager
 def cut_above(model: PreTrainedModel, blocks: str | None, layer: int, batch: WordBatch) -> Iterator[bool]:
-    """Remove the layers above `layer` (1 to L) during the block, so that a saved model ends with it; yield whether this worked.
+    """Remove the layers above `layer` (1 to L) during the block, so that a saved model ends there; yield whether this worked.
 
-    This needs a single list of layers, a configuration with their number, and equal hidden states of the layer before and after
-    (no final norm), which is tested on a batch. A model that cannot be cut is not changed.
+    The model must have a single list of layers and their number in the configuration, and the hidden states of `layer` must
+    stay the same (no final norm), which is tested on a batch. Other models are not changed.
     """
     config: Any = model.config
     n = 0 if blocks is None else len(model.get_submodule(blocks))  # type: ignore[arg-type]
@@ -263,7 +263,7 @@ def cut_above(model: PreTrainedModel, blocks: str | None, layer: int, batch: Wor
     if not 0 < layer < n or "num_hidden_layers" not in depths:
         yield False
         return
-    # Lists with a value for each layer (layer_types, …) are shortened too.
+    # Lists in the configuration with a value for each layer (layer_types, …) are truncated, too.
     lists = {key: value for key, value in vars(config).items() if isinstance(value, list) and len(value) == n}
     inside = slice(None) if batch.attention_mask is None else batch.attention_mask.bool()
     same = False

@@ -37,24 +37,24 @@ def load_encoder(
     Args:
         name_or_path: "mini" (the bundled encoder); a name on the Hugging Face hub; a folder that `transformers` or calque
             saved; a folder of adapters (LoRA); an ELMo (a folder with options.json and weights.hdf5, or NAME_weights.hdf5 with
-            NAME_options.json); or a file of static word vectors (word2vec or fastText). "en=elmo-en,de=elmo-de" gives each
-            language its encoder. "./mini" is a local folder. "package.module:Class" is a class that needs no arguments.
+            NAME_options.json); or a file of static word vectors (word2vec or fastText). "en=elmo-en,de=elmo-de" loads an
+            encoder for each language. "./mini" is a local folder. "package.module:Class" is a class that needs no arguments.
         layer: layer number; 0 is the embedding output, −1 the last. Default: the saved layer, else the last, or layer
             round(2/3 · L) of a decoder with L layers, whose last layers predict the next token.
-        pooling: word vector from subwords, "last", "first" or "mean". Default: the saved pooling, else "last".
-        dtype: type of the weights, "float32" (default), "bfloat16", "float16", or "auto" for that of the file. The base of an
-            encoder with maps is loaded in the type in which the maps were fitted, and then converted.
-        device: "cpu", "cuda", …; default: a GPU if there is one, for each process its own.
+        pooling: vector of a word: its "last" or "first" subword vector, or the "mean". Default: as saved, else "last".
+        dtype: type of the weights, "float32" (default), "bfloat16", "float16", or "auto" for the type in the file. The base of
+            an encoder with maps is loaded in the type in which the maps were fitted, and then converted.
+        device: "cpu", "cuda", …; default: a GPU if there is one, a different GPU for each process.
         max_length: maximum number of subwords of a sentence including special tokens; default: the model's limit.
-        attention: `attn_implementation` of `transformers`, such as "eager" or "sdpa"; None for its default.
+        attention: `attn_implementation` of `transformers`, such as "eager" or "sdpa"; default: as in `transformers`.
         precision: "highest" (exact float32) or "bfloat16", which changes the fingerprint. Default: as saved, else "highest".
-        bidirectional: whether subwords of a decoder attend to later ones; default: as saved, else not.
-        alike: whether the encoders of several languages must have equal sizes; see `PerLanguage`.
-        trust_code: allow the import of classes of other packages that the folder names. Imported classes are always allowed.
-        own: arguments of a single kind of encoder, see `ENCODERS`.
+        bidirectional: whether subwords of a decoder attend to later subwords, too; default: as saved, else false.
+        alike: whether the encoders of several languages must have equal dimensions and layers; see `PerLanguage`.
+        trust_code: allow importing classes of other packages that the folder names. Imported classes are always allowed.
+        own: further arguments, each for a single kind of encoder, see `ENCODERS`.
 
     Raises:
-        InputError: there is no readable encoder.
+        InputError: no encoder can be loaded from `name_or_path`.
         SettingError: the encoder does not support an argument.
     """
     name = fspath(name_or_path)
@@ -69,17 +69,17 @@ def load_encoder(
         fetched = fetched_folder(name)
         encoder = open_folder(fetched or BUNDLED.get(name, name), alike=alike, **given)
     if fetched is not None:
-        encoder.name = name  # the given name instead of the name of a commit
+        encoder.name = name  # the given name instead of a commit hash
     return encoder
 
 
 def fetched_folder(name: str | PathLike[str]) -> Path | None:
-    """Return the local copy of a hub repository with a `calque.json` for calque to read; None for other names."""
+    """Return the local copy of a hub repository that contains `calque.json`, or None for other names."""
     return None if file_pair(Path(name)) is not None else hub_folder(fspath(name), ABOUT_FILE)
 
 
 def by_language(name: str) -> dict[str, str] | None:
-    """Return the encoder names by language of `en=elmo-en,de=elmo-de`; None for the name of a single encoder."""
+    """Parse `en=elmo-en,de=elmo-de` into names of encoders by language; return None for the name of a single encoder."""
     paths = dict(name_and_path(part) for part in name.split(","))
     return None if "" in paths or os.path.exists(name) else paths
 

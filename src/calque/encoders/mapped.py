@@ -1,4 +1,4 @@
-"""An encoder with maps of its languages into one space."""
+"""Encoders with maps from the space of each language to a common space."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ MAPS_FILE = "maps.safetensors"
 class MappedEncoder(Encoder):
     """Word vectors of an encoder, mapped into the space of one language.
 
-    Sentences are mapped by the maps of their language; a variety (de-AT) without maps uses those of its language (de). Vectors of
-    languages without maps do not change, usually also those of `towards`, which has maps only if both sides of a map move.
-    Every sentence must have a language; plain lists of words are refused.
+    A sentence is mapped with the maps of its language; a variety (de-AT) without maps uses the maps of the language (de).
+    Vectors of languages without maps do not change. The language `towards` has maps only if the method maps both languages.
+    Every sentence must have a language; plain lists of words are rejected.
 
     Args:
         base: encoder whose layers are mapped.
         maps: `{language: {layer: map}}`; every language has the same layers.
         towards: language of the common space.
-        combine: sum, mean or concatenation of the mapped layers, or the last of them. Kulshreshtha et al. (2020) use the sum of
-            four.
-        settings: settings of the fit, for the record.
+        combine: sum, mean or concatenation of the mapped layers, or the last mapped layer. Kulshreshtha et al. (2020) use the
+            sum of four layers.
+        settings: settings of the method, for the record.
     """
 
     def __init__(
@@ -96,18 +96,18 @@ class MappedEncoder(Encoder):
 
         Args:
             base: the encoder.
-            corpus, pairs: parallel text and its word links; several for several languages.
-            make: class of the maps, such as `Rotation`.
+            corpus, pairs: parallel text and its word links, or sequences of both.
+            make: function that returns a map to fit, such as the class `Rotation`.
             towards: language of the common space; every corpus must have it.
-            layers: layers to map; default: the encoder's layer, or the last if it combines several.
-            combine: see the class.
-            unit: pairs of linked words (Wang et al. 2019), or of sentence means (Aldarmaki & Diab 2019; Cao 2020,
+            layers: layers to map; default: the encoder's layer, or the last layer if the encoder combines several layers.
+            combine: see `MappedEncoder`.
+            unit: fit maps on linked words (Wang et al. 2019), or on sentence means (Aldarmaki & Diab 2019; Cao 2020,
                 "sentence-aligned"), which need no links.
             block: number of sentence pairs encoded at a time.
             progress: show a bar on standard error.
 
         Raises:
-            SettingError: the encoder has maps already, or settings contradict each other.
+            SettingError: the encoder already has maps, a text is not in `towards`, or a setting is invalid.
         """
         require(base, "mapped")
         corpora = [corpus] if not isinstance(corpus, Sequence) else list(corpus)
@@ -138,7 +138,7 @@ class MappedEncoder(Encoder):
         return aligned
 
     def without_maps(self) -> MappedEncoder:
-        """Return the unmapped layers, combined in the same way."""
+        """Return an encoder with the unmapped layers, combined in the same way."""
         unmapped = copy.copy(self)
         unmapped.maps, unmapped.settings, unmapped.name, unmapped.made = {}, {}, self.base.name, None
         return unmapped
@@ -184,20 +184,20 @@ class MappedEncoder(Encoder):
             for layer in maps.keys() & found.keys():
                 vectors = maps[layer].transform(np.asarray(found[layer].data)).astype(np.float32, copy=False)
                 if not np.isfinite(vectors).all():
-                    raise InputError(f"{self.name}: vectors of layer {layer} are not finite; fit the maps again")
+                    raise InputError(f"{self.name}: mapped vectors of layer {layer} are not finite; fit the maps again")
                 if (covered := found[layer].covered) is not None:
-                    vectors[~covered] = 0.0  # rows of words without a vector stay zero
+                    vectors[~covered] = 0.0  # words without a vector keep a zero vector
                 found[layer] = Embeddings(vectors, found[layer].offsets, covered)
             return found
 
         return encode_by_language(sentences, layers, self.base.dim, mapped)
 
     def save(self, folder: str | PathLike[str]) -> None:
-        """Write the base encoder as `transformers` reads it, `maps.safetensors` beside it, and `calque.json`.
+        """Write the base encoder in its own format, with `maps.safetensors` and `calque.json` in the same folder.
 
-        `AutoModel.from_pretrained(folder)` loads the base encoder; `open` needs a base of your own class as an argument. The map
-        of a layer's word vectors is `(x - source_mean) @ matrix + target_mean`, with the tensors `LANGUAGE.LAYER.matrix` and so
-        on.
+        `AutoModel.from_pretrained(folder)` loads a base encoder of `transformers`. A base whose class cannot be imported must
+        be passed to `open`. Word vectors x are mapped to `(x - source_mean) @ matrix + target_mean`, with tensors named
+        `LANGUAGE.LAYER.matrix` and so on.
         """
         with saving(folder, self) as path:
             self.base.save_whole(path)
@@ -208,10 +208,10 @@ class MappedEncoder(Encoder):
                 for name, array in fitted.arrays().items()
             }
             write_arrays(path / MAPS_FILE, tensors)
-            about = read_about(path)  # empty for a base of another package
+            about = read_about(path)  # empty if a base of another package writes no calque.json
             if "maps" in about:
-                fact = f"{self.base.name} cannot be saved under maps: give static vectors maps of their own"
-                raise SettingError(f"{fact} (StaticEncoder.replace, or a method of alignment)")
+                fact = f"{self.base.name} cannot be saved as the base of maps, because it stores its own maps"
+                raise SettingError(f"{fact}; use StaticEncoder.replace or an alignment method")
             about.update(
                 base=about.get("kind", encoder_kind(self.base)), base_fingerprint=self.base.fingerprint,
                 towards=self.towards, combine=self.combine, layers=list(self.layers), settings=self.settings,
@@ -231,22 +231,22 @@ class MappedEncoder(Encoder):
         dtype: str | torch.dtype | None = None,
         **options: Any,
     ) -> MappedEncoder:
-        """Read maps that `save` wrote.
+        """Load an encoder with maps that `save` wrote.
 
         Args:
             folder, about, options: see `Encoder.open`.
-            base: encoder of the same folder; None to open it.
+            base: base encoder; default: loaded from the folder.
             layer: use the maps of this layer only.
-            dtype: convert the base's weights to this type.
+            dtype: type to convert the weights of the base to.
         """
         path = Path(folder)
         about = read_about(path) if about is None else about
         if base is None:
             if "pooling" in options:
-                raise SettingError("a mapped encoder keeps the pooling that its maps were fitted with")
+                raise SettingError("pooling cannot be set, because the maps were fitted with the saved pooling")
             if (kind := about.get("base", "huggingface")) == OWN:
-                fact = "the encoder under these maps is of a kind of its own"
-                raise InputError(f"{fact}: open the maps by MappedEncoder.open(folder, base)", path=path)
+                fact = "the class of the base encoder of these maps cannot be imported"
+                raise InputError(f"{fact}; pass the encoder to MappedEncoder.open(folder, base)", path=path)
             as_fitted = {} if is_path(kind) else {"dtype": "auto"}
             base = ENCODERS.load_from_file(kind, path).open(path, about=about, **as_fitted, **options)
         assert base is not None
@@ -260,12 +260,12 @@ class MappedEncoder(Encoder):
             fingerprint = about["base_fingerprint"]
             shapes = {fitted.arrays()["matrix"].shape for by_layer in maps.values() for fitted in by_layer.values()}
             if wrong := shapes - {(base.dim, base.dim)}:
-                raise ValueError(f"a map of {min(wrong)} for vectors of {base.dim} dimensions; fit the maps again")
+                raise ValueError(f"maps must have shape ({base.dim}, {base.dim}), got {min(wrong)}; fit the maps again")
         except (OSError, ValueError, LookupError, AttributeError, TypeError, SettingError) as error:
-            raise InputError(f"not a complete set of maps ({type(error).__name__}: {error})", path=path) from error
+            raise InputError(f"incomplete or invalid maps ({type(error).__name__}: {error})", path=path) from error
         if base.fingerprint != fingerprint:
             fact = "the maps were fitted with other weights, tokenizer, layer, pooling or precision"
-            raise InputError(f"{fact}; fit them again", path=path)
+            raise InputError(f"{fact}; fit the maps again", path=path)
         if dtype not in (None, "auto"):  # after the check of the base's weights
             for part in base.encoders.values() if isinstance(base, PerLanguage) else [base]:
                 if not isinstance(part, TrainableEncoder):
@@ -275,13 +275,13 @@ class MappedEncoder(Encoder):
             number = base.layer_number(layer)
             if any(number not in by_layer for by_layer in maps.values()):
                 known = ", ".join(map(str, sorted(next(iter(maps.values())))))
-                raise SettingError(f"layer {layer}: {base.name} has maps of {known}")
+                raise SettingError(f"layer must be one of the mapped layers {known} of {base.name}, got {layer}")
             maps, combine = {lang: {number: by_layer[number]} for lang, by_layer in maps.items()}, "last"
         return cls(base, maps, towards=towards, combine=combine, settings=settings)
 
 
 def _paired(source: Embeddings, target: Embeddings, pairs: WordPairs | None) -> tuple[np.ndarray, np.ndarray]:
-    """Return the vectors `[n, dim]` of linked words, or of sentences (None), that have a vector on both sides."""
+    """Return vectors `[n, dim]` of pairs with a vector on both sides: linked words, or sentences if `pairs` is None."""
     if pairs is None:
         x, y = source.sentence_means(), target.sentence_means()
         both = x.any(axis=1) & y.any(axis=1)

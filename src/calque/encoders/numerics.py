@@ -18,7 +18,7 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch
 #: precisions of encoding: exact float32, or autocast to bfloat16 with weights in float32
 PRECISIONS = ("highest", "bfloat16")
 _FORMER = ("high", "medium")  # precisions of former versions, which are computed as "highest"
-#: precisions of training; a frozen reference encoder uses the same
+#: precisions of training; a frozen reference encoder uses the same precision
 TrainingPrecision = Literal["float32", "bfloat16"]
 TRAINING_PRECISIONS = ("float32", "bfloat16")
 
@@ -31,10 +31,10 @@ def check_precision(precision: str, names: tuple[str, ...] = (*PRECISIONS, *_FOR
 
 
 def check_finite(vectors: dict[int, Tensor], name: str) -> dict[int, Tensor]:
-    """Check that word vectors are finite, and return them; else the InputError names the encoder."""
+    """Return word vectors by layer after checking that all are finite; else raise InputError with the encoder's name."""
     for layer, rows in vectors.items():
         if not bool(rows.isfinite().all()):
-            fact = f"{name}: layer {layer} gives vectors that are not finite: its weights are damaged, or too large for"
+            fact = f"{name}: vectors of layer {layer} are not finite; the weights may be corrupt, or too large for"
             raise InputError(f"{fact} {rows.dtype}; check the weights, or load them with dtype float32")
     return vectors
 
@@ -53,7 +53,7 @@ def arithmetic(precision: str, device: torch.device = CPU) -> Iterator[None]:
 
 
 def number_type(dtype: str | torch.dtype | None) -> torch.dtype | str:
-    """Return a type of weights as `torch.dtype`, or "auto"; None is float32."""
+    """Return a type of weights as `torch.dtype`, or "auto"; default: float32."""
     if dtype is None or isinstance(dtype, torch.dtype):
         return dtype or torch.float32
     if dtype not in (*DTYPES, "auto"):
@@ -62,7 +62,7 @@ def number_type(dtype: str | torch.dtype | None) -> torch.dtype | str:
 
 
 def usable_device(device: str | torch.device | None) -> torch.device:
-    """Return a working device; None selects a GPU if there is one, for each process its own."""
+    """Return a usable device; default: a GPU if there is one, a different GPU for each process."""
     if device is None:
         return own_device()
     try:

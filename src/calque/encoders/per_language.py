@@ -23,17 +23,17 @@ from calque.vectors import Embeddings
 
 
 class PerLanguage(Encoder):
-    """Encodes each sentence with the encoder of its language.
+    """Encoder that encodes each sentence with the encoder of its language.
 
-    The vector spaces are unrelated until maps join them (`calque.encoders.anchors`).
+    The vector spaces of the encoders are unrelated until maps are fitted, for example on anchors (`calque.encoders.anchors`).
 
     Args:
-        encoders: encoders by language, with equal dimensions, number of layers and layer.
-        name: name in reports; default: the names of all.
-        alike: False allows encoders that differ, for methods that use them separately. It is not saved.
+        encoders: encoders by language.
+        name: name in reports; default: the joined names of the encoders.
+        alike: whether all encoders must have equal dimensions, number of layers and layer. The value is not saved.
 
     Raises:
-        SettingError: the encoders differ, or do not have word vectors.
+        SettingError: the encoders differ although `alike` is true, or an encoder lacks required members.
     """
 
     def __init__(self, encoders: Mapping[str, Encoder], *, name: str | None = None, alike: bool = True):
@@ -53,7 +53,7 @@ class PerLanguage(Encoder):
         return tuple(self.encoders)
 
     def encode(self, sentences: Iterable[Sentence], *, progress: bool = False) -> Embeddings:
-        """Return one vector per word; SettingError names a language without an encoder."""
+        """Return one vector per word; raise SettingError if a language has no encoder."""
         return encode_by_language(
             sentences, [0], self.dim, lambda part: {0: self._of(part.lang).encode(part, progress=progress)}
         )[0]
@@ -66,7 +66,7 @@ class PerLanguage(Encoder):
     def _of(self, lang: str) -> Encoder:
         match = best_match(lang, self.encoders)  # a variety such as de-AT uses the encoder of its language
         if match is None:
-            raise SettingError(f"no encoder for language {lang!r}, there are those of {', '.join(self.encoders)}")
+            raise SettingError(f"no encoder for language {lang!r}, expected one of {', '.join(self.encoders)}")
         return self.encoders[match]
 
     @property
@@ -75,7 +75,7 @@ class PerLanguage(Encoder):
         return hashlib.blake2b(json.dumps(about).encode(), digest_size=16).hexdigest()
 
     def save(self, folder: str | PathLike[str]) -> None:
-        """Write each encoder to a subfolder, and `calque.json` with their names."""
+        """Write each encoder to a subfolder, and the languages to `calque.json`."""
         with saving(folder, self) as path:
             for number, encoder in enumerate(self.encoders.values()):
                 encoder.save_whole(path / f"encoder-{number}")
@@ -85,13 +85,13 @@ class PerLanguage(Encoder):
     def open(
         cls, folder: str | PathLike[str], *, about: Mapping[str, Any] | None = None, alike: bool = True, **options: Any
     ) -> Self:
-        """Read a folder of `save`, with the same options for every language; see `PerLanguage` for `alike`."""
+        """Load encoders that `save` wrote, with the same options for every language; see `PerLanguage` for `alike`."""
         path = Path(folder)
         about = read_about(path) if about is None else about
         try:
             langs, name = list(about["langs"]), str(about["name"])
         except (KeyError, TypeError) as error:
-            raise InputError(f"no encoders by language ({error} is missing)", path=path / ABOUT_FILE) from error
+            raise InputError(f"no list of encoders by language ({error} is missing)", path=path / ABOUT_FILE) from error
         encoders = {lang: open_folder(path / f"encoder-{n}", **options) for n, lang in enumerate(langs)}
         return cls(encoders, name=name, alike=alike)
 
@@ -102,7 +102,7 @@ def encode_by_language(
     dim: int,
     encode: Callable[[Sentences], Mapping[int, Embeddings]],
 ) -> dict[int, Embeddings]:
-    """Encode the sentences of each language by `encode`, and return vectors of `dim` dimensions by layer in the given order."""
+    """Call `encode` for the sentences of each language, and return the vectors by layer in the order of the sentences."""
     if isinstance(sentences, Sentences) and len(sentences):
         return dict(encode(sentences))
     sentences = list(sentences)
@@ -119,7 +119,7 @@ def encode_by_language(
 
 
 def sentences_by_language(sentences: Sequence[Any]) -> list[tuple[Sentences, np.ndarray]]:
-    """Return the sentences of each language, and their indices; a list of words has the language ""."""
+    """Return the sentences of each language with their indices; a plain list of words has the language ""."""
     places: dict[str, list[int]] = {}
     for place, sentence in enumerate(sentences):
         places.setdefault(getattr(sentence, "lang", ""), []).append(place)
@@ -130,8 +130,8 @@ def sentences_by_language(sentences: Sequence[Any]) -> list[tuple[Sentences, np.
 
 
 def check_language(encoder: Any, lang: str) -> None:
-    """Check that a sentence has a language, if the encoder has maps; else raise SettingError."""
+    """Raise SettingError if the encoder has maps and a sentence has no language."""
     if encoder.maps and not lang:
-        fact = f"a sentence has no language, and {encoder.name} has maps for {', '.join(encoder.maps)}"
+        fact = f"a sentence has no language, but {encoder.name} has maps for {', '.join(encoder.maps)}"
         example = f'calque.Sentence(words, lang="{next(iter(encoder.maps))}")'
-        raise SettingError(f"{fact}: give {example} or calque.Sentences.of(lists, lang=…)")
+        raise SettingError(f"{fact}; use {example} or calque.Sentences.of(lists, lang=…)")

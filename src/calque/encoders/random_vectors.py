@@ -21,7 +21,7 @@ from calque.vectors import Embeddings
 
 
 class RandomVectors(Encoder):
-    """A random vector for each word type, equal in every context, as a bag-of-words baseline.
+    """A random vector for each word type, the same in every context, as a bag-of-words baseline.
 
     The components are independent standard normal numbers that depend only on the word type and the seed.
 
@@ -67,19 +67,19 @@ class RandomVectors(Encoder):
         try:
             return cls(about["dim"], about["seed"])
         except (KeyError, SettingError) as error:
-            raise InputError(f"not the settings of random vectors ({error})", path=folder) from error
+            raise InputError(f"invalid settings of random vectors ({error})", path=folder) from error
 
 
 def untrained(encoder: Encoder, seed: int = 0) -> HuggingFaceEncoder:
-    """Return the network of an encoder with random weights, as a baseline of the architecture.
+    """Return a copy of an encoder with new random weights, as a baseline of the architecture.
 
     Vocabulary, layer and pooling stay the same; `encoder` is not changed.
 
     Raises:
-        SettingError: the encoder has no model of `transformers`.
+        SettingError: the encoder is not a model of `transformers`.
     """
     if not isinstance(encoder, HuggingFaceEncoder):
-        raise SettingError(f"{encoder.name} has no network of transformers: take an encoder without maps")
+        raise SettingError(f"{encoder.name} is not a model of transformers; use an encoder without maps")
     kind: Any = type(encoder.model)
     pooling: Any = encoder.pooling
     with torch.random.fork_rng(devices=[]):

@@ -1,4 +1,4 @@
-"""Sentence vectors of a teacher on disk, computed once."""
+"""On-disk cache of a teacher's sentence vectors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from calque.segment import splitter
 from calque.text import Sentences
 from calque.vectors import map_arrays, write_arrays
 
-_BLOCK = 4096  # number of sentences of a file
+_BLOCK = 4096  # number of sentences per file
 
 
 class TeacherVectors:
@@ -28,7 +28,7 @@ class TeacherVectors:
     Texts are identified by a 64-bit hash of their words; among ten million texts, a collision has a probability of 3e-6.
 
     Args:
-        folder: folder of the files, which can also contain those of other encoders.
+        folder: folder of the files, which can also contain files of other encoders.
         encoder: the teacher.
         pooling: sentence pooling of the teacher.
     """
@@ -40,13 +40,13 @@ class TeacherVectors:
         self._read()
 
     def _read(self) -> None:
-        """Map all existing files."""
+        """Memory-map all existing files."""
         texts = [np.zeros(0, dtype=np.int64)]
         self._parts: list[np.ndarray] = []
         for path in sorted(self.folder.glob("*.safetensors")):
             arrays, _ = map_arrays(path)
             if set(arrays) != {"texts", "vectors"} or len(arrays["texts"]) != len(arrays["vectors"]):
-                raise InputError("not sentence vectors; delete the file, and they are computed again", path=path)
+                raise InputError("not sentence vectors; delete the file to compute the vectors again", path=path)
             texts.append(np.asarray(arrays["texts"]))
             self._parts.append(arrays["vectors"])
         self._starts = np.cumsum([0, *map(len, self._parts)])
@@ -59,7 +59,7 @@ class TeacherVectors:
 
     @property
     def dim(self) -> int:
-        """Number of dimensions of a vector; 0 without vectors."""
+        """Number of dimensions of a vector; 0 if there are no vectors."""
         return self._parts[0].shape[1] if self._parts else 0
 
     def fill(
@@ -74,14 +74,14 @@ class TeacherVectors:
         """Compute and write missing vectors, and return their number. An interrupted run resumes after the last file.
 
         Args:
-            sentences: texts divided at spaces; an empty text gets no vector.
+            sentences: texts, split at spaces; an empty text gets no vector.
             rank, world: rank of this process and number of processes.
-            meet: waits for the other processes.
+            meet: function that waits for the other processes.
         """
         texts, filled = digests(sentences), np.flatnonzero(sentences.lengths())
         fresh, first = np.unique(texts[filled], return_index=True)
         first = np.sort(filled[first[~np.isin(fresh, self._sorted)]])
-        meet()  # all processes list missing texts before one writes
+        meet()  # all processes list missing texts before any process writes
         blocks = [first[start : start + _BLOCK] for start in range(0, len(first), _BLOCK)][rank::world]
         with bar(sum(map(len, blocks)), unit="sentence", title="teacher", show=progress and not rank) as counter:
             for rows in blocks:
@@ -99,7 +99,7 @@ class TeacherVectors:
         return len(first)
 
     def places(self, sentences: Sentences) -> np.ndarray:
-        """Return the indices of the vectors of texts, which must exist, int64; equal texts have equal indices."""
+        """Return the index of the vector of each text, int64. The vectors must exist; equal texts have equal indices."""
         texts = digests(sentences)
         assert np.isin(texts, self._sorted).all()
         return self._order[np.searchsorted(self._sorted, texts)]

@@ -18,7 +18,7 @@ from calque.errors import InputError, SettingError
 
 MODULES_FILE = "modules.json"
 LIMIT_FILE, PROMPTS_FILE = "sentence_bert_config.json", "config_sentence_transformers.json"
-#: module that selects another layer than the last, and its folder
+#: name and folder of the module that selects a layer other than the last
 LAYER_MODULE = "WeightedLayerPooling"
 #: pooling flags of versions before 6, in the order of concatenation, with their names since version 6
 MODES = {
@@ -31,7 +31,7 @@ _ACTIVATIONS = {name: getattr(nn, name) for name in ("Identity", "Tanh", "ReLU",
 
 
 class UnitLength(nn.Module):
-    """L2-normalise vectors; zero stays zero."""
+    """Module that L2-normalises vectors; a zero vector stays zero."""
 
     def forward(self, x: Tensor) -> Tensor:
         return nn.functional.normalize(x, dim=1)
@@ -39,7 +39,7 @@ class UnitLength(nn.Module):
 
 # -- reading -----------------------------------------------------------------------------------------------------------
 def modules_of(folder: Path) -> list[dict[str, Any]]:
-    """Return the modules of a folder, the encoder first, or none if it is no supported folder of sentence-transformers."""
+    """Return the modules of a sentence-transformers folder, the encoder first; empty for other and unsupported folders."""
     try:
         modules = json.loads((folder / MODULES_FILE).read_text(encoding="utf-8"))
         paths = [str(module["path"]) for module in modules]
@@ -53,9 +53,9 @@ def modules_of(folder: Path) -> list[dict[str, Any]]:
 
 
 def own_modules(name: str, about: Mapping[str, Any]) -> Path | None:
-    """Return the folder (for a name on the hub its local copy) with the modules of an encoder's own pooling, or None.
+    """Return the folder (of a name on the hub, the local copy) with the modules of an encoder's own pooling, or None.
 
-    Modules that calque added for other programs do not count; `about` is the content of `calque.json`.
+    Modules that calque added for other programs are ignored; `about` is the content of `calque.json`.
     """
     folder: Path | None = Path(name)
     if not Path(name).is_dir():
@@ -65,7 +65,7 @@ def own_modules(name: str, about: Mapping[str, Any]) -> Path | None:
 
 
 def copy_modules(source: Path, target: Path) -> None:
-    """Copy the list of modules and the modules of sentence-transformers except the encoder."""
+    """Copy the modules of a sentence-transformers folder, except the encoder, and the list of modules."""
     # Modules without parameters may have no folder.
     places = [path for module in modules_of(source)[1:] if (source / (path := str(module["path"]))).is_dir()]
     for file in (file for place in places for file in (source / place).rglob("*")):
@@ -92,27 +92,27 @@ def read_recipe(folder: Path) -> dict[str, Any]:
         elif kind == "Normalize" and modes:
             after.append(UnitLength())
         elif kind != "Dropout" and not (kind == LAYER_MODULE and read_about(folder)):
-            # Dropout has no effect without training; calque selects a single layer, and records it.
-            fact = f"{folder}: its module {kind or place.name} is not supported (Pooling, then Dense and Normalize)"
-            raise SettingError(f"{fact}; use another sentence pooling, words, subwords or cls")
+            # Dropout is inactive in inference, and for folders of calque the layer is read from calque.json.
+            fact = f"{folder}: the module {kind or place.name} is not supported, only Pooling, then Dense and Normalize"
+            raise SettingError(f"{fact}; use the sentence pooling words, subwords or cls")
     if not modes:
-        raise SettingError(f"{folder}: {MODULES_FILE} names no pooling: use words, subwords or cls")
+        raise SettingError(f"{folder}: {MODULES_FILE} lists no Pooling; use the pooling words, subwords or cls")
     limits, settings = _object(folder / LIMIT_FILE, {}), _object(folder / PROMPTS_FILE, {})
     prompts, limit = settings.get("prompts") or {}, limits.get("max_seq_length")
     if not isinstance(prompts, dict):
         raise InputError(f"prompts must map names to strings, got {prompts!r:.60}", path=folder / PROMPTS_FILE)
     if limit is not None and (not isinstance(limit, int) or limit < 1):
-        raise InputError(f"max_seq_length {limit!r:.60}, expected a number of subwords", path=folder / LIMIT_FILE)
+        raise InputError(f"max_seq_length must be a positive integer, got {limit!r:.60}", path=folder / LIMIT_FILE)
     prompt = str(prompts.get(str(settings.get("default_prompt_name")), ""))
     if prompt and without_prompt:
-        fact = f"{folder}: it excludes its prompt {prompt!r} from the mean, which calque does not support"
-        raise SettingError(f"{fact}; use subwords")
+        fact = f"{folder}: excluding the prompt {prompt!r} from the mean is not supported"
+        raise SettingError(f"{fact}; use the sentence pooling subwords")
     lower = bool(limits.get("do_lower_case"))
     return {"modes": modes, "after": after, "max_length": limit, "lower": lower, "prompt": prompt}
 
 
 def _pooling_modes(about: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the modes of a pooling's file, which has names, or flags before version 6."""
+    """Return the pooling modes in a configuration, which contains their names, or flags before version 6."""
     named = about.get("pooling_mode")
     listed = named if isinstance(named, list) else [named] if named else []
     modes = tuple(listed or (mode for flag, mode in MODES.items() if about.get(flag))) or ("mean",)
@@ -122,7 +122,7 @@ def _pooling_modes(about: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _dense(folder: Path) -> list[nn.Module]:
-    """Return a dense layer of sentence-transformers with its activation."""
+    """Load a dense layer of sentence-transformers and its activation."""
     try:
         about = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         if (folder / "model.safetensors").is_file():
@@ -132,12 +132,12 @@ def _dense(folder: Path) -> list[nn.Module]:
         linear = nn.Linear(about["in_features"], about["out_features"], bias=about.get("bias", True))
         linear.load_state_dict({name.removeprefix("linear."): weight.float() for name, weight in weights.items()})
         activation = str(about.get("activation_function") or "torch.nn.Tanh").rpartition(".")[2]
-    except Exception as error:  # damaged files fail in every library on the way
+    except Exception as error:  # corrupt files raise exceptions of several libraries
         raise InputError(f"not a dense layer of sentence-transformers ({error!s:.200})", path=folder) from error
     if about.get("use_residual") or about.get("module_input_name", _VECTOR) != _VECTOR:
-        raise SettingError(f"{folder}: a residual connection, or another input than the sentence vector; use subwords")
+        raise SettingError(f"{folder}: residual connections and other inputs than sentence vectors are not supported")
     if activation not in _ACTIVATIONS:
-        raise SettingError(f"{folder}: activation {activation}, expected one of {', '.join(_ACTIVATIONS)}")
+        raise SettingError(f"{folder}: the activation must be one of {', '.join(_ACTIVATIONS)}, got {activation}")
     return [linear, _ACTIVATIONS[activation]()]
 
 
@@ -148,21 +148,21 @@ def _object(path: Path, otherwise: dict[str, Any] | None = None) -> dict[str, An
     try:
         return dict(json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError, RecursionError) as error:
-        raise InputError(f"not what sentence-transformers writes ({error})", path=path) from error
+        raise InputError(f"not a JSON object as written by sentence-transformers ({error})", path=path) from error
 
 
 def module_kind(module: Mapping[str, Any]) -> str:
-    """Return the class name of a module; its module path depends on the version."""
+    """Return the class name of a module without the import path, which depends on the version."""
     return str(module.get("type", "")).rpartition(".")[2]
 
 
 def _check_within(folder: Path, name: Path) -> None:
-    """Check that a module or its file is inside the folder, after following links (of the hub to its folder `blobs`)."""
+    """Check that a module or file is inside the folder after resolving links; files of the hub link to its folder `blobs`."""
     root = folder.resolve()
     root = root.parents[1] if root.parent.name == "snapshots" else root
     place = (folder / name).resolve()
     if not name.parts or ".." in name.parts or name.is_absolute() or root not in place.parents:
-        fact = f"the module {str(name)!r:.60} leads out of this folder; name only folders in it"
+        fact = f"the path of the module {str(name)!r:.60} is outside this folder; modules must be in subfolders"
         raise InputError(fact, path=folder / MODULES_FILE)
 
 
@@ -180,19 +180,19 @@ def write_modules(
 ) -> None:
     """Add the modules of sentence-transformers (from version 3) to the folder of an encoder and its tokenizer.
 
-    The modules read the last layer; `write_layer` selects another one. Half-precision weights are loaded as float32, as in
+    The modules use the last layer; `write_layer` selects another layer. Half-precision weights are loaded as float32, as in
     calque. A tokenizer without a padding token, as in GPT-2, gets another special token for padding.
 
     Args:
         max_length: maximum number of subwords of a text including special tokens, or None.
-        modes: pooling modes in the order of `MODES`; the vectors of several are concatenated.
+        modes: pooling modes in the order of `MODES`; the vectors of several modes are concatenated.
         after: modules after the pooling: linear layers with optional activations, and `UnitLength`.
-        lower, prompt: whether texts are lower-cased first; prompt before each text.
+        lower, prompt: whether texts are lower-cased; prompt that is put before each text.
     """
     names = [("", "Transformer"), ("1_Pooling", "Pooling")]
     if [mode for mode in MODES.values() if mode in modes] != list(modes):
         known = ", ".join(MODES.values())
-        raise SettingError(f"pooling modes {', '.join(modes)}, expected some of {known}, in this order")
+        raise SettingError(f"pooling modes must be among {known}, in this order, got {', '.join(modes)}")
     flags = {flag: mode in modes for flag, mode in MODES.items()}
     _write(folder / "1_Pooling" / "config.json", {"word_embedding_dimension": dim, **flags, "include_prompt": True})
     parts = list(after)
@@ -200,8 +200,8 @@ def write_modules(
         part = parts.pop(0)
         if not isinstance(part, nn.Linear | UnitLength):
             kinds = f"linear layers, each with an activation ({', '.join(_ACTIVATIONS)}) or without, and UnitLength"
-            fact = f"sentence-transformers has no {type(part).__name__} after its pooling"
-            raise SettingError(f"{fact}: expected {kinds}")
+            fact = f"sentence-transformers does not support {type(part).__name__} after the pooling"
+            raise SettingError(f"{fact}; expected {kinds}")
         kind = "Dense" if isinstance(part, nn.Linear) else "Normalize"
         names.append((f"{len(names)}_{kind}", kind))
         if isinstance(part, nn.Linear):  # a linear layer with its activation is one module
@@ -212,9 +212,9 @@ def write_modules(
     path = folder / "config.json"
     config = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     if (config.get("dtype") or config.get("torch_dtype") or "float32") != "float32":
-        limits["model_args"] = {"torch_dtype": "float32"}  # the name of the option in every version
+        limits["model_args"] = {"torch_dtype": "float32"}  # this name works in every version
     if tokenizer is not None and tokenizer.pad_token is None and (special := tokenizer.all_special_tokens):
-        limits["tokenizer_args"] = {"pad_token": special[-1]}  # hidden by the attention mask
+        limits["tokenizer_args"] = {"pad_token": special[-1]}  # any token: padding is masked
     _write(folder / LIMIT_FILE, limits)
     prompts = {"prompts": {"text": prompt} if prompt else {}, "default_prompt_name": "text" if prompt else None}
     _write(folder / PROMPTS_FILE, {**prompts, "similarity_fn_name": "cosine"})
@@ -223,7 +223,7 @@ def write_modules(
 
 
 def write_layer(folder: Path, *, dim: int, layer: int, n_layers: int) -> None:
-    """Make sentence-transformers read a layer, by a weighted mean of layers unless it is the last, `n_layers`."""
+    """Make sentence-transformers use `layer`: add a module that selects it, unless it is the last layer (`n_layers`)."""
     modules = modules_of(folder)
     names = [(str(module["path"]), module_kind(module)) for module in modules if module_kind(module) != LAYER_MODULE]
     if not modules or (layer == n_layers and len(names) == len(modules)):
@@ -243,7 +243,7 @@ def write_layer(folder: Path, *, dim: int, layer: int, n_layers: int) -> None:
 
 
 def write_list(folder: Path, modules: Iterable[tuple[str, str]]) -> None:
-    """Write the list of modules with their folders and kinds, and make the folders."""
+    """Write the list of modules with their folders and kinds, and create the folders."""
     rows = [
         {"idx": k, "name": str(k), "path": place, "type": f"sentence_transformers.models.{kind}"}
         for k, (place, kind) in enumerate(modules)

@@ -15,7 +15,7 @@ from calque.encoders.base import Encoder
 from calque.encoders.batches import collate, token_batches
 from calque.encoders.folder import read_about
 from calque.encoders.huggingface import HuggingFaceEncoder
-from calque.encoders.sentence_transformers import UnitLength as UnitLength  # exported, because it may follow a pooling
+from calque.encoders.sentence_transformers import UnitLength as UnitLength  # re-exported for the argument `after`
 from calque.encoders.sentence_transformers import read_recipe, write_layer, write_modules
 from calque.encoders.split import SplitSentences
 from calque.encoders.subword_vectors import SubwordVectors
@@ -33,7 +33,7 @@ _BLOCK = 16_384  # number of sentences whose word or subword vectors are in memo
 
 
 class SentenceVectors(NamedTuple):
-    """Sentence vectors, float32 `[n_sentences, dim]`, and the mask of the sentences with a vector; other rows are zero."""
+    """Sentence vectors, float32 `[n_sentences, dim]`, and the mask of the sentences with a vector; other vectors are zero."""
 
     data: np.ndarray
     covered: np.ndarray
@@ -45,16 +45,16 @@ class SentenceVectors(NamedTuple):
 class SentencePooling(nn.Module):
     """Differentiable pooling of word or subword vectors to sentence vectors.
 
-    In training, the output of `split` goes through the encoder's `forward`, and the resulting rows through this module, whose
-    dense layers are trainable.
+    In training, the encoder's `forward` turns the output of `split` into vectors, and this module pools them. Dense
+    layers in `after` are trainable.
 
     Args:
         name: name of the pooling, for the record.
-        unit: unit of the rows: words, or all subwords with special tokens.
-        modes: pooling modes of `sentence_transformers.MODES`; the vectors of several are concatenated.
+        unit: unit of the pooled vectors: words, or all subwords including special tokens.
+        modes: pooling modes of `sentence_transformers.MODES`; the vectors of several modes are concatenated.
         after: modules after the pooling.
-        max_length, lower, prompt: for subwords only: maximum number of subwords of a text, if less than the encoder's; whether
-            texts are lower-cased first; prompt before each text.
+        max_length, lower, prompt: for subwords only. Maximum number of subwords of a text, if less than the encoder's limit;
+            whether texts are lower-cased; prompt that is put before each text.
     """
 
     def __init__(
@@ -84,31 +84,31 @@ class SentencePooling(nn.Module):
 
         Raises:
             SettingError: the encoder does not support this pooling.
-            InputError: a file of its folder is damaged.
+            InputError: a file in the encoder's folder is corrupt.
         """
         if name is not None and name not in POOLINGS:
-            raise SettingError(f"sentence pooling {name!r}, expected one of {', '.join(POOLINGS)}")
+            raise SettingError(f"sentence pooling must be one of {', '.join(POOLINGS)}, got {name!r}")
         if isinstance(encoder, SubwordVectors) and name in (None, "own"):
             return cls("own", "subwords", after=[UnitLength()] if encoder.unit else [])
         if name in (None, "own") and isinstance(encoder, HuggingFaceEncoder) and encoder.modules is not None:
             return cls("own", "subwords", **read_recipe(encoder.modules))
         if name == "own":
-            fact = f"{encoder.name} has no pooling of its own, as sentence-transformers folders have"
+            fact = f"sentence pooling own: {encoder.name} has no pooling modules of sentence-transformers"
             raise SettingError(f"{fact}; use words, subwords or cls")
         if name in ("subwords", "cls"):
             if not isinstance(encoder, HuggingFaceEncoder):
                 raise SettingError(f"sentence pooling {name}: {encoder.name} has no subwords; use words")
             if name == "cls" and not len(encoder.subwords.prefix):
-                fact = f"sentence pooling cls: {type(encoder.tokenizer).__name__} puts no special token before a text"
+                fact = f"sentence pooling cls: {type(encoder.tokenizer).__name__} adds no special token before a text"
                 raise SettingError(f"{fact}; use subwords")
             return cls(name, "subwords", ("cls",) if name == "cls" else ("mean",))
         return cls("words", "words")
 
     def split(self, encoder: TrainableEncoder | SubwordVectors, sentences: Sentences) -> SplitSentences:
-        """Split sentences into subwords, with the rows of this pooling as words.
+        """Split sentences into subwords; the "words" of the result are the units that this pooling combines.
 
-        For subword pooling the words of a sentence are joined by spaces, which gives the original text if it was divided at
-        spaces only (`pretokenized=True`).
+        For subword pooling, the words of a sentence are joined by spaces. The result is the original text if the text was split
+        only at spaces (`pretokenized=True`).
         """
         if isinstance(encoder, SubwordVectors):
             return encoder.split(sentences)
@@ -120,14 +120,14 @@ class SentencePooling(nn.Module):
         return encoder.subwords.split_texts(texts, limit=self._limit(encoder), lang=sentences.lang)
 
     def save(self, encoder: Encoder, folder: str | PathLike[str]) -> None:
-        """Write this pooling as modules of sentence-transformers, which `of` reads as "own".
+        """Write this pooling as modules of sentence-transformers, which `of` loads as "own".
 
         Args:
-            folder: saved folder of the encoder, or an empty one for `HuggingFaceEncoder.modules`.
+            folder: saved folder of the encoder, or an empty folder for `HuggingFaceEncoder.modules`.
         """
         path = Path(folder)
         if self.unit == "words" or not isinstance(encoder, HuggingFaceEncoder):
-            raise SettingError(f"{encoder.name}: sentence-transformers has no mean of word vectors; use subwords")
+            raise SettingError(f"{encoder.name}: sentence-transformers cannot pool word vectors; use subwords")
         write_modules(
             path, dim=encoder.dim, max_length=self._limit(encoder), tokenizer=encoder.tokenizer, modes=self.modes,
             after=self.after, lower=self.lower, prompt=self.prompt,
@@ -147,11 +147,11 @@ class SentencePooling(nn.Module):
         return dense[-1] if dense else dim * len(self.modes)
 
     def forward(self, rows: Tensor, lengths: Tensor) -> Tensor:
-        """Return the vectors of S sentences, `[S, dim]`; the pooled vector of a sentence without rows is zero.
+        """Return the vectors of S sentences, `[S, dim]`; the pooled vector of a sentence without words or subwords is zero.
 
         Args:
-            rows: rows of all sentences, `[W, dim]`.
-            lengths: number of rows of each sentence, int64 `[S]`.
+            rows: word or subword vectors of all sentences, `[W, dim]`.
+            lengths: number of vectors of each sentence, int64 `[S]`.
         """
         return self.after(torch.cat([_REDUCED[mode](rows, lengths) for mode in self.modes], dim=1))
 
@@ -159,7 +159,7 @@ class SentencePooling(nn.Module):
 def sentence_vectors(
     encoder: Encoder, sentences: Sentences, pooling: SentencePooling, *, progress: bool = False
 ) -> SentenceVectors:
-    """Return a vector of each sentence. Besides the result, memory holds a block of sentences."""
+    """Return one vector per sentence. Apart from the result, memory holds the vectors of one block of sentences."""
     data, covered = np.zeros((0, 0), dtype=np.float32), np.zeros(len(sentences), dtype=bool)
     with bar(len(sentences), unit="sentence", title="encode", show=progress) as counter:
         for start in range(0, max(1, len(sentences)), _BLOCK):
@@ -195,13 +195,13 @@ def _of_part(encoder: Encoder, sentences: Sentences, pooling: SentencePooling) -
 
 
 def _picked(rows: Tensor, places: Tensor, lengths: Tensor) -> Tensor:
-    """Return one row of each sentence, zero for sentences without rows."""
+    """Return the vector at the given index for each sentence; zero for sentences without vectors."""
     filled = (lengths > 0).to(rows)[:, None]
     return rows[places.clamp(min=0, max=max(0, len(rows) - 1))] * filled if len(rows) else sums(rows, lengths)
 
 
 def _weighted(rows: Tensor, lengths: Tensor) -> Tensor:
-    """Return the mean of each sentence's rows, weighted by their position from 1."""
+    """Return the mean of each sentence's vectors, weighted by position, counted from 1."""
     firsts = lengths.cumsum(0) - lengths
     weights = (torch.arange(1, len(rows) + 1, device=rows.device) - firsts[owners(lengths, rows.device)]).to(rows)
     total = (lengths * (lengths + 1) / 2).clamp(min=1)

@@ -1,4 +1,4 @@
-"""Turn the tokenizers of Marian and M2M100, which `transformers` has only as slow ones, into fast ones."""
+"""Convert the tokenizers of Marian and M2M100 to fast tokenizers, which `transformers` does not provide."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from transformers.convert_slow_tokenizer import import_protobuf
 
 from calque.errors import InputError
 
-# Score of pieces of the other language, lower than any split into pieces of the file.
+# Score of pieces that only the other language's model contains; any split into pieces of this model has a higher score.
 _FOREIGN = -1e4
 
 
 def fast_tokenizer(slow: Any) -> PreTrainedTokenizerFast:
     """Return a fast tokenizer with the SentencePiece model, the vocabulary and the language tokens of a slow one.
 
-    It differs from `MarianTokenizer` in two points: pieces of the model outside the vocabulary are not used, where Marian's
-    become unknown; and unknown text is split into pieces of the other language, where Marian looks up the whole text.
+    The result differs from `MarianTokenizer` in two ways. Pieces outside the vocabulary are not used; `MarianTokenizer` maps
+    these pieces to `<unk>`. Unknown text is split into pieces of the other language; `MarianTokenizer` looks up the whole text.
 
     Args:
         slow: `MarianTokenizer` or `M2M100Tokenizer`.
 
     Raises:
-        InputError: the model is neither Unigram nor BPE, or the vocabulary has gaps.
+        InputError: the model is neither Unigram nor BPE, or the ids of the vocabulary are not consecutive.
     """
-    languages = list(getattr(slow, "lang_token_to_id", ()))  # their ids follow the vocabulary
+    languages = list(getattr(slow, "lang_token_to_id", ()))  # language tokens, whose ids follow the vocabulary
     first = slow.get_lang_token(slow.src_lang) if languages else ""
     vocabulary: dict[str, int] = slow.encoder
     tokens = sorted(vocabulary, key=vocabulary.__getitem__)
     if [vocabulary[token] for token in tokens] != list(range(len(tokens))):
-        raise InputError("vocab.json has gaps, expected an id from 0 on for each piece")
+        raise InputError("the ids in vocab.json must be consecutive and start at 0")
     messages: Any = import_protobuf()
     spm = messages.ModelProto()
     spm.ParseFromString((slow.sp_model if languages else slow.spm_source).serialized_model_proto())
@@ -44,7 +44,7 @@ def fast_tokenizer(slow: Any) -> PreTrainedTokenizerFast:
         known = {piece: score for piece, score in scores.items() if piece in vocabulary}
         model = models.BPE(vocab=vocabulary, merges=_merges(known, vocabulary), unk_token="<unk>", fuse_unk=True)
     else:
-        raise InputError(f"SentencePiece model of type {trainer.model_type}, expected Unigram (1) or BPE (2)")
+        raise InputError(f"SentencePiece models must be of type Unigram (1) or BPE (2), got {trainer.model_type}")
     backend = Tokenizer(model)
     charsmap = norm.precompiled_charsmap
     steps: list[Any] = [normalizers.Precompiled(charsmap)] if charsmap else []

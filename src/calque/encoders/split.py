@@ -17,14 +17,14 @@ class SplitSentences:
     """Sentences as flat arrays of subwords.
 
     Attributes:
-        ids: subword ids with special tokens at both ends of each sentence, int32 `[n_subwords]`.
+        ids: subword ids, including the special tokens around each sentence, int32 `[n_subwords]`.
         offsets: offsets of the sentences in `ids`, int64 `[n_sentences + 1]`.
-        word_offsets: offsets of the sentences in the two arrays below, int64 `[n_sentences + 1]`.
+        word_offsets: offsets of the sentences in `word_starts` and `word_lengths`, int64 `[n_sentences + 1]`.
         word_starts: position of each word's first subword in its sentence, int32 `[n_words]`.
         word_lengths: number of subwords of each word, 0 for a word without a vector, int32 `[n_words]`.
-        truncated_words: number of words beyond the length limit.
+        truncated_words: number of words removed by the length limit.
         empty_words: number of words that the tokenizer drops, such as control characters.
-        truncated_sentences: number of sentences that lost a word to the limit.
+        truncated_sentences: number of sentences truncated by the length limit.
         pad_id: padding id.
         segments: segment of each subword in a pair of texts (`token_type_ids`), int32 `[n_subwords]`; None if all are 0.
     """
@@ -49,7 +49,7 @@ class SplitSentences:
 
     @property
     def lengths(self) -> np.ndarray:
-        """Return the number of subwords of each sentence including special tokens, int64 `[n_sentences]`."""
+        """Number of subwords of each sentence including special tokens, int64 `[n_sentences]`."""
         return np.diff(self.offsets)
 
     @property
@@ -59,7 +59,7 @@ class SplitSentences:
 
     @classmethod
     def joined(cls, parts: Iterable[SplitSentences]) -> SplitSentences:
-        """Concatenate the sentences of all parts, and add up the counts of lost words."""
+        """Concatenate the sentences of all parts, and add up the counts of truncated and empty words."""
         parts = list(parts)
         names = ("ids", "word_starts", "word_lengths")
         whole: dict[str, Any] = {
@@ -78,7 +78,7 @@ class SplitSentences:
         )  # fmt: skip
 
     def take(self, numbers: np.ndarray) -> SplitSentences:
-        """Return the sentences at the given indices. The counts of lost words do not change."""
+        """Return the sentences at the given indices. The counts of truncated and empty words do not change."""
         sizes, counts = self.lengths[numbers], np.diff(self.word_offsets)[numbers]
         subwords, words = ranges(self.offsets[numbers], sizes), ranges(self.word_offsets[numbers], counts)
         return replace(
@@ -88,7 +88,7 @@ class SplitSentences:
         )  # fmt: skip
 
     def covered_words(self) -> SplitSentences:
-        """Return the sentences without the words that have no vector. The counts do not change."""
+        """Return the sentences without the words that have no vector. The counts of truncated and empty words do not change."""
         covered = self.covered
         return replace(
             self, word_offsets=offsets_of(covered)[self.word_offsets], word_starts=self.word_starts[covered],
@@ -108,7 +108,7 @@ class SplitSentences:
 
 
 def number_words(sentences: Iterable[Sentence | Sequence[str]]) -> tuple[list[str], np.ndarray, np.ndarray]:
-    """Return the distinct words in order of occurrence, the type index of each word, and the sentences' offsets."""
+    """Return the word types in order of first occurrence, the index of each word's type, and the offsets of the sentences."""
     numbers: dict[str, int] = {}
     if isinstance(sentences, Sentences):
         words, offsets = sentences.flat()

@@ -36,14 +36,14 @@ def standardized(
     standard deviations are computed over all languages together. The result shares its model with the encoder.
 
     Args:
-        texts: text of each language; up to 512 evenly spaced sentences are read.
+        texts: text of each language; up to 512 evenly spaced sentences are used.
         layers: layers to standardise; default: the encoder's layer.
         wanted: whether to standardise; default: only layers in which one dimension has more than half of the mean squared length.
     """
     if wanted is False or not isinstance(encoder, HuggingFaceEncoder):
         if wanted:
             kind = type(encoder).__name__
-            raise SettingError(f"standardize is for encoders of transformers, and {encoder.name} is a {kind}")
+            raise SettingError(f"standardize requires an encoder of transformers, but {encoder.name} is a {kind}")
         return encoder
     numbers = [number for number in dict.fromkeys(encoder.layer_numbers(layers)) if number not in encoder.standard]
     each = -(-_SENTENCES // max(1, len(texts)))
@@ -65,7 +65,7 @@ def standardized(
             found[number] = torch.from_numpy(np.stack([rows.mean(axis=0), deviation]).astype(np.float32))
             if wanted is None:
                 fact = f"{encoder.name}: one of {encoder.dim} dimensions has {share:.0%} of the squared length of layer {number}"
-                remedy = "all are standardised; --option standardize=false leaves them as they are"
+                remedy = "all are standardised; disable this with --option standardize=false"
                 warnings.warn(StandardizedWarning(f"{fact}; {remedy}"), stacklevel=2)
     result = copy.copy(encoder)
     result.standard = found

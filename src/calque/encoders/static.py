@@ -1,4 +1,4 @@
-"""Static word vectors as an encoder, their tables and file formats."""
+"""An encoder of static word vectors, and the tables and file formats of the vectors."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ from calque.text import Sentence, Sentences
 from calque.vectors import Embeddings, map_arrays, read_rows, write_arrays
 
 VECTORS_FILE, WORDS_FILE = "vectors.safetensors", "words.json"
-_CENTRE_ON = 200_000  # number of frequent words for the mean, the usual size of tables
-_SENTENCES = 1 << 12  # number of sentences that are looked up together
+_CENTRE_ON = 200_000  # number of most frequent words for the mean; published files often have this size
+_SENTENCES = 1 << 12  # number of sentences that are encoded together
 _SETTINGS = ("name", "normalise", "lower", "sentence")  # arguments of `StaticEncoder` in `calque.json`
 _EOS = "</s>"  # the only word without character n-grams in fastText
 _ROWS = 4096
@@ -43,20 +43,20 @@ _ROWS = 4096
 class StaticEncoder(Encoder):
     """Static word vectors with one table for each language.
 
-    A vector is L2-normalised, mean-centred and L2-normalised again, then mapped by the map of its language, and then extended by
-    the sentence part, which is computed from the mapped vectors because a maximum is not invariant under rotation.
+    A vector is L2-normalised, mean-centred and L2-normalised again, then mapped by the map of its language. With `sentence`,
+    the mean, maximum and minimum over the sentence are computed after mapping, because a maximum changes under rotation.
 
     Args:
-        tables: tables by language; the key "" is for all languages without a table.
-        normalise: L2-normalise, centre and L2-normalise. The mean is that of the table's first 200,000 words.
+        tables: tables by language; the table with the key "" is used for all other languages.
+        normalise: L2-normalise, mean-centre and L2-normalise again, with the mean of the table's first 200,000 words.
         lower: look up the lower-case form of a word that is not in the table.
         maps: maps by language, applied to normalised vectors.
-        sentence: weights of word, mean, maximum and minimum of the sentence (`add_sentence`), which make 4 × dim dimensions; None
-            for the word alone.
+        sentence: weights of the word vector and of the mean, maximum and minimum over its sentence (`add_sentence`), which are
+            concatenated to 4 × dim dimensions; default: the word vector alone.
         name: name in reports.
 
     Raises:
-        SettingError: the tables have different dimensions, or a map does not fit.
+        SettingError: the tables differ in dimensions, or a map does not match the dimensions.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class StaticEncoder(Encoder):
         self._means: dict[str, np.ndarray] = {}
 
     def replace(self, **changes: Any) -> StaticEncoder:
-        """Return an encoder with the same tables and other arguments: `encoder.replace(maps=None)`."""
+        """Return an encoder with the same tables and some changed arguments, for example `encoder.replace(maps=None)`."""
         same = {key: getattr(self, key) for key in ("maps", *_SETTINGS)}
         changed = StaticEncoder(self.tables, **{**same, **changes})
         if changed.normalise == self.normalise:
@@ -94,19 +94,19 @@ class StaticEncoder(Encoder):
         return () if "" in self.tables else tuple(self.tables)
 
     def encode(self, sentences: Iterable[Sentence], *, progress: bool = False) -> Embeddings:
-        """Return one vector per word; out-of-vocabulary words are not covered."""
+        """Return one vector per word; out-of-vocabulary words have no vector and are not `covered`."""
         return encode_by_language(sentences, [0], self.dim, lambda part: {0: self._of_language(part, progress)})[0]
 
     def _of_language(self, text: Sentences, progress: bool) -> Embeddings:
         lang = text.lang
         key = best_match(lang, self.tables) or ""  # a variety such as de-AT uses the table and maps of its language
         if key not in self.tables:
-            raise SettingError(f"no word vectors for language {lang!r}, there are tables for {sorted(self.tables)}")
+            raise SettingError(f"no word vectors for language {lang!r}, expected one of {sorted(self.tables)}")
         word_types, numbers, offsets = number_words(text)
         vectors, known = self.tables[key].lookup(word_types, lower=self.lower)
         if not (finite := np.isfinite(vectors).all(axis=1)).all():
             word = word_types[int(np.flatnonzero(~finite)[0])][:40]
-            raise InputError(f"{self.name}: the vector of {word!r} is not finite; copy the damaged file again")
+            raise InputError(f"{self.name}: the vector of {word!r} is not finite; copy the corrupt file again")
         if self.normalise:
             vectors, _ = unit_centre_unit(vectors, self.mean(key))
         check_language(self, lang)
@@ -169,7 +169,7 @@ class StaticEncoder(Encoder):
 
     @classmethod
     def open(cls, folder: str | PathLike[str], *, about: Mapping[str, Any] | None = None, **options: Any) -> Self:
-        """Read a folder of `save`, or a file of word vectors; vectors are memory-mapped."""
+        """Load a folder that `save` wrote, or a file of word vectors; vectors of a folder are memory-mapped."""
         path = Path(folder)
         for option in ("layer", "pooling", "precision"):
             if option in options:
@@ -182,7 +182,7 @@ class StaticEncoder(Encoder):
             arrays, _ = map_arrays(path / VECTORS_FILE)
             tables: dict[str, WordTable] = {}
             for lang, settings in about["tables"].items():
-                numbers = {name: value for name, value in settings.items() if name != "kind"}  # of former versions
+                numbers = {name: value for name, value in settings.items() if name != "kind"}  # from old versions
                 tables[lang] = WordTable(words[lang], arrays[f"{lang}.matrix"], **numbers)
                 if len(tables[lang]) > len(tables[lang].matrix):
                     raise ValueError(f"{len(tables[lang])} words in {lang}, but {len(tables[lang].matrix)} vectors")
@@ -190,8 +190,8 @@ class StaticEncoder(Encoder):
             encoder = cls(tables, maps=maps, **{name: about[name] for name in _SETTINGS})
             if encoder.normalise:
                 encoder._means = {lang: np.array(arrays[f"{lang}.mean"]) for lang in tables}
-        except Exception as error:  # damaged files raise errors of many kinds
-            raise InputError(f"not complete static vectors ({type(error).__name__}: {error})", path=path) from error
+        except Exception as error:  # corrupt files raise various exceptions
+            raise InputError(f"incomplete or invalid vectors ({type(error).__name__}: {error})", path=path) from error
         return encoder
 
 
@@ -206,7 +206,7 @@ def load_static(
     """Load static word vectors from files (see `read_table` for formats) or from a saved folder.
 
     Args:
-        path: file for all languages, one for each (`{"en": "wiki.en.vec", "de": "wiki.de.bin"}`), or a saved folder.
+        path: one file for all languages, a file for each (`{"en": "wiki.en.vec", "de": "wiki.de.bin"}`), or a saved folder.
         normalise, lower, sentence: see `StaticEncoder`.
         limit: maximum number of words of each file.
     """
@@ -225,10 +225,10 @@ def add_sentence(words: np.ndarray, offsets: np.ndarray, covered: np.ndarray, we
     """Concatenate each word vector with the mean, maximum and minimum over its sentence (Rücklé et al. 2018).
 
     Args:
-        words: word vectors `[n_words, dim]`.
+        words: word vectors `[n_words, dim]`; the result is float32 `[n_words, 4 × dim]`.
         offsets: offsets of the sentences, int64 `[n_sentences + 1]`.
-        covered: mask of the words with a vector, bool `[n_words]`; rows of other words are zero.
-        weights: weights of word, mean, maximum and minimum in the result, float32 `[n_words, 4 × dim]`.
+        covered: mask of the words with a vector, bool `[n_words]`; results for other words are zero.
+        weights: factors of the word vector, mean, maximum and minimum.
     """
     result = np.zeros((len(words), 4 * words.shape[1]), dtype=np.float32)
     rows, lengths = torch.from_numpy(words[covered]), torch.from_numpy(np.diff(offsets_of(covered)[offsets]))
@@ -241,18 +241,18 @@ def add_sentence(words: np.ndarray, offsets: np.ndarray, covered: np.ndarray, we
 
 # -- tables and their files ----------------------------------------------------------------------------------------------
 class WordTable:
-    """Words and their vectors, for a fastText model also vectors of character n-grams.
+    """Words and their vectors; a fastText model also has vectors of character n-grams.
 
-    In a fastText model a word vector is the mean of its row and of the rows of its n-grams, so out-of-vocabulary words have
-    vectors too (Bojanowski et al. 2017, §3.2). The row of an n-gram is its FNV-1a hash modulo `bucket`, after the rows of the
-    words.
+    In a fastText model, a word's vector is the mean of the matrix rows of the word and its n-grams, so out-of-vocabulary words
+    have vectors, too (Bojanowski et al. 2017, §3.2). The row index of an n-gram is its FNV-1a hash modulo `bucket`, plus the
+    number of words.
 
     Args:
-        words: words in the order of the file, usually by frequency; the first of duplicate words counts.
-        matrix: vectors, float32 `[rows, dim]`; the first rows are those of the words.
-        bucket: number of rows of n-grams; None if the table is not a fastText model.
-        minn, maxn: minimum and maximum length of n-grams in characters, including the markers < and > of word ends; `maxn` is 0
-            for a model without n-grams.
+        words: words in the order of the file, usually by frequency; the first of duplicate words is used.
+        matrix: vectors of words, then of n-grams, float32 `[rows, dim]`.
+        bucket: number of vectors of n-grams; None if the table is not a fastText model.
+        minn, maxn: minimum and maximum length of n-grams in characters, including the word boundary markers < and >; `maxn` is
+            0 for a model without n-grams.
     """
 
     def __init__(
@@ -283,7 +283,7 @@ class WordTable:
         return vectors, known
 
     def settings(self) -> dict[str, Any]:
-        """Return the settings to save besides words and matrix."""
+        """Return the settings that are saved with words and matrix."""
         return {} if self.bucket is None else {"bucket": self.bucket, "minn": self.minn, "maxn": self.maxn}
 
     def digest(self) -> bytes:
@@ -296,7 +296,7 @@ class WordTable:
         return digest.digest()
 
     def vectors(self, numbers: np.ndarray) -> np.ndarray:
-        """Return the vectors of words by number."""
+        """Return the vectors of the words with the given indices."""
         if self.bucket is None:
             return np.asarray(self.matrix[numbers], dtype=np.float32)
         return self._means([[number, *self.ngrams(self.words[number])] for number in numbers.tolist()])
@@ -313,7 +313,7 @@ class WordTable:
         return means
 
     def ngrams(self, word: str) -> list[int]:
-        """Return the rows of the word's n-grams, one for each occurrence (fastText, `Dictionary::computeSubwords`)."""
+        """Return the row index of each n-gram occurrence in the word (fastText, `Dictionary::computeSubwords`)."""
         if word == _EOS or not self.bucket or not self.maxn:
             return []
         characters = [character.encode("utf-8", "surrogatepass") for character in f"<{word}>"]
@@ -326,7 +326,7 @@ class WordTable:
                         byte |= 0xFFFFFF00  # fastText sign-extends the char before the xor
                     value = ((value ^ byte) * 16777619) & 0xFFFFFFFF
                 if size < self.minn or (size == 1 and start in (0, len(characters) - 1)):
-                    continue  # too short, or only < or
+                    continue  # too short, or only the marker < or >
                 rows.append(first + value % self.bucket)
         return rows
 
@@ -336,14 +336,14 @@ _MAX_DIMENSIONS = 65_536  # more dimensions mean that the file is corrupt
 
 
 def read_table(path: str | PathLike[str], *, limit: int | None = None) -> WordTable:
-    """Read word vectors in any of these formats, plain or compressed by gzip, zstd, xz or bzip2:
+    """Read word vectors in one of these formats, uncompressed or compressed by gzip, zstd, xz or bzip2:
 
     - word2vec text and fastText `.vec`: a line `words dimensions`, then one line per word (GloVe lacks the first line);
-    - word2vec binary: the same first line, then word, space, little-endian float32;
+    - word2vec binary: the same first line, then for each word the word, a space and little-endian float32 numbers;
     - fastText model (`.bin`): mapped into memory unless compressed, so that only used rows are read.
 
     Args:
-        limit: maximum number of words. A fastText model is read whole.
+        limit: maximum number of words; ignored for a fastText model.
     """
     with unpacked(path) as file:
         if file.peek(4)[:4] == _FASTTEXT:  # type: ignore[attr-defined]
@@ -353,34 +353,34 @@ def read_table(path: str | PathLike[str], *, limit: int | None = None) -> WordTa
         if len(fields) == 2 and all(field.isdigit() for field in fields):
             n, dim = (int(field[:19]) for field in fields)  # Python refuses to parse numbers with thousands of digits
             if not (0 < n < 10**18 and 0 < dim <= _MAX_DIMENSIONS):
-                raise InputError(f"{n} words of {dim} dimensions must be at least one of each", path=path, line=1)
+                raise InputError(f"words and dimensions must be at least 1, got {n} and {dim}", path=path, line=1)
             if any(byte < 32 and byte not in b"\t\n\r" for byte in file.peek(4096)[:4096]):  # type: ignore[attr-defined]
                 return _read_binary(file, path, n, dim, limit)
             return WordTable(*read_rows(file, path, n, dim, limit))
         if not 2 <= len(fields) <= _MAX_DIMENSIONS or b"\0" in first:
-            fact = "no word vectors: expected `words dimensions`, or a word and its numbers"
+            fact = "not a file of word vectors: expected `words dimensions`, or a word and its numbers"
             raise InputError(fact, path=path, line=1)
         return WordTable(*read_rows(chain([first], file), path, None, len(fields) - 1, limit))
 
 
-# -- word2vec and its relatives ------------------------------------------------------------------------------
+# -- binary word2vec -----------------------------------------------------------------------------------------
 def _read_binary(file: BufferedIOBase, path, n: int, dim: int, limit: int | None) -> WordTable:
     words: list[str] = []
     rows: list[np.ndarray] = []
     for number in range(1, min(n, limit or n) + 1):
         word, data = _until(file, b" "), file.read(4 * dim)
         if len(data) != 4 * dim or word is None:
-            raise InputError(f"{n} words are promised, but word {number} is incomplete", path=path)
+            raise InputError(f"the first line declares {n} words, but word {number} is incomplete", path=path)
         rows.append(np.frombuffer(data, dtype="<f4"))
         words.append(word.lstrip(b"\n").decode("utf-8", "replace"))
     if not np.isfinite(matrix := np.stack(rows)).all():
         number = int(np.flatnonzero(~np.isfinite(matrix).all(axis=1))[0]) + 1
-        raise InputError(f"the vector of word {number} is not finite; is the file damaged?", path=path)
+        raise InputError(f"the vector of word {number} is not finite; is the file corrupt?", path=path)
     return WordTable(words, matrix)
 
 
 def _until(file: BufferedIOBase, mark: bytes) -> bytes | None:
-    """Return the bytes before the next `mark` and skip the mark; None if there is none within 64 KiB."""
+    """Return the bytes before the next `mark` and skip the mark; return None if no mark follows within 64 KiB."""
     found = bytearray()
     while len(found) < 1 << 16 and (byte := file.read(1)):
         if byte == mark:
@@ -391,25 +391,25 @@ def _until(file: BufferedIOBase, mark: bytes) -> bytes | None:
 
 # -- fastText models -----------------------------------------------------------------------------------------
 def _read_fasttext(file: BufferedIOBase, path: str | PathLike[str]) -> WordTable:
-    """Read arguments, dictionary and input matrix of a model in the format of `FastText::saveModel`."""
+    """Read the dictionary and the input matrix of a model in the format of `FastText::saveModel`."""
 
     def take(layout: str) -> tuple:
         data = file.read(struct.calcsize("<" + layout))
         if len(data) != struct.calcsize("<" + layout):
-            raise InputError("the fastText model ends too early; was it copied whole?", path=path)
+            raise InputError("the fastText model is truncated; was the file copied completely?", path=path)
         return struct.unpack("<" + layout, data)
 
     _, version = take("ii")
     if version not in (11, 12):
-        raise InputError(f"a fastText model of version {version}, expected 11 or 12", path=path)
+        raise InputError(f"the version of a fastText model must be 11 or 12, got {version}", path=path)
     arguments = take("12i")
     dim, model, bucket, minn, maxn = arguments[0], arguments[7], *arguments[8:11]
     take("d")
     if version == 11 and model == 3:
-        maxn = 0  # classifiers of that version have no n-grams, although the file gives their lengths
+        maxn = 0  # classifiers of that version have no n-grams, although the file contains their lengths
     entries, n_words, _, _, pruned = take("iiiqq")
     if not (0 < dim < 1 << 20 and 0 <= n_words <= entries and bucket >= 0):
-        raise InputError("a fastText model with an invalid dictionary; is it damaged?", path=path)
+        raise InputError("the dictionary of the fastText model is invalid; is the file corrupt?", path=path)
     words = []
     for _ in range(entries):
         word = _until(file, b"\0")
@@ -417,18 +417,18 @@ def _read_fasttext(file: BufferedIOBase, path: str | PathLike[str]) -> WordTable
         if not label:
             words.append((word or b"").decode("utf-8", "replace"))
     if len(words) != n_words:
-        raise InputError(f"{n_words} words are promised, {len(words)} are there; is it damaged?", path=path)
+        raise InputError(f"the model declares {n_words} words, but has {len(words)}; is the file corrupt?", path=path)
     (quantised,) = take("b")
     if quantised or pruned > 0:
-        raise InputError("a quantised fastText model (.ftz); use the .bin or .vec file it was made from", path=path)
+        raise InputError("quantised fastText models (.ftz) are not supported; use the .bin or .vec file", path=path)
     rows, columns = take("qq")
     if columns != dim or rows < n_words + (bucket if maxn else 0):
-        raise InputError(f"an input matrix of {rows} by {columns} for {n_words} words; is it damaged?", path=path)
+        raise InputError(f"the matrix is {rows} × {columns} for {n_words} words; is the file corrupt?", path=path)
     try:
-        if isinstance(getattr(file, "raw", None), FileIO):  # maps the file, so that only used rows are read
+        if isinstance(getattr(file, "raw", None), FileIO):  # memory-mapped, so that only used rows are read
             matrix = np.memmap(path, "<f4", "r", file.tell(), (rows, dim))
         else:
             matrix = np.frombuffer(file.read(rows * dim * 4), dtype="<f4").reshape(rows, dim)
     except ValueError as error:
-        raise InputError("the fastText model ends within its vectors; was it copied whole?", path=path) from error
+        raise InputError("the fastText model is truncated; was the file copied completely?", path=path) from error
     return WordTable(words, matrix, bucket=bucket, minn=minn, maxn=maxn)

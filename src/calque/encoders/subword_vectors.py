@@ -1,4 +1,4 @@
-"""Static subword vectors, whose mean is the vector of a word or sentence."""
+"""Static subword vectors, which are averaged to word and sentence vectors."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ _WEIGHT = "embedding.weight"  # name in StaticEmbedding of sentence-transformers
 class SubwordVectors(Encoder):
     """One static vector for each subword of a tokenizer (as in model2vec, Tulkens & van Dongen 2024).
 
-    A word vector is the mean of its subword vectors, a sentence vector the mean over all subwords of its words, without special
-    tokens. sentence-transformers opens the folder as `StaticEmbedding` and gives equal vectors if the tokenizer divides text at
-    spaces, as BERT's does. A byte-level tokenizer, which includes the space in the subword, gets a space before every text.
-    Special tokens spelt in the text, such as [SEP], are ordinary words here, but not in sentence-transformers.
+    A word vector is the mean of its subword vectors. A sentence vector is the mean of all its subword vectors, without special
+    tokens. sentence-transformers loads the folder as `StaticEmbedding` and computes equal vectors if the tokenizer splits text
+    at spaces, as in BERT. For a byte-level tokenizer, which includes the space in the subword, a space is put before each text.
+    Special tokens written in the text, such as [SEP], are ordinary words here, but not in sentence-transformers.
 
     Args:
         tokenizer: fast tokenizer of `transformers`.
-        matrix: vectors including the weights of subwords, float32 `[n_subwords, dim]`.
+        matrix: subword vectors, multiplied by the weights of the subwords, float32 `[n_subwords, dim]`.
         unit: L2-normalise sentence vectors.
         name: name in reports.
     """
 
     def __init__(self, tokenizer: Any, matrix: Tensor, *, unit: bool = True, name: str = "static"):
         if len(matrix) < len(tokenizer):
-            raise SettingError(f"{len(matrix)} vectors for the {len(tokenizer)} subwords of the tokenizer")
+            raise SettingError(f"matrix must have a row for each of {len(tokenizer)} subwords, got {len(matrix)}")
         self.subwords = Subwords(tokenizer, vocabulary=len(matrix), special=False)
         if self.subwords.needs_space:
             self.subwords = Subwords(_after_space(tokenizer), vocabulary=len(matrix), special=False)
@@ -62,7 +62,7 @@ class SubwordVectors(Encoder):
 
     @torch.inference_mode()
     def _means(self, ids: np.ndarray, offsets: np.ndarray) -> Tensor:
-        """Return the means of subword vectors, `[n, dim]`; zero for empty sets."""
+        """Return the mean of the subword vectors between consecutive offsets, `[n, dim]`; zero for empty ranges."""
         bags = torch.from_numpy(offsets[:-1].astype(np.int32))
         return nn.functional.embedding_bag(torch.from_numpy(ids), self.model.weight, bags, mode="mean")
 
@@ -96,24 +96,24 @@ class SubwordVectors(Encoder):
 
     @classmethod
     def open(cls, folder: str | PathLike[str], *, about: Mapping[str, Any] | None = None, **options: Any) -> Self:
-        """Read what `save` wrote; SettingError names an option that applies only to encoders with layers."""
+        """Load a folder that `save` wrote; raise SettingError for any option except `device`, which is ignored."""
         from transformers import PreTrainedTokenizerFast
 
-        for option in options.keys() - {"device"}:  # the table stays on the CPU, as static word vectors do
-            raise SettingError(f"{option} does not apply to static vectors of subwords ({folder})")
+        for option in options.keys() - {"device"}:  # the table stays on the CPU, like static word vectors
+            raise SettingError(f"{option} does not apply to static subword vectors ({folder})")
         path, about = Path(folder), read_about(folder) if about is None else about
         try:
             matrix = load_file(path / _MODEL)[_WEIGHT]
             if not matrix.isfinite().all():
-                raise ValueError("vectors that are not finite: is the file damaged?")
+                raise ValueError("the vectors are not finite; is the file corrupt?")
             tokenizer = PreTrainedTokenizerFast.from_pretrained(path)
             return cls(tokenizer, matrix, unit=about["unit"], name=about["name"])
-        except Exception as error:  # damaged files fail in every library on the way
-            raise InputError(f"not static vectors of subwords ({error!s:.200})", path=path) from error
+        except Exception as error:  # corrupt files raise exceptions of several libraries
+            raise InputError(f"not a folder of static subword vectors ({error!s:.200})", path=path) from error
 
 
 def _after_space(tokenizer: Any) -> Any:
-    """Return a copy of a tokenizer that splits a text as after a space, with one space between words."""
+    """Return a copy of a tokenizer that puts a space before a text and one space between words."""
     from tokenizers import Regex, normalizers
 
     copied = copy.deepcopy(tokenizer)

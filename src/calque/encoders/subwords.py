@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
     from transformers import PreTrainedTokenizerFast
 
-_LOCK = RLock()  # tokenizer settings are changed and threads may share a tokenizer
+_LOCK = RLock()  # settings are changed temporarily, and threads may share a tokenizer
 _CHUNK = 512  # number of words passed to the tokenizer in one call
 
 # Language tokens of M2M100 (__en__), mBART (en_XX, whose region has no meaning) and NLLB (eng_Latn).
@@ -31,33 +31,33 @@ _SCORE = re.compile(r"(?<=[ ,\[:])-?\d+\.\d{13,}(?:e-?\d+)?")
 
 
 def stable_text(backend: Any) -> str:
-    """Return a tokenizer as JSON for hashing. Unigram scores are rounded to 12 digits, because `tokenizers` can change their last
-    bit when it reads a file."""
+    """Return a tokenizer as JSON for hashing. Unigram scores are rounded to 12 digits, because their last bit can change when
+    `tokenizers` reads a file."""
     return _SCORE.sub(lambda found: f"{float(found[0]):.12g}", backend.to_str())
 
 
 class Subwords:
-    """Splits words with a fast `transformers` tokenizer, each word separately.
+    """Splitter of words into subwords with a fast `transformers` tokenizer, each word separately.
 
     Each distinct word of a text is split once, as in `tokenizer(words, is_split_into_words=True)`, with three differences:
 
     - A word is split as *after a space*. Byte-level BPE (RoBERTa, GPT-2, ModernBERT, …) includes the space in the subword, and a
-      plain call on a list of words would join the words. This equals `add_prefix_space=True`, and is tested on a few words.
+      plain call on a list of words would join the words. This is equivalent to `add_prefix_space=True`, see `_needs_space`.
     - A word that spells a special token (`[SEP]`, `</s>`) is split like any other word (`split_special_tokens=True`), or becomes
       the unknown token.
-    - A sentence over the length limit ends with the last whole word.
+    - A sentence over the length limit is truncated after the last word that fits completely.
 
-    A model with a language token around each text (M2M100, NLLB, mBART) gets the token of the sentence's `lang`, given by two
-    letters or by the model's code; without `lang`, that of the tokenizer's `src_lang`.
+    For models with language tokens (M2M100, NLLB, mBART), each sentence gets the token of its `lang`, a two-letter code
+    or the model's code. Without `lang`, the token of the tokenizer's `src_lang` is used.
 
     Args:
         tokenizer: fast tokenizer of `transformers`, whose settings are not changed.
-        max_length: maximum number of subwords of a sentence including special tokens; None for the tokenizer's limit.
-        vocabulary: number of embeddings of the model; None without a model.
-        special: whether sentences have special tokens and a length limit.
+        max_length: maximum number of subwords of a sentence including special tokens; default: the tokenizer's limit.
+        vocabulary: number of embeddings of the model, to check ids; None without a model.
+        special: whether to add special tokens and apply a length limit.
 
     Raises:
-        SettingError: the tokenizer is slow, or the limit leaves no room for a word.
+        SettingError: the tokenizer is slow, or `max_length` leaves no space for a word.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Subwords:
     ):
         if not getattr(tokenizer, "is_fast", False):
             fact = f"{type(tokenizer).__name__} is a slow tokenizer, which does not report how it splits words"
-            raise SettingError(f"{fact}; expected a fast one with a tokenizer.json")
+            raise SettingError(f"{fact}; expected a fast tokenizer with a tokenizer.json")
         self.tokenizer = tokenizer
         self.backend: Tokenizer = tokenizer.backend_tokenizer  # type: ignore[assignment]
         self.prefix, self.suffix = frame_of(tokenizer) if special else (np.zeros(0, np.int32), np.zeros(0, np.int32))
@@ -79,7 +79,7 @@ class Subwords:
         self.max_length = int(limit) if limit < 1_000_000 else None  # transformers writes "no limit" as 1e30
         n_special = len(self.prefix) + len(self.suffix)
         if self.max_length is not None and self.max_length <= n_special:
-            raise SettingError(f"max_length={self.max_length} leaves no room beside {n_special} special tokens")
+            raise SettingError(f"max_length must be more than the {n_special} special tokens, got {self.max_length}")
         self.pad_id = int(tokenizer.pad_token_id or 0)  # type: ignore[arg-type]
         self.unk_id: int | None = tokenizer.unk_token_id  # type: ignore[assignment]
         self._special_ids = np.array(sorted(set(tokenizer.all_special_ids) - {self.unk_id}), dtype=np.int32)
@@ -89,7 +89,7 @@ class Subwords:
     # -- tokens of languages ---------------------------------------------------------------------------------------
     def _language_tokens(self) -> tuple[dict[str, int], int]:
         """Return the ids of language tokens by name, and the position of the language token in a sentence (from the end if
-        negative). There are no names if the tokenizer adds no language token."""
+        negative). The dictionary is empty if the tokenizer adds no language token."""
         known: dict[str, int] = {}
         for number, token in sorted(self.backend.get_added_tokens_decoder().items()):
             if found := _LANGUAGE.fullmatch(token.content):
@@ -106,11 +106,11 @@ class Subwords:
         return known, place if place < len(self.prefix) else place - len(frame)
 
     def put_languages(self, ids: np.ndarray, offsets: np.ndarray, langs: str | Sequence[str]) -> None:
-        """Replace the language tokens of sentences by those of their languages, if the tokenizer has any.
+        """Set the language token of each sentence in place, if the tokenizer has language tokens.
 
         Args:
-            ids, offsets: subwords and offsets of `SplitSentences`, changed in place.
-            langs: language of each sentence, or of all.
+            ids, offsets: subword ids, which are changed, and offsets of `SplitSentences`.
+            langs: language of each sentence, or one language for all.
         """
         if self.languages:
             langs = [langs] if isinstance(langs, str) else langs
@@ -123,17 +123,17 @@ class Subwords:
         language, *rest = language_parts(lang)
         names = [lang, "-".join([language, *rest])]
         if not any(len(part) == 4 and name.startswith(f"{language}-") for part in rest for name in self.languages):
-            names.append(language)  # any region; other scripts only if tokens have no script
+            names.append(language)  # ignore regions, and scripts unless tokens distinguish them
         for name in names:
             if name in self.languages:
                 return self.languages[name]
         tokens = [name for name in self.languages if _LANGUAGE.fullmatch(name)]
         some = ", ".join(tokens[:20]) + (f", … ({len(tokens)} in all)" if len(tokens) > 20 else "")
-        raise SettingError(f"there is no token for the language {lang!r}, expected one of {some}, or two letters")
+        raise SettingError(f"there is no token for the language {lang!r}, expected one of {some}, or a two-letter code")
 
     # -- tokenizer --------------------------------------------------------------------------------------------
     def _needs_space(self) -> bool:
-        """Return whether a word must follow a space to be split as inside a text."""
+        """Return whether a word alone must be preceded by a space to be split as in a text."""
         votes = 0
         with as_words(self.backend):
 
@@ -151,7 +151,7 @@ class Subwords:
         return [f" {word}" if self.needs_space and word and not word[0].isspace() else word for word in words]
 
     def _split_types(self, words: list[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Return the concatenated ids of distinct words, int32, and their number for each word, int64 `[len(words)]`."""
+        """Return the concatenated ids of distinct words, int32, and the number of ids of each word, int64 `[len(words)]`."""
         words = self._spaced(map(_without_surrogates, words))
         chunks = [words[start : start + _CHUNK] for start in range(0, len(words), _CHUNK)]
         with as_words(self.backend):
@@ -170,12 +170,12 @@ class Subwords:
 
     def _check(self, ids: np.ndarray) -> None:
         if self.vocabulary is not None and len(ids) and ids.max() >= self.vocabulary:
-            fact = f"the tokenizer gives subword {ids.max()}, but the model has {self.vocabulary}"
-            raise SettingError(f"{fact}: they do not belong together")
+            fact = f"the tokenizer returns the id {ids.max()}, but the model has only {self.vocabulary} embeddings"
+            raise SettingError(f"{fact}; use the tokenizer of this model")
 
     # -- sentences -------------------------------------------------------------------------------------------------
     def split(self, sentences: Iterable[Sentence | Sequence[str]]) -> SplitSentences:
-        """Split sentences into subwords; `Sentences` of a corpus are fastest."""
+        """Split sentences into subwords; fastest for a `Sentences` object."""
         sentences = sentences if isinstance(sentences, Sentences) or not self.languages else list(sentences)
         types, numbers, word_offsets = number_words(sentences)
         table, sizes = self._split_types(types)
@@ -184,7 +184,7 @@ class Subwords:
         ends = offsets_of(lengths)
         word_starts = ends[:-1] - np.repeat(ends[word_offsets[:-1]], counts) + len(self.prefix)
         lost = np.zeros(len(lengths), dtype=bool)
-        if self.max_length is not None:  # a word that exceeds the limit, and all words after it
+        if self.max_length is not None:  # drop a word that exceeds the limit, and all later words
             lost = (word_starts + lengths > self.max_length - len(self.suffix)) & (lengths > 0)
             lengths = np.where(lost, 0, lengths)
         ends, lost_before = offsets_of(lengths), offsets_of(lost)
@@ -206,7 +206,7 @@ class Subwords:
     def split_texts(self, texts: Sequence[str], *, limit: int | None = None, lang: str = "") -> SplitSentences:
         """Split texts by a plain call of the tokenizer; every subword is a "word" of the result, including special tokens.
 
-        A special token spelt in a text, such as [SEP], is a special token, as in sentence-transformers. Texts are truncated to
+        A special token in a text, such as [SEP], remains a special token, as in sentence-transformers. Texts are truncated to
         `limit` subwords.
         """
         with as_words(self.backend, blind=False):
@@ -220,7 +220,7 @@ class Subwords:
         )
 
     def _whole(self, encodings: Sequence[Any], lang: str) -> SplitSentences:
-        """Return the tokenizer's encodings of texts, each with its first subword as the only word."""
+        """Convert the tokenizer's encodings of texts; the only "word" of a text is its first subword."""
         n, offsets = len(encodings), offsets_of([len(encoding.ids) for encoding in encodings])
         ids = np.array([i for encoding in encodings for i in encoding.ids], dtype=np.int32)
         self._check(ids)
@@ -230,9 +230,9 @@ class Subwords:
         return SplitSentences(ids, offsets, *words, truncated_sentences=cut, pad_id=self.pad_id)
 
     def with_first(self, texts: Sequence[Sentences], *, segments: bool = False) -> SplitSentences:
-        """Split each text, or pair of texts in one sequence, with the first special token as the only word.
+        """Split each text, or each pair of texts as one sequence; the only "word" of the result is the first special token.
 
-        A pair that is too long loses subwords at the end of its longer text.
+        A pair over the length limit is truncated at the end of its longer text.
 
         Args:
             texts: one or two columns of texts.
@@ -246,25 +246,25 @@ class Subwords:
             encodings = self.backend.encode_batch(inputs, is_pretokenized=True)
         if any(encoding.special_tokens_mask[:1] != [1] for encoding in encodings):
             name = type(self.tokenizer).__name__
-            fact = f"head cls reads the special token before a text, and {name} puts none there"
+            fact = f"head cls requires a special token before each text, but {name} adds no such token"
             raise SettingError(f"{fact}; use head mean or bilstm")
         kinds = np.array([i for encoding in encodings for i in encoding.type_ids], dtype=np.int32)
         return replace(self._whole(encodings, texts[0].lang), segments=kinds if segments and kinds.any() else None)
 
 
 def _without_surrogates(word: str) -> str:
-    """Replace lone surrogates, which have no UTF-8, by U+FFFD."""
+    """Replace lone surrogates, which cannot be encoded in UTF-8, by U+FFFD."""
     return word.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-#: words for testing a tokenizer, whose vocabulary must have one of them
+#: words for testing a tokenizer; its vocabulary must contain at least one of these words
 PROBES = ("the", "in", "a", "e", "1", "de", "и", "ve", "的")
 
 
 @contextmanager
 def as_words(backend: Tokenizer, *, blind: bool = True) -> Iterator[None]:
-    """Use the tokenizer without truncation and padding during the block, and (`blind`) without special tokens spelt in the
-    text."""
+    """Disable truncation and padding of the tokenizer during the block. If `blind`, special tokens written in a text are split
+    like other words."""
     with _LOCK:
         truncation, padding, special = backend.truncation, backend.padding, backend.encode_special_tokens
         backend.no_truncation()
@@ -282,15 +282,15 @@ def as_words(backend: Tokenizer, *, blind: bool = True) -> Iterator[None]:
 
 
 def frame_of(tokenizer: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Return the special tokens that the tokenizer puts before and after a text, int32, taken from an example."""
+    """Return the special tokens that the tokenizer adds before and after a text, int32, found by an example."""
     backend = tokenizer.backend_tokenizer
     with as_words(backend):
         examples = (backend.encode([word], is_pretokenized=True) for word in PROBES)
         encoding = next((encoding for encoding in examples if not all(encoding.special_tokens_mask)), None)
     name = type(tokenizer).__name__
     if encoding is None:
-        raise SettingError(f"{name} maps every probe word to nothing")
+        raise SettingError(f"{name} returns no subwords for any test word, such as 'the'")
     ids, places = np.array(encoding.ids, dtype=np.int32), np.flatnonzero(np.array(encoding.special_tokens_mask) == 0)
     if places[-1] - places[0] >= len(places):
-        raise SettingError(f"{name} puts special tokens inside a sentence, expected them at its ends only")
+        raise SettingError(f"{name} adds special tokens inside a sentence, expected only before and after the sentence")
     return ids[: places[0]], ids[places[-1] + 1 :]

@@ -1,4 +1,4 @@
-"""Interface of encoders with trainable weights."""
+"""The interface of encoders with trainable weights."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from calque.vectors import Embeddings
 
 
 class TrainableEncoder(Encoder):
-    """An encoder with trainable weights; `encode` is implemented by `split` and `forward`.
+    """Base class of encoders with trainable weights; `encode` calls `split` and `forward`.
 
     Attributes:
         layer: layer that `encode` returns.
         model: trained module, a `torch.nn.Module`.
         budget: maximum number of subwords of a batch in `encode`, including padding.
-        max_length: maximum number of subwords of a sentence, for messages; None for no limit.
-        padding: maximum ratio of the longest and the shortest sentence of a training batch.
+        max_length: maximum number of subwords of a sentence, for warnings; None if there is no limit.
+        padding: maximum ratio of the longest to the shortest sentence of a training batch.
     """
 
     layer: int = 0  # type: ignore[assignment]
@@ -45,11 +45,11 @@ class TrainableEncoder(Encoder):
         """Return word vectors `[W, dim]` of the given layers, zero for a word without subwords; differentiable.
 
         Args:
-            batch: one batch, or several, whose words are concatenated.
+            batch: one batch, or several batches, whose words are concatenated.
         """
 
     def merged(self) -> TrainableEncoder:
-        """Return the encoder with its adapters merged into its weights, or the encoder itself without adapters."""
+        """Return the encoder with its adapters merged into its weights, or the encoder itself if it has no adapters."""
         return self
 
     @property
@@ -57,7 +57,7 @@ class TrainableEncoder(Encoder):
         return next(self.model.parameters()).device
 
     def encode(self, sentences: Iterable[Sentence | Sequence[str]], *, progress: bool = False) -> Embeddings:
-        """Return one vector per word, from the encoder's layer. `Sentences` of a corpus are fastest."""
+        """Return one vector per word, from the encoder's layer; fastest for a `Sentences` object."""
         return self._encode(sentences, [self.layer], progress)[self.layer]
 
     def _encode(self, sentences: Any, layers: list[int], progress: bool) -> dict[int, Embeddings]:

@@ -1,1 +1,1 @@
-"""Integrations with other libraries, each with its own extra."""
+"""Integrations with other libraries, which are optional dependencies (extras)."""

@@ -1,7 +1,7 @@
 """Use encoders as models of MTEB, for bitext mining, STS and other sentence tasks.
 
-Muennighoff et al. (2023), "MTEB: Massive Text Embedding Benchmark". Needs `pip install 'calque-align[mteb]'`.
-MTEB passes texts without their language, so encoders with maps or tables by language are refused.
+Muennighoff et al. (2023), "MTEB: Massive Text Embedding Benchmark". Requires `pip install 'calque-align[mteb]'`.
+MTEB passes texts without their language, so encoders with maps or tables by language are rejected.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ class MtebEncoder:
 
     Args:
         encoder: the encoder.
-        pooling: sentence pooling, see `SentencePooling.of`. Default: the encoder's own; else the mean of subwords, as in
-            sentence-transformers, or of words for encoders without subwords.
-        name: ORGANISATION/NAME in MTEB's results; default: calque/ with the encoder's name.
+        pooling: sentence pooling, see `SentencePooling.of`. Default: the encoder's own pooling; else the mean of subwords, as
+            in sentence-transformers, or the mean of words for encoders without subwords.
+        name: ORGANISATION/NAME in MTEB's results; default: calque/ and the encoder's name.
 
     Raises:
         MissingExtraError: mteb is not installed.
@@ -41,10 +41,10 @@ class MtebEncoder:
         try:
             from mteb.models import ModelMeta
         except ImportError as error:
-            raise MissingExtraError("mteb", "mteb", "running its tasks") from error
+            raise MissingExtraError("mteb", "mteb", "running MTEB tasks") from error
         if encoder.languages or getattr(encoder, "maps", None):
             fact = f"{encoder.name} needs the language of each text, which MTEB does not pass on"
-            raise SettingError(f"{fact}: evaluate it by calque evaluate … sentences")
+            raise SettingError(f"{fact}; evaluate this encoder with calque evaluate … sentences")
         if pooling is None and isinstance(encoder, HuggingFaceEncoder) and encoder.modules is None:
             pooling = "subwords"
         self.encoder, self.pooling = encoder, SentencePooling.of(encoder, pooling)
@@ -65,11 +65,11 @@ class MtebEncoder:
         self, inputs: Iterable[Mapping[str, Any]], *, task_metadata: Any = None, hf_split: str = "", hf_subset: str = "",
         prompt_type: Any = None, **options: Any,
     ) -> np.ndarray:  # fmt: skip
-        """Return the vectors of the lists `text` of all batches, float32 `[n, dim]`, zero for a text without a vector.
+        """Return the vectors of the texts in all batches (key `text`), float32 `[n, dim]`, zero for a text without a vector.
 
-        Other arguments describe the task and are ignored.
+        The other arguments describe the task and are ignored.
         """
-        # Encoders that pool subwords join the words by single spaces again, so spaces must not be merged.
+        # Pooling of subwords joins the words by single spaces again, so repeated spaces must be kept as empty words.
         is_joined = isinstance(self.encoder, HuggingFaceEncoder) and self.pooling.unit == "subwords"
         split = partial(str.split, sep=" ") if is_joined else split_spaces
         words = [split(text) for batch in inputs for text in batch["text"]]

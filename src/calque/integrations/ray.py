@@ -1,7 +1,7 @@
 """Classes for `map_batches` of Ray Data (extra `ray`) that add vectors or word links to large text.
 
-Each takes an Arrow table and returns it with more columns. Ray reads and writes the text, creates an object of the class in every
-actor, and repeats the batches of a node that fails. The classes do not import Ray and work with other engines for Arrow tables.
+Each class takes an Arrow table and returns the table with more columns. Ray reads and writes the text, creates an object of the
+class in every actor, and repeats the batches of a failed node. The classes do not import Ray and support other Arrow engines.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Encode:
-    """Add `vectors`, a list for each sentence; for word vectors also `words` and `covered`, the mask of words with a vector.
+    """Add the column `vectors`, and for word vectors also `words` and `covered`, the mask of words with a vector.
 
     Args:
         encoder: hub name, folder, `mini` or a file of vectors; a folder must exist on every node.
@@ -52,7 +52,7 @@ class Encode:
 
 
 class Link:
-    """Add `links` of sentence pairs in Pharaoh format, by tables of `calque words --tables`.
+    """Add the column `links`, word links in Pharaoh format, computed with tables of `calque words --tables`.
 
     The links equal those of `calque words --use` on one machine, because they depend on the tables only.
 
@@ -69,7 +69,7 @@ class Link:
         seed: int = 0, pretokenized: bool = False, posteriors: bool = False,
     ):  # fmt: skip
         if isinstance(columns, str) or len(columns) != 2:
-            raise SettingError(f"columns={columns!r}: expected two names, of source and target")
+            raise SettingError(f"columns must be the two names of the source and target columns, got {columns!r}")
         self._aligner, self._columns = WordAligner.open(tables), columns
         self._how: dict[str, Any] = {"symmetrize": symmetrize, "seed": seed, "threads": 1}
         self._pretokenized, self._posteriors = pretokenized, posteriors
@@ -85,9 +85,9 @@ class Link:
 
 
 def sentences(rows: pa.Table, column: str, *, lang: str, pretokenized: bool = False) -> Sentences:
-    """Return the sentences of a column of text, which is segmented into words, or of lists of words."""
+    """Return the sentences of a column, which contains text to segment into words, or lists of words."""
     if column not in rows.column_names:
-        raise InputError(f"no column {column!r}, expected one of {', '.join(rows.column_names) or 'some'}")
+        raise InputError(f"no column {column!r}, expected one of {', '.join(rows.column_names) or 'no columns'}")
     split, words = splitter(lang, pretokenized=pretokenized), []
     for item in rows[column].to_pylist():
         if isinstance(item, str):

@@ -20,7 +20,7 @@ _METHODS = ("rotation", "procrustes", "linear")
 
 
 class AlignmentMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
-    """Map of vectors of one space into another, fitted on paired rows such as words and translations.
+    """Map of vectors from one space into another, fitted on paired rows such as words and translations.
 
     `AlignmentMap().fit(X, Y).transform(X)` approximates `Y`. It fits the maps `Rotation`, `NormalizedRotation` and
     `LinearMap` of `calque.maps`. In a `Pipeline`, earlier steps change only X.
@@ -33,7 +33,7 @@ class AlignmentMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     Attributes:
         map_: fitted `VectorMap`.
         n_features_in_: number of columns of X.
-        feature_names_in_: names of the columns of X, if there were any.
+        feature_names_in_: names of the columns of X, if the columns have names.
 
     Example:
         >>> import numpy as np
@@ -64,7 +64,7 @@ class AlignmentMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         return self
 
     def transform(self, X: Any) -> np.ndarray:
-        """Return X mapped to the space of y, `[n, target_dim]`, in the type of X if that is float32 or float64."""
+        """Return X mapped to the space of y, `[n, target_dim]`, in the type of X if this is float32 or float64."""
         check_is_fitted(self)
         X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
         return self.map_.transform(X)

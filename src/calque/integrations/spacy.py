@@ -3,8 +3,8 @@
     nlp = spacy.blank("en")
     nlp.add_pipe("calque", config={"encoder": "mini"})
 
-Words are spaCy's tokens except white space. If an earlier component, such as a parser or `sentencizer`, finds sentences, each
-sentence is encoded separately, as in alignment; else the doc is encoded as one sentence.
+Words are spaCy's tokens except white space. If an earlier component, such as a parser or `sentencizer`, sets sentence
+boundaries, each sentence is encoded separately, as in alignment; otherwise the doc is encoded as one sentence.
 """
 
 # Without `from __future__ import annotations`, because spaCy reads the types of a factory's arguments.
@@ -31,14 +31,14 @@ _FOLDER = "encoder"  # subfolder of a saved pipeline
 
 
 class WordVectors:
-    """The component: sets `doc._.calque_vectors`, float32 `[tokens, dim]`, zero for white space and words without a vector.
+    """Component that sets `doc._.calque_vectors`, float32 `[tokens, dim]`, zero for white space and words without a vector.
 
-    `token._.calque` is the row of a token, and `doc._.calque_links(other)` calls `links_between`.
+    `token._.calque` is the vector of a token, and `doc._.calque_links(other)` calls `links_between`.
 
     Args:
         encoder: hub name, folder or bundled name, see `calque.load_encoder`; loaded at first use.
-        layer: layer; None for the saved one.
-        lang: language of the docs, for an encoder with one part for each language; None for the pipeline's.
+        layer: layer number; default: the saved layer.
+        lang: language of the docs, for encoders with maps, tables or encoders by language; default: the pipeline's language.
         batch_size: default number of docs that `pipe` encodes together.
     """
 
@@ -115,7 +115,7 @@ def _load(name: str, layer: int | None) -> Any:
 
 
 def _parts(doc: Doc) -> list[np.ndarray]:
-    """Return the indices of the words that are encoded together, by sentence if sentence boundaries are known; int64."""
+    """Return the token indices of the words of each sentence, int64; a doc without sentence boundaries is one sentence."""
     spans = doc.sents if doc.has_annotation("SENT_START") else [doc[:]]
     found = [np.array([token.i for token in span if not token.is_space], dtype=np.int64) for span in spans]
     return [part for part in found if len(part)]
@@ -124,13 +124,13 @@ def _parts(doc: Doc) -> list[np.ndarray]:
 # -- extensions of docs and tokens ---------------------------------------------------------------------------------------
 def _vectors(doc: Doc) -> np.ndarray:
     if not isinstance(doc, Doc):
-        raise SettingError(f"expected a doc of a pipeline with calque, nlp(text), got {type(doc).__name__}")
+        raise SettingError(f"expected a spaCy Doc of a pipeline with calque, got {type(doc).__name__}")
     vectors = doc._.calque_vectors
     if vectors is None:
         raise SettingError("this doc has no vectors: process it with a pipeline that contains the component calque")
     if len(vectors) != len(doc):
-        fact = f"{len(vectors)} vectors for {len(doc)} tokens"
-        raise SettingError(f"{fact}: the doc was retokenized after the component calque")
+        fact = f"the doc has {len(vectors)} vectors for {len(doc)} tokens"
+        raise SettingError(f"{fact}, because it was retokenized after the component calque")
     return vectors
 
 
