@@ -77,7 +77,7 @@ def test_studies_warn_about_methods_that_change_no_score(capsys, own, tiny_folde
     plan = f'encoders = ["{tiny_folder}"]\n[methods.base]\n{methods}[supervision.text]\nde = "train.tsv"\n'
     (own / "study.toml").write_text(plan + '[tasks.retrieval]\ntest = { de = "test.tsv" }\n', encoding="utf-8")
     _, err = works(capsys, "study", own / "study.toml", "-q")
-    assert "every score of still equals that of base to the last bit" in err
+    assert "all scores of still are identical to the scores of base" in err
     assert "moved" not in err
 
 

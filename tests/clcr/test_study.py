@@ -117,8 +117,8 @@ def files_exist(monkeypatch):
     (("methods", "clcr", "views"), {"P": {"steps": "pivots", "delta": 0.1, "translations": {"bb": ["a", "b"]}}},
      "clcr.views.P: delta must not be set for pivots"),
     (("methods", "linear", "views"), {"L": {"steps": "transform,extract"}}, "linear.views.L: extract is not trained with steps"),
-    (("tasks", "pos"), {"train": ["aa=a"], "test": ["bb=b"]}, "pos: pos is on words, and row 'T.E' of methods.clcr has key"),
-    (("tasks", "retrieval"), {"test": {"bb": "a"}, "methods": ["T", "all"]}, "retrieval is on words, and row 'all' of meth"),
+    (("tasks", "pos"), {"train": ["aa=a"], "test": ["bb=b"]}, "pos: pos needs vectors of words, but 'T.E' of methods.clcr has"),
+    (("tasks", "retrieval"), {"test": {"bb": "a"}, "methods": ["T", "all"]}, "retrieval needs vectors of words, but 'all' of"),
 ])  # fmt: skip
 def test_errors_in_a_study_are_reported_before_training(place, value, fact, tmp_path, files_exist):
     plan = tomllib.loads(PLAN)

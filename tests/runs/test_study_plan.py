@@ -197,17 +197,17 @@ def test_every_recipe_is_a_valid_study(file, tmp_path, unread):
 
 @pytest.mark.parametrize(("place", "value", "fact"), [
     (("seeds",), "a", "seeds = 'a', expected a whole number from 1 to 1000"),
-    (("towards",), "fr", "towards = 'fr', but supervision.parallel is between en and de: expected 'en'"),
+    (("towards",), "fr", "towards = 'fr', but supervision.parallel is between en and de; expected 'en'"),
     (("encoders", "plain"), "a\0b", "encoders.plain = .*, expected text on one short line"),
     (("encoders", "layered", "layers"), [], r"layers = \[\], expected a list of whole numbers from -1000 to 1000"),
-    (("encoders", "bert", "pretrain", "senses"), {"warmup": 10**6}, "encoders.bert.pretrain: the warm-up of 1,000,000 updates"),
-    (("encoders", "bert", "pretrain", "dictionaries"), {"en-de": "d.tsv"}, "dictionaries translate the senses of languages that"),
+    (("encoders", "bert", "pretrain", "senses"), {"warmup": 10**6}, "encoders.bert.pretrain: the warm-up of the senses must"),
+    (("encoders", "bert", "pretrain", "dictionaries"), {"en-de": "d.tsv"}, "dictionaries need senses, and cannot be combined"),
     (("methods", "linear", "encoders"), "x", "methods.linear.encoders: unknown 'x', expected plain, vectors"),
     (("methods", "finetune", "epoch"), 1, "unknown setting 'epoch' of methods.finetune .* did you mean epochs?"),
     (("methods", "finetune", "epochs"), 0, "methods.finetune: epochs.* must be above 0"),
-    (("supervision", "parallel", "en"), "x.tsv", "supervision.parallel.en: that is the source language"),
+    (("supervision", "parallel", "en"), "x.tsv", "supervision.parallel.en: en is the source language"),
     (("supervision", "dictionary", "entries"), [5, 2], r"entries = \[5, 2\], expected \[first\] or \[first, end\]"),
-    (("tasks", "retrieval", "train"), {"fr": "x"}, "tasks.retrieval.train names fr, in which there is no test"),
+    (("tasks", "retrieval", "train"), {"fr": "x"}, "tasks.retrieval.train has a text in fr, but .*test has none"),
     (("tasks", "senses", "train"), ["a.xml", "b.xml"], "tasks.senses.train = .*, expected text .* or a list of 1"),
 ])  # fmt: skip
 def test_errors_name_the_file_the_key_and_the_expected_value(place, value, fact, tmp_path, unread):
@@ -219,7 +219,7 @@ def test_errors_name_the_file_the_key_and_the_expected_value(place, value, fact,
 @pytest.mark.parametrize("text", ["[" * 100_000, "seeds = " + "9" * 5000, "seeds = \xff", "seeds = 1\nseeds = 2"])
 def test_invalid_toml_is_refused_in_one_line(text, tmp_path):
     (tmp_path / "study.toml").write_bytes(text.encode("latin-1"))
-    with pytest.raises(InputError, match=r"study\.toml: not a study that can be read"):
+    with pytest.raises(InputError, match=r"study\.toml: cannot read the study"):
         read_study(tmp_path / "study.toml")
 
 

@@ -81,9 +81,9 @@ def test_a_vocabulary_is_saved_and_opened(tmp_path):
     assert again.words == vocabulary.words
     assert again.fingerprint == vocabulary.fingerprint
     (tmp_path / "vocabulary.json").write_text(json.dumps({"words": ["a"], "counts": [1]}))
-    with pytest.raises(InputError, match="1 counts of 1 words"):
+    with pytest.raises(InputError, match="1 counts for 1 words"):
         Vocabulary.open(tmp_path)
-    with pytest.raises(SettingError, match="nothing to predict"):
+    with pytest.raises(SettingError, match="no word occurs at least"):
         WordText.of({"en": EN}, size=50, min_count=100)
 
 
@@ -226,7 +226,7 @@ def test_held_out_sentences_are_evenly_spaced_and_not_trained_on():
     rest, held = hold_out(text, 5)
     assert [s.words for s in held] == [text[k].words for k in (8, 16, 24, 32)]  # the first is also in the training text
     assert len(rest) == 35
-    with pytest.raises(SettingError, match="cannot hold out 21 of 40 sentences"):
+    with pytest.raises(SettingError, match="at most half of the 40 sentences in en can be held out, got 21"):
         hold_out(text, 21)
     with pytest.raises(SettingError, match="also occurs in the training text"):
         hold_out(text, 1)

@@ -68,9 +68,9 @@ def test_keys_are_read_from_the_folder_of_the_text(tmp_path, pack):
 @pytest.mark.parametrize(
     ("keys", "place", "fact"),
     [
-        ("d0.s0.t0 a%1\nd0.s0.t1\n", "k line 2", "'d0.s0.t1' without a key, expected the keys of each instance"),
-        ("d0.s0.t0 a%1\n\nd0.s0.t0 b%1\n", "k line 3", "'d0.s0.t0' for the second time"),
-        ("d0.s0.t0 a%1\nd1.s0.t0 a%1\n", "f.data.xml line 4", "the instance 'd0.s0.t1' has no key in"),
+        ("d0.s0.t0 a%1\nd0.s0.t1\n", "k line 2", "'d0.s0.t1' has no key; expected one line with all keys"),
+        ("d0.s0.t0 a%1\n\nd0.s0.t0 b%1\n", "k line 3", "'d0.s0.t0' occurs a second time"),
+        ("d0.s0.t0 a%1\nd1.s0.t0 a%1\n", "f.data.xml line 4", "instance 'd0.s0.t1' has no key in"),
     ],
 )
 def test_damaged_keys_or_keys_of_another_text_are_refused(tmp_path, keys, place, fact):
@@ -85,7 +85,7 @@ def test_damaged_keys_or_keys_of_another_text_are_refused(tmp_path, keys, place,
         ("</instance>", "</wf>", 6, "not well-formed XML (mismatched tag: line 6"),
         ("corpus", "tmx", 2, "the document is <tmx>, expected <corpus>"),
         (' lemma="group"', "", 4, "an <instance> without id, lemma or pos"),
-        ("d0.s0.t1", "d0.s0.t0", 4, "the id 'd0.s0.t0' for the second time"),
+        ("d0.s0.t1", "d0.s0.t0", 4, "'d0.s0.t0' occurs a second time"),
         (">The<", "> \n <", 4, "a <wf> without text, expected a word"),
     ],
 )
@@ -178,8 +178,8 @@ def test_words_without_a_vector_get_the_first_sense_or_count_as_wrong():
 def test_a_text_without_senses_is_refused():
     text, nothing = senses([("e1", "bank", "NOUN", "bank%1")]), senses([])
     for train, tests, message in [
-        (text, {"t": nothing}, "t: not one word is annotated with a sense, so there is nothing to measure"),
-        (nothing, {"t": text}, "train: not one word .* nothing to learn"), (text, {}, "no text to test on"),
+        (text, {"t": nothing}, "t: no word is annotated with a sense, so there is nothing to measure"),
+        (nothing, {"t": text}, "train: no word .* nothing to train on"), (text, {}, "no test text"),
         (text, {"t": replace(text, keys=())}, "no key file"),
     ]:  # fmt: skip
         with pytest.raises(SettingError, match=message):

@@ -188,7 +188,7 @@ def test_a_mixture_of_layers_equals_the_formula(folder, expected):
     ]
     assert close(encoder.encode(WORDS).data, np.concatenate(mixed))
     assert close(encoder.encode_layers(WORDS, [1])[1][0], expected[0][1])
-    with pytest.raises(SettingError, match="mix has 2 numbers, expected one for each layer from 0 to 2"):
+    with pytest.raises(SettingError, match="mix must have one number for each layer from 0 to 2, got 2"):
         ElmoEncoder.open(folder, mix=[1, 2])
 
 
@@ -230,10 +230,10 @@ def test_files_may_have_any_name(folder, tmp_path, encoder):
     ("key", "value", "place", "message"),
     [
         ("char_embed", None, "weights.hdf5", "char_embed is missing"),
-        ("CNN/b_cnn_1", np.zeros(3, np.int32), "weights.hdf5", "CNN/b_cnn_1 is no array of floating-point"),
+        ("CNN/b_cnn_1", np.zeros(3, np.int32), "weights.hdf5", "CNN/b_cnn_1 is not an array of floating-point"),
         ("CNN/W_cnn_2", np.zeros((1, 5, 8, 5)), "weights.hdf5",
-         r"W_cnn_2 is of shape \(1, 5, 8, 5\), but \(1, 5, 5, 8\) follows from options.json"),
-        ("n_characters", 300, "options.json", "n_characters is 300"),
+         r"W_cnn_2 must have shape \(1, 5, 5, 8\) according to options.json, got \(1, 5, 8, 5\)"),
+        ("n_characters", 300, "options.json", "n_characters be 261 or 262, got 261 and 300"),
         ("activation", "gelu", "options.json", "relu or tanh"),
     ],
 )  # fmt: skip
@@ -257,12 +257,12 @@ def test_files_that_do_not_match_are_refused(folder, tmp_path, key, value, place
 def test_files_of_other_formats_are_refused(folder, tmp_path, monkeypatch):
     copied = shutil.copytree(folder, tmp_path / "a")
     (copied / "weights.hdf5").write_bytes(b"\x89HDF\r\n\x1a\n" + b"\0" * 100)
-    with pytest.raises(InputError, match="no HDF5 file"):
+    with pytest.raises(InputError, match="not an HDF5 file"):
         load_encoder(copied, device="cpu")
     (copied / "options.json").write_text("[1]")
-    with pytest.raises(InputError, match="no options of an ELMo"):
+    with pytest.raises(InputError, match="not the options of an ELMo"):
         load_encoder(copied, device="cpu")
-    with pytest.raises(InputError, match="no ELMo here"):
+    with pytest.raises(InputError, match="not an ELMo"):
         ElmoEncoder.open(tmp_path)
     real = builtins.__import__
 

@@ -87,8 +87,8 @@ def test_elmo_has_forward_senses_and_bert_senses_of_whole_words(elmo, bert):
 
 def test_senses_of_another_model_raise_an_error_of_one_line(elmo, bert, tmp_path):
     for source, tables, message in [
-        (elmo, [a_table(9, 8, 0), a_table(9, 8, 1)], "senses of another vocabulary"),
-        (bert, [a_table(9, 4, 0)], "senses of 9 subwords, but a tokenizer of"),
+        (elmo, [a_table(9, 8, 0), a_table(9, 8, 1)], "the senses do not belong to the vocabulary"),
+        (bert, [a_table(9, 4, 0)], "9 subwords have senses, but the tokenizer has"),
     ]:
         folder = shutil.copytree(source, tmp_path / f"{len(list(tmp_path.iterdir()))}")
         save_senses(tables, folder, {})
@@ -258,18 +258,18 @@ def test_senses_are_induced_from_the_text(capsys, request, text, tmp_path, kind,
 
 def test_errors_have_one_line(capsys, elmo, text, tmp_path):
     assert "calque pretrain --senses writes one" in fails(capsys, "senses", tmp_path, "bank", "--trained")
-    assert "add --text FILE; or --trained" in fails(capsys, "senses", elmo, "bank")
+    assert "add --text FILE, or --trained" in fails(capsys, "senses", elmo, "bank")
     assert "did you mean bank?" in fails(capsys, "senses", elmo, "bnak", "--trained")
     rare = fails(capsys, "senses", elmo, "bnak", "--text", f"en={text}", "--pretokenized")
     assert "'bnak' does not occur 20 times in the text" in rare
     few = fails(capsys, "senses", elmo, "bank", "--text", f"en={text}", "--pretokenized", "--limit", 3)
-    assert "only 0 words of the text occur 20 times or more" in few
+    assert "at least 12 words must occur 20 times to decide which words have several senses, got 0" in few
     assert "the language is unknown" in fails(capsys, "senses", elmo, "bank", "--text", text)
-    assert "name a word" in fails(capsys, "senses", elmo, "--text", text)
-    assert "name a word" in fails(capsys, "senses", elmo, "--trained", "--text", text, "--out", tmp_path / "out.txt")
-    assert "is only for --text" in fails(capsys, "senses", elmo, "bank", "--limit", 3)
+    assert "give a word" in fails(capsys, "senses", elmo, "--text", text)
+    assert "give a word" in fails(capsys, "senses", elmo, "--trained", "--text", text, "--out", tmp_path / "out.txt")
+    assert "applies only to --text" in fails(capsys, "senses", elmo, "bank", "--limit", 3)
     given = ("--text", f"en={text}", "--out", tmp_path / "out.txt")
-    assert "--out is only for a whole text" in fails(capsys, "senses", elmo, "bank", *given)
+    assert "--out cannot be combined with WORD" in fails(capsys, "senses", elmo, "bank", *given)
     (tmp_path / "table.vec").write_text("2 2\nbank 1 0\nriver 0 1\n")
     table = fails(capsys, "senses", tmp_path / "table.vec", "bank", "--text", f"en={text}")
     assert "senses need an ELMo or a model with a mask" in table

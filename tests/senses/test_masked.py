@@ -81,7 +81,7 @@ def test_blocks_contain_every_sentence_once_in_order(texts, tokenizer):
     ends = np.cumsum([blocks.ids[a + 1 : b].tolist().count(sep) for a, b in pairwise(blocks.offsets)])
     following = [[sentence for sentence in sentences if sentence][n] for n in ends[:-1].tolist()]
     assert all(n + len(sentence) + 1 > 20 for n, sentence in zip(blocks.lengths, following, strict=False))
-    with pytest.raises(SettingError, match="does not fit"):
+    with pytest.raises(SettingError, match="length must be at least"):
         Blocks.of(split, 5)
 
 
@@ -183,5 +183,5 @@ def test_training_can_start_from_an_encoder(texts, tokenizer, tmp_path, tiny_fol
         small(start=tiny_folder).train(texts, tokenizer)
     with pytest.raises(InputError, match="not a masked language model"):
         small(start=tmp_path / "nothing").train(texts, tokenizer)
-    with pytest.raises(SettingError, match="blocks are up to 41 long"):
+    with pytest.raises(SettingError, match="the block length is 41"):
         small(start=tmp_path / "first", length=41, positions=64).train(texts, tokenizer)

@@ -61,5 +61,5 @@ def test_words_beyond_the_limit_are_counted_but_not_predicted(trained):
     with pytest.raises(SettingError, match="share"):
         masked_perplexity(model, subwords, text, mask_id=4, share=0.0)
     for nothing in (Sentences.of([], "en"), Sentences.of([[], []], "en"), Sentences.of([["\x00"]], "en")):
-        with pytest.raises(SettingError, match="the text has no word that the model can read: there is nothing"):
+        with pytest.raises(SettingError, match="the text has no word that the model can read, so there is nothing"):
             masked_perplexity(model, subwords, nothing, mask_id=4)

@@ -87,7 +87,7 @@ def test_record_and_card_contain_the_senses(trained):
     assert "en-de.txt (en-de, 16 pairs)" in card
     assert "Texts: en.txt, de.txt, in lower case." in card
     assert "sentences held out in de" in card
-    assert ("most selected sense alone" in card) == (model == "bert")
+    assert ("most selected sense only" in card) == (model == "bert")
 
 
 def test_perplexity_sums_over_the_senses_of_a_word(trained, texts, capsys):
@@ -166,19 +166,19 @@ def test_damaged_senses_raise_an_error_of_one_line(trained, texts, tmp_path, cap
     (broken / SENSES_FILE).write_bytes(data[: len(data) // 2])
     assert "not the senses of a language model" in fails(capsys, "perplexity", broken, f"en={texts / 'en.txt'}")
     save_senses([SenseTable([2, 3], 7, axes=2, queue=5)], broken, {})
-    assert "senses of another model" in fails(capsys, "perplexity", broken, f"en={texts / 'en.txt'}")
+    assert "the senses belong to another model" in fails(capsys, "perplexity", broken, f"en={texts / 'en.txt'}")
 
 
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        (("--senses", 1), "one sense is what a plain language model has"),
-        (("--senses", 3, "--sense-option", "warmup=8"), "leaves none of 8 to learn senses"),
-        (("--senses", 3, "--dictionary", "en-fr=DICT"), "en-fr=DICT: expected two different languages of the text"),
-        (("--senses", 3, "--dictionary", "en-de=STRANGE"), "none of its 1 pairs of different words is in the vocab"),
+        (("--senses", 1), "senses must be at least 2, got 1"),
+        (("--senses", 3, "--sense-option", "warmup=8"), "must be shorter than the training of 8 updates, got 8"),
+        (("--senses", 3, "--dictionary", "en-fr=DICT"), "two different languages of the text (en, de)"),
+        (("--senses", 3, "--dictionary", "en-de=STRANGE"), "none of the 1 pairs has two different words of the vocab"),
         (("--preset", "huge"), "unknown preset 'huge', expected paper, small, tiny"),
         (("--model", "bert", "--optimiser", "adagrad"), "--optimiser does not apply to a BERT"),
-        (("--start", "mini", "--lower-case"), "--lower-case has no effect with --start"),
+        (("--start", "mini", "--lower-case"), "--lower-case cannot be combined with --start"),
     ],
 )
 def test_invalid_arguments_raise_an_error_of_one_line(more, said, texts, tmp_path, capsys):

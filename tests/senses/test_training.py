@@ -286,7 +286,7 @@ def test_the_number_of_senses_of_a_word():
 
 def test_invalid_settings_are_refused():
     for message, bad in {
-        "one sense is what a plain language model has": {"senses": 1}, "rate": {"rate": np.nan}, "below": {"below": 1},
+        "senses must be at least 2, got 1": {"senses": 1}, "rate": {"rate": np.nan}, "below": {"below": 1},
         "start must be grouped, kept or fresh, got 'cold'": {"start": "cold"},
         "warmup must be at least 1 with start=grouped": {"warmup": 0},
     }.items():  # fmt: skip

@@ -1,1 +1,1 @@
-"""Pretraining: an encoder from text alone."""
+"""Pretraining of encoders on plain text, and senses of words."""

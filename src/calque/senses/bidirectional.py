@@ -25,9 +25,7 @@ from calque.senses.training import LanguageModel, Prediction, Selected, SenseTra
 from calque.text import Sentence, Sentences
 from calque.training.loop import Schedule, adam
 
-LOSS_SCALE = (
-    20.0  # factor of the loss, bilm-tf's unroll_steps, so that clipping and Adagrad's accumulators agree with it
-)
+LOSS_SCALE = 20.0  # factor of the loss (unroll_steps of bilm-tf), so that clipping and Adagrad act as in bilm-tf
 
 
 def adagrad(parameters: list[torch.nn.Parameter], schedule: Schedule) -> torch.optim.Optimizer:
@@ -40,23 +38,23 @@ OPTIMISERS = {"adam": adam, "adagrad": adagrad}
 
 @dataclass(kw_only=True, eq=False)
 class BiLanguageModel(LanguageModel):
-    """Trains an ELMo from scratch to predict each word from the previous words, and from the next ones (Peters et al. 2018, §3.1,
-    3.4).
+    """Trains an ELMo from scratch to predict each word from the words before it, and from the words after it (Peters et al.
+    2018, §3.1, 3.4).
 
     Both directions share the word vectors and, unless `tables` is 2, the softmax. The loss is the mean over both directions.
-    Unlike bilm-tf, sentences are separate, as for the encoder, instead of a stream in segments of 20 words.
+    Each sentence is read separately, as in the encoder; bilm-tf reads the text as a stream in segments of 20 words.
 
     Args:
-        dim: dimensions of a word vector and of a state in each direction; layers have 2 · dim.
-        hidden: dimensions of an LSTM cell; None for 8 · dim, as published.
+        dim: dimensions of a word vector and of a state in each direction; the vectors of a layer have 2 · dim dimensions.
+        hidden: dimensions of an LSTM cell; default: 8 · dim, as published.
         layers, filters: see `elmo_options`.
-        vocabulary: maximum number of predicted words; other words are one class, but are read by their characters.
+        vocabulary: maximum number of predicted words. Rarer words share one output class; the input always uses characters.
         min_count: minimum number of occurrences of a predicted word.
         negatives: number of sampled words for each direction of an update, see `Softmax`.
-        tables: 1 for output vectors shared by both directions, 2 for separate ones; senses are always separate.
+        tables: 1 if both directions share their output vectors, else 2. Each direction always has its own sense vectors.
         dropout: dropout at the input of each LSTM layer and at the output of the last.
-        optimiser: "adam", or "adagrad" as published; after a few hundred updates Adam's perplexity is about half.
-        learning_rate: maximum learning rate; None for 5e-3 up to 128 dimensions, then 0.64 / dim; with Adagrad 0.2.
+        optimiser: "adam", or "adagrad" as published. After a few hundred updates, Adam has about half of Adagrad's perplexity.
+        learning_rate: maximum learning rate; default: 5e-3 up to 128 dimensions, 0.64 / dim above; with Adagrad 0.2.
         length, alpha, batch, updates, warmup, decay, clip, seed, precision, lower: see `LanguageModel`.
     """
 
@@ -81,7 +79,7 @@ class BiLanguageModel(LanguageModel):
         check_number("dropout", self.dropout, least=0, below=1)
         filters = None if self.filters is None else tuple(self.filters)
         self.options = elmo_options(dim=self.dim, hidden=self.hidden, layers=self.layers, filters=filters)
-        with torch.device("meta"):  # for their checks
+        with torch.device("meta"):  # constructed only to check the arguments
             ElmoNetwork(self.options)
             Softmax([WordTable(1, 1)] * self.tables, negatives=self.negatives)
 
@@ -99,7 +97,7 @@ class BiLanguageModel(LanguageModel):
         self, texts: Mapping[str, Sentences], *, dictionaries: Sequence[Dictionary] = (), folder: str | Path | None = None,
         checkpoint_every: int = 200, progress: bool = False, say: Say = lambda line: None,
     ) -> ElmoEncoder:  # fmt: skip
-        """Return a new encoder; the language model is `self.model`."""
+        """Train and return a new encoder; `self.model` is the language model."""
         processes = Processes(self.precision)
         text = WordText.of(
             texts, size=self.vocabulary + FIRST_WORD, min_count=self.min_count, length=self.length, alpha=self.alpha,
@@ -129,10 +127,10 @@ class BiLanguageModel(LanguageModel):
         if self.senses is None:
             return Softmax([WordTable(len(vocabulary), size) for _ in range(self.tables)], negatives=self.negatives)
         counts = vocabulary.counts.copy()
-        counts[:UNKNOWN] = 0  # sentence ends have one sense
+        counts[:UNKNOWN] = 0  # boundary tokens have one sense
         return Softmax(self.senses.tables(counts, size, 2), negatives=self.negatives)
 
-    # -- what is saved -----------------------------------------------------------------------------------------------------
+    # -- saving -----------------------------------------------------------------------------------------------------------
     @property
     def sizes(self) -> tuple[int, int]:
         return len(self.model.vocabulary), sum(p.numel() for p in self.model.network.parameters())
@@ -152,7 +150,7 @@ class BiLanguageModel(LanguageModel):
 
 
 class WordPrediction(Prediction):
-    """Mean of the cross-entropies of both directions; the mixture's blocks are sentences of `text`."""
+    """Mean cross-entropy of both directions; each block of the mixture is a sentence of `text`."""
 
     def __init__(
         self, model: WordModel, text: WordText, mixture: Mixture, dropout: float, processes: Processes,
@@ -169,7 +167,7 @@ class WordPrediction(Prediction):
             for k in numbers.tolist()
         ]
         predictions = np.array([len(text) - 1 for text in texts])
-        # `Loop` seeds each update by its number and the rank; the negatives are the same in all processes.
+        # `Loop` seeds each update by its number and the rank. Without the rank, all processes draw the same negatives.
         seed = torch.initial_seed()
         negatives = self.model.head.draw(np.random.default_rng([seed - self.processes.rank, 1]))
         mine = self.processes.share(np.arange(len(texts)))
@@ -204,7 +202,7 @@ class WordPrediction(Prediction):
 
 
 def _dropout(share: float, rng: np.random.Generator, device: torch.device) -> Callable[[Tensor], Tensor]:
-    """Return dropout with its own random numbers, which are equal after resuming."""
+    """Return a dropout function with its own random generator, so that a resumed run draws the same masks."""
     generator = torch.Generator(device).manual_seed(int(rng.integers(1 << 62)))
     keep = 1 - share
     return lambda x: x * torch.empty_like(x).bernoulli_(keep, generator=generator).div_(keep) if share else x
@@ -212,17 +210,17 @@ def _dropout(share: float, rng: np.random.Generator, device: torch.device) -> Ca
 
 # -- the model ---------------------------------------------------------------------------------------------------------
 class Contexts(NamedTuple):
-    """States of both directions at each prediction."""
+    """States of both directions for each prediction."""
 
     states: tuple[
         Tensor, Tensor
-    ]  # forward at all words but the last of each text, backward at all but the first, `[n, dim]`
-    following: tuple[np.ndarray, np.ndarray]  # word that each state predicts, int64 `[n]`
-    own: tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]  # both states at the predicted words, without gradients
+    ]  # forward states of all words of a text but the last, backward states of all but the first, `[n, dim]`
+    following: tuple[np.ndarray, np.ndarray]  # index of the word that each state predicts, int64 `[n]`
+    own: tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]  # both states of the predicted words, detached
 
 
 class WordModel(nn.Module):
-    """p(w_t | w_1 … w_{t−1}) and p(w_t | w_{t+1} … w_n), from the characters of the words."""
+    """Language model of p(w_t | w_1 … w_{t−1}) and p(w_t | w_{t+1} … w_n) that reads words as characters."""
 
     def __init__(self, network: ElmoNetwork, head: Softmax, vocabulary: Vocabulary, *, lower: bool = False):
         super().__init__()
@@ -233,19 +231,19 @@ class WordModel(nn.Module):
         return next(self.parameters()).device
 
     def rows(self, word_types: Sequence[str]) -> np.ndarray:
-        """Return the characters of the word forms of a `WordText`, int16 `[FIRST_WORD + n, length]`."""
+        """Return the characters of the word types of a `WordText`, int16 `[FIRST_WORD + n, length]`."""
         length = self.network.words.max_characters
-        unknown = np.ones((1, length), dtype=np.int16)  # unused, because unknown words are read by their characters
+        unknown = np.ones((1, length), dtype=np.int16)  # unused: out-of-vocabulary words have rows of their own
         return np.concatenate([sentence_ends(length), unknown, character_rows(word_types, length)])
 
     def contexts(
         self, rows: np.ndarray, ids: np.ndarray, lengths: np.ndarray, drop: Callable[[Tensor], Tensor] = lambda x: x
     ) -> Contexts:
-        """Return the states of some texts with dropout `drop`.
+        """Return the states of several texts, with dropout `drop`.
 
         Args:
-            rows: characters of the word forms, see `rows`.
-            ids: word forms of all texts, `[N]`.
+            rows: characters of the word types, see `rows`.
+            ids: index of the word type of each word of the concatenated texts, `[N]`.
             lengths: number of words of each text, at least 2, int64 `[n_texts]`.
         """
         types, place = np.unique(ids, return_inverse=True)
@@ -265,8 +263,8 @@ class WordModel(nn.Module):
     def negative_log_likelihood(
         self, sentences: Iterable[Sentence | Sequence[str]], *, budget: int = 4096
     ) -> np.ndarray:
-        """Return sums over the predictions of each sentence that has words, float64 `[n_sentences, 5]`: −log p forward, backward,
-        and by frequency alone; number of predictions, and of unknown words among them.
+        """Return sums over the predictions of each non-empty sentence, float64 `[n_sentences, 5]`: −log p of the forward, the
+        backward and the unigram model, the number of predictions, and the number of predicted unknown words.
 
         Raises:
             SettingError: the text has no words.
@@ -274,7 +272,7 @@ class WordModel(nn.Module):
         text = WordText.seen_by(self.vocabulary, sentences, lower=self.lower)
         rows, (blocks,) = self.rows(text.word_types), text.blocks.values()
         if not len(blocks):
-            raise SettingError("no words to measure the perplexity on")
+            raise SettingError("the text has no words, so its perplexity cannot be measured")
         frequency, training = -np.log(self.vocabulary.unigram()), self.training
         sums = np.zeros((len(blocks), 5))
         self.eval()
@@ -296,7 +294,7 @@ class WordModel(nn.Module):
         return ElmoEncoder(self.network, name=name, lower=self.lower)
 
     def save(self, folder: str | Path, senses: Mapping[str, Any] | None = None) -> None:
-        """Write the encoder, `vocabulary.json`, and the output layer, which includes the sense settings (see `Softmax.save`)."""
+        """Write the encoder, `vocabulary.json`, and the output layer with the settings of senses (see `Softmax.save`)."""
         path = Path(folder)
         self.encoder().save(path)
         self.vocabulary.save(path)

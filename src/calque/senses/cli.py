@@ -20,37 +20,37 @@ from calque.runs.settings import CheckpointEvery, Limit, Overwrite, OwnOption, P
 
 @dataclass(frozen=True)
 class SenseOptions:
-    """Options of senses. In brackets: names in the paper."""
+    """Options of senses, with their names in the paper in brackets."""
 
     senses: Annotated[
         int | None,
         typer.Option(
-            help="Predict senses: up to N output vectors for each word, found while training (n_context; as published 5, with "
-            "two languages 3)."
+            help="Predict senses: maximum number of output vectors per word, induced during training (n_context; in the "
+            "paper 5, or 3 for two languages)."
         ),
     ] = None
     dictionary: Annotated[
         list[str] | None,
         typer.Option(
             metavar="LANG-LANG=FILE",
-            help="Senses: also predict the sense of a word's translation, e.g. en-de=en-de.txt; repeatable. The languages "
-            "are then seen equally, unless --alpha is given.",
+            help="With --senses: also predict the sense of a word's translation, e.g. en-de=en-de.txt; repeatable. Unless "
+            "--alpha is given, all languages are then sampled equally often.",
         ),
     ] = None
     sense_option: Annotated[
         list[str] | None,
         typer.Option(
             metavar="NAME=VALUE",
-            help="Senses: a setting of how they are found, e.g. start=fresh or axes=24; repeatable. The names are warmup, "
-            "start, occurrences, rate, axes, queue, below and others; see the guide.",
+            help="With --senses: setting of the sense induction, e.g. start=fresh or axes=24; repeatable. Settings include "
+            "warmup, start, occurrences, rate, axes, queue and below; see the guide.",
         ),
     ] = None
 
     def arguments(self) -> dict[str, Any] | None:
-        """Return options of `Senses`; None without senses.
+        """Return the options of `Senses`, or None if --senses is not given.
 
         Raises:
-            SettingError: an option is unknown, or given without the number of senses.
+            SettingError: an option is unknown, or is given without --senses.
         """
         from calque.runs.study.values import of
         from calque.senses.training import Senses
@@ -65,18 +65,18 @@ class SenseOptions:
         return {"senses": self.senses, **by_name(self.sense_option or [], of(Senses, "senses"), "--sense-option")}
 
 
-#: options that a BERT to continue from determines
+#: options that have no effect with --start, because the given BERT determines them
 _OF_START = ("layers", "dim", "heads", "inner", "positions", "dropout", "vocabulary", "lower")
 
 
 class PretrainCommand(SubjectCommand):
-    """A command whose subject is a kind of language model."""
+    """Command `calque pretrain`, whose options depend on the kind of language model."""
 
     asks_for = "calque pretrain --model bert --help, or --model elmo"
     spelled: ClassVar[Mapping[str, str]] = {"--lower-case": "lower", "--keep-case": "lower"}
     helps: ClassVar[Mapping[str, str]] = {
-        "vocabulary": "Size of the tokenizer to train (ELMo: number of words to predict); default: 16,000.",
-        "start": "Continue from this BERT (a folder, or mini) and its tokenizer instead of from scratch.",
+        "vocabulary": "Vocabulary size of the tokenizer to train (ELMo: number of words to predict); default: 16,000.",
+        "start": "Continue training this BERT (a folder, or mini), with its tokenizer, instead of training from scratch.",
     }
 
     def find_subject(self, words: Sequence[str]) -> str | None:
@@ -114,12 +114,12 @@ def pretrain(
     preset: Annotated[
         str | None,
         typer.Option(
-            help="Sizes and settings together: paper (the Multi-sense paper's; a machine of its size), small (an hour on two "
-            "cores) or tiny (minutes); options that are given count instead of the preset's."
+            help="Preset of sizes and settings: paper (as in the Multi-sense paper; days on GPUs), small (an hour on two "
+            "cores) or tiny (minutes). Explicit options override the preset."
         ),
     ] = None,
     held_out: Annotated[
-        int, typer.Option(min=0, help="Sentences of each language to hold out for measuring perplexity.")
+        int, typer.Option(min=0, help="Number of sentences per language to hold out for measuring perplexity.")
     ] = 0,
     option: OwnOption = None,
     pretokenized: Pretokenized = False,
@@ -131,8 +131,8 @@ def pretrain(
 ) -> None:
     """Train a small BERT or ELMo from scratch.
 
-    A BERT learns by masked language modelling, an ELMo by predicting the next and the previous word. With --senses both
-    predict senses of words, and with --dictionary those of translations.
+    A BERT learns by masked language modelling, an ELMo by predicting the next and the previous word. With --senses, the
+    model predicts senses of words; with --dictionary, also senses of their translations.
     """
     options = own_options(context, option)
     output_folder(
@@ -143,7 +143,7 @@ def pretrain(
     say = news(quiet)
     for name, called, _ in context.meta["own"] if "start" in options else ():
         if name in _OF_START:
-            raise SettingError(f"{called} has no effect with --start, which has its own")
+            raise SettingError(f"{called} cannot be combined with --start: the given BERT determines this setting")
     if preset is None:
         options.setdefault("vocabulary", 16_000)
     senses, langs_and_paths = found.arguments(), list(map(language_and_path, texts))
@@ -156,21 +156,21 @@ def pretrain(
     say(f"saved to {out} after {record['updates']:,} updates; loss {record['last_loss']:.3f}")
     for table in record.get("senses", {}).get("tables", []):
         say(
-            f"senses: {table['senses_per_word']:.2f} a word, several for {table['several']:.1%} of {table['words']:,} words"
+            f"{table['senses_per_word']:.2f} senses per word; {table['several']:.1%} of {table['words']:,} words have several"
         )
     for score in record["scores"]:
         say(f"{score['metric'].split('.')[0]} in {score['languages'][0]}: {score['value']:.1f}")
 
 
 def _dictionaries(files: list[str], langs: list[str]) -> list[tuple[tuple[str, str], str]]:
-    """Split `en-de=FILE` into languages of the text and path."""
+    """Split each `en-de=FILE` into the pair of languages and the path."""
     found = []
     for name, path in map(name_and_path, files):
         pair = pair_of(name, langs) if path else None
         if pair is None:
             raise SettingError(
-                f"--dictionary {name}={path}: expected two different languages of the text, which is in "
-                f"{', '.join(dict.fromkeys(langs))}, and a file, e.g. en-de=en-de.txt"
+                f"--dictionary must name two different languages of the text ({', '.join(dict.fromkeys(langs))}) and a "
+                f"file, e.g. en-de=en-de.txt, got {name}={path}"
             )
         found.append((pair, path))
     return found
@@ -193,8 +193,8 @@ def perplexity(
 ) -> None:
     """Measure the perplexity of a language model.
 
-    A BERT predicts masked words, an ELMo the next and the previous word. Where a model has senses, a word's probability is
-    the sum over them.
+    A BERT predicts masked words, an ELMo the next and the previous word. If the model has senses, the probability of a word
+    is the sum over its senses.
     """
     from calque.runs.score_table import table
     from calque.senses.perplexity import perplexity as run
@@ -212,29 +212,29 @@ def perplexity(
 def senses(
     context: typer.Context,
     folder: Annotated[
-        str, typer.Argument(metavar="ENCODER", help="An ELMo, or an encoder with a mask (folder, hub name or mini).")
+        str, typer.Argument(metavar="ENCODER", help="ELMo, or encoder with a mask token (folder, hub name or mini).")
     ],
     word: Annotated[str | None, typer.Argument(metavar="WORD", help="The word whose senses to show.")] = None,
     text: Annotated[
         list[str] | None,
         typer.Option(
             metavar="FILE...",
-            help="Text to find the senses in, one sentence per line; de=FILE if its name does not say the language.",
+            help="Text to induce the senses from, one sentence per line; de=FILE if its name does not contain the language.",
         ),
     ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
-            help="Without WORD: file for the number of the sense of each word, a line for each line of --text; - for a word "
-            "without senses."
+            help="Without WORD: output file with the sense number of each word, one line for each line of --text; - for "
+            "words without senses."
         ),
     ] = None,
     trained: Annotated[
         bool,
         typer.Option(
             "--trained",
-            help="Show the senses of calque pretrain --senses instead of inducing them from --text, which then gives the "
-            "languages of words.",
+            help="Show the senses that calque pretrain --senses learned, instead of inducing senses from --text; --text then "
+            "only determines the language of each word.",
         ),
     ] = False,
     k: Annotated[int, typer.Option("-k", min=1, help="Number of nearest senses to show.")] = 10,
@@ -245,25 +245,25 @@ def senses(
 ) -> None:
     """Find the senses of words in a text.
 
-    For a word: each sense with its share, the nearest senses of all languages, and sentences. Without one: a line of numbers
-    for each line of the text.
+    With WORD, print the frequency of each sense, the nearest senses in all languages, and example sentences. Without WORD,
+    write a line of sense numbers for each line of the text.
     """
     from calque.senses.found import senses as of_word
     from calque.senses.found import table, write_senses
 
     if not text:
-        refuse_unused(context, dict.fromkeys(("pretokenized", "limit"), "is only for --text"))
+        refuse_unused(context, dict.fromkeys(("pretokenized", "limit"), "applies only to --text"))
     how = {"pretokenized": pretokenized, "limit": limit}
     if word is not None:
-        refuse_unused(context, {"out": "is only for a whole text, without a word"})
+        refuse_unused(context, {"out": "cannot be combined with WORD"})
         found = of_word(folder, word, text or [], k=k, trained=trained, **how)
         print(json.dumps(found, ensure_ascii=False) if as_json else table(found))
         return
     if out is None or not text or trained:
         raise SettingError(
-            "name a word, as in calque senses FOLDER bank, or give a text and an output file: --text FILE --out FILE"
+            "give a word, e.g. calque senses FOLDER bank, or a text and an output file: --text FILE --out FILE"
         )
-    refuse_unused(context, dict.fromkeys(("k", "as_json"), "is only for the senses of a word"))
+    refuse_unused(context, dict.fromkeys(("k", "as_json"), "applies only with WORD"))
     output_file("--out", out, [folder, *text])
     done = write_senses(folder, text, out, **how)
     news(quiet)(f"{done['known']:,} of {done['words']:,} words in {done['lines']:,} lines have a sense: {out}")

@@ -1,4 +1,4 @@
-"""Clusters of the context vectors of words, and a classifier of words with several senses."""
+"""Clustering of the context vectors of each word, and a classifier of words with several senses."""
 
 from __future__ import annotations
 
@@ -11,33 +11,33 @@ from scipy.special import expit
 
 from calque.algebra.normalize import unit_rows
 
-MIN_VECTORS = 20  # minimum number of vectors of a word with several senses
+MIN_VECTORS = 20  # minimum number of vectors that a word needs to be divided into senses
 FEWEST_WORDS = 12  # minimum number of words to train the classifier
-# Chosen with pseudo-words in English text, and measured with others in German: docs/methods/senses.md.
+# Tuned on pseudo-words in English text and evaluated on pseudo-words in German text, see docs/methods/senses.md.
 _AXES = 24
 _LOG_ODDS = 0.3  # threshold above which a word has several senses
-_POOLS = 500  # number of pools of two words that train the classifier
-_NEAREST = 10  # number of words whose cosines give the density around a vector
+_POOLS = 500  # number of training examples of the classifier with two senses; each pools the vectors of two words
+_NEAREST = 10  # number of nearest words whose mean cosine measures the density around a vector
 _SHARE = 0.1  # minimum fraction of a word's vectors in each of two clusters
 _STARTS = 8  # number of initialisations of k-means
 
 
 def split_words(vectors: Sequence[np.ndarray], *, max_senses: int | np.ndarray = 5, seed: int = 0) -> list[np.ndarray]:
-    """Divide the vectors of each word into its senses; a word with one sense is not divided.
+    """Divide the vectors of each word into senses; a word with one sense is not divided.
 
-    The vectors must depend only on the context of the word, as hidden states that predict it. Then the pooled vectors of two
-    words are what a word with two senses would have. A logistic regression on the `properties` of a division in two separates
-    the words, nearly all of which have one sense, from pools of two words. No gold senses are needed. A word is divided by
-    k-means while the log-odds exceed a threshold, then each of its parts in the same way. The vectors are projected on
-    `discriminant_axes` and L2-normalised.
+    The vectors must depend only on the context of a word, like the hidden states that predict the word. Then the pooled vectors
+    of two words resemble the vectors of one word with two senses. A logistic regression on the `properties` of a 2-means
+    clustering learns to distinguish single words, nearly all of which have one sense, from pools of two words, without gold
+    senses. A word is divided by 2-means, and so is each of its parts, while the log-odds of the classifier exceed a threshold.
+    Vectors are first projected on `discriminant_axes` and L2-normalised.
 
     Args:
         vectors: `[n_i, dim]` for each of at least `FEWEST_WORDS` words.
-        max_senses: maximum number of senses of a word; or int `[n_words]`, of each word.
+        max_senses: maximum number of senses of every word, or int `[n_words]` with the maximum for each word.
         seed: seed of the pools and of k-means.
 
     Returns:
-        the sense of each vector of each word, int64 `[n_i]`, larger senses first.
+        sense of each vector, int64 `[n_i]` for each word; sense 0 has the most vectors.
     """
     sizes, limits = np.array([len(x) for x in vectors]), np.broadcast_to(max_senses, len(vectors))
     mean, axes = discriminant_axes(vectors)
@@ -76,17 +76,17 @@ def split_words(vectors: Sequence[np.ndarray], *, max_senses: int | np.ndarray =
 def discriminant_axes(
     vectors: Sequence[np.ndarray], k: int = _AXES, *, ridge: float = 0.1
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the axes with the largest variance between words relative to that within words (Fisher 1936; Rao 1948).
+    """Return the axes with the largest ratio of variance between words to variance within words (Fisher 1936; Rao 1948).
 
-    The covariance within words is the unweighted mean over words, shrunk towards a multiple of the identity.
+    The covariance within words is the unweighted mean over words, shrunk towards a multiple of the identity matrix.
 
     Args:
         vectors: `[n_i, dim]` for each word.
         k: maximum number of axes.
-        ridge: weight of the identity.
+        ridge: weight of the identity matrix.
 
     Returns:
-        mean of the words' means, `[dim]`, and axes `[dim, k]`, scaled to unit variance within words.
+        mean of the mean vectors of the words, `[dim]`; and axes `[dim, k]`, scaled to unit variance within words.
     """
     means = np.stack([x.mean(axis=0, dtype=np.float64) for x in vectors])
     inside = np.mean([(x - mean).T @ (x - mean) / len(x) for x, mean in zip(vectors, means, strict=True)], axis=0)
@@ -98,16 +98,16 @@ def discriminant_axes(
 
 
 def properties(x: np.ndarray, halves: np.ndarray, others: np.ndarray) -> np.ndarray | None:
-    """Return features of a division in two that distinguish a word with one sense from a pool of two words.
+    """Return features of a clustering into two that distinguish a word with one sense from a pool of two words.
 
     Args:
         x: L2-normalised vectors `[n, dim]`.
         halves: cluster of each vector, 0 or 1, int64 `[n]`.
-        others: L2-normalised centres of other words, `[n_words, dim]`.
+        others: L2-normalised centroids of other words, `[n_words, dim]`.
 
     Returns:
-        float64 `[5]`: cosine of the two centres; mean cosine of each centre with its nearest other words; the same for the
-        centre of all vectors; fraction of the variance within the two clusters; log n. None if a cluster is too small.
+        float64 `[5]`: cosine of the two centroids; their mean cosine with the nearest other words; mean cosine of the centroid
+        of all vectors with its nearest words; fraction of variance within clusters; log n. None if a cluster is too small.
     """
     if np.bincount(halves, minlength=2).min() < max(2.0, _SHARE * len(x)):
         return None
@@ -119,13 +119,13 @@ def properties(x: np.ndarray, halves: np.ndarray, others: np.ndarray) -> np.ndar
 
 
 def _pool(sizes: np.ndarray, rng: np.random.Generator) -> list[tuple[int, np.ndarray]]:
-    """Draw two words and rows of each, in total as many as a word has, between a quarter and three quarters from the first.
+    """Sample vectors of two words; the total is the size of a random word, with 25% to 75% from the first word.
 
     Args:
         sizes: number of vectors of each word, int64 `[n_words]`.
 
     Returns:
-        index and rows, int64 `[m]`, of both words.
+        index of each of the two words, and indices of its sampled vectors, int64 `[m]`.
     """
     n = int(rng.choice(sizes))
     first = round(n * rng.uniform(0.25, 0.75))
@@ -141,15 +141,15 @@ def balanced_logistic(x: np.ndarray, y: np.ndarray, *, ridge: float = 1.0) -> tu
     """Fit a logistic regression in which both classes have equal weight.
 
     Args:
-        x: `[n, k]`; standardised before the fit, so that the penalty applies to all columns equally.
-        y: bool `[n]`, with both values.
+        x: features `[n, k]`; they are standardised for the fit, so that the penalty applies to all columns equally.
+        y: class of each row, bool `[n]`; both classes must occur.
         ridge: weight of half the squared norm of the coefficients.
 
     Returns:
-        coefficients `[k]` and bias for `x` before standardisation.
+        coefficients `[k]` and bias for `x` without standardisation.
     """
     mean, deviation = x.mean(0), x.std(0)
-    deviation[deviation < 1e-9] = 1.0  # a constant column
+    deviation[deviation < 1e-9] = 1.0  # constant columns are not scaled
     z, weight = (x - mean) / deviation, len(y) / (2.0 * np.where(y, y.sum(), (~y).sum()))
 
     def loss(given: np.ndarray) -> tuple[float, np.ndarray]:
@@ -163,8 +163,8 @@ def balanced_logistic(x: np.ndarray, y: np.ndarray, *, ridge: float = 1.0) -> tu
 
 
 def bisect(x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Divide vectors `[n, dim]` into two clusters, int64 `[n]`, by the best of `_STARTS` runs of k-means with k-means++
-    initialisation (Arthur and Vassilvitskii 2007)."""
+    """Cluster vectors `[n, dim]` into two, and return the cluster of each vector, int64 `[n]`: the best of `_STARTS` runs of
+    k-means with k-means++ initialisation (Arthur and Vassilvitskii 2007)."""
     gram = x @ x.T
     squares = np.diag(gram)
     squared = np.maximum(squares[:, None] + squares - 2 * gram, 0.0)
@@ -177,8 +177,8 @@ def bisect(x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     for _ in range(50):
         inside = (labels[:, :, None] == np.arange(2)).astype(np.float64)
         sizes = inside.sum(axis=1)
-        cross = gram @ inside / np.maximum(sizes, 1.0)[:, None]  # inner product of each vector with each centre
-        centres = (inside * cross).sum(axis=1) / np.maximum(sizes, 1.0)  # squared length of each centre
+        cross = gram @ inside / np.maximum(sizes, 1.0)[:, None]  # inner product of each vector with each centroid
+        centres = (inside * cross).sum(axis=1) / np.maximum(sizes, 1.0)  # squared norm of each centroid
         gap = np.where(sizes[:, None] > 0, centres[:, None] - 2 * cross, np.inf)
         new, cost = gap.argmin(axis=2), gap.min(axis=2).sum(axis=1)
         if (new == labels).all():

@@ -37,8 +37,8 @@ class SenseText:
         sentences: the text; a multiword expression (`New_York`) is one word.
         sentence, word: indices of the sentence and the word of each instance, int64 `[n_instances]`.
         lemmas, pos, ids: lemma, part of speech (NOUN, VERB, ADJ or ADV) and id of each instance.
-        keys: WordNet sense keys of each instance, all of which are right; empty without a key file.
-        path: path of the file.
+        keys: WordNet sense keys of each instance, all of which count as correct; empty without a key file.
+        path: path of the XML file.
     """
 
     sentences: Sentences
@@ -55,7 +55,7 @@ class SenseText:
         return len(self.ids)
 
     def take(self, rows: np.ndarray) -> SenseText:
-        """Return the text of the sentences at distinct indices."""
+        """Return the sentences at the given distinct indices, with their instances."""
         index = np.full(len(self.sentences), -1, dtype=np.int64)
         index[rows] = np.arange(len(rows))
         sentence = index[self.sentence]
@@ -70,13 +70,13 @@ class SenseText:
 class Disambiguation(Task):
     """Predicts the sense of a word in context.
 
-    The vector of a sense is the mean vector of its occurrences in the training text. The prediction is the sense with the largest
-    cosine among the training senses of the word's lemma and part of speech. If there are none, or the word has no vector, it is
-    `first_sense`, or else there is no prediction. F1 is that of Raganato et al. 2017: precision over the predictions, recall over
-    all instances.
+    The vector of a sense is the mean vector of its training occurrences. The prediction is the sense with the largest cosine
+    among the training senses of the word's lemma and part of speech. If the lemma has no such sense, or the word has no
+    vector, the entry in `first_sense` is predicted, if there is one. F1 is as in Raganato et al. 2017, with precision over
+    the predictions and recall over all instances.
 
-    Occurrences without a vector (beyond the length limit, or dropped by the tokenizer) do not count in means, and senses without
-    a vector are not predicted; `settings` counts them.
+    Occurrences without a vector (beyond the length limit, or dropped by the tokenizer) are excluded from means, and senses
+    without a vector are never predicted; `settings` has the numbers of such occurrences and senses.
 
     Args:
         train: training text.
@@ -93,21 +93,21 @@ class Disambiguation(Task):
         for name, text in {"train": train, **tests}.items():
             where = text.path or name
             if not len(text):
-                use = "learn" if text is train else "measure"
-                raise SettingError(f"{where}: not one word is annotated with a sense, so there is nothing to {use}")
+                use = "train on" if text is train else "measure"
+                raise SettingError(f"{where}: no word is annotated with a sense, so there is nothing to {use}")
             if not text.keys:
-                raise SettingError(f"{where}: no key file beside it, expected X.gold.key.txt beside X.data.xml")
+                raise SettingError(f"{where}: no key file, expected X.gold.key.txt in the folder of X.data.xml")
         if not tests:
-            raise SettingError("no text to test on")
+            raise SettingError("no test text; give at least one")
         self.train, self.tests, self.first = train, dict(tests), dict(first_sense or {})
         self.bootstrap, self.seed = bootstrap, seed
 
     @classmethod
     def from_files(cls, inputs: Inputs) -> list[Task]:  # type: ignore[override]
-        """Return one task with all test texts, XML files with key files beside them; English unless `de=FILE` or the name
-        gives another language."""
+        """Return one task for all test texts, which are XML files with key files in the same folder. Their language is English
+        unless `de=FILE` or the file's name gives another language."""
         if not inputs.train:
-            raise SettingError("wsd needs text with senses: --train semcor.data.xml")
+            raise SettingError("wsd needs training text with annotated senses, e.g. --train semcor.data.xml")
 
         def read(file: str, most: int | None) -> SenseText:
             lang, path = language_and_path(file, "en")
@@ -141,14 +141,14 @@ class Disambiguation(Task):
     def evaluate(self, encoder: Encoder, *, progress: bool = False) -> list[Score]:
         """Return the F1 of each test text.
 
-        `settings` also has the F1 of the most frequent training sense of each lemma (`frequent`), the mean F1 of random training
-        senses (`chance`), and the numbers of words with an unknown lemma, of words and of senses without a vector.
+        `settings` also has the F1 of the most frequent training sense of each lemma (`frequent`), the expected F1 of random
+        training senses (`chance`), and the numbers of words with an unseen lemma, of words and of senses without a vector.
         """
         require(encoder, "measured", self.rows)
         trained, has_vector = _vectors(encoder, self.train, progress)
         rows = np.repeat(
             np.arange(len(self.train)), [len(keys) for keys in self.train.keys]
-        )  # an instance may have several
+        )  # an instance may have several keys
         names, codes = np.unique([key for keys in self.train.keys for key in keys], return_inverse=True)
         used = has_vector[rows]
         keys, counts, seen = names.tolist(), np.bincount(codes), np.bincount(codes[used], minlength=len(names))
@@ -199,13 +199,13 @@ def _vectors(encoder: Encoder, text: SenseText, progress: bool) -> tuple[np.ndar
 
 
 def first_senses(path: str) -> dict[str, str]:
-    """Return the first sense of every lemma and part of speech, from WordNet's `index.sense` (sense_key offset number count)."""
+    """Read the first sense of every lemma and part of speech from WordNet's `index.sense` (sense_key offset number count)."""
     names = {"1": "NOUN", "2": "VERB", "3": "ADJ", "4": "ADV", "5": "ADJ"}
     keys: dict[str, str] = {}
     for number, line in enumerate(read_lines(path), 1):
         fields = line.split() if isinstance(line, str) else []
         if len(fields) != 4 or "%" not in fields[0]:
-            raise InputError("no line of WordNet's index.sense (sense_key offset number count)", path=path, line=number)
+            raise InputError("not a line of WordNet's index.sense (key offset number count)", path=path, line=number)
         lemma, _, rest = fields[0].partition("%")
         if fields[2] == "1" and rest[:1] in names:
             keys[f"{lemma}%{names[rest[0]]}"] = fields[0]
@@ -218,16 +218,16 @@ def _entry(text: SenseText, i: int) -> str:
 
 # -- files ---------------------------------------------------------------------------------------------------------------
 def read_senses(path: str | PathLike[str], *, keys: str | PathLike[str] | None = None, lang: str = "en") -> SenseText:
-    """Read the XML format of Raganato et al. 2017 (http://lcl.uniroma1.it/wsdeval): `<sentence>` with words `<wf>` and annotated
-    words `<instance id lemma pos>`. Spaces in a word become `_`. Files may be compressed (gzip, zstd, xz, bzip2).
+    """Read the XML format of Raganato et al. 2017 (http://lcl.uniroma1.it/wsdeval): `<sentence>` elements with words `<wf>` and
+    annotated words `<instance id lemma pos>`. Spaces in a word become `_`. Files may be compressed (gzip, zstd, xz, bzip2).
 
     Args:
-        path: the XML.
-        keys: file with lines `id key key …`, also of other texts; None for X.gold.key.txt beside X.data.xml, if it exists.
+        path: the XML file.
+        keys: file with lines `id key key …`, also of other texts; default: X.gold.key.txt beside X.data.xml, if it exists.
 
     Raises:
-        InputError: with its line: invalid XML, an instance without attributes or with the id of another, a word without text, an
-            instance without a key, an invalid line of keys; or there is no sentence.
+        InputError: the XML is invalid or has no sentence, an instance lacks attributes or a key or repeats an id, a word has no
+            text, or a line of keys is invalid.
     """
     words, places, lines = [], [], []
     instances: dict[str, tuple[str, str]] = {}  # lemma and part of speech by id
@@ -244,14 +244,14 @@ def read_senses(path: str | PathLike[str], *, keys: str | PathLike[str] | None =
                 if not name or not lemma or not pos:
                     raise InputError("an <instance> without id, lemma or pos, expected all three", path=path, line=line)
                 if name in instances:
-                    fact = f"the id {name[:40]!r} for the second time, expected each once"
+                    fact = f"instance ids must be unique, but {name[:40]!r} occurs a second time"
                     raise InputError(fact, path=path, line=line)
                 instances[name] = lemma, pos
                 places.append((len(words), len(forms) - 1))
                 lines.append(line)
         words.append(forms)
     if not words:
-        raise InputError("no sentence could be read: the document has none", path=path)
+        raise InputError("the document has no <sentence>", path=path)
     senses: tuple[tuple[str, ...], ...] = ()
     name = unpacked_name(path)
     if keys is None and name.endswith(_DATA):
@@ -260,7 +260,7 @@ def read_senses(path: str | PathLike[str], *, keys: str | PathLike[str] | None =
         keys_of = _read_keys(keys)
         for name, line in zip(instances, lines, strict=True):
             if name not in keys_of:
-                fact = f"the instance {name!r} has no key in {fspath(keys)}, expected one; are they of this text?"
+                fact = f"instance {name!r} has no key in {fspath(keys)}; do the keys belong to this text?"
                 raise InputError(fact, path=path, line=line)
         senses = tuple(keys_of[name] for name in instances)
     lemmas, pos = zip(*instances.values(), strict=True) if instances else ((), ())
@@ -275,8 +275,8 @@ def _read_keys(path: str | PathLike[str]) -> dict[str, tuple[str, ...]]:
             raise InputError(line.fact, path=path, line=number)
         name, *senses = line.split() or [""]
         if name and (not senses or name in keys):
-            wrong = f"{name!r:.40} without a key" if not senses else f"{name!r:.40} for the second time"
-            raise InputError(f"{wrong}, expected the keys of each instance in one line", path=path, line=number)
+            wrong = f"{name!r:.40} has no key" if not senses else f"{name!r:.40} occurs a second time"
+            raise InputError(f"{wrong}; expected one line with all keys for each instance", path=path, line=number)
         if name:
             keys[name] = tuple(senses)
     return keys

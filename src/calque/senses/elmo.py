@@ -1,5 +1,5 @@
-"""ELMo (Peters et al. 2018): the network, the encoder, and its files `options.json` and `weights.hdf5`, as in bilm-tf and
-AllenNLP."""
+"""ELMo (Peters et al. 2018): the network, the encoder, and the files `options.json` and `weights.hdf5` in the format of bilm-tf
+and AllenNLP."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ from calque.storage import whole
 from calque.text import Sentence
 from calque.vectors import Embeddings
 
-#: numbers in a row of characters besides the 256 bytes; the network's input is one higher
+#: ids of special characters, after the 256 bytes; the network's input is one higher
 SENTENCE_BEGIN, SENTENCE_END, WORD_BEGIN, WORD_END, PADDING = 256, 257, 258, 259, 260
 N_CHARACTERS = 261
 CHUNK = 256  # number of word types in a batch of the CNN
 _FILTERS = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))  # published, for 512 dimensions
-#: indices of the two ends of a sentence among the word types
+#: ids of the boundary tokens of a sentence among the word types
 BEGIN, END = 0, 1
 _MIXED = -1  # layer number of the mixture in `extract`
 
@@ -44,14 +44,14 @@ def elmo_options(
     *, dim: int = 512, hidden: int | None = None, layers: int = 2, filters: tuple[tuple[int, int], ...] | None = None,
     character_dim: int = 16, highway: int = 2, max_characters: int = 50, activation: str = "relu", clip: float = 3.0,
 ) -> dict[str, Any]:  # fmt: skip
-    """Return `options.json` of a new network.
+    """Return the content of `options.json` for a new network.
 
     Args:
         dim: dimensions of a word vector and of a state in each direction.
-        hidden: dimensions of an LSTM cell; None for 8 · dim, as published.
-        filters: width in characters and number of each kind of filter; None for the published ones, scaled by `dim`.
+        hidden: dimensions of an LSTM cell; default: 8 · dim, as published.
+        filters: pairs of width in characters and number of filters; default: as published, with numbers scaled by `dim`.
         character_dim: dimensions of a character vector.
-        max_characters: maximum number of characters of a word, including its two ends.
+        max_characters: maximum number of characters of a word, including the two boundary characters.
         activation: activation of the filters, relu or tanh.
         clip: maximum absolute value of cells and projected states.
     """
@@ -74,19 +74,19 @@ def projected_lstm(
     x: Tensor, sizes: Sequence[int], kernel: Tensor, bias: Tensor, projection: Tensor, *,
     cell_clip: float | None = None, state_clip: float | None = None,
 ) -> Tensor:  # fmt: skip
-    """Compute one direction of an LSTM layer with projected and clipped states; `torch.nn.LSTM` does not clip (Sak et al. 2014,
-    without peepholes, as TensorFlow's `LSTMCell`).
+    """Compute one direction of an LSTM layer with projected and clipped states (Sak et al. 2014, without peepholes, as in
+    TensorFlow's `LSTMCell`); `torch.nn.LSTM` does not clip.
 
         i, j, f, o = [x_t; h_{t−1}] K + b
         c_t = clip(σ(f + 1) · c_{t−1} + σ(i) · tanh(j)),    h_t = clip((σ(o) · tanh c_t) P)
 
     Args:
         x: inputs in the time-major order of `Ragged`, `[n_words, dim]`.
-        sizes: number of sentences at each step; they are always the first ones.
+        sizes: number of active sentences at each step, which come first in the batch.
         kernel: K, `[dim + size, 4 * cell]`.
-        bias: `[4 * cell]`, without the 1 of the forget gate.
+        bias: `[4 * cell]`, without the constant 1 of the forget gate.
         projection: P, `[cell, size]`.
-        cell_clip, state_clip: maximum absolute value of components of c and of h; None for no clipping.
+        cell_clip, state_clip: maximum absolute value of components of c and of h; default: no clipping.
 
     Returns:
         h of all words, `[n_words, size]`, in time-major order.
@@ -95,7 +95,7 @@ def projected_lstm(
     if not n_words:
         return x.new_zeros(0, size)
     max_c, max_h = float(cell_clip or math.inf), float(state_clip or math.inf)
-    # The products with all inputs are one product; each step adds the product with the state.
+    # All inputs are multiplied by the kernel at once; each step adds only the product with the state.
     given, recurrent = torch.addmm(bias, x, kernel[:dim]).split(list(sizes)), kernel[dim:]
     h, c, states = x.new_zeros(sizes[0], size), x.new_zeros(sizes[0], cell), []
     for block in given:
@@ -108,7 +108,7 @@ def projected_lstm(
 
 
 class Reader(nn.Module):
-    """Weights of one direction of a layer, as in TensorFlow; see `projected_lstm`."""
+    """Weights of one direction of an LSTM layer in TensorFlow's layout, see `projected_lstm`."""
 
     def __init__(self, dim: int, size: int, cell: int):
         super().__init__()
@@ -122,12 +122,12 @@ class Reader(nn.Module):
 class CharacterCNN(nn.Module):
     """Word vectors from characters (Kim et al. 2016; Józefowicz et al. 2016, §3.2).
 
-    Filters with max-pooling over the word and activation; highway layers g · relu(x W + b) + (1 − g) · x with
-    g = σ(x C + d); a projection. Weights are initialised as in bilm-tf.
+    The network consists of filters with max-pooling over the word and an activation, of highway layers
+    g · relu(x W + b) + (1 − g) · x with g = σ(x C + d), and of a projection. Weights are initialised as in bilm-tf.
 
     Args:
         options: `char_cnn` of `options.json`.
-        rows: number of rows of the character table; those beyond 261 are kept but unused.
+        rows: number of character vectors; vectors beyond the first 261 are stored but unused.
 
     Raises:
         SettingError: an option is missing or invalid.
@@ -145,10 +145,10 @@ class CharacterCNN(nn.Module):
             size, highway = int(options["embedding"]["dim"]), int(options.get("n_highway", 0))
             total, self._widest = sum(n for _, n in self.filters), max(width for width, _ in self.filters)
         except (KeyError, TypeError, ValueError) as error:
-            raise SettingError(f"char_cnn needs filters as [[width, number], …] and embedding.dim ({error})") from error
+            raise SettingError(f"char_cnn must have filters [[width, n], …] and embedding.dim ({error})") from error
         if min(size, *map(min, self.filters)) < 1 or self._widest > self.max_characters:
             raise SettingError(
-                f"char_cnn: filters must have widths of 1 to {self.max_characters} and all sizes be positive"
+                f"char_cnn: filters must have widths of 1 to {self.max_characters}, and all sizes must be positive"
             )
         self.characters = nn.Parameter(torch.empty(rows, size).uniform_(-1, 1))
         self.kernels = nn.ParameterList(torch.empty(width * size, n) for width, n in self.filters)
@@ -166,7 +166,7 @@ class CharacterCNN(nn.Module):
         self.projection_bias = nn.Parameter(torch.zeros(dim))
 
     def forward(self, ids: Tensor) -> Tensor:
-        """Return word vectors `[n, dim]` of rows of characters `[n, max_characters]`; 0 is no character, with a zero vector."""
+        """Return word vectors `[n, dim]` for character ids `[n, max_characters]`; id 0 is the mask, with a zero vector."""
         if not len(ids):
             return self.projection.new_zeros(0, self.projection.shape[1])
         inside = ids != PADDING + 1
@@ -175,7 +175,7 @@ class CharacterCNN(nn.Module):
         table = F.pad(self.characters, (0, 0, 1, 0))
         chunks = []
         for rows in order.split(CHUNK):
-            # Beyond the end of a word all windows are padding, so one of them is enough.
+            # All windows beyond the end of a word contain only padding, so one such window is enough.
             longest = min(ids.shape[1], int(lengths[rows[-1]]) + self._widest)
             chunks.append(self._chunk(ids[rows, :longest].long(), table))
         x = torch.cat(chunks)
@@ -198,15 +198,15 @@ class CharacterCNN(nn.Module):
 class ElmoNetwork(nn.Module):
     """A character CNN, and LSTM layers that read each sentence forward and backward.
 
-    Each direction reads its own direction of the layer below. From the second layer on, a layer's input is added to its
-    output. The output of a sentence does not depend on the batch.
+    The input of each direction is the same direction of the layer below. With skip connections, the input of every layer but
+    the first is added to its output. The output of a sentence does not depend on the batch.
 
     Args:
         options: content of `options.json`; unused keys are kept.
         rows: see `CharacterCNN`.
 
     Attributes:
-        size, cell: dimensions P of a word vector and of a state, and of a cell; a layer's vectors have 2 P dimensions.
+        size, cell: dimensions P of a word vector and of a state, and of an LSTM cell; vectors of a layer have 2 P dimensions.
 
     Raises:
         SettingError: an option is missing or invalid.
@@ -217,9 +217,9 @@ class ElmoNetwork(nn.Module):
         self.options = dict(options)
         for name in ("lstm", "char_cnn"):
             if not isinstance(options.get(name), Mapping):
-                raise SettingError(f"{name} is missing, expected a table as in ELMo's options.json")
+                raise SettingError(f"{name} is missing, expected an object as in ELMo's options.json")
         if not options.get("bidirectional", True):
-            raise SettingError("bidirectional is false, but ELMo's layers read in both directions")
+            raise SettingError("bidirectional must be true: an ELMo has layers in both directions")
         lstm = options["lstm"]
         self.size: Any = lstm.get("projection_dim")
         self.cell: Any = lstm.get("dim")
@@ -242,10 +242,10 @@ class ElmoNetwork(nn.Module):
         """Return the forward layers and the backward layers, `[n_words, size]` each.
 
         Args:
-            x: word vectors of all sentences, with both ends of each, `[n_words, size]`.
-            ragged: lengths of the sentences, none empty.
-            depth: number of LSTM layers to compute; None for all.
-            drop: dropout at the input of each layer and the output of the last.
+            x: word vectors of all sentences, with boundary tokens, `[n_words, size]`.
+            ragged: lengths of the sentences, all positive.
+            depth: number of LSTM layers to compute; default: all.
+            drop: dropout function for the input of each layer and the output of the last layer.
         """
         depth = int(self.n_layers if depth is None else depth)
         sides: list[list[Tensor]] = []
@@ -263,7 +263,7 @@ class ElmoNetwork(nn.Module):
         return sides[0], sides[1]
 
     def forward(self, x: Tensor, ragged: Ragged, *, depth: int | None = None) -> list[Tensor]:
-        """Return layers 0 to `depth`, `[n_words, 2 * size]` each; layer 0 is the word vector twice."""
+        """Return layers 0 to `depth`, `[n_words, 2 * size]` each; layer 0 repeats the word vector in both halves."""
         left, right = self.read(x, ragged, depth=depth)
         return [torch.cat(pair, dim=1) for pair in zip([x, *left], [x, *right], strict=True)]
 
@@ -271,24 +271,24 @@ class ElmoNetwork(nn.Module):
 class ElmoEncoder(Encoder):
     """Layers of ELMo (Peters et al. 2018) as word vectors, from the files of bilm-tf and AllenNLP.
 
-    Layer 0 is the vector of the characters, twice; layers 1 to L are the LSTM layers, forward half first; −1 is the last.
+    Layer 0 is the vector of the character CNN, twice; layers 1 to L are the LSTM layers, forward half first; −1 is the last.
     Every word has a vector. The vectors of a sentence do not depend on other sentences (up to a relative error of 1e-5).
 
     Args:
-        network: the network; set to evaluation mode.
+        network: the network, which is set to evaluation mode.
         layer: layer that `encode` returns.
-        mix: a number for each layer 0 to L: `encode` returns scale · Σ softmax(mix)_j · layer_j instead (Eq. 1).
+        mix: weight of each layer 0 to L before the softmax; `encode` then returns scale · Σ softmax(mix)_j · layer_j (Eq. 1).
         scale: γ of the mixture.
-        lower: lower-case words, as in the training of the network.
+        lower: lower-case all words; must match the training of the network.
         name: name in reports.
-        precision: "highest", exact float32; other values in older folders only change the fingerprint.
+        precision: "highest" for float32; folders of older versions may have other values, which only change the fingerprint.
 
     Attributes:
-        n_layers: L.
-        budget: maximum number of words in a batch of `encode`, including sentence ends.
+        n_layers: L, number of LSTM layers.
+        budget: maximum number of words in a batch of `encode`, including boundary tokens.
 
     Raises:
-        SettingError: the network has no such layer, or `mix` has another length.
+        SettingError: the network does not have the layer, or `mix` does not have L + 1 numbers.
     """
 
     def __init__(
@@ -298,12 +298,12 @@ class ElmoEncoder(Encoder):
         self.network, self.name = network.eval(), name
         self.n_layers, self.dim = network.n_layers, 2 * network.size
         if mix is not None and len(mix) != self.n_layers + 1:
-            raise SettingError(f"mix has {len(mix)} numbers, expected one for each layer from 0 to {self.n_layers}")
+            raise SettingError(f"mix must have one number for each layer from 0 to {self.n_layers}, got {len(mix)}")
         self.mix, self.scale = None if mix is None else [float(weight) for weight in mix], float(scale)
         self.precision, self.lower = check_precision(precision, ("highest", "high", "medium")), lower
         self._chosen = self.layer_number(layer)
         self.layer = self._chosen if mix is None else None
-        # A step multiplies the states of the running sentences by weights that fit no cache, so many sentences run together.
+        # Each step multiplies the states of a batch by weights too large for the CPU cache, so batches are large.
         self.budget = 4096
 
     def __repr__(self) -> str:
@@ -316,25 +316,25 @@ class ElmoEncoder(Encoder):
 
     # -- many sentences --------------------------------------------------------------------------------------------
     def encode(self, sentences: Iterable[Sentence | Sequence[str]], *, progress: bool = False) -> Embeddings:
-        """Return a vector of each word, from the encoder's layer or mixture."""
+        """Return the vector of each word in the encoder's layer or mixture of layers."""
         key = self._chosen if self.mix is None else _MIXED
         return self._encode(sentences, [key], progress)[key]
 
     def encode_contexts(self, sentences: Iterable[Sentence | Sequence[str]]) -> Embeddings:
-        """Return the states of the last layer that predict each word: forward at the previous, backward at the next word."""
+        """Return the last-layer states that predict each word: forward at the previous word, backward at the next word."""
         return self._encode(sentences, [self.n_layers], False, around=1)[self.n_layers]
 
     def _encode(self, sentences: Any, layers: list[int], progress: bool, around: int = 0) -> dict[int, Embeddings]:
         self.network.eval()
         with arithmetic("highest"):
             device, words = self.device, WordTypes(self.network.words, lower=self.lower)
-            return extract(  # each word type of a window is computed once
+            return extract(  # the character CNN reads each word type of a window once
                 sentences, split=words.split, vectors=lambda batch: self._vectors(words, batch.to(device), layers, around),
                 layers=layers, dim=self.dim, budget=self.budget, window=32_768, progress=progress,
             )  # fmt: skip
 
     def _vectors(self, words: WordTypes, batch: WordBatch, layers: Sequence[int], around: int) -> dict[int, Tensor]:
-        """Return the vectors of a batch by layer, `[W, dim]`, with halves from `around` words before and after."""
+        """Return vectors by layer, `[W, dim]`: forward states `around` words before, backward states `around` words after."""
         ids = batch.input_ids.reshape(-1)
         x = words.table[ids if batch.inside is None else ids[batch.inside]]
         depth = self.n_layers if _MIXED in layers else max(layers)
@@ -349,17 +349,17 @@ class ElmoEncoder(Encoder):
     # -- identity and disk -----------------------------------------------------------------------------------------
     @property
     def fingerprint(self) -> str:
-        """Hash of weights, options, layer, mixture and case; computed at each access."""
+        """Hash of weights, options, layer, mixture and lower-casing; computed at each access."""
         network = self.network
         shape = [network.skip, network.clips, network.words.activation, network.words.max_characters]
-        # [False] stands for an option of older versions, so that fingerprints do not change.
+        # [False] replaces an option of older versions, so that fingerprints do not change.
         about = [self._chosen, self.mix, self.scale, [False], shape, weights_digest(network)]
         about += [self.precision] if self.precision != "highest" else []
         about += ["lower"] if self.lower else []
         return hashlib.blake2b(json.dumps(about, sort_keys=True).encode(), digest_size=16).hexdigest()
 
     def save(self, folder: str | PathLike[str]) -> None:
-        """Write `options.json` and `weights.hdf5`, which AllenNLP reads, and `calque.json`."""
+        """Write `options.json` and `weights.hdf5` in AllenNLP's format, and `calque.json`."""
         with saving(folder, self) as path:
             write_network(self.network, path)
             about = {"layer": self._chosen, "mix": self.mix, "scale": self.scale, "precision": self.precision}
@@ -370,14 +370,14 @@ class ElmoEncoder(Encoder):
         cls, folder: str | PathLike[str], *, about: Mapping[str, Any] | None = None,
         device: torch.device | str | None = None, dtype: Any = None, **options: Any,
     ) -> Self:  # fmt: skip
-        """Read a folder with `options.json` and `weights.hdf5`, or `NAME_weights.hdf5` beside `NAME_options.json`.
+        """Open a folder with `options.json` and `weights.hdf5`, or `NAME_weights.hdf5` beside `NAME_options.json`.
 
         Args:
             folder: the folder or the file of weights.
-            about: content of `calque.json`; None to read it.
-            device: device of the network; None for a GPU if there is one.
+            about: content of `calque.json`; default: read from the folder.
+            device: device of the network; default: a GPU if available.
             dtype: None or "auto".
-            options: arguments that override those in the folder.
+            options: arguments of the class that override the values in `calque.json`.
 
         Raises:
             InputError: a file is missing or corrupt.
@@ -390,7 +390,7 @@ class ElmoEncoder(Encoder):
                 raise SettingError(f"{option} does not apply to ELMo ({path})")
         pair = file_pair(path)
         if pair is None:
-            raise InputError("no ELMo here, expected a folder with options.json and weights.hdf5", path=path)
+            raise InputError("not an ELMo, expected a folder with options.json and weights.hdf5", path=path)
         about = read_about(path) if about is None else about
         recorded = {name: about[name] for name in ("layer", "mix", "scale", "precision", "lower") if name in about}
         where = path.resolve()
@@ -401,9 +401,9 @@ class ElmoEncoder(Encoder):
 # -- words as rows of characters -----------------------------------------------------------------------------------------
 def character_rows(words: Sequence[str], length: int = 50) -> np.ndarray:
     """Return the input of the character CNN, int16 `[n_words, length]`: the first `length - 2` UTF-8 bytes of each word between
-    two ends, padded, all one higher.
+    boundary characters, with padding; all ids are increased by one.
 
-    `<S>` and `</S>` in a text are ordinary words, unlike in AllenNLP. Surrogates, which UTF-8 cannot encode, are dropped.
+    Unlike in AllenNLP, `<S>` and `</S>` in a text are ordinary words. Surrogates, which UTF-8 cannot encode, are dropped.
     """
     encoded = [word.encode("utf-8", "ignore")[: length - 2] for word in words]
     sizes = np.fromiter(map(len, encoded), dtype=np.int64, count=len(encoded))
@@ -416,14 +416,14 @@ def character_rows(words: Sequence[str], length: int = 50) -> np.ndarray:
 
 
 def sentence_ends(length: int = 50) -> np.ndarray:
-    """Return the rows before and after each sentence, int16 `[2, length]`."""
+    """Return the characters of the boundary tokens before and after each sentence, int16 `[2, length]`."""
     rows = character_rows(["?", "?"], length)
     rows[:, 1] = SENTENCE_BEGIN + 1, SENTENCE_END + 1
     return rows
 
 
 class WordTypes:
-    """Word types of a window of sentences in place of subwords; `table` has the vectors of the types, `[n, dim]`."""
+    """Tokenizer whose units are the word types of a window of sentences; `table` has the vectors of the types, `[n, dim]`."""
 
     table: Tensor
 
@@ -431,7 +431,7 @@ class WordTypes:
         self._network, self._lower = network, lower
 
     def split(self, sentences: Iterable[Sentence | Sequence[str]]) -> SplitSentences:
-        """Compute the table of a window, and return its sentences as word types between `BEGIN` and `END`."""
+        """Compute `table` for a window, and return the sentences as ids of word types between `BEGIN` and `END`."""
         forms, numbers, offsets = number_words(sentences)
         forms = [form.lower() for form in forms] if self._lower else forms
         length = self._network.max_characters
@@ -444,7 +444,7 @@ class WordTypes:
 
 
 def with_ends(numbers: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the numbers of sentences with `BEGIN` and `END` around each, int32, and their offsets."""
+    """Add `BEGIN` and `END` around the ids of each sentence; return the ids, int32, and the offsets of the sentences."""
     widened = offsets + 2 * np.arange(len(offsets))
     ids = np.full(widened[-1], END, dtype=np.int32)
     ids[widened[:-1]] = BEGIN
@@ -454,7 +454,7 @@ def with_ends(numbers: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.
 
 # -- the two files -------------------------------------------------------------------------------------------------------
 def read_network(options: Path, weights: Path) -> ElmoNetwork:
-    """Read a network from its files, in float32.
+    """Read a network in float32 from the files of options and weights.
 
     Raises:
         InputError: a file is missing or corrupt, or the files do not match.
@@ -464,44 +464,44 @@ def read_network(options: Path, weights: Path) -> ElmoNetwork:
     try:
         settings = json.loads(options.read_text(encoding="utf-8"))
         if not isinstance(settings, dict):
-            raise ValueError("no JSON object")
+            raise ValueError("not a JSON object")
     except (OSError, ValueError, RecursionError) as error:
-        raise InputError(f"no options of an ELMo ({error})", path=options) from error
+        raise InputError(f"not the options of an ELMo ({error})", path=options) from error
     try:
         with h5py.File(weights, "r") as file:
             rows = len(_array(file, "char_embed", weights))
-            with torch.device("meta"):  # no random weights, and no change of the random state
+            with torch.device("meta"):  # do not initialise weights, and do not change the random state
                 network = ElmoNetwork(settings, rows=max(rows, N_CHARACTERS))
-            # `n_characters` of a training file does not count the mask.
+            # In the options for training, `n_characters` does not include the mask.
             named = settings["char_cnn"].get("n_characters", rows)
             if rows < N_CHARACTERS or named not in (rows, rows + 1):
-                fact = f"char_embed has {rows} characters where n_characters is {named}, expected 261 for 261 or 262"
+                fact = f"char_embed must have 261 rows and n_characters be 261 or 262, got {rows} and {named}"
                 raise InputError(fact, path=weights)
             network.to_empty(device="cpu")
             for key, parameter, shape in _layout(network):
                 values = _array(file, key, weights)
                 if values.shape != shape:
-                    fact = f"{key} is of shape {values.shape}, but {shape} follows from {options.name}"
+                    fact = f"{key} must have shape {shape} according to {options.name}, got {values.shape}"
                     raise InputError(fact, path=weights)
                 parameter.data.copy_(torch.from_numpy(values).view(parameter.shape))
             return network
     except SettingError as error:
         raise InputError(str(error), path=options) from error
     except (OSError, RuntimeError, ValueError, KeyError, TypeError, OverflowError) as error:  # raised by h5py
-        what = "no such file" if isinstance(error, FileNotFoundError) else f"no HDF5 file ({error})"
+        what = "no such file" if isinstance(error, FileNotFoundError) else f"not an HDF5 file ({error})"
         raise InputError(f"{what}, expected the weights of an ELMo", path=weights) from error
 
 
 def _array(file: Any, key: str, path: Path) -> np.ndarray:
     dataset = file.get(key)
     if dataset is None or not hasattr(dataset, "dtype") or dataset.dtype.kind != "f" or not dataset.shape:
-        fact = "is missing" if dataset is None else "is no array of floating-point numbers"
-        raise InputError(f"{key} {fact}, expected the weights of an ELMo of characters", path=path)
+        fact = "is missing" if dataset is None else "is not an array of floating-point numbers"
+        raise InputError(f"{key} {fact}, expected the weights of a character-based ELMo", path=path)
     return np.asarray(dataset[...], dtype=np.float32)
 
 
 def write_network(network: ElmoNetwork, folder: Path) -> None:
-    """Write both files, the weights in float32."""
+    """Write `options.json`, and `weights.hdf5` in float32."""
     h5py = h5py_module()
     folder.mkdir(parents=True, exist_ok=True)
     with whole(folder / ELMO_FILES[1]) as part, h5py.File(part, "w") as file:
@@ -511,7 +511,7 @@ def write_network(network: ElmoNetwork, folder: Path) -> None:
 
 
 def _layout(network: ElmoNetwork) -> Iterator[tuple[str, Tensor, tuple[int, ...]]]:
-    """Yield key and shape in the file of each parameter; files and parameters have the same order of numbers."""
+    """Yield key, parameter and shape in the file of each parameter; memory layouts of file and parameter are equal."""
     words = network.words
     dim = words.characters.shape[1]
     yield "char_embed", words.characters, tuple(words.characters.shape)
@@ -530,7 +530,7 @@ def _layout(network: ElmoNetwork) -> Iterator[tuple[str, Tensor, tuple[int, ...]
 
 
 def h5py_module() -> Any:
-    """Return h5py, which is an extra."""
+    """Import h5py, an optional dependency."""
     try:
         import h5py
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""Senses from training, and senses induced from text by clustering the states that predict the words (`calque senses`)."""
+"""Senses learned in pretraining, and senses induced from text by clustering the states that predict words (`calque senses`)."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ from calque.senses.text import FIRST_WORD, Vocabulary
 from calque.storage import write_lines
 from calque.text import Sentence, Sentences
 
-#: distance of the words of a sentence that are masked at a time, about as many as in training
+#: distance between masked words of a sentence; about as many words are masked as in pretraining
 EVERY = 7
 _WINDOW = 16_384  # number of sentences whose states are in memory
-_WORDS = 2000  # maximum number of words with senses, the most frequent
+_WORDS = 2000  # maximum number of words with senses; the most frequent words are used
 _OCCURRENCES = 200  # maximum number of clustered occurrences of each word
 _EXAMPLES = 3  # number of example sentences of each sense
 
 
 class Neighbour(NamedTuple):
-    """A neighbour of a sense: index of its word, number of the sense within the word, and cosine."""
+    """Neighbour of a sense: index of the word, number of the sense within the word, and cosine."""
 
     word: int
     number: int
@@ -52,15 +52,15 @@ class Neighbour(NamedTuple):
 
 
 class Inventory:
-    """Senses of words, numbered from 1 for each word.
+    """Senses of words. The senses of each word are numbered from 1.
 
     Args:
         name: name of the model.
         words: the words.
         n_senses: number of senses of each word, int64 `[n_words]`.
-        shares: fraction of each word's occurrences by sense, float64 `[n_words, k]`; 0 beyond its senses.
-        vectors: L2-normalised vectors of the senses, `[n_senses, dim]`, by word and number.
-        lower: look words up in lower case.
+        shares: fraction of each word's occurrences that have each sense, float64 `[n_words, k]`, padded with 0.
+        vectors: L2-normalised vectors of the senses, `[n_senses, dim]`, sorted by word and number.
+        lower: lower-case words before they are looked up.
     """
 
     lacks = "is not in the vocabulary of {}"
@@ -96,15 +96,15 @@ class Inventory:
         number = int(self.numbers([word])[0])
         if number < 0:
             close = difflib.get_close_matches(word, self.words, n=3, cutoff=0.7)
-            hint = f"did you mean {' or '.join(close)}?" if close else "only whole words of it have senses"
+            hint = f"did you mean {' or '.join(close)}?" if close else "only whole words have senses"
             raise SettingError(f"{word!r} {self.lacks.format(self.name)}: {hint}")
         return number
 
     def nearest(self, word: int, number: int, k: int, among: np.ndarray | None = None) -> list[Neighbour]:
-        """Return the k senses of any word with the largest cosine to a sense, nearest first.
+        """Return the k senses, of any word, with the largest cosine to a sense, nearest first.
 
         Args:
-            among: mask of the words to search, bool `[n_words]`; None for all.
+            among: mask of the words to search, bool `[n_words]`; default: all words.
         """
         own = int(self.n_senses[:word].sum()) + number - 1
         cosines = (self.vectors @ self.vectors[own]).double().numpy()
@@ -116,10 +116,10 @@ class Inventory:
         return [Neighbour(word, number, cosine) for word, number, cosine in found]
 
     def languages(self, texts: Sequence[Sentences]) -> np.ndarray | None:
-        """Return the language in whose text each word is most frequent, relative to the text's size; None for a word of no text.
+        """Return the language in which each word has the highest relative frequency; None if no text contains the word.
 
         Returns:
-            objects `[n_words]`; None if no text has a language.
+            names as an array of objects `[n_words]`; None if the language of all texts is unknown.
         """
         uses: dict[str, np.ndarray] = {}
         for text in texts:
@@ -134,10 +134,10 @@ class Inventory:
         return names[np.where(shares.any(axis=0), shares.argmax(axis=0), len(uses))]
 
 
-# -- senses of a training ------------------------------------------------------------------------------------------------
+# -- senses learned in pretraining ---------------------------------------------------------------------------------------
 def trained_senses(folder: str | PathLike[str]) -> Inventory:
-    """Open the senses in a folder of `calque pretrain --senses`: of an ELMo those of the forward direction, of a BERT those of
-    words of one subword.
+    """Open the senses that `calque pretrain --senses` saved: the senses of the forward direction for an ELMo, and the senses of
+    single-subword words for a BERT.
 
     Raises:
         InputError: a file is missing or corrupt.
@@ -147,14 +147,14 @@ def trained_senses(folder: str | PathLike[str]) -> Inventory:
     if file_pair(path) is not None and not (path / "config.json").is_file():
         vocabulary = Vocabulary.open(path)
         if len(more) != 1 or table.n_words != len(vocabulary):
-            raise InputError(f"senses of another vocabulary than that of {len(vocabulary):,} words here", path=path)
+            raise InputError(f"the senses do not belong to the vocabulary of {len(vocabulary):,} words", path=path)
         numbers = np.arange(FIRST_WORD, len(vocabulary))
         return inventory_of(name, vocabulary.words, numbers, table, lower=bool(read_about(path).get("lower")))
     tokenizer = open_masked(path)[1]
     if more or len(tokenizer) != table.n_words:
-        raise InputError(f"senses of {table.n_words:,} subwords, but a tokenizer of {len(tokenizer):,}", path=path)
+        raise InputError(f"{table.n_words:,} subwords have senses, but the tokenizer has {len(tokenizer):,}", path=path)
     forms = [form.strip() for form in tokenizer.batch_decode(np.arange(len(tokenizer))[:, None].tolist())]
-    # A subword is a whole word if its text is split into this subword alone.
+    # A subword is a whole word if the tokenizer maps its text back to this subword alone.
     single = single_subwords(Subwords(tokenizer, max_length=8, vocabulary=len(tokenizer)), forms)
     numbers = np.flatnonzero(single == np.arange(len(forms)))
     lower = bool(getattr(tokenizer, "do_lower_case", False))
@@ -164,8 +164,8 @@ def trained_senses(folder: str | PathLike[str]) -> Inventory:
 def inventory_of(
     name: str, words: Sequence[str], numbers: np.ndarray, table: SenseTable, *, lower: bool = False
 ) -> Inventory:
-    """Return the active senses of words with indices `numbers` in a table, the most often selected first; a word that was never
-    selected has equal shares."""
+    """Return the active senses of the words with indices `numbers` in a table, the most often selected first. If no sense of a
+    word was ever selected, all its senses have equal shares."""
     index = table.index.cpu()[torch.from_numpy(numbers)]  # [n, S]
     live = table.live.cpu()[index.clamp(min=0)] & (index >= 0)
     counts = torch.where(live, table.counts.cpu()[index.clamp(min=0)], -1)
@@ -179,21 +179,21 @@ def inventory_of(
 
 # -- states that predict words -------------------------------------------------------------------------------------------
 class Contexts:
-    """States of an ELMo that predict words, see `ElmoEncoder.encode_contexts`."""
+    """Access to the states by which an ELMo predicts words, see `ElmoEncoder.encode_contexts`."""
 
     def __init__(self, encoder: Any, lower: bool):
         self.encoder, self.lower = encoder, lower
 
     def predicted(self, words: Sequence[str]) -> np.ndarray:
-        """Return the mask of the words that one state predicts, bool `[n]`."""
+        """Return the mask of the words that the model predicts from a single state, bool `[n]`."""
         return np.ones(len(words), dtype=bool)
 
     def covered(self, sentences: Sequence[Sentence | Sequence[str]]) -> np.ndarray:
-        """Return the mask of the words that the model reads, bool `[n_words]`."""
+        """Return the mask of the words that are within the length limit and not dropped by the tokenizer, bool `[n_words]`."""
         return np.ones(int(word_counts(sentences).sum()), dtype=bool)
 
     def states(self, sentences: Sequence[Sentence | Sequence[str]], rows: np.ndarray) -> Tensor:
-        """Return the states of some words, `[n, dim]`.
+        """Return the states that predict the given words, `[n, dim]`.
 
         Args:
             rows: ascending indices of the words among all words of the sentences, int64 `[n]`.
@@ -207,9 +207,9 @@ class Contexts:
 
 
 class MaskedContexts(Contexts):
-    """States of a masked language model at the mask in the place of a word of one subword, after its head's dense layer and norm.
+    """Access to the states of a masked language model at masked words of one subword, after the head's dense layer and norm.
 
-    Every `EVERY`-th word of a sentence is masked at a time. `read` returns the states of a batch, `[n, length, dim]`.
+    Every `EVERY`-th word of a sentence is masked at the same time. `read` returns the states of a batch, `[n, length, dim]`.
     """
 
     def __init__(self, encoder: HuggingFaceEncoder, read: Callable[..., Tensor]):
@@ -245,7 +245,7 @@ def open_contexts(encoder: Encoder) -> Contexts:
         return Contexts(encoder, encoder.lower)
     if not isinstance(encoder, HuggingFaceEncoder) or encoder.tokenizer.mask_token_id is None:
         raise SettingError(
-            f"{encoder.name} predicts no words from their context: senses need an ELMo or a model with a mask"
+            f"senses need an ELMo or a model with a mask token, but {encoder.name} predicts no words from context"
         )
     try:
         model = without_output(open_masked(str(getattr(encoder.model, "name_or_path", "")))[0]).to(encoder.device)
@@ -255,7 +255,7 @@ def open_contexts(encoder: Encoder) -> Contexts:
 
 
 def without_output(model: Any) -> Any:
-    """Replace the output layer of a masked language model of `transformers`, so that its logits are the input of this layer."""
+    """Remove the output layer of a masked language model of `transformers`, so that its logits are the input of that layer."""
     output: Any = nn.Identity()
     output.bias = None
     model.set_output_embeddings(output)
@@ -263,7 +263,7 @@ def without_output(model: Any) -> Any:
 
 
 def _masked(split: SplitSentences, rows: np.ndarray, mask: int) -> tuple[SplitSentences, np.ndarray]:
-    """Return copies of sentences in which some words are masked, and the index in `rows` of each masked word.
+    """Return copies of the sentences with masked words, and the index in `rows` of each masked word.
 
     Args:
         rows: ascending indices of the words to mask, each of one subword, int64 `[n]`.
@@ -277,25 +277,25 @@ def _masked(split: SplitSentences, rows: np.ndarray, mask: int) -> tuple[SplitSe
     return SplitSentences(copies.ids, copies.offsets, masked, starts, np.ones_like(starts), pad_id=split.pad_id), order
 
 
-# -- senses of a text ------------------------------------------------------------------------------------------------------
+# -- senses induced from text ----------------------------------------------------------------------------------------------
 class ContextSenses(Inventory):
-    """Senses induced from text: clusters of the states that predict a word, see `split_words`. The model needs no senses.
+    """Senses induced from text by clustering the states that predict a word, see `split_words`. The model need not have senses.
 
-    Words contain a letter and occur at least `MIN_VECTORS` times, at most the 2,000 most frequent. Up to 200 random occurrences
-    of each are clustered; every other occurrence has the sense with the nearest centre.
+    Senses are induced for the 2,000 most frequent words that contain a letter and occur at least `MIN_VECTORS` times. Up to 200
+    random occurrences of each word are clustered. Each remaining occurrence is assigned to the sense with the nearest centroid.
 
     Args:
-        contexts: states of the model.
+        contexts: access to the states of the model.
         name: name of the model.
         texts: the texts.
-        word: a word to include even if 2,000 are more frequent.
+        word: word to include even if 2,000 words are more frequent.
         seed: seed of the sample and of `split_words`.
 
     Raises:
-        SettingError: the text has fewer than `FEWEST_WORDS` such words.
+        SettingError: fewer than `FEWEST_WORDS` words are frequent enough.
     """
 
-    lacks = f"does not occur {MIN_VECTORS} times in the text as a word that the model can predict"
+    lacks = f"does not occur {MIN_VECTORS} times in the text, or the model cannot predict it"
 
     def __init__(self, contexts: Contexts, name: str, texts: Sequence[Sentences], *, word: str = "", seed: int = 0):
         self.contexts, self.lower = contexts, contexts.lower
@@ -311,8 +311,8 @@ class ContextSenses(Inventory):
         forms, sample = list(sample), list(sample.values())
         if len(forms) < FEWEST_WORDS:
             raise SettingError(
-                f"only {len(forms)} words of the text occur {MIN_VECTORS} times or more, {FEWEST_WORDS} are needed to decide "
-                "which words have several senses: give more text"
+                f"at least {FEWEST_WORDS} words must occur {MIN_VECTORS} times to decide which words have several senses, "
+                f"got {len(forms)}; give more text"
             )
         self._mean, self._axes = discriminant_axes(sample)
         labels = split_words(sample, seed=seed)
@@ -354,7 +354,7 @@ class ContextSenses(Inventory):
         return {form: np.concatenate(parts) for form, parts in zip(forms, found, strict=True) if parts}
 
     def select(self, sentences: Sequence[Sentence | Sequence[str]]) -> np.ndarray:
-        """Return the number of each word's sense, from 1, int64 `[n_words]`; 0 for a word without senses or vector."""
+        """Return the sense number of each word, at least 1, int64 `[n_words]`; 0 for a word without senses or vector."""
         parts = [sentences[start : start + _WINDOW] for start in range(0, len(sentences), _WINDOW)]
         return np.concatenate([np.zeros(0, dtype=np.int64), *map(self._selected, parts)])
 
@@ -371,7 +371,7 @@ class ContextSenses(Inventory):
         return chosen
 
     def occurrences(self, word: int, texts: Sequence[Sentences]) -> tuple[np.ndarray, list[list[dict[str, Any]]]]:
-        """Return the number of a word's occurrences by sense, int64 `[n_senses + 1]`, and example sentences of each sense."""
+        """Return the number of occurrences of a word by sense, int64 `[n_senses + 1]`, and example sentences by sense."""
         counts = np.zeros(int(self.n_senses[word]) + 1, dtype=np.int64)
         examples: list[list[dict[str, Any]]] = [[] for _ in counts]
         for text in texts:
@@ -390,7 +390,7 @@ class ContextSenses(Inventory):
 
 
 def read_texts(texts: Sequence[str], *, pretokenized: bool = False, limit: int | None = None) -> list[Sentences]:
-    """Read files with one sentence per line, given as `de=FILE` or as FILE with the language in its name.
+    """Read files with one sentence per line. Each file is given as `de=FILE`, or its name contains the language.
 
     Raises:
         InputError: a file cannot be read.
@@ -408,23 +408,23 @@ def senses(
     folder: str | Path, word: str, texts: Sequence[str] = (), *, k: int = 10, trained: bool = False,
     pretokenized: bool = False, limit: int | None = None,
 ) -> dict[str, Any]:  # fmt: skip
-    """Return the senses of a word with their frequency, their nearest senses, and example sentences.
+    """Return the senses of a word with their frequency, the nearest senses of other words, and example sentences.
 
     Arguments not listed here are the options of `calque senses`.
 
     Args:
-        texts: files with one sentence per line, `de=FILE` if the name does not contain the language. Senses are induced
-            from them, see `ContextSenses`; senses from training take the languages of words from them.
+        texts: files with one sentence per line, `de=FILE` if the name does not contain the language. Senses are induced from
+            this text, see `ContextSenses`. With `trained`, the text only determines the language of each word.
 
     Returns:
-        `word`, `model`, `trained`, and `senses`, the most frequent first: `number`, `share` of the occurrences of the word in a
-        sample of the texts or in training, and `nearest` senses with `word`, `number`, `cosine` and `lang` (or None). For
-        induced senses also `occurrences` of the word, and for each sense `chosen`, the number of its occurrences, and
-        `sentences` with `words`, `place` of the word, and `lang`.
+        `word`, `model`, `trained`, and `senses`, the most frequent first. Each sense has a `number`, the `share` of the word's
+        occurrences (in a sample of the texts, or in training), and `nearest` senses with `word`, `number`, `cosine` and `lang`.
+        Induced senses also have `chosen`, the number of occurrences, and example `sentences` with `words`, `place` of the word
+        and `lang`; `occurrences` is then the total over senses.
 
     Raises:
         InputError: the folder has no model or no senses, or a text cannot be read.
-        SettingError: the word is not in the vocabulary or too rare, or there is no text to induce senses from.
+        SettingError: the word is not in the vocabulary or is too rare, or there is no text to induce senses from.
     """
     read = read_texts(texts, pretokenized=pretokenized, limit=limit)
     inventory = trained_senses(folder) if trained else _induced(folder, read, word)
@@ -452,10 +452,10 @@ def senses(
 def write_senses(
     folder: str | Path, texts: Sequence[str], out: str | Path, *, pretokenized: bool = False, limit: int | None = None
 ) -> dict[str, int]:
-    """Write the sense numbers of the words of each line of some texts; `-` for a word without senses.
+    """Write the sense number of each word for each line of the texts; `-` for a word without senses.
 
     Returns:
-        number of `lines`, of `words`, and of `known` words, which have a number.
+        number of `lines`, of `words`, and of `known` words, which have senses.
 
     Raises:
         InputError, SettingError: see `senses`.
@@ -479,14 +479,14 @@ def write_senses(
 def _induced(folder: str | Path, texts: Sequence[Sentences], word: str = "") -> ContextSenses:
     if not texts:
         raise SettingError(
-            "senses are found in a text: add --text FILE; or --trained for those that the model was trained with"
+            "senses are induced from text; add --text FILE, or --trained for the senses learned in pretraining"
         )
     encoder = load_encoder(str(folder))
     return ContextSenses(open_contexts(encoder), encoder.name, texts, word=word)
 
 
 def table(found: Mapping[str, Any]) -> str:
-    """Return the result of `senses` as text."""
+    """Format the result of `senses` as text."""
     several = len(found["senses"])
     lines = [f"{found['word']}: {several} sense{'s' if several > 1 else ''} ({found['model']})"]
     uses = "uses in training" if found["trained"] else "uses in a sample of the text"
@@ -504,7 +504,7 @@ def table(found: Mapping[str, Any]) -> str:
 
 
 def _marked(words: Sequence[str], place: int) -> str:
-    """Return up to eight words on each side of a word, which is in brackets."""
+    """Return a word in brackets with up to eight words on each side."""
     first, last = max(0, place - 8), place + 9
     marked = [f"[{word}]" if number == place else word for number, word in enumerate(words)]
     return " ".join([*(["…"] if first else []), *marked[first:last], *(["…"] if last < len(words) else [])])

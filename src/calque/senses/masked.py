@@ -33,19 +33,19 @@ if TYPE_CHECKING:
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 _INSIDE = "##"
-_SAMPLE = 400_000  # maximum number of sentences that train the tokenizer
+_SAMPLE = 400_000  # maximum number of sentences to train the tokenizer on
 
 
 def train_tokenizer(
     texts: Mapping[str, Sentences], *, size: int = 16_000, alpha: float = 0.5, lower: bool = False, seed: int = 0
 ) -> PreTrainedTokenizerFast:
-    """Train WordPiece on several languages, keeping accents.
+    """Train a WordPiece tokenizer on several languages; accents are kept.
 
     Args:
         texts: sentences by language.
-        size: size of the vocabulary, including special tokens.
-        alpha: a language with n sentences is drawn with probability ∝ n^alpha.
-        lower: lower-case all text, here and when the tokenizer is used.
+        size: vocabulary size, including special tokens.
+        alpha: a language with n sentences is sampled with probability ∝ n^alpha.
+        lower: lower-case all text, in training and in use.
         seed: seed of the sample.
     """
     from transformers import BertTokenizerFast  # type: ignore[attr-defined]
@@ -63,7 +63,7 @@ def train_tokenizer(
                     yield " ".join(text[k].words)
                 wanted -= len(drawn)
 
-    # At most a quarter of the vocabulary is single characters, of which Chinese has many rare ones.
+    # Limit single characters to a quarter of the vocabulary, because Chinese has many rare characters.
     backend = train_wordpiece(lines(), size=size, letters=size // 4, lower=lower)
     return BertTokenizerFast(
         tokenizer_object=backend._tokenizer, do_lower_case=lower, strip_accents=False, model_max_length=512
@@ -73,15 +73,15 @@ def train_tokenizer(
 def train_wordpiece(
     lines: Iterable[str], *, size: int, letters: int | None = None, lower: bool = False
 ) -> BertWordPieceTokenizer:
-    """Train a tokenizer like BERT's, keeping accents. The same text always gives the same tokenizer.
+    """Train a deterministic tokenizer like BERT's; accents are kept.
 
-    The trainer of `tokenizers` numbers characters inside words in random order, and breaks ties between merges by these numbers
-    (its issue 1794). Here all characters are numbered beforehand, as special tokens of the trainer.
+    The trainer of `tokenizers` assigns ids to word-internal characters in random order and breaks ties between merges by these
+    ids (issue 1794 of `tokenizers`). This function fixes the ids by passing all characters as special tokens of the trainer.
 
     Args:
         lines: text.
-        size: size of the vocabulary, including special tokens and characters.
-        letters: maximum number of different characters, the most frequent; None for all.
+        size: vocabulary size, including special tokens and characters.
+        letters: maximum number of distinct characters; the most frequent are kept; default: all.
         lower: lower-case all text.
     """
     from tokenizers import BertWordPieceTokenizer
@@ -108,19 +108,19 @@ def train_wordpiece(
 
 @dataclass(kw_only=True, eq=False)
 class MaskedLanguageModel(LanguageModel):
-    """Trains a BERT from scratch to predict masked subwords (Devlin et al. 2019, §3.1; no next-sentence task).
+    """Trains a BERT from scratch to predict masked subwords (Devlin et al. 2019, §3.1, without next-sentence prediction).
 
     Args:
-        layers, dim, heads, inner: shape of the model; by default heads of 64 dimensions, but four heads if their dimensions are
-            at least 32, and an inner size of 4 · dim.
+        layers, dim, inner: number of layers, hidden size and intermediate size; default of `inner`: 4 · dim.
+        heads: number of attention heads; default: dim / 64, or up to four heads of at least 32 dimensions if that is more.
         positions: maximum number of subwords that the model reads.
-        share: fraction of masked subwords.
-        dropout: dropout of states and of attention.
-        initial: standard deviation of the initial weights; None for 0.02 · (768 / dim)^0.5.
-        learning_rate: maximum learning rate; None for 1e-4 · (768 / dim)^1.5.
+        share: fraction of subwords to mask.
+        dropout: dropout of hidden states and attention.
+        initial: standard deviation of the initial weights; default: 0.02 · (768 / dim)^0.5.
+        learning_rate: maximum learning rate; default: 1e-4 · (768 / dim)^1.5.
         length, alpha, batch, updates, warmup, decay, clip, seed, precision, lower: see `LanguageModel`.
-        vocabulary: size of the tokenizer to train.
-        start: folder of a BERT with its head to continue from, or `mini`; its shape and its tokenizer are used.
+        vocabulary: vocabulary size of the tokenizer to train.
+        start: BERT to continue training, a folder with the language-model head or `mini`; its shape and tokenizer are used.
         half: save the weights in float16.
     """
 
@@ -153,7 +153,7 @@ class MaskedLanguageModel(LanguageModel):
         check_number("positions", self.positions, least=4, whole=True)
         check_number("length", self.length, least=4, most=self.positions, whole=True)
         if dim % heads:
-            raise SettingError(f"dim={dim} cannot be divided among {heads} heads")
+            raise SettingError(f"dim must be divisible by the number of heads, got dim={dim} and {heads} heads")
         self.shape: dict[str, Any] = {
             "num_hidden_layers": self.layers, "hidden_size": dim, "num_attention_heads": heads, "intermediate_size": inner,
             "max_position_embeddings": self.positions,
@@ -176,16 +176,16 @@ class MaskedLanguageModel(LanguageModel):
         dictionaries: Sequence[Dictionary] = (), folder: str | Path | None = None, checkpoint_every: int = 200,
         progress: bool = False, say: Say = lambda line: None,
     ) -> HuggingFaceEncoder:  # fmt: skip
-        """Return a new encoder; its model with the head is `self.model`.
+        """Train and return a new encoder; `self.model` is the model with its head.
 
         Args:
-            tokenizer: tokenizer with a mask token and special tokens at both ends; None for that of `start` or a new one.
+            tokenizer: tokenizer with a mask token and boundary tokens; default: the tokenizer of `start`, or else a new one.
         """
         processes, started, weights = Processes(self.precision), None, {}
         if self.start is not None:
             started, own = open_masked(self.start)
             if started.config.model_type != "bert":
-                raise SettingError(f"{self.start} is a {started.config.model_type}: only a BERT can be trained further")
+                raise SettingError(f"start must be a BERT, but {self.start} is a {started.config.model_type}")
             self.shape = {name: getattr(started.config, name) for name in self.shape}
             weights, tokenizer = {"start_weights": weights_digest(started)}, own if tokenizer is None else tokenizer
         if tokenizer is None:
@@ -196,8 +196,8 @@ class MaskedLanguageModel(LanguageModel):
         config: Any = model.config
         if config.vocab_size != len(tokenizer) or config.max_position_embeddings < self.length:
             raise SettingError(
-                f"{self.start} has {config.vocab_size} subwords and reads {config.max_position_embeddings}; the tokenizer "
-                f"has {len(tokenizer)}, and blocks are up to {self.length} long"
+                f"{self.start} has a vocabulary of {config.vocab_size} and {config.max_position_embeddings} positions, but "
+                f"the tokenizer has {len(tokenizer)} subwords, and the block length is {self.length}"
             )
         tokenizer.model_max_length = config.max_position_embeddings
         encoder = HuggingFaceEncoder(model.bert, tokenizer, max_length=self.length, name="pretrained")
@@ -207,9 +207,9 @@ class MaskedLanguageModel(LanguageModel):
         )  # fmt: skip
         model.to(device=processes.device).train()
         counts = np.sum([np.bincount(b.ids, minlength=len(tokenizer)) for b in mixture.languages.values()], axis=0)
-        if self.senses is not None:  # untied from the embeddings
+        if self.senses is not None:  # the output vectors are not tied to the embeddings
             (table,) = self.senses.tables(counts, self.shape["hidden_size"])
-            if started is not None:  # the first senses are initialised with the output layer
+            if started is not None:  # initialise the first sense of each word with the output layer
                 decoder, first = model.cls.predictions.decoder, table.index[:, 0]
                 with torch.no_grad():
                     table.weight[first], table.bias[first] = decoder.weight.cpu(), decoder.bias.cpu()
@@ -242,7 +242,7 @@ class MaskedLanguageModel(LanguageModel):
         _sinusoids(model.bert.embeddings.position_embeddings.weight, initial)
         return model
 
-    # -- what is saved -----------------------------------------------------------------------------------------------------
+    # -- saving -----------------------------------------------------------------------------------------------------------
     @property
     def sizes(self) -> tuple[int, int]:
         return len(self.encoder.tokenizer), sum(p.numel() for p in self.model.parameters())
@@ -255,14 +255,14 @@ class MaskedLanguageModel(LanguageModel):
             self.softmax.save(folder, self.settings().get("senses", {}))
             untie(self.model, self.softmax.senses[0])
         self.model.to(dtype=torch.float16 if self.half else torch.float32)
-        save_model(self.model, folder)  # with its head, instead of the bare encoder
+        save_model(self.model, folder)  # replace the saved encoder by the model with its head
         tokenizer = self.encoder.tokenizer
         write_modules(folder, dim=self.encoder.dim, max_length=tokenizer.model_max_length, tokenizer=tokenizer)
         write_about(folder, "huggingface", read_about(folder) | {"max_length": None, "own_pooling": False})
 
     def card(self, record: Mapping[str, Any]) -> tuple[list[str], str, list[str]]:
-        head = ["As a masked language model of transformers it predicts each subword by the vector of its most selected sense "
-                "alone; `calque perplexity` sums over the senses.", ""]  # fmt: skip
+        head = ["As a masked language model of transformers, it predicts each subword with the vector of its most selected "
+                "sense only; `calque perplexity` sums over the senses.", ""]  # fmt: skip
         what = (
             f"A BERT of {self.shape['num_hidden_layers']} layers × {self.shape['hidden_size']}, a masked language model"
         )
@@ -270,10 +270,10 @@ class MaskedLanguageModel(LanguageModel):
 
 
 def open_masked(where: str | PathLike[str]) -> tuple[Any, Any]:
-    """Open a masked language model with its head, in float32, and its tokenizer.
+    """Open a masked language model, including its head, in float32, and its tokenizer.
 
     Raises:
-        InputError: there is no such model, or it has no head.
+        InputError: the model does not exist or has no language-model head.
     """
     from transformers import AutoModelForMaskedLM, AutoTokenizer
     from transformers.utils import logging
@@ -283,7 +283,7 @@ def open_masked(where: str | PathLike[str]) -> tuple[Any, Any]:
     try:
         loaded: Any = AutoModelForMaskedLM.from_pretrained(str(where), dtype=torch.float32, output_loading_info=True)
         tokenizer: Any = AutoTokenizer.from_pretrained(str(where))
-    except Exception as error:  # another kind of encoder, or a corrupt folder
+    except Exception as error:  # the folder is corrupt or has another kind of encoder
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise InputError(f"not a masked language model ({reason})", path=where) from error
     model, report = loaded
@@ -294,16 +294,16 @@ def open_masked(where: str | PathLike[str]) -> tuple[Any, Any]:
 
 @torch.no_grad()
 def untie(model: Any, table: SenseTable) -> None:
-    """Untie a BERT's output layer from its embeddings, and set the vector of each subword to that of its most selected sense."""
+    """Untie a BERT's output layer from its embeddings, and set each output vector to the subword's most selected sense."""
     head, chosen = model.cls.predictions, table.most_selected()
     model.config.tie_word_embeddings = False
     head.decoder.weight = torch.nn.Parameter(table.weight[chosen].clone())
-    # transformers keeps two biases if the layer is not tied.
+    # transformers stores the output bias twice if the layer is not tied.
     head.bias, head.decoder.bias = (torch.nn.Parameter(table.bias[chosen].clone()) for _ in range(2))
 
 
 def single_subwords(subwords: Subwords, words: Sequence[str]) -> np.ndarray:
-    """Return the id of each word of one subword, int64 `[n]`; −1 for other words and special tokens."""
+    """Return the subword id of each word that is a single subword, int64 `[n]`; −1 for other words and special tokens."""
     split = subwords.split([[word] for word in words])
     ids = split.ids[split.offsets[:-1] + split.word_starts]
     special = np.array(sorted(subwords.tokenizer.all_special_ids))
@@ -311,7 +311,7 @@ def single_subwords(subwords: Subwords, words: Sequence[str]) -> np.ndarray:
 
 
 def whole_words(encoder: HuggingFaceEncoder, dictionaries: Sequence[Dictionary]) -> dict[str, int]:
-    """Return the ids of dictionary words, also in lower case or capitalised, that are one subword."""
+    """Return the ids of the dictionary words, also lower-cased and capitalised, that are single subwords."""
     words = sorted({word for d in dictionaries for word in (*d.source, *d.target)})
     words = list(dict.fromkeys([*words, *(word.lower() for word in words), *(word.capitalize() for word in words)]))
     ids = single_subwords(encoder.subwords, words).tolist()
@@ -320,7 +320,7 @@ def whole_words(encoder: HuggingFaceEncoder, dictionaries: Sequence[Dictionary])
 
 @torch.no_grad()
 def _sinusoids(table: Tensor, size: float) -> None:
-    """Initialise position embeddings with sines and cosines (Vaswani et al. 2017, §3.5) of standard deviation `size`."""
+    """Initialise position embeddings with sinusoids (Vaswani et al. 2017, §3.5) of standard deviation `size`."""
     n, dim = table.shape
     half = torch.arange(0, dim, 2, dtype=torch.float64)
     angles = torch.arange(n, dtype=torch.float64)[:, None] * 10_000.0 ** (-half / dim)
@@ -328,8 +328,8 @@ def _sinusoids(table: Tensor, size: float) -> None:
 
 
 class MaskedPrediction(Prediction):
-    """Mean cross-entropy of masked subwords. Senses are selected by and predicted from the state after the head's dense layer and
-    norm, by `softmax` in place of the head's output layer."""
+    """Mean cross-entropy of masked subwords. With senses, the state after the head's dense layer and norm selects the senses,
+    and `softmax` replaces the head's output layer."""
 
     def __init__(
         self, model: Any, mixture: Mixture, processes: Processes, *, tokenizer: Any, share: float,
@@ -344,7 +344,7 @@ class MaskedPrediction(Prediction):
 
     def backward(self, update: Update) -> dict[str, float]:
         ids, whole = self.blocks(update)
-        # `Loop` seeds each update by its number and the rank; without the rank, all processes mask the same subwords.
+        # `Loop` seeds each update by its number and the rank. Without the rank, all processes mask the same subwords.
         shared = torch.Generator().manual_seed(torch.initial_seed() - self.processes.rank)
         read, chosen = mask(
             ids, self._special, mask_id=self._mask_id, vocabulary=self._vocabulary, share=self.share,
@@ -369,7 +369,7 @@ class MaskedPrediction(Prediction):
     def _term(
         self, states: Tensor, answers: Tensor, languages: Tensor, whole: Tensor, masked: Tensor
     ) -> tuple[Tensor, Selected | None]:
-        """Return the summed loss of this process's masked subwords, and the selected senses."""
+        """Return the total loss of this process's masked subwords, and the selected senses."""
         if self.softmax is None or self.training is None:
             return F.cross_entropy(self.head(states).float(), answers, reduction="sum"), None
         states = self._transform(states).float()

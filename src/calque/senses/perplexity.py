@@ -1,4 +1,4 @@
-"""Perplexity of language models, on masked or next words."""
+"""Perplexity of language models on masked words or next words."""
 
 from __future__ import annotations
 
@@ -39,20 +39,20 @@ def masked_perplexity(
 ) -> Score:  # fmt: skip
     """Return the perplexity of masked words, exp of the mean of −log p(word | rest of the sentence).
 
-    The random words are the same for every model. All subwords of a word are masked together, and the probability of a word is
-    the product over its subwords. So models with different vocabularies are comparable.
+    The same random words are masked for every model. All subwords of a word are masked together, and the probability of a word
+    is the product over its subwords. So models with different vocabularies are comparable.
 
     Args:
-        model: model with a language model's head (`AutoModelForMaskedLM`).
-        share: fraction of masked words of each sentence, at least one word.
-        senses: softmax of senses in place of the head's output layer.
+        model: model with a language-model head (`AutoModelForMaskedLM`).
+        share: fraction of words to mask in each sentence; at least one word is masked.
+        senses: softmax over senses that replaces the head's output layer.
         data, name: names of the text and of the model, for the record.
 
     Returns:
-        the perplexity; `settings` has the number of masked words that the model cannot read (`left_out`).
+        the perplexity; `settings` has the number of selected words that the model cannot read (`left_out`).
 
     Raises:
-        SettingError: the model can read no word of the text.
+        SettingError: the model cannot read any of the selected words.
     """
     if not 0 < share <= 1:
         raise SettingError(f"share must be above 0 and at most 1, got {share}")
@@ -62,7 +62,7 @@ def masked_perplexity(
     left_out, chosen = int((~readable).sum()), chosen[readable]
     if not len(chosen):
         raise SettingError(
-            f"{data or 'the text'} has no word that {name or 'the model'} can read: there is nothing to measure"
+            f"{data or 'the text'} has no word that {name or 'the model'} can read, so there is nothing to measure"
         )
     owner = np.searchsorted(split.word_offsets, chosen, side="right") - 1
     counts = np.bincount(owner, minlength=len(split))
@@ -99,9 +99,8 @@ def masked_perplexity(
 def word_perplexity(
     model: WordModel, sentences: Sentences, *, seed: int = 0, data: str = "", name: str = ""
 ) -> list[Score]:
-    """Return the perplexity of words and sentence ends in both directions, and that by word frequency with add-one smoothing.
-
-    `settings` has the perplexity of each direction, and the number of `unknown` words, which are one class.
+    """Return the perplexity of words and sentence ends over both directions, and the perplexity of an add-one-smoothed unigram
+    model. `settings` has the perplexity of each direction and the number of `unknown` words, which share one class.
 
     Raises:
         SettingError: the text has no words.
@@ -117,14 +116,14 @@ def word_perplexity(
 
 
 def _score(task: str, metric: str, sums: np.ndarray, data: str, lang: str, seed: int, about: dict[str, Any]) -> Score:
-    """Return exp of a mean over words with its interval, from sum and number of each sentence, `[n, 2]`."""
+    """Return exp of the mean over words and its interval; `sums` has the sum and the number of words of each sentence."""
     measured = measure(sums, lambda s: np.exp(ratio(s[..., 0], s[..., 1])), samples=1000)
     n = int(sums[:, 1].sum())
     return Score(task, data, (lang,), metric, *measured.ends, n, seed, about, percent=False, **measured.kept)
 
 
 def choose_words(counts: np.ndarray, share: float, seed: int) -> np.ndarray:
-    """Return sorted indices of the words to mask, a fraction `share` of each sentence but at least one."""
+    """Return the sorted indices of the words to mask: a fraction `share` of each sentence, and at least one word."""
     rng = np.random.default_rng(seed)
     starts = offsets_of(counts)[:-1]
     chosen = [
@@ -140,7 +139,7 @@ def perplexity(
     encoder: str, texts: Sequence[tuple[str, str]], *, share: float = 0.15, pretokenized: bool = False,
     limit: int | None = None, seed: int = 0, say: Say = lambda line: None,
 ) -> list[Score]:  # fmt: skip
-    """Return the perplexity of masked words in each language; of an ELMo, of next words. p of a word is the sum over its senses.
+    """Return the perplexity of masked (ELMo: next) words by language. The probability of a word is the sum over its senses.
 
     Arguments not listed here are the options of `calque perplexity`.
 

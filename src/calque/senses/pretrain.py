@@ -1,4 +1,4 @@
-"""Train an encoder on plain text, from files to a folder."""
+"""Pretrain an encoder on text files, and save it to a folder."""
 
 from __future__ import annotations
 
@@ -42,20 +42,20 @@ def pretrain(
     options: Mapping[str, Any] | None = None, held_out: int = 0, pretokenized: bool = False, limit: int | None = None,
     overwrite: bool = False, checkpoint_every: int = 200, progress: bool = False, say: Say = lambda line: None,
 ) -> dict[str, Any]:  # fmt: skip
-    """Train an encoder, and its tokenizer or vocabulary, and return the content of `calque-run.json`.
+    """Train an encoder with its tokenizer or vocabulary, save it, and return the content of `calque-run.json`.
 
     Arguments not listed here are the options of `calque pretrain`.
 
     Args:
-        texts: languages and files with one sentence per line; files of one language are concatenated.
-        out: folder for the result, which is written atomically; `.OUT.calque-part` contains the checkpoints that a stopped run
-            resumes from.
-        preset: name in `PRESETS`, for settings in neither `senses` nor `options`.
-        senses: maximum number of senses of a word, or options of `Senses`; None for a model without.
-        dictionaries: pairs of languages of the text, and files, for the senses of translations. Languages are then sampled
-            uniformly, unless `options` has `alpha`.
+        texts: pairs of language and file with one sentence per line; files of one language are concatenated.
+        out: output folder, which is written atomically. During training, `.OUT.calque-part` contains the checkpoints from which
+            an interrupted run resumes.
+        preset: name in `PRESETS`; its settings apply unless `senses` or `options` override them.
+        senses: maximum number of senses of a word, or options of `Senses`; if None, the model has no senses.
+        dictionaries: pairs of languages and dictionary files, to predict senses of translations. All languages are then sampled
+            equally often, unless `options` has `alpha`.
         options: arguments of `MaskedLanguageModel` or `BiLanguageModel`.
-        held_out: number of evenly spaced sentences of each language that are held out for the perplexity (`scores`).
+        held_out: number of evenly spaced sentences of each language to hold out for measuring perplexity (`scores`).
     """
     check(out, overwrite=overwrite)
     langs = list(dict.fromkeys(lang for lang, _ in texts))
@@ -92,7 +92,7 @@ def settings_for(
     model: str, *, preset: str | None = None, senses: int | Mapping[str, Any] | None = None, langs: Sequence[str] = ("en",),
     translated: bool = False, options: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:  # fmt: skip
-    """Return keyword arguments of a language model: those of a preset, overridden by `senses` and `options`."""
+    """Return the keyword arguments of a language model: settings of a preset, overridden by `senses` and `options`."""
     if preset is not None and preset not in PRESETS:
         raise SettingError(f"unknown preset {preset!r}, expected {', '.join(PRESETS)}")
     settings = {} if preset is None else dict(PRESETS[preset][model])
@@ -148,18 +148,18 @@ def _card(method: LanguageModel, record: dict[str, Any]) -> str:
     tables, files = record.get("senses", {}).get("tables", ()), record.get("senses", {}).get("dictionaries", ())
     several = " and ".join(f"{row['several']:.1%}" for row in tables)
     about = (
-        [f"Sense-aware: {several} of the words have several output vectors, in `senses.safetensors`.", ""]
+        [f"The model is sense-aware: {several} of the words have several output vectors, in `senses.safetensors`.", ""]
         if several
         else []
     )
     named = ", ".join(f"{d['path']} ({'-'.join(d['langs'])}, {d['pairs']:,} pairs)" for d in files)
-    about += [f"Senses of translations were predicted by {named}.", ""] if named else []
+    about += [f"It also learned to predict senses of translations, with {named}.", ""] if named else []
     rows = [f"| {lang} | {r['sentences']:,} | {r[unit]:,} | {r['passes']} |" for lang, r in record["languages"].items()]
     return "\n".join([
         "---", *front, "language:", *(f"- {lang}" for lang in record["languages"]), "tags:", "- calque",
         *(["- elmo"] if unit == "words" else []), "---", "", f"# {what}", "",
-        f"Trained from text alone with calque {record['calque']}: {record['updates']:,} updates, mean loss "
-        f"{record['last_loss']:.3f} at the end; {record['parameters']:,} parameters, {record['vocabulary']:,} {unit} predicted.",
+        f"Trained on plain text with calque {record['calque']} for {record['updates']:,} updates (final mean loss "
+        f"{record['last_loss']:.3f}); {record['parameters']:,} parameters, vocabulary of {record['vocabulary']:,} {unit}.",
         "", *about, *paragraphs,
         f"| language | sentences | {unit} | passes |", "|---|---:|---:|---:|", *rows, "",
         f"Texts: {', '.join(file['path'] for file in record['texts'])}{', in lower case' if method.lower else ''}.", "",
@@ -170,24 +170,24 @@ def _card(method: LanguageModel, record: dict[str, Any]) -> str:
 
 
 def hold_out(text: Sentences, n: int) -> tuple[Sentences, Sentences]:
-    """Split a text into training text and up to n evenly spaced sentences that are not empty or in the training text.
+    """Split a text into training text and up to n evenly spaced held-out sentences, without empty and seen sentences.
 
     Raises:
-        SettingError: n is more than half of the text, or no sentence is left.
+        SettingError: n is more than half of the text, or no held-out sentence is left.
     """
     if not 0 < 2 * n <= len(text):
-        raise SettingError(f"cannot hold out {n} of {len(text)} sentences in {text.lang}: at most half")
+        raise SettingError(f"at most half of the {len(text)} sentences in {text.lang} can be held out, got {n}")
     chosen = np.arange(n) * len(text) // n
     rest = text.take(np.setdiff1d(np.arange(len(text)), chosen))
     known = {sentence.words for sentence in rest}
     new = [k for k in chosen.tolist() if text[k].words and text[k].words not in known]
     if not new:
-        raise SettingError(f"every held-out sentence in {text.lang} also occurs in the training text: hold out more")
+        raise SettingError(f"every held-out sentence in {text.lang} also occurs in the training text; hold out more")
     return rest, text.take(np.array(new, dtype=np.int64))
 
 
 def _about_senses(method: LanguageModel, dictionaries: Sequence[Dictionary]) -> dict[str, Any]:
-    """Return the number of words by number of senses for each table, and the dictionaries."""
+    """Return statistics of the senses per word for each table, and the dictionaries."""
     assert method.softmax is not None
     about: dict[str, Any] = {"tables": []}
     for table in method.softmax.senses:
@@ -207,10 +207,10 @@ def _about_senses(method: LanguageModel, dictionaries: Sequence[Dictionary]) -> 
 
 
 # -- presets -----------------------------------------------------------------------------------------------------------
-# Tables 6 to 8 of the paper, and Appendix D. Settings without a value or counterpart there have our defaults:
-# - a batch is of sentences, not of segments of 20 words (12, with two languages) of a stream (`unroll_steps`);
-# - the number of epochs (`n_epochs`) is given in updates: 1,000,000, or 600,000 for several languages;
-# - the size of ELMo's vocabulary, and BERT's batch, learning rate and block length.
+# Settings of Tables 6 to 8 of the paper, and of Appendix D. These settings differ or are missing in the paper:
+# - a batch contains sentences instead of segments of 20 words (12 for two languages) of a stream (`unroll_steps`);
+# - training lasts 1,000,000 updates, or 600,000 for several languages, instead of a number of epochs (`n_epochs`);
+# - the paper does not give the size of ELMo's vocabulary, or BERT's batch size, learning rate and block length.
 _PAPER: Mapping[str, dict[str, Any]] = {
     "elmo": {
         "dim": 512, "hidden": 4096, "layers": 2, "clip": 10.0, "dropout": 0.1, "batch": 256, "negatives": 8192, "tables": 2,
@@ -227,7 +227,7 @@ _PAPER_SENSES: Mapping[str, dict[str, Any]] = {
     "bert": {**_ALGORITHMS, "start": "kept", "axes": 14, "below": 0.0},
 }
 
-# About an hour at most on two cores, with 9 MB of text of each language; and minutes.
+# With 9 MB of text in each language, `small` takes up to about an hour on two cores, and `tiny` takes minutes.
 _SMALL: Mapping[str, dict[str, Any]] = {
     "elmo": {"dim": 64, "hidden": 256, "vocabulary": 20_000, "batch": 64, "updates": 3000, "negatives": 2048, "tables": 2},
     "bert": {"dim": 128, "layers": 4, "vocabulary": 12_000, "batch": 32, "updates": 6000, "length": 64, "positions": 128},

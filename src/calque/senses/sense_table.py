@@ -19,32 +19,32 @@ from calque.errors import InputError, SettingError
 
 SENSES_FILE = "senses.safetensors"
 _KEPT = ("weight", "bias", "centres", "projection", "mean", "counts", "live")
-_MOST = 64  # senses of a word
+_MOST = 64  # maximum number of senses of a word
 
 
 class SenseTable(nn.Module):
-    """Sense vectors of a vocabulary, and the cluster centres by which a sense is selected.
+    """Sense vectors of a vocabulary, and the cluster centres by which senses are selected.
 
-    The senses of a word are adjacent classes. At first (during the warm-up) each word has its first sense alone; `open`
-    activates the others, `prune` deactivates rare ones. Only the vectors w and the biases have gradients.
+    The senses of a word are adjacent classes. During the warm-up, only the first sense of each word is active; `open` activates
+    the other senses, and `prune` deactivates rare senses. Only the vectors w and the biases have gradients.
 
     Args:
         senses: number of senses of each word, at least 1, int `[n_words]`.
         axes: d′, dimensions of the projection in which states and centres are compared; at most d.
-        queue: Q, number of states for the projection.
+        queue: Q, number of states from which the projection is computed.
         spread: σ, standard deviation of the initial centres.
-        recent: number of last states to keep of each word that may have several senses.
-        kinds: number of states that are kept of each occurrence.
+        recent: number of last states to store for each word that may have several senses.
+        kinds: number of states to store for each occurrence.
 
     Attributes:
         weight, bias: w `[n_classes, dim]` and `[n_classes]`.
         centres: c `[n_classes, dim]`.
-        projection, mean: P `[dim, axes]`, and the vector subtracted before it, `[dim]`; zero in the paper, see `project`.
-        queue, seen: ring of the last states, `[queue, dim]`, and the number of all states so far.
-        recent, n_recent: rings of the last states of the words `several`, `[n_several, recent, kinds, dim]`, and their numbers.
+        projection, mean: P `[dim, axes]`, and the vector `[dim]` that is subtracted first (zero in the paper), see `project`.
+        queue, seen: ring buffer of the last states, `[queue, dim]`, and the number of all states so far.
+        recent, n_recent: ring buffers of the words `several`, `[n_several, recent, kinds, dim]`; number of all states so far.
         counts: number of selections since `open`, int64 `[n_classes]`.
         live: mask of the active senses, bool `[n_classes]`.
-        index: classes of each word, int64 `[n_words, S]`, padded with −1; `words` is the word of each class.
+        index, words: classes of each word, int64 `[n_words, S]`, padded with −1; word of each class.
 
     Raises:
         SettingError: an argument is invalid.
@@ -57,7 +57,7 @@ class SenseTable(nn.Module):
         super().__init__()
         of_words = torch.as_tensor(np.asarray(senses), dtype=torch.int64)
         if not len(of_words) or of_words.min() < 1 or of_words.max() > _MOST:
-            raise SettingError(f"senses must be from 1 to {_MOST} for each word")
+            raise SettingError(f"the number of senses of each word must be from 1 to {_MOST}")
         if not 1 <= axes <= min(dim, queue):
             fact = f"axes must be at most dim and queue, got {axes} axes, {dim} dimensions and a queue of {queue}"
             raise SettingError(f"{fact}; try fewer axes")
@@ -74,7 +74,7 @@ class SenseTable(nn.Module):
         self.n_recent = nn.Buffer(torch.zeros(len(several), dtype=torch.int64))
         self.counts = nn.Buffer(torch.zeros(n, dtype=torch.int64))
         self.live = nn.Buffer(torch.zeros(n, dtype=torch.bool).index_fill(0, first, True))
-        # Checkpoints do not contain what follows from `senses` alone.
+        # Checkpoints do not contain tensors that `senses` determines.
         self.several = nn.Buffer(several, persistent=False)
         self.index = nn.Buffer(torch.where(slots < of_words[:, None], first[:, None] + slots, -1), persistent=False)
         self.words = nn.Buffer(torch.arange(len(of_words)).repeat_interleave(of_words), persistent=False)
@@ -94,19 +94,19 @@ class SenseTable(nn.Module):
     # -- selection ---------------------------------------------------------------------------------------------------------
     @torch.no_grad()
     def compared(self, states: Tensor, words: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the classes of some words and their cosines with a state after the projection (Algorithm 1, line 7).
+        """Return the senses of candidate words, and their cosines with each state after the projection (Algorithm 1, line 7).
 
         Args:
             states: h `[n, dim]`.
-            words: words for each state, such as translations (§3.2), int64 `[n, t]`; −1 for none.
+            words: candidate words for each state, such as translations (§3.2), int64 `[n, t]`, padded with −1.
 
         Returns:
-            classes, int64 `[n, t · S]`, −1 for none; cosines `[n, t · S]`, −∞ for no or an inactive sense.
+            classes, int64 `[n, t · S]`, and cosines `[n, t · S]`; −1 and −∞ for missing and inactive senses.
         """
         different, place = torch.unique(words.clamp(min=0), return_inverse=True)
         classes = self.index[different]  # [u, S]
         usable = (classes >= 0) & self.live[classes.clamp(min=0)]
-        with torch.autocast(states.device.type, enabled=False):  # rounding must not decide
+        with torch.autocast(states.device.type, enabled=False):  # rounding would change selections
             centres = self.projected(self.centres[classes.clamp(min=0)])
             similarity = torch.einsum("na,ntsa->nts", self.projected(states.detach().float()), centres[place])
         allowed = usable[place] & (words >= 0)[:, :, None]
@@ -122,7 +122,7 @@ class SenseTable(nn.Module):
     def follow(self, states: Tensor, classes: Tensor, rate: float) -> None:
         """Move each selected centre towards the mean of the states h `[n, dim]` that selected it.
 
-        c ← (1 − α) c + α · mean(h)    (Algorithm 1, line 8, for all states of an update at once; α is `rate`)
+        c ← (1 − α) c + α · mean(h)    (Algorithm 1, line 8, once for all states of an update; α is `rate`)
         """
         chosen, place, counts = torch.unique(classes, return_inverse=True, return_counts=True)
         sums = torch.zeros(len(chosen), self.dim, dtype=torch.float64, device=states.device)
@@ -132,7 +132,7 @@ class SenseTable(nn.Module):
 
     @torch.no_grad()
     def remember(self, states: Tensor) -> None:
-        """Replace the oldest states of the queue by states `[n, dim]`, in order (Algorithm 2, lines 6 to 9)."""
+        """Replace the oldest states of the queue with new states `[n, dim]`, in order (Algorithm 2, lines 6 to 9)."""
         size = len(self.queue)
         kept = states[-size:]
         first = int(self.seen) + len(states) - len(kept)
@@ -142,7 +142,7 @@ class SenseTable(nn.Module):
 
     @torch.no_grad()
     def keep_recent(self, states: Tensor, words: Tensor) -> None:
-        """Replace the oldest kept states of each word that may have several senses by states `[n, kinds, dim]`."""
+        """Replace the oldest stored states of each word that may have several senses with new states `[n, kinds, dim]`."""
         size = self.recent.shape[1]
         place = torch.searchsorted(self.several, words).clamp(max=max(0, len(self.several) - 1))
         known = (self.several[place] == words).nonzero().squeeze(1) if size and len(self.several) else words[:0]
@@ -156,9 +156,9 @@ class SenseTable(nn.Module):
 
     @torch.no_grad()
     def project(self, *, centred: bool = False, whiten: float = 0.0) -> None:
-        """Recompute the projection from the queue (Algorithm 2, line 11) if there are more states than axes.
+        """Recompute the projection from the queue (Algorithm 2, line 11) if the queue has more states than axes.
 
-        With `centred`, the mean of the queue is subtracted before the projection from now on. For `whiten`, see `principal_axes`.
+        With `centred`, the mean of the queue is then subtracted before each projection. For `whiten`, see `principal_axes`.
         """
         states, axes = self.queue[: int(self.seen)], self.projection.shape[1]
         if len(states) > axes:
@@ -172,10 +172,10 @@ class SenseTable(nn.Module):
         """End the warm-up, and activate the other senses of each word.
 
         Args:
-            start: initialisation of the other senses: "copied" from the vector of the first, whose probability they share;
-                "kept" for random vectors (SaBERT); "fresh" as "kept", but the first sense of a word with several is
-                deactivated (SaELMo).
-            live: mask of the senses to activate, bool `[n_classes]`; None for all.
+            start: initialisation of the other senses. "copied" copies the vector of the first sense, and divides its
+                probability among all senses. "kept" keeps the random vectors (SaBERT). "fresh" keeps them, too, and deactivates
+                the first sense of words with several senses (SaELMo).
+            live: mask of the senses to activate, bool `[n_classes]`; default: all.
         """
         first = self.index[:, 0]
         self.live.copy_(torch.ones_like(self.live) if live is None else live)
@@ -189,16 +189,16 @@ class SenseTable(nn.Module):
 
     @torch.no_grad()
     def most_selected(self) -> Tensor:
-        """Return the active sense of each word with the most selections, the first of equal ones, int64 `[n_words]`."""
+        """Return the most selected active sense of each word, the first if several are tied, int64 `[n_words]`."""
         used = (self.index >= 0) & self.live[self.index.clamp(min=0)]
         of_word = torch.where(used, self.counts[self.index.clamp(min=0)], -1)
         return self.index.gather(1, of_word.argmax(1, keepdim=True)).squeeze(1)
 
     @torch.no_grad()
     def prune(self, below: float) -> int:
-        """Deactivate senses with less than a fraction β = `below` of their word's selections (§3.1), and return their number.
+        """Deactivate senses with less than a fraction β = `below` of their word's selections (§3.1); return their number.
 
-        Each word keeps the most selected sense. Words with fewer than 1 / β selections are not pruned.
+        Each word keeps its most selected sense. Words with fewer than 1 / β selections are not pruned.
         """
         totals = torch.zeros(self.n_words, dtype=torch.int64, device=self.counts.device)
         totals.index_add_(0, self.words, self.counts * self.live)
@@ -211,7 +211,7 @@ class SenseTable(nn.Module):
 
 
 def nearest(compared: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
-    """Return the class with the largest cosine, summed over tables, int64 `[n]`; −1 for none. See `SenseTable.compared`."""
+    """Return the class with the largest sum of cosines over tables, int64 `[n]`; −1 for none. See `SenseTable.compared`."""
     classes = compared[0][0]
     if not classes.shape[1]:
         return classes.new_full((len(classes),), -1)
@@ -223,7 +223,7 @@ def principal_axes(states: Tensor, k: int, *, whiten: float = 0.0) -> Tensor:
     """Return the first k principal axes (right singular vectors of the centred matrix) of vectors `[n, dim]`, `[dim, k]`.
 
     Args:
-        whiten: p; each axis is divided by σ^p, σ the standard deviation along it: 0 for orthonormal axes, 1 for equal variances.
+        whiten: p; each axis is divided by σ^p, where σ is its standard deviation; 0: orthonormal axes, 1: equal variances.
     """
     centred = states.double() - states.double().mean(0)
     squares, axes = torch.linalg.eigh(centred.t() @ centred / len(states))
@@ -235,13 +235,13 @@ def principal_axes(states: Tensor, k: int, *, whiten: float = 0.0) -> Tensor:
 
 # -- the file --------------------------------------------------------------------------------------------------------------
 def save_senses(tables: Sequence[SenseTable], folder: Path, settings: Mapping[str, Any]) -> None:
-    """Write `senses.safetensors`: the parts in `_KEPT` and the number of senses of each word, by index of the table, and the
-    settings as JSON."""
+    """Write `senses.safetensors`: for each table the tensors in `_KEPT` and the number of senses of each word; and the settings
+    as JSON in the metadata."""
     parts: dict[str, Tensor] = {}
     for k, table in enumerate(tables):
         parts |= {f"{k}.{name}": getattr(table, name).detach().cpu().contiguous() for name in _KEPT}
         parts[f"{k}.senses"] = (table.index >= 0).sum(1).to(torch.int32).cpu()
-    # One entry, because safetensors writes several in random order.
+    # The metadata is a single entry, because safetensors writes several entries in random order.
     about = json.dumps({"tables": len(tables), "settings": dict(settings)}, sort_keys=True)
     save_file(parts, folder / SENSES_FILE, metadata={"senses": about})
 
@@ -251,7 +251,7 @@ def has_senses(folder: str | Path) -> bool:
 
 
 def open_senses(folder: str | Path) -> list[SenseTable]:
-    """Read the tables that `save_senses` wrote, one or (ELMo) forward and backward, with empty queues.
+    """Read the tables that `save_senses` wrote, with empty queues: one table, or forward and backward tables for an ELMo.
 
     Raises:
         InputError: the folder has no senses, or the file is corrupt.
@@ -263,7 +263,7 @@ def open_senses(folder: str | Path) -> list[SenseTable]:
         for k in range(int(json.loads(file.metadata()["senses"])["tables"])):
             parts = {name: file.get_tensor(f"{k}.{name}") for name in (*_KEPT, "senses")}
             senses, (dim, axes) = parts.pop("senses"), parts["projection"].shape
-            with torch.random.fork_rng(devices=[]):  # the initial vectors are random
+            with torch.random.fork_rng(devices=[]):  # restore the random state after drawing initial vectors
                 tables.append(SenseTable(senses.numpy(), dim, axes=axes, queue=axes))
             tables[-1].load_state_dict(parts, strict=False)  # the file does not contain the queue
     return tables
@@ -280,7 +280,7 @@ def _reading(path: Path, what: str) -> Iterator[None]:
 
 SOFTMAX_FILE = "softmax.safetensors"
 MAX_LOGITS = 4_000_000  # maximum number of logits in memory without gradients
-_NOTHING = -1e30  # score of an excluded class; infinity gives no gradient if all are excluded
+_NOTHING = -1e30  # score of an excluded class; −∞ gives no valid gradient if all are excluded
 
 
 class WordTable(nn.Module):
@@ -296,21 +296,21 @@ class WordTable(nn.Module):
 
 
 class Negatives(NamedTuple):
-    """Sampled classes of an update."""
+    """Sampled negative classes of an update."""
 
     classes: np.ndarray  # distinct sorted classes, int64 `[n]`
-    tries: int | None  # number of draws until there were n different classes; None if they are all active classes
+    tries: int | None  # number of draws that gave n distinct classes; None if all active classes are used
 
 
 class Targets(NamedTuple):
     """Gold classes of each state."""
 
-    classes: Tensor  # word or selected sense, then senses of its translations, int64 `[n, k]`; −1 for none
-    weights: Tensor  # weights of −log p of each, `[n, k]`, with sum 1 (Eq. 7)
+    classes: Tensor  # word or selected sense, then senses of its translations, int64 `[n, k]`, padded with −1
+    weights: Tensor  # weight of −log p of each class, `[n, k]`; the weights of a state have sum 1 (Eq. 7)
 
 
 class Sampler:
-    """Samples a word by its frequency rank k, with approximately Zipfian probability, and any of its active senses.
+    """Samples a word by frequency rank k, with approximately Zipfian probability, and then one of its active senses uniformly.
 
         p(k) = log((k + 2) / (k + 1)) / log(n + 1),    k = 0, …, n − 1
 
@@ -322,7 +322,7 @@ class Sampler:
         self._table, self._n = table, table.n_words
 
     def draw(self, count: int, rng: np.random.Generator) -> Negatives | None:
-        """Draw until there are `count` different classes; return None, for all, if there are at most 2 · `count`."""
+        """Draw `count` distinct classes, or return None, for all classes, if at most 2 · `count` classes are active."""
         live, sizes = self._live()
         if 2 * count >= len(live):
             return None
@@ -339,7 +339,7 @@ class Sampler:
                 return Negatives(classes[seen <= last], int(last) + 1)
 
     def log_expected(self, classes: np.ndarray, tries: int | None) -> np.ndarray:
-        """Return log(1 − (1 − p)^tries), the log of the expected number of a class among the negatives, float64 `[n]`."""
+        """Return log(1 − (1 − p)^tries), the log of the probability that a class is among the negatives, float64 `[n]`."""
         if tries is None:
             return np.zeros(len(classes))
         words = self._table.words.cpu().numpy()[classes]
@@ -356,9 +356,9 @@ class Softmax(nn.Module):
     """p(class | state) ∝ exp(w_class · state + b_class), over all words, or over the senses of all words (Eq. 3, with a bias).
 
     Args:
-        tables: a table for each direction, or one for both.
-        negatives: number of classes sampled for each direction of an update; None for the full softmax. The log of the
-            expected number of times that a class is drawn is subtracted from its score (Jean et al. 2015, §3;
+        tables: one table for each direction, or one table for both.
+        negatives: number of classes sampled for each direction of an update; default: full softmax. The log of the expected
+            count of a class among the negatives is subtracted from its score (Jean et al. 2015, §3;
             `tf.nn.sampled_softmax_loss`).
     """
 
@@ -379,12 +379,12 @@ class Softmax(nn.Module):
         return [table for table in self.tables if isinstance(table, SenseTable)]
 
     def draw(self, rng: np.random.Generator) -> list[Negatives | None]:
-        """Return the negatives of each direction, or None for all classes."""
+        """Return the negatives of each direction; None if all classes are negatives."""
         samplers = [self._samplers[side % len(self._samplers)] for side in (0, 1)]
         return [None if self.negatives is None else sampler.draw(self.negatives, rng) for sampler in samplers]
 
     def loss(self, states: Tensor, targets: Targets, side: int = 0, negatives: Negatives | None = None) -> Tensor:
-        """Return the weighted sum of −log p over the target and the negatives (None: all active classes) for states `[n, dim]`.
+        """Return the weighted sum of −log p of the targets of states `[n, dim]` against negatives (default: all active ones).
 
             L = Σ_n Σ_k weights[n, k] · −log( e_nk / (e_nk + Σ_{j drawn, j ≠ class nk} exp(s_nj)) )
 
@@ -393,7 +393,7 @@ class Softmax(nn.Module):
         table, sampler = self.table(side), self._samplers[side % len(self._samplers)]
         if negatives is None:
             negatives = Negatives(np.flatnonzero(table.live.cpu().numpy()), None)
-        # The large table is indexed once, so that its gradient is computed once.
+        # The large table is indexed only once, so that its gradient is computed only once.
         drawn, wanted = negatives.classes, targets.classes.cpu().numpy()
         classes, place = np.unique(np.concatenate([drawn, np.maximum(wanted, 0).ravel()]), return_inverse=True)
         rows = torch.from_numpy(classes).to(states.device)
@@ -401,7 +401,7 @@ class Softmax(nn.Module):
         bias = bias - torch.from_numpy(sampler.log_expected(classes, negatives.tries)).to(bias)
         columns, right = (torch.from_numpy(part).to(states.device) for part in np.split(place, [len(drawn)]))
         right = right.view(wanted.shape)
-        # Targets among the drawn classes are excluded from the sum, and the other targets of a state are added again.
+        # Exclude all targets of a state from its sum over drawn classes; below, add its other targets again.
         hit = np.minimum(np.searchsorted(drawn, wanted), len(drawn) - 1)
         struck, place_of = (torch.from_numpy(part).to(states.device) for part in (drawn[hit] == wanted, hit))
         scores = F.linear(states, weight[columns], bias[columns]).float()
@@ -414,7 +414,7 @@ class Softmax(nn.Module):
 
     @torch.inference_mode()
     def negative_log_likelihood(self, states: Tensor, words: Tensor, side: int = 0) -> Tensor:
-        """Return −log p of each word, `[n]`; p of a word is the sum over its senses."""
+        """Return −log p of each word, `[n]`; the probability of a word is the sum over its senses."""
         table = self.table(side)
         live = table.live.nonzero().squeeze(1)
         weight, bias, of_word = table.weight[live], table.bias[live], table.words[live]
@@ -426,7 +426,7 @@ class Softmax(nn.Module):
         return torch.cat(parts) if parts else states.new_zeros(0)
 
     def save(self, folder: Path, settings: Mapping[str, Any]) -> None:
-        """Write `softmax.safetensors`, or `senses.safetensors` with the settings of senses."""
+        """Write `softmax.safetensors` or, with senses, `senses.safetensors` including the settings of senses."""
         if self.senses:
             save_senses(self.senses, folder, settings)
             return
@@ -435,11 +435,11 @@ class Softmax(nn.Module):
 
     @classmethod
     def open(cls, folder: str | Path, *, words: int, dim: int, tables: int) -> Softmax:
-        """Read the output layer that `save` wrote, for the full softmax.
+        """Read the output layer that `save` wrote, as a full softmax.
 
         Args:
             words, dim: vocabulary size and dimensions of the language model.
-            tables: number of tables if they have senses.
+            tables: expected number of tables with senses.
 
         Raises:
             InputError: the file is missing or corrupt, or belongs to another model.
@@ -455,6 +455,6 @@ class Softmax(nn.Module):
         saved = open_senses(path)
         if len(saved) != tables or any((table.n_words, table.dim) != (words, dim) for table in saved):
             shapes = ", ".join(f"{table.n_words:,} × {table.dim}" for table in saved)
-            fact = f"senses of another model: tables of {shapes}, expected {tables} of {words:,} × {dim}"
+            fact = f"the senses belong to another model: tables of {shapes}, expected {tables} of {words:,} × {dim}"
             raise InputError(fact, path=path / SENSES_FILE)
         return cls(saved)

@@ -15,36 +15,36 @@ from calque.senses.pretrain import PRESETS, model_class, pretrain, settings_for
 from calque.senses.training import Senses
 
 _BY_LANGUAGE = Mapping[str, str]
-#: keys of a table of pretraining besides settings of the language model
+#: types of the keys of a pretraining table, besides settings of the language model
 _READ: dict[str, Any] = {
     "model": str, "texts": _BY_LANGUAGE, "apart": bool, "pairs": bool, "dictionaries": _BY_LANGUAGE, "limit": Count,
     "pretokenized": bool, "preset": Literal[tuple(PRESETS)], "senses": int | Mapping[str, Any], "held_out": int,
 }  # fmt: skip
-#: arguments of `pretrain`
+#: keys that are arguments of `pretrain`
 _HOW = ("limit", "pretokenized", "preset", "senses", "held_out")
 
 
 def check_pretraining(name: str, given: Mapping[str, Any], source: str) -> None:
-    """Check the table of an encoder to pretrain."""
+    """Check the table `[encoders.NAME.pretrain]` of a study."""
     where = f"encoders.{name}.pretrain"
     if not given.get("texts"):
-        raise SettingError(f'encoder {name!r} has no text to pretrain on: texts = {{ en = "en.txt.gz" }}')
+        raise SettingError(f'{where} has no texts, expected e.g. texts = {{ en = "en.txt.gz" }}')
     model = given.get("model", "bert")
     check(where, given, {**of(model_class(model), "start"), **_READ})
     if isinstance(given.get("senses"), Mapping):
         check(f"{where}.senses", given["senses"], of(Senses))
     if given.get("apart") and given.get("pairs"):
-        raise SettingError(f"{where}: apart and pairs exclude each other")
+        raise SettingError(f"{where}: apart and pairs cannot be combined")
     if given.get("pairs") and (source not in given["texts"] or len(given["texts"]) < 2):
-        raise SettingError(f"{where}.pairs: expected texts in {source}, the source language, and in another")
+        raise SettingError(f"{where}: pairs needs texts in the source language {source} and in another language")
     dictionaries = given.get("dictionaries", {})
     if dictionaries and ("senses" not in given or given.get("apart")):
-        raise SettingError(f"{where}: dictionaries translate the senses of languages that one encoder learns together")
+        raise SettingError(f"{where}: dictionaries need senses, and cannot be combined with apart")
     for name in dictionaries:
         if not any(pair_of(name, list(each.texts)) for each in trainings(given, source)):
             langs = f"{source} and another of" if given.get("pairs") else "two of"
             raise SettingError(
-                f"{where}.dictionaries: {name!r} is not {langs} {', '.join(given['texts'])}, expected en-de = FILE"
+                f"{where}.dictionaries: keys must name {langs} {', '.join(given['texts'])}, e.g. en-de, got {name!r}"
             )
     options = {name: value for name, value in given.items() if name not in _READ}
     try:
@@ -57,7 +57,7 @@ def check_pretraining(name: str, given: Mapping[str, Any], source: str) -> None:
 
 
 def train(step: Step, folder: Path) -> list[dict[str, Any]]:
-    """Train the encoder of a step, and return its scores on held-out text."""
+    """Pretrain the encoder of a step, and return its scores on held-out text."""
     options = dict(step.settings)
     model, langs, named = options.pop("model", "bert"), options.pop("langs"), options.pop("dictionaries", [])
     pairs = [pair for name in named if (pair := pair_of(name, langs)) is not None]

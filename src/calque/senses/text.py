@@ -1,4 +1,4 @@
-"""Training text of language models: blocks of subwords and masks, word indices, and the blocks of each update."""
+"""Training text of language models: blocks of subwords, masking, vocabularies of words, and sampling of blocks."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from calque.offsets import offsets_of, ranges
 from calque.senses.elmo import END, with_ends
 from calque.text import Sentence, Sentences
 
-#: index of all words outside the vocabulary, after those of the sentence ends; and of the first word
+#: index of out-of-vocabulary words, after the indices of the boundary tokens; index of the first word
 UNKNOWN, FIRST_WORD = END + 1, END + 2
 VOCABULARY_FILE = "vocabulary.json"
 
 
 @dataclass(frozen=True)
 class Blocks:
-    """Blocks of sentences with special tokens at both ends and between sentences.
+    """Blocks of sentences with special tokens at the start, at the end and between sentences.
 
     Attributes:
-        ids: subwords of all blocks, int32 `[n_subwords]`.
-        offsets: int64 `[n_blocks + 1]`.
+        ids: ids of the subwords of all blocks, int32 `[n_subwords]`.
+        offsets: offsets of the blocks, int64 `[n_blocks + 1]`.
         words: mask of the subwords that are whole words, bool `[n_subwords]`; None if unknown.
     """
 
@@ -44,15 +44,15 @@ class Blocks:
 
     @classmethod
     def of(cls, split: SplitSentences, length: int) -> Blocks:
-        """Pack sentences in order into blocks of at most `length` subwords.
+        """Pack sentences, in order, into blocks of at most `length` subwords.
 
         Raises:
-            SettingError: a sentence does not fit into a block.
+            SettingError: a sentence is longer than a block.
         """
         sizes = np.diff(split.offsets)
-        inner = np.flatnonzero(sizes > 2)  # not empty
+        inner = np.flatnonzero(sizes > 2)  # sentences with words
         if len(inner) and sizes[inner].max() > length:
-            raise SettingError(f"a sentence of {sizes[inner].max()} subwords does not fit into blocks of {length}")
+            raise SettingError(f"length must be at least {sizes[inner].max()} (the longest sentence), got {length}")
         # The first token of a sentence is kept only at the beginning of a block.
         first, filled = np.zeros(len(inner), dtype=bool), length
         for k, size in enumerate(sizes[inner].tolist()):
@@ -72,7 +72,7 @@ class Blocks:
         return cls(ids, np.append(starts, ends[-1] if len(ends) else 0).astype(np.int64), whole[places])
 
     def padded(self, numbers: np.ndarray, pad: int, width: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return some padded blocks, int32 `[n, width]`, and the mask of their subwords that are whole words."""
+        """Return the given blocks with padding, int32 `[n, width]`, and the mask of subwords that are whole words."""
         lengths = self.lengths[numbers]
         inside, places = np.arange(width) < lengths[:, None], ranges(self.offsets[numbers], lengths)
         ids, whole = np.full(inside.shape, pad, dtype=np.int32), np.zeros(inside.shape, dtype=bool)
@@ -82,16 +82,16 @@ class Blocks:
         return ids, whole
 
     def rows(self, numbers: np.ndarray) -> np.ndarray:
-        """Return the ids of some blocks, concatenated."""
+        """Return the concatenated ids of the given blocks."""
         return self.ids[ranges(self.offsets[numbers], self.lengths[numbers])]
 
 
 class Mixture:
     """Blocks of text sampled for each update.
 
-    A language with n subwords is drawn with probability ∝ n^alpha (Conneau and Lample 2019, §3.1): 1 draws in proportion to the
-    text; 0 draws the same number of blocks of every language (of sentences, if each is a block: Multi-sense, §3.2). All blocks of
-    a language are drawn in random order before any is drawn again. An epoch has as many blocks as the text.
+    A language with n subwords is sampled with probability ∝ n^alpha (Conneau and Lample 2019, §3.1). With alpha = 0, each
+    language has the same number of blocks (or of sentences, as in Multi-sense, §3.2, if each block is a sentence). Each block of
+    a language is sampled once, in random order, before any block is sampled again. An epoch has as many blocks as the text.
 
     Args:
         languages: blocks by language.
@@ -103,19 +103,19 @@ class Mixture:
     def __init__(self, languages: Mapping[str, Blocks], *, batch: int, alpha: float = 0.5, seed: int = 0):
         empty = [name for name, blocks in languages.items() if not len(blocks)]
         if empty or not languages:
-            raise SettingError(f"no text in {', '.join(empty) or 'any language'}")
+            raise SettingError(f"there is no text in {', '.join(empty) or 'any language'}")
         self.languages, self.batch, self.seed = dict(languages), batch, seed
         sizes = np.array([len(blocks.ids) for blocks in languages.values()], dtype=np.float64)
         chance = sizes**alpha / (sizes**alpha).sum()
         total = sum(map(len, languages.values()))
-        # Shares are of subwords, and the mean length of blocks differs between languages.
+        # The probabilities are fractions of subwords; convert them to blocks, whose mean length depends on the language.
         mean = sizes / np.array([len(blocks) for blocks in languages.values()]) if alpha else 1.0
         drawn = chance / mean / (chance / mean).sum() * total
         self.drawn = dict(zip(languages, np.maximum(1, np.round(drawn)).astype(int).tolist(), strict=True))
         self.steps_per_epoch = max(1, sum(self.drawn.values()) // batch)
 
     def epoch(self, number: int) -> list[list[tuple[str, np.ndarray]]]:
-        """Return the updates of an epoch, as indices of blocks by language; a pure function of `number`."""
+        """Return the updates of epoch `number`, each as indices of blocks by language; the result depends only on `number`."""
         names, chosen = [], []
         for index, (name, count) in enumerate(self.drawn.items()):
             names.append(np.full(count, index))
@@ -130,7 +130,7 @@ class Mixture:
         return updates
 
     def _draw(self, index: int, n: int, start: int, count: int) -> np.ndarray:
-        """Return items `start` to `start + count` of an endless sequence of permutations of `n`."""
+        """Return items `start` to `start + count` of an endless sequence of random permutations of `n` blocks."""
         parts = []
         for cycle in range(start // n, (start + count - 1) // n + 1):
             order = np.random.default_rng([self.seed, 2, index, cycle]).permutation(n)
@@ -150,15 +150,15 @@ class Mixture:
 def mask(
     ids: np.ndarray, special: Sequence[int], *, mask_id: int, vocabulary: int, share: float, rng: np.random.Generator,
 ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
-    """Mask random subwords (Devlin et al. 2019, §3.1): 80% become the mask, 10% a random subword, 10% stay.
+    """Choose random subwords, and replace 80% by the mask and 10% by a random subword (Devlin et al. 2019, §3.1).
 
     Args:
-        ids: `[n, length]`.
-        special: ids that are never chosen, padding and the ends.
-        share: fraction of the chosen subwords.
+        ids: ids of subwords, `[n, length]`.
+        special: ids that are never chosen (padding and boundary tokens).
+        share: fraction of subwords to choose.
 
     Returns:
-        masked text `[n, length]`, and flat positions of the chosen subwords, `[n_chosen]`.
+        ids with masks, `[n, length]`, and flat positions of the chosen subwords, `[n_chosen]`.
     """
     possible = np.flatnonzero(~np.isin(ids, special))
     chosen = np.sort(rng.choice(possible, size=max(1, round(share * len(possible))), replace=False))
@@ -177,7 +177,7 @@ class Vocabulary:
     """Predicted words, the most frequent first.
 
     Attributes:
-        words: word with index `k + FIRST_WORD` is `words[k]`.
+        words: the words; the index of `words[k]` is `k + FIRST_WORD`.
         counts: number of occurrences of each index in the training text, int64 `[size]`.
     """
 
@@ -189,15 +189,15 @@ class Vocabulary:
         object.__setattr__(self, "_numbers", {word: k for k, word in enumerate(self.words, FIRST_WORD)})
 
     def __len__(self) -> int:
-        """Number of words, including both ends and the unknown word."""
+        """Number of indices, including the boundary tokens and the unknown word."""
         return len(self.counts)
 
     def numbers(self, words: Sequence[str]) -> np.ndarray:
-        """Return the index of each word, or `UNKNOWN`, int64 `[n]`."""
+        """Return the index of each word, int64 `[n]`; `UNKNOWN` for out-of-vocabulary words."""
         return np.fromiter((self._numbers.get(word, UNKNOWN) for word in words), dtype=np.int64, count=len(words))
 
     def unigram(self) -> np.ndarray:
-        """Return the probability of each index by its count, with add-one smoothing, float64 `[size]`."""
+        """Return the unigram probability of each index with add-one smoothing, float64 `[size]`."""
         return (self.counts + 1) / (self.counts.sum() + len(self.counts))
 
     @property
@@ -214,20 +214,20 @@ class Vocabulary:
             about = json.loads((folder / VOCABULARY_FILE).read_text(encoding="utf-8"))
             vocabulary = cls(tuple(about["words"]), np.array(about["counts"], dtype=np.int64))
             if len(vocabulary.counts) != len(vocabulary.words) + FIRST_WORD:
-                raise ValueError(f"{len(vocabulary.counts)} counts of {len(vocabulary.words)} words")
+                raise ValueError(f"{len(vocabulary.counts)} counts for {len(vocabulary.words)} words")
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise InputError(f"no vocabulary ({error})", path=folder / VOCABULARY_FILE) from error
+            raise InputError(f"not a vocabulary ({error})", path=folder / VOCABULARY_FILE) from error
         return vocabulary
 
 
 @dataclass(frozen=True)
 class WordText:
-    """Text of several languages as indices of word forms.
+    """Text of several languages as indices of word types.
 
     Attributes:
         vocabulary: predicted words.
-        word_types: all word forms of the text, the vocabulary first; index n is `word_types[n - FIRST_WORD]`.
-        blocks: word forms by language, int32; a block is a sentence with both ends, or a part of one.
+        word_types: all word types of the text, the vocabulary first; the index of `word_types[k]` is `k + FIRST_WORD`.
+        blocks: indices of word types by language, int32; each block is a sentence with boundary tokens, or part of a sentence.
     """
 
     vocabulary: Vocabulary
@@ -239,17 +239,17 @@ class WordText:
         cls, texts: Mapping[str, Sentences], *, size: int, min_count: int = 1, length: int = 128, alpha: float = 1.0,
         lower: bool = False,
     ) -> WordText:  # fmt: skip
-        """Build the vocabulary of a text, and index its words.
+        """Build the vocabulary of a text, and convert its words to indices.
 
-        Sentences without words are dropped. A sentence with more than `length` words is cut into parts that share a word, so that
-        each word is predicted once in each direction.
+        Empty sentences are dropped. A sentence with more than `length` words is split into parts that overlap by one word, so
+        that each word is predicted once in each direction.
 
         Args:
             texts: sentences by language.
-            size: maximum size of the vocabulary, including `FIRST_WORD` indices that are not words.
+            size: maximum size of the vocabulary, including the `FIRST_WORD` indices that are not words.
             min_count: minimum number of occurrences of a predicted word.
-            length: maximum number of predictions in each direction from a block.
-            alpha: see `Mixture`; words are sorted by their frequency in training.
+            length: maximum number of predictions per block in each direction.
+            alpha: exponent of `Mixture`, which determines the frequency by which words are sorted.
             lower: lower-case all words.
 
         Raises:
@@ -270,7 +270,7 @@ class WordText:
         order = np.argsort(-seen, kind="stable")
         n_words = min(size - FIRST_WORD, int((counts >= min_count).sum()))
         if not n_words:
-            raise SettingError(f"no word occurs {min_count} times or more: there is nothing to predict")
+            raise SettingError(f"no word occurs at least {min_count} times; lower min_count or give more text")
         spelled = list(word_types)
         names = [spelled[k] for k in order.tolist()]
         sentences = sum(int((np.diff(offsets) > 0).sum()) for _, offsets in numbered.values())
@@ -286,7 +286,7 @@ class WordText:
     def seen_by(
         cls, vocabulary: Vocabulary, sentences: Iterable[Sentence | Sequence[str]], *, lower: bool = False
     ) -> WordText:
-        """Index another text by a vocabulary, as one block for each sentence, under the language ""."""
+        """Convert other sentences to indices of a vocabulary, with one block per sentence and "" as the language."""
         names, numbers, offsets = number_words(sentences)
         names = [name.lower() for name in names] if lower else names
         known = vocabulary.numbers(names)

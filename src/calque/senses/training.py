@@ -1,4 +1,4 @@
-"""Training of language models from text, and sense-aware training (Multi-sense, §3)."""
+"""Pretraining of language models on text, and sense-aware training (Multi-sense, §3)."""
 
 from __future__ import annotations
 
@@ -25,33 +25,33 @@ from calque.text import Sentences
 from calque.training.loop import Loop, Schedule
 from calque.training.objective import Objective
 
-_RECENT = 60  # number of last states of each word that are clustered
-_TRANSLATIONS = 4  # maximum number of translations of a word into each other language, the first in the dictionary
-_WHITEN = 0.5  # power of the deviation by which axes are divided, with start="grouped"
+_RECENT = 60  # number of last states of each word to cluster
+_TRANSLATIONS = 4  # maximum number of translations of a word into another language; the first entries are used
+_WHITEN = 0.5  # with start="grouped", axes are divided by this power of their standard deviation
 
 
 @dataclass(frozen=True, kw_only=True)
 class Senses:
-    """Settings of senses in the training of a language model. In brackets: names in the paper (Tables 6 to 8).
+    """Settings of senses in the training of a language model, with their names in the paper in brackets (Tables 6 to 8).
 
     Args:
         senses: S, maximum number of senses of a word (n_context).
-        occurrences: number of occurrences in the training text that each sense of a word requires; 0 gives all words S senses,
-            as in the paper.
-        warmup: number of updates with one sense (contextual_warmup; 20,000 in the paper). None for half of all updates with
-            start="grouped", else a tenth, at most 20,000.
-        start: initialisation of the other senses: "fresh" (SaELMo) or "kept" (SaBERT), see `SenseTable.open`; "grouped"
-            clusters the last states of each word, see `group`, because the first of several random centres often takes all
-            states. "grouped" also centres the states before the projection, divides its axes by the root of their deviation, and
-            both directions of an ELMo select one sense together.
-        rate: α of the centres (sense_learning_rate, context_rep_lr).
-        spread: σ of the initial centres, not in the paper. A centre that is small beside α times a state turns to the first
-            state that selects it.
-        axes: d′ of the projection (cluster_proj_dim, pca_dim).
-        queue: Q, number of states for the projection (pca_sample).
-        project_every: M, number of updates between projections, not in the paper.
-        below: β, fraction of selections below which a sense is pruned (remove_less_frequent_contexts); 0 for no pruning.
-        prune_every: E, number of updates between prunings, not in the paper.
+        occurrences: number of occurrences in the training text that a word needs for each sense; with 0, all words have S
+            senses, as in the paper.
+        warmup: number of updates in which each word has one sense (contextual_warmup; 20,000 in the paper). Default: half of
+            all updates with start="grouped", otherwise a tenth, but at most 20,000.
+        start: initialisation of the other senses: "fresh" (SaELMo) or "kept" (SaBERT), see `SenseTable.open`; or "grouped",
+            which clusters the last states of each word, see `group`. With random centres, the first centre often attracts all
+            states. "grouped" also centres states before the projection and divides its axes by the square root of their
+            standard deviation. Both directions of an ELMo then select the same sense.
+        rate: α, learning rate of the centres (sense_learning_rate, context_rep_lr).
+        spread: σ, standard deviation of the initial centres (not in the paper). If a centre is small compared with α times a
+            state, the first state that selects it determines its direction.
+        axes: d′, dimensions of the projection (cluster_proj_dim, pca_dim).
+        queue: Q, number of states from which the projection is computed (pca_sample).
+        project_every: M, number of updates between projections (not in the paper).
+        below: β, fraction of selections below which a sense is pruned (remove_less_frequent_contexts); 0: no pruning.
+        prune_every: E, number of updates between prunings (not in the paper).
 
     Raises:
         SettingError: a value is invalid.
@@ -71,7 +71,7 @@ class Senses:
 
     def __post_init__(self):
         if self.senses == 1:
-            raise SettingError("one sense is what a plain language model has: leave out senses, or give 2 or more")
+            raise SettingError("senses must be at least 2, got 1; omit senses for a model with one sense per word")
         check_number("senses", self.senses, least=2, most=50, whole=True)
         check_number("occurrences", self.occurrences, least=0, whole=True)
         if self.warmup is not None:
@@ -91,7 +91,7 @@ class Senses:
         return self.start == "grouped"
 
     def tables(self, counts: np.ndarray, dim: int, number: int = 1) -> list[SenseTable]:
-        """Return tables for words with given counts in the training text, int `[n_words]`."""
+        """Return `number` tables for words with the given counts in the training text, int `[n_words]`."""
         several = np.where(counts > 0, self.senses, 1)
         if self.occurrences:
             several = np.clip(counts // self.occurrences, 1, self.senses)
@@ -101,26 +101,26 @@ class Senses:
         return [SenseTable(slots, dim, **how) for _ in range(number)]
 
     def warmup_of(self, updates: int) -> int:
-        """Return the number of updates with one sense."""
+        """Return the number of warm-up updates, in which each word has one sense."""
         if self.warmup is not None:
             return self.warmup
         return max(1, updates // 2) if self.grouped else min(20_000, max(1, updates // 10))
 
 
 class Translations:
-    """Translations of each word of a joint vocabulary, by the language of its text.
+    """Translations of each word of a joint vocabulary, by the language of the text in which the word occurs.
 
-    Dictionaries apply in both directions and ignore case: an entry applies to all forms of its word, and the translation is the
-    form in the dictionary or else the most frequent form. A word is not a translation of itself, but its form with other
-    capitals may be. `words` is the number of words with a translation, by language.
+    Dictionaries are used in both directions, and their case is ignored: an entry applies to all spellings of its word, and the
+    translation has the spelling in the dictionary or else the most frequent spelling. A word is never its own translation, but
+    the same word with other capitals may be. `words` is the number of words with a translation, by language.
 
     Args:
         dictionaries: dictionaries between languages of the text.
         languages: languages of the text.
-        vocabulary: index of each word that can be predicted, the most frequent first.
+        vocabulary: index of each predictable word, the most frequent first.
 
     Raises:
-        SettingError: a dictionary is of another language, or has no pair of words of the vocabulary.
+        SettingError: a dictionary has a language that the text lacks, or has no pair of words of the vocabulary.
     """
 
     def __init__(self, dictionaries: Sequence[Dictionary], languages: Sequence[str], vocabulary: Mapping[str, int]):
@@ -136,7 +136,7 @@ class Translations:
             if not set(langs) <= set(self.languages) or langs[0] == langs[1]:
                 text = ", ".join(self.languages)
                 raise SettingError(
-                    f"{place} is of {'-'.join(langs)}: expected two different languages of the text, {text}"
+                    f"{place} must be between two different languages of the text ({text}), got {'-'.join(langs)}"
                 )
             first, second = (self.languages.index(lang) for lang in langs)
             columns, pairs = (dictionary.source, dictionary.target), 0
@@ -152,10 +152,10 @@ class Translations:
                                 several[np.argmax(several < 0)] = right
             if not pairs:
                 raise SettingError(
-                    f"{place}: none of its {len(dictionary):,} pairs of different words is in the vocabulary of the text; "
-                    f"is it of {' and '.join(langs)}?"
+                    f"{place}: none of the {len(dictionary):,} pairs has two different words of the vocabulary; "
+                    f"are the languages {' and '.join(langs)}?"
                 )
-        # The last column stands for all other words.
+        # The last column is for words with larger indices, which have no translations.
         index, keys = np.zeros((n, size + 1), dtype=np.int64), sorted(rows)
         for k, (source, number) in enumerate(keys, 1):
             index[source, number] = k
@@ -175,19 +175,19 @@ class Translations:
         return self
 
     def of(self, languages: Tensor, words: Tensor) -> Tensor:
-        """Return translations of words by the language of their text, int64 `[n, n_languages - 1, t]`; −1 for none."""
+        """Return the translations of words in texts of the given languages, int64 `[n, n_languages - 1, t]`, padded with −1."""
         return self._rows[self._index[languages, words.clamp(max=self._index.shape[1] - 1)]]
 
 
-#: selected senses of this process's predictions, in the order of the text: the states that predict the words beside those that
-#: select senses, if they differ, `[n, kinds · dim]`; and words, classes, and whether the context lacks the word, int64 `[n, 3]`
+#: selected senses of this process's predictions, in the order of the text. First tensor, `[n, kinds · dim]`: the states that
+#: predict the word and, if different, select the sense. Second, int64 `[n, 3]`: word, class, 1 if the word is not in the input
 Selected = tuple[Tensor, Tensor]
 
 
 class SenseTraining:
-    """Selects senses during an update, and updates centres, projection and active senses after it.
+    """Selects senses during an update, and updates centres, projection and active senses after the update.
 
-    All processes select with the centres from before the update. Their selections are gathered in the order of the text, so the
+    All processes select senses with the centres before the update. The selections are gathered in the order of the text, so the
     tables (one, or one for each direction) are equal in all processes.
     """
 
@@ -205,15 +205,15 @@ class SenseTraining:
     def targets(
         self, states: Mapping[int, Tensor], words: Tensor, languages: Tensor, whole: Tensor | None = None
     ) -> Targets:
-        """Return the sense that each word's state selects, and those of its translations with half the weight (Eq. 7).
+        """Return the sense that each state selects, and senses of translations with half of the total weight (Eq. 7).
 
-        For each other language, the nearest sense of all translations of the word is selected; with several languages, Eq. 6 is
-        their mean.
+        For each other language, the nearest sense among all translations of the word is selected. Several languages share the
+        weight of the translations equally, so that Eq. 6 becomes a mean.
 
         Args:
-            states: states of the words themselves, `[n, dim]`, by index of the table to compare with.
-            words, languages: each word, and the index of its text's language, int64 `[n]`.
-            whole: mask of the words that may have translations, bool `[n]`; None for all.
+            states: states that select senses, `[n, dim]`, by index of the table with which they are compared.
+            words, languages: index of each word, and index of the language of its text, int64 `[n]`.
+            whole: mask of the words that may have translations, bool `[n]`; default: all.
         """
         own = self._nearest(states, words[:, None])
         dtype = self.tables[0].centres.dtype
@@ -223,7 +223,7 @@ class SenseTraining:
         if whole is not None:
             translations = translations.masked_fill(~whole[:, None, None], -1)
         found = torch.stack([self._nearest(states, several) for several in translations.unbind(1)], dim=1)
-        for k in range(1, found.shape[1]):  # a form of two languages is one class
+        for k in range(1, found.shape[1]):  # a word shared by two languages is a single class
             again = (found[:, k, None] == found[:, :k]).any(1)
             found[:, k] = found[:, k].masked_fill(again, -1)
         exists = found >= 0
@@ -236,12 +236,12 @@ class SenseTraining:
         return nearest([self.tables[side].compared(of_side, words) for side, of_side in states.items()])
 
     def keep(self, selected: Sequence[Selected | None], counts: list[int]) -> None:
-        """Store this process's selections for each table (None without text), and the number of predictions of each process."""
+        """Store this process's selections for each table (None without text), and the number of predictions by process."""
         nothing = [(t.centres[:0].repeat(1, len(self.tables)), t.counts[:0, None].repeat(1, 3)) for t in self.tables]
         self._pending = [(part or none, counts) for part, none in zip(selected, nothing, strict=True)]
 
     def after_update(self, step: int) -> None:
-        """Update the tables after an update of the weights."""
+        """Update the tables after update `step` of the weights."""
         settings = self.settings
         for table, (selected, counts) in zip(self.tables, self._pending, strict=True):
             kinds, numbers = (self.processes.gather_rows(part, counts) for part in selected)
@@ -274,12 +274,12 @@ class SenseTraining:
 
 @torch.no_grad()
 def group(tables: Sequence[SenseTable], *, seed: int) -> torch.Tensor:
-    """Cluster the last states of each word that may have several senses, and return the mask of the senses found, bool
-    `[n_classes]`.
+    """Cluster the last states of each word that may have several senses, set the centres of the senses, and return the mask of
+    active senses, bool `[n_classes]`.
 
-    The states that predict a word (the first kind, concatenated over tables) are clustered by `split_words`. The centre of a
-    sense is the mean of the states that select senses (the last kind). Words with fewer than `MIN_VECTORS` states keep one
-    sense, as do all words if fewer than `FEWEST_WORDS` have enough states.
+    `split_words` clusters the states that predict a word (the first kind, concatenated over tables). The centre of a sense is
+    the mean of its states that select senses (the last kind). Words with fewer than `MIN_VECTORS` states keep one sense. If
+    fewer than `FEWEST_WORDS` words have enough states, all words keep one sense.
     """
     first = tables[0]
     live = torch.zeros_like(first.live)
@@ -301,7 +301,7 @@ def group(tables: Sequence[SenseTable], *, seed: int) -> torch.Tensor:
     return live
 
 
-#: indices of blocks by language
+#: indices of the blocks of an update by language
 Update = list[tuple[str, np.ndarray]]
 
 
@@ -311,22 +311,22 @@ class LanguageModel(ABC):
 
     Args:
         dim: dimensions of the model.
-        length: maximum number of subwords of a block (BERT), or of words of a sentence before it is cut (ELMo).
+        length: maximum number of subwords of a block (BERT), or of words of a sentence before the sentence is split (ELMo).
         alpha: exponent of the sampling of languages, see `Mixture`.
         batch: number of blocks or sentences in an update.
         updates: number of updates.
-        learning_rate: maximum learning rate; None for the model's default.
+        learning_rate: maximum learning rate; default: `default_rate()`.
         warmup, decay, clip, seed: see `Schedule`.
         precision: see `TrainingSettings`.
-        senses: settings of senses; None for a model without.
+        senses: settings of senses; if None, the model has no senses.
         lower: lower-case all text, in training and in the saved encoder.
 
     Attributes:
         unit: unit of the text, words or subwords.
         model: the trained model.
-        softmax: output layer outside the model's own head; None without.
-        translations: translations of the training's dictionaries; None without.
-        mixture, history: blocks and metrics of the training.
+        softmax: output layer that replaces the model's own head; None if the head is used.
+        translations: translations from dictionaries; None without dictionaries.
+        mixture, history: sampled blocks, and metrics of each update.
     """
 
     unit: ClassVar[str]
@@ -351,13 +351,13 @@ class LanguageModel(ABC):
         check_precision(self.precision, TRAINING_PRECISIONS)
         if self.senses is not None and (warmup := self.senses.warmup_of(self.updates)) >= self.updates:
             raise SettingError(
-                f"the warm-up of {warmup:,} updates with one sense leaves none of {self.updates:,} to learn senses: "
+                f"the warm-up of the senses must be shorter than the training of {self.updates:,} updates, got {warmup:,}; "
                 "train longer, or shorten the warm-up"
             )
         self.softmax: Softmax | None = None
         self.translations: Translations | None = None
         rate = self.default_rate() if self.learning_rate is None else self.learning_rate
-        # The number of epochs depends on the text.
+        # `_run` sets the number of epochs, which depends on the text.
         self._schedule = Schedule(1.0, rate, self.warmup, self.decay, epsilon=1e-6, clip=self.clip, seed=self.seed)
 
     @abstractmethod
@@ -369,11 +369,11 @@ class LanguageModel(ABC):
         self, texts: Mapping[str, Sentences], *, dictionaries: Sequence[Dictionary] = (), folder: str | Path | None = None,
         checkpoint_every: int = 200, progress: bool = False, say: Say = lambda line: None,
     ) -> Any:  # fmt: skip
-        """Return a new encoder. For `folder`, `checkpoint_every` and `progress` see `Loop`.
+        """Train and return a new encoder. For `folder`, `checkpoint_every` and `progress` see `Loop`.
 
         Args:
             texts: sentences by language.
-            dictionaries: dictionaries between these languages, for senses.
+            dictionaries: dictionaries between languages of the text, to predict senses of translations.
             say: function that prints messages.
         """
 
@@ -388,7 +388,7 @@ class LanguageModel(ABC):
 
     @abstractmethod
     def card(self, record: Mapping[str, Any]) -> tuple[list[str], str, list[str]]:
-        """Return front matter, title and further paragraphs of the model card."""
+        """Return the front matter, the title and further paragraphs of the model card."""
 
     def settings(self) -> dict[str, Any]:
         """Return the settings that determine the result."""
@@ -398,10 +398,10 @@ class LanguageModel(ABC):
         self, languages: Sequence[str], words: Callable[[], Mapping[str, int]], dictionaries: Sequence[Dictionary],
         processes: Processes,
     ) -> SenseTraining | None:  # fmt: skip
-        """Return the training of the softmax's senses; None without senses."""
+        """Return the object that trains the senses of `softmax`, or None if the model has no senses."""
         if self.senses is None or self.softmax is None:
             if dictionaries:
-                raise SettingError("dictionaries need senses; give the maximum number of senses of a word, at least 2")
+                raise SettingError("dictionaries need senses; set the maximum number of senses per word (at least 2)")
             return None
         if dictionaries:
             self.translations = Translations(dictionaries, languages, words())
@@ -410,7 +410,7 @@ class LanguageModel(ABC):
     def _run(
         self, objective: Prediction, *, identity: Mapping[str, Any], folder: str | Path | None, **options: Any
     ) -> None:
-        """Train; checkpoints depend on the settings, the text, the translations and `identity`."""
+        """Train the model; checkpoints are identified by settings, text, translations and `identity`."""
         mixture = self.mixture = objective.mixture
         about = {} if self.translations is None else {"translations": self.translations.fingerprint}
         loop = Loop(
@@ -426,8 +426,8 @@ class LanguageModel(ABC):
 
 
 class Prediction(Objective[Update]):
-    """Mean cross-entropy of predicted words or subwords; or of their senses and senses of their translations (Multi-sense, Eqs. 4
-    to 7), with `training`."""
+    """Mean cross-entropy of predicted words or subwords. With `training`, the predicted classes are their senses and senses of
+    their translations (Multi-sense, Eqs. 4 to 7)."""
 
     def __init__(self, module: nn.Module, mixture: Mixture, processes: Processes, training: SenseTraining | None):
         self.module, self.mixture, self.processes, self.training = module, mixture, processes, training

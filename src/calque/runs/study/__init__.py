@@ -1,4 +1,4 @@
-"""Studies: encoders × methods × supervision × tasks from one file, run in cached steps."""
+"""Studies: run every combination of encoders, methods, supervision and tasks in one file, in cached steps."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ def study(
 
     Args:
         path: TOML file, see `Study`.
-        then: function that adds files to the folder, called with the folder and the records.
+        then: function that is called with the folder and the records at the end, for example to add files.
 
     Returns:
-        a record for each score: `encoder`, `layer`, `method`, `supervision`, `training_seed`, `task`, and the keys of
-        `Score.to_dict`. Encoders have the study's names. The records are also in `results.jsonl` of the folder.
+        a record for each score, with `encoder`, `layer`, `method`, `supervision`, `training_seed`, `task` and the keys of
+        `Score.to_dict`. Encoders have their names in the study. The records are also written to `results.jsonl`.
     """
     plan = read_study(path)
     plan = plan if data is None else replace(plan, data=str(Path(data).resolve()))
@@ -56,11 +56,11 @@ def study(
     if (folder / RESULTS).exists():
         check_results(folder / RESULTS)
     elif (folder / TABLES).exists():
-        raise InputError("calque did not write this file: choose another place", path=folder / TABLES)
+        raise InputError("this file was not written by calque; choose another folder", path=folder / TABLES)
     steps = Steps(folder / "steps", WORK)
     grid = Grid(plan, steps)
     own = plan.own_classes()
-    for name in own:  # import the user's classes, which folders of steps name
+    for name in own:  # import the user's classes, because folders of steps refer to them
         imported(name)
     with working(steps, workers, say, own) as do:
         for title, phase in grid.phases.items():
@@ -72,7 +72,7 @@ def study(
                 score["settings"]["encoder"] = label_of(about)
             records.append({**score, **about})
     for name in unchanged(records):
-        message = f"every score of {name} equals that of {BASE} to the last bit: does the method change any vector?"
+        message = f"all scores of {name} are identical to the scores of {BASE}; does the method change any vector?"
         warnings.warn(CalqueWarning(message), stacklevel=2)
     write_text(folder / RESULTS, "".join(json.dumps(each, ensure_ascii=False) + "\n" for each in records))
     then(folder, records)
@@ -80,7 +80,7 @@ def study(
 
 
 def unchanged(records: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the methods whose scores all equal those of the base in every resample."""
+    """Return the methods for which all scores and resamples are identical to those of the base encoder."""
     found: dict[str, set[str]] = {BASE: set()}
     for record in records:
         score = [record["encoder"], record["layer"], *test_of(record), record["value"], record.get("resamples")]
@@ -92,7 +92,7 @@ def unchanged(records: Sequence[Mapping[str, Any]]) -> list[str]:
 def working(
     steps: Steps, workers: int, say: Say, own: Sequence[str] = ()
 ) -> Iterator[Callable[[str, Sequence[Step]], None]]:
-    """Yield a function that runs the steps of a phase, in parallel with several workers, which import the user's `own` classes.
+    """Yield a function that runs the steps of a phase, in parallel if `workers` exceeds 1. Workers import the classes in `own`.
 
     Raises:
         SettingError: another process uses the folder.
@@ -109,7 +109,7 @@ def working(
             left = [step for step in phase if not steps.is_done(step)]
             if phase:
                 say(f"{title}: {len(left)} of {len(phase)} steps to do")
-            # Workers start here and ignore Ctrl-C, which this process handles.
+            # Workers start here with SIGINT blocked, so that only this process handles Ctrl-C.
             before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
             try:
                 done = map(steps.do, left) if pool is None else pool.map(steps.do, left)
@@ -123,7 +123,7 @@ def working(
         except BaseException:
             for worker in active_children() if pool is not None else ():
                 if worker not in others:
-                    worker.terminate()  # ends at once, or after the current update
+                    worker.terminate()  # the worker ends immediately or after the current update
             raise
         finally:
             if pool is not None:
@@ -131,19 +131,19 @@ def working(
 
 
 def begin_worker(cores: int, own: Sequence[str] = (), trust: bool = False, skip: bool = False) -> None:
-    """Prepare a worker process."""
+    """Initialise a worker process."""
     import torch
 
     torch.set_num_threads(cores)
     for permission in (TRUST_CODE.given(trust), SKIP_UNUSABLE.given(skip)):
-        permission.__enter__()  # until the process ends
+        permission.__enter__()  # permissions last until the process ends
     for name in own:
         imported(name)
     Thread(target=_end_with_parent, daemon=True).start()
 
 
 def _end_with_parent() -> None:
-    """End this worker when the main process is killed; its step is repeated later."""
+    """End this worker when the main process is killed; the next run repeats its step."""
     if (parent := parent_process()) is not None:
         parent.join()
         os._exit(1)

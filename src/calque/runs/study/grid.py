@@ -1,4 +1,4 @@
-"""Lay out the steps of a study."""
+"""List the steps of a study."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from calque.tasks.table import TASKS
 
 @dataclass(frozen=True)
 class Row:
-    """A row of the tables: an encoder, before or after a method.
+    """A row of the tables: an encoder before or after a method.
 
     Attributes:
         about: keys that identify a score, see `about_of`.
-        encoder: the step that makes the encoder, or an argument of `load_encoder`.
+        encoder: step that creates the encoder, or argument of `load_encoder`.
         load: keyword arguments of `load_encoder`.
-        langs: languages of the encoder; None for all.
+        langs: languages of the encoder; None: all.
     """
 
     about: dict[str, Any]
@@ -48,7 +48,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Base:
-    """An encoder before any method, as in `Row`, with index and seed of its training; None if there is only one."""
+    """An encoder before any method, see `Row`, with index and seed of its training run (None for a single run)."""
 
     encoder: Step | str
     langs: tuple[str, ...] | None = None
@@ -57,7 +57,7 @@ class Base:
 
 
 def label_of(about: Mapping[str, Any], langs: Sequence[str] | None = None) -> str:
-    """Return the label of an encoder from the study's names and the languages that it is limited to."""
+    """Return the label of an encoder, from the names in the study and the languages of the encoder."""
     layer, seed = about["layer"], about["training_seed"]
     parts = [about["encoder"], "" if layer is None else f"layer {layer}", about["method"], about["supervision"]]
     parts += ["" if seed is None else f"seed {seed}", " and ".join(langs or ())]
@@ -65,7 +65,7 @@ def label_of(about: Mapping[str, Any], langs: Sequence[str] | None = None) -> st
 
 
 def about_of(encoder: str, layer: int | None, method: str, supervision: str, seed: int | None = None) -> dict[str, Any]:
-    """Return the keys that identify a score; the seed is None without random training."""
+    """Return the keys that identify a score; the seed is None if training is deterministic."""
     return {"encoder": encoder, "layer": layer, "method": method, "supervision": supervision, "training_seed": seed}
 
 
@@ -77,12 +77,12 @@ _PHASES = {
 
 
 class Grid:
-    """All steps of a study in order of execution.
+    """Steps of a study in order of execution.
 
     Attributes:
-        phases: lists of steps by title; the steps of a phase read results of the previous phases.
+        phases: lists of steps by title; the steps of a phase may read results of earlier phases.
         rows: rows of the tables.
-        scores: steps with scores, and the keys that identify the scores.
+        scores: pairs of the keys that identify scores, and the step that computes the scores.
     """
 
     def __init__(self, plan: Study, steps: Steps):
@@ -104,7 +104,7 @@ class Grid:
 
     # -- encoders ----------------------------------------------------------------------------------------------------
     def _bases(self, name: str, table: EncoderTable) -> Iterator[Base]:
-        """Yield the base encoders: one, or one for each training and language."""
+        """Yield the base encoders: one encoder, or one for each training run and, with `pairs`, each language."""
         if table.pretrain is None:
             yield Base(table.path)
             return
@@ -146,7 +146,7 @@ class Grid:
             langs = [lang for lang in texts.languages(plan.source) if base.langs is None or lang in base.langs]
             if method == BASE or not langs or learns_from not in how.supervision or not is_for(how.encoders, name):
                 continue
-            # A method is trained once for each layer; maps are fitted for all layers at once.
+            # Methods that train an encoder are trained once for each layer. Maps are fitted for all layers at once.
             trains = METHODS[how.method].trains
             at_once = not trains and layers != [None] and "layers" not in how.options
             for seed, (layer, load) in product(
@@ -157,7 +157,7 @@ class Grid:
                 label = about(method, learns_from if len(plan.supervision) > 1 else "", layer, seed)
                 label = label_of(label, None if base.langs is None else langs)
                 step = self._aligned(base.encoder, how, options, texts, langs, load, label)
-                if step.kind == "align" and not at_once:  # adds the method's own scores
+                if step.kind == "align" and not at_once:  # add the held-out scores of the method itself
                     self.scores.append((about(method, learns_from, layer, seed), step))
                 for read, (row, view) in product(layers if at_once else (layer,), how.rows(method).items()):
                     load = {"layer": read} if at_once else view
@@ -168,7 +168,7 @@ class Grid:
         self, base: Step | str, how: MethodTable, options: Mapping[str, Any], texts: SupervisionTable,
         langs: Sequence[str], load: Mapping[str, Any], label: str,
     ) -> Step:  # fmt: skip
-        """Return the step of a method: on parallel text, on text of each language, or on the anchors of words."""
+        """Return the step of a method, which uses parallel text, text of each language, or type-level anchors."""
         plan, method = self.plan, METHODS[how.method]
         pairs, words = [(plan.source, lang) for lang in langs], given(texts, "limit", "pretokenized")
         about: dict[str, Any] = {
@@ -205,7 +205,7 @@ class Grid:
 
     # -- tasks -------------------------------------------------------------------------------------------------------
     def _scoring(self, row: Row, name: str, table: TaskTable) -> list[Step]:
-        """Return the steps of a task for one encoder: one, or one for each language."""
+        """Return the steps of a task for one encoder: a single step, or one step for each language."""
         plan, task, options = self.plan, TASKS[table.task], dict(table.options)
         load = {key: value for key, value in row.load.items() if key != "translations"}
         words = {"pretokenized": task.pretokenized, **given(table, "limit", "pretokenized")}
@@ -228,7 +228,7 @@ class Grid:
         if row.langs is not None and task.lang is None:
             own = (plan.source, *row.langs)
             texts |= {part: [(lang, file) for lang, file in texts[part] if lang in own] for part in ("test", "ceiling")}
-            if not texts["test"]:  # the encoder has none of the languages
+            if not texts["test"]:  # no test text is in a language of the encoder
                 return []
         files = {part: [f"{lang or task.lang}={file}" for lang, file in named] for part, named in texts.items()}
         if "first_senses" in task.files:
@@ -248,7 +248,7 @@ class Grid:
         after: Mapping[str, Sequence[str]] | None = None, *, label: str,
     ) -> Step:  # fmt: skip
         """Return a step that reads an encoder: the result of another step, or an argument of `load_encoder`. Files and folders
-        are identified by their contents, names on the hub by the name."""
+        are identified by their content, encoders on the hub by name."""
         from calque.encoders.loading import BUNDLED, by_language
 
         settings, files, after = dict(settings), dict(files), dict(after or {})
@@ -265,7 +265,7 @@ class Grid:
         return self._step(kind, settings, files, after, label)
 
     def _step(self, kind: str, settings: Mapping[str, Any], files=None, after=None, label: str = "") -> Step:
-        """Return a step after adding it to the list of its phase."""
+        """Create a step, add the step to the list of its phase, and return the step."""
         step = self._steps.step(kind, settings, files or {}, after or {}, label)
         self._phase_of[kind].append(step)
         return step
@@ -275,7 +275,7 @@ class Grid:
 
 
 def beside_encoder(encoder: str) -> list[str]:
-    """Return further files of an encoder: `NAME_options.json` of `NAME_weights.hdf5`."""
+    """Return the other files of an encoder: `NAME_options.json` for `NAME_weights.hdf5`."""
     from calque.encoders.folder import file_pair
 
     pair = file_pair(Path(encoder))
@@ -283,6 +283,6 @@ def beside_encoder(encoder: str) -> list[str]:
 
 
 def keys_of(data: str) -> list[str]:
-    """Return the files of gold senses beside a text."""
+    """Return the files with gold senses in the folder of a text."""
     stem, is_senses, _ = Path(data).name.partition(".data.xml")
     return sorted(str(file) for file in Path(data).parent.glob(f"{stem}.gold.key.txt*")) if is_senses else []

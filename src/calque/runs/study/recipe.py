@@ -35,7 +35,7 @@ from calque.tasks.table import TASKS
 from calque.wordalign.symmetrization import Symmetrization
 
 BASE = "base"
-#: settings that are files with one language each
+#: settings that are files, each in one language
 PARTS = ("train", "test", "dev", "ceiling", "links")
 _KINDS = ("parallel", "dictionary", "text")
 Pooling = Literal["last", "first", "mean"]
@@ -44,12 +44,12 @@ Table = TypeVar("Table")
 
 @dataclass(frozen=True)
 class Training:
-    """An encoder that the study trains first.
+    """Training of an encoder that the study pretrains.
 
     Attributes:
         texts: files by language.
-        dictionaries: files by pair of languages, `en-de`.
-        other: the only language beside the source; None for all.
+        dictionaries: files by language pair, e.g. `en-de`.
+        other: language other than the source, with `pairs`; otherwise None.
     """
 
     texts: Mapping[str, str]
@@ -58,7 +58,7 @@ class Training:
 
 
 def trainings(table: Mapping[str, Any], source: str) -> list[Training]:
-    """Return the encoders to train with each seed: one for all languages, one for each, or one for each with the source."""
+    """Return the encoders to train with each seed: one for all languages, one per language, or one per pair with the source."""
     texts, dictionaries = table["texts"], table.get("dictionaries", {})
     if table.get("apart"):
         return [Training({lang: file}, {}) for lang, file in texts.items()]
@@ -77,12 +77,12 @@ class EncoderTable:
 
     Attributes:
         path: hub name, folder, `mini` or word vectors; or `en=ENCODER,de=ENCODER`.
-        pretrain: training of the encoder, in the place of a path: `model`, `texts` by language, `preset`, `limit`,
-            `pretokenized`, options of `calque pretrain`; `senses` (a number, or a table of options); `dictionaries` by pair of
-            languages, `en-de`; `apart` for one encoder for each language; `pairs` for one encoder for the source and each
-            other language, in one row of the tables.
-        runs: number of trainings with different seeds.
-        layers: layers for methods and tasks, each separately.
+        pretrain: settings to pretrain the encoder instead of loading a path. Keys are `model`, `texts` by language, `preset`,
+            `limit`, `pretokenized`, options of `calque pretrain`, `senses` (a number or a table of options), and `dictionaries`
+            by language pair, e.g. `en-de`. `apart = true` trains one encoder per language. `pairs = true` trains one encoder
+            for the source and each other language, and shows them in one row of the tables.
+        runs: number of training runs with different seeds.
+        layers: layers to evaluate and align separately.
         pooling, bidirectional: see `load_encoder`.
     """
 
@@ -99,13 +99,13 @@ class SupervisionTable:
     """`[supervision.NAME]`.
 
     Attributes:
-        kind: "parallel": a parallel text for each language; "dictionary": a dictionary for each language, and `texts` for
-            anchors; "text": only `texts`, for maps without a dictionary and methods without translations (`means`).
+        kind: "parallel": a parallel text for each language. "dictionary": a dictionary for each language, and `texts` for
+            anchors. "text": only `texts`, for unsupervised maps and for methods without translations (`means`).
         texts: plain text by language.
-        entries: range `[first, end]` of the dictionary's source words.
+        entries: range `[first, end]` of source words, in the order of the dictionary.
         limit, pretokenized: see `calque align`.
         most, at_least, most_occurrences: see `calque anchors`.
-        options: texts or dictionaries by target language.
+        options: parallel texts or dictionaries by target language.
     """
 
     kind: str = "parallel"
@@ -119,7 +119,7 @@ class SupervisionTable:
     options: Mapping[str, str] = field(default_factory=dict)
 
     def languages(self, source: str) -> list[str]:
-        """Return the languages that are aligned with `towards`."""
+        """Return the languages of the texts or dictionaries, without the source language."""
         return [lang for lang in self.texts if lang != source] if self.kind == "text" else list(self.options)
 
 
@@ -128,11 +128,11 @@ class MethodTable:
     """`[methods.NAME]`.
 
     Attributes:
-        method: see `calque align`; default: the table's name. `start` is an option for maps without a dictionary.
-        supervision: names of its supervisions; default: all that it can use.
-        encoders: names of its encoders; default: all.
-        runs: number of trainings; default: the study's.
-        views: rows of the tables by name, each with arguments of `load_encoder`, for methods with one encoder for each language.
+        method: see `calque align`; default: name of the table. For maps without a dictionary, set the option `start`.
+        supervision: names of supervision tables; default: all that the method can use.
+        encoders: names of the encoders to align; default: all.
+        runs: number of training runs; default: `runs` of the study.
+        views: rows of the tables by name, each with arguments of `load_encoder`, for methods with one encoder per language.
         bidirectional: see `load_encoder`.
         options: options of the method.
     """
@@ -146,11 +146,11 @@ class MethodTable:
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def rows(self, name: str) -> dict[str, dict[str, Any]]:
-        """Return the rows of the method in the tables: names, and arguments of `load_encoder`."""
+        """Return the arguments of `load_encoder` for each row of the method in the tables, by name of the row."""
         return {row: dict(view) for row, view in self.views.items()} or {name: {}}
 
     def seeds(self, runs: int, number: int | None = None) -> list[int | None]:
-        """Return the seed of each run, or of run `number` only; None without randomness.
+        """Return the seed of each run, or only of run `number`; `[None]` if the method is deterministic.
 
         Args:
             runs: default number of runs.
@@ -158,7 +158,7 @@ class MethodTable:
         start = self.options.get("start")
         if not METHODS[self.method].trains and start in (None, IDENTICAL):
             return [None]
-        # A failed start is repeated with the next seeds, which must not be those of another run.
+        # A failed initialisation is repeated with the next seeds, which no other run may use.
         apart = self.options.get("restarts", 3) if start else 1
         numbers = range(self.runs or runs) if number is None else [number]
         return [self.options.get("seed", 0) + each * apart for each in numbers]
@@ -169,12 +169,12 @@ class TaskTable:
     """`[tasks.NAME]`.
 
     Attributes:
-        task: see `calque evaluate`; default: the table's name.
-        encoders, methods: names of its encoders and rows; default: all.
-        files: `test`, `train`, `dev`, …: lists of files with the language in the name or as `de=FILE`; parallel texts as
-            tables by language.
+        task: see `calque evaluate`; default: name of the table.
+        encoders, methods: names of the encoders and rows to evaluate; default: all.
+        files: `test`, `train`, `dev` and others. Each is a list of files, with the language in the file name or as `de=FILE`;
+            parallel texts are a table by language.
         texts: plain text by language.
-        seeds: number of trained heads; default: the study's.
+        seeds: number of trained heads; default: `seeds` of the study.
         limit, test_limit, pretokenized: see `calque evaluate`.
         options: options of the task.
     """
@@ -193,23 +193,23 @@ class TaskTable:
 
 @dataclass(frozen=True, kw_only=True)
 class Study:
-    """A study. Paths are relative to `data`; `data` and `out` are relative to the file.
+    """A study. Paths are relative to `data`; `data` and `out` are relative to the study file.
 
     Attributes:
-        encoders: encoders by name in the tables, see `EncoderTable`, or their paths.
-        methods: methods by name in the tables, see `MethodTable`. `base` is the unchanged encoder.
-        supervision: supervisions by name, see `SupervisionTable`.
-        tasks: tasks by name in the tables, see `TaskTable`.
-        source: language of the first side of the texts.
-        towards: language that the others are aligned with.
-        seeds: number of heads of each task, with the seeds 0, 1, …; default: 5, or 3 with `tune`.
-        runs: number of trainings of every random method (fine-tuning, contrastive training, unsupervised maps with a random
-            start), with the method's `seed` and the following ones. The tables pool the trainings; fewer than three are not
-            tested. Every training of an encoder with `runs` gets one training of each method.
+        encoders: table of encoders by name, see `EncoderTable`; or a list of paths.
+        methods: table of methods by name, see `MethodTable`; or a list of names. `base` is the encoder without alignment.
+        supervision: table of supervision by name, see `SupervisionTable`.
+        tasks: table of tasks by name, see `TaskTable`.
+        source: language of the first side of the parallel texts.
+        towards: language with which all other languages are aligned.
+        seeds: number of heads to train for each task, with seeds 0, 1, …; default: 5, or 3 with `tune`.
+        runs: number of training runs of every random method (fine-tuning, contrastive training, unsupervised maps with random
+            initialisation), with consecutive seeds from the method's `seed`. The tables average the runs; differences are not
+            tested with fewer than three runs. If an encoder has `runs`, each method is trained once per run.
         words: aligner, symmetrisation and seed of the word links.
         data: folder of the texts.
-        out: folder of steps and results.
-        folder: folder of the file.
+        out: folder for steps and results.
+        folder: folder of the study file.
     """
 
     encoders: Mapping[str, EncoderTable]
@@ -226,16 +226,16 @@ class Study:
     folder: str = "."
 
     def path(self, name: str) -> str:
-        """Return the path of a text or an encoder of the study."""
+        """Return the path of a text or an encoder named in the study."""
         return os.path.join(self.folder, self.data, name)
 
     def named(self, name: str) -> tuple[str, str]:
-        """Return language and path of a text, from `de=FILE` or from the file's name."""
+        """Return the language and the path of a text, given as `de=FILE` or as a file whose name contains the language."""
         lang, path = name_and_path(name)
         return lang or language_of(name) or "", self.path(path)
 
     def own_classes(self) -> list[str]:
-        """Return the names `package.module:Class` of encoders, methods and tasks."""
+        """Return the custom classes `package.module:Class` of encoders, methods and tasks."""
         encoders = [part for encoder in self.encoders.values() for part in encoder.path.split(",")]
         named = [name_and_path(part)[1] for part in encoders if not os.path.exists(self.path(part))]
         named += [method.method for method in self.methods.values()] + [task.task for task in self.tasks.values()]
@@ -243,22 +243,22 @@ class Study:
 
 
 def given(table: Any, *names: str) -> dict[str, Any]:
-    """Return the named settings of a table that are not None."""
+    """Return the settings `names` of a table, except settings that are None."""
     return {name: getattr(table, name) for name in names if getattr(table, name) is not None}
 
 
 def is_for(names: Files | None, name: str) -> bool:
-    """Return whether a name is allowed by a restriction."""
+    """Return whether `name` is among `names`; None allows every name."""
     return names is None or name in listed(names)
 
 
 def learns(method: str, kind: str) -> bool:
-    """Return whether a method or a start can use a kind of supervision."""
+    """Return whether a method, or an initialisation of maps, can use a kind of supervision."""
     return method in (*STARTS, *methods_for("text")) if kind == "text" else learns_from(method, kind)
 
 
 def listed(files: Sequence[str] | str | None) -> list[str]:
-    """Return a list of files; a single file needs no list."""
+    """Return a file or a list of files as a list."""
     return [files] if isinstance(files, str) else list(files or [])
 
 
@@ -267,15 +267,15 @@ def read_study(path: str | Path) -> Study:
     """Read a study from a TOML file.
 
     Raises:
-        InputError: the file cannot be read, or a key or value is invalid; the message names the key, its value and the expected
-            one.
+        InputError: the file cannot be read, or a key or value is invalid; the message has the key, its value and the expected
+            value.
     """
     try:
         with open(path, "rb") as file:
             tables = tomllib.load(file)
     except (OSError, ValueError, RecursionError) as error:
         reason = (isinstance(error, OSError) and error.strerror) or error
-        raise InputError(f"not a study that can be read ({reason})", path=path) from error
+        raise InputError(f"cannot read the study ({reason})", path=path) from error
     try:
         return _study(tables, str(Path(path).resolve().parent))
     except SettingError as error:
@@ -290,7 +290,7 @@ def _study(tables: dict[str, Any], folder: str) -> Study:
     }, "a study")  # fmt: skip
     for name in ("encoders", "methods", "tasks"):
         if not tables.get(name):
-            raise SettingError(f"it has no {name}")
+            raise SettingError(f"the study has no {name}; add [{name}]")
     models = Literal["auto", "fast-align", "hmm", "gibbs"]
     check("words", tables.get("words", {}), {**of(Words), "model": models, "symmetrize": Symmetrization})
     encoders, methods, tasks = tables["encoders"], tables["methods"], tables["tasks"]
@@ -312,7 +312,7 @@ def _study(tables: dict[str, Any], folder: str) -> Study:
 def _table(
     kind: Callable[..., Table], where: str, table: Mapping[str, Any], own: Mapping[str, Any], *without: str, what: str = ""
 ) -> Table:  # fmt: skip
-    """Read a table into a dataclass without the fields `without`; settings with types in `own` become its `options`."""
+    """Read a table into the dataclass `kind`, without the fields `without`; settings in `own` become `options`."""
     known = {name: wanted for name, wanted in of(kind, "options", *without).items() if name not in own}
     check(where, table, {**known, **own}, what)
     for each in fields(kind):  # type: ignore[arg-type]
@@ -323,7 +323,7 @@ def _table(
 
 
 def _constructed(where: str, make: Callable[..., Any], *args: Any, **settings: Any) -> Any:
-    """Call `make`; errors get the place in the file."""
+    """Call `make`, and prefix error messages with the place in the file."""
     try:
         return make(*args, **settings)
     except SettingError as error:
@@ -334,7 +334,7 @@ def _encoder(where: str, table: Mapping[str, Any] | str, source: str) -> Encoder
     table = {"path": table} if isinstance(table, str) else table
     encoder = _table(EncoderTable, where, table, {})
     if ("path" in table) == ("pretrain" in table) or ("path" in table and "runs" in table):
-        raise SettingError(f"{where}: expected either a path, or what to pretrain it on, perhaps with runs")
+        raise SettingError(f"{where} must have either path or pretrain; runs is only for pretrain")
     if encoder.pretrain is not None:
         imported(f"{PRETRAINING}:check_pretraining")(where.partition(".")[2], encoder.pretrain, source)
     return encoder
@@ -349,14 +349,14 @@ def _supervision(where: str, table: Mapping[str, Any], source: str, towards: str
     _check_entries(where, supervision.entries)
     languages = supervision.languages(source)
     if not languages:
-        raise SettingError(f"{where} has no text: expected {'texts' if kind == 'text' else 'de'} = …")
+        raise SettingError(f"{where} has no text; add {'texts' if kind == 'text' else 'de'} = …")
     if kind != "parallel":
         _covered(where, supervision.texts, (source, *languages))
     for lang in languages:
         _check_other(where, lang, source)
         if towards not in (source, lang):
             fact = f"towards = {towards!r}, but {where} is between {source} and {lang}"
-            raise SettingError(f"{fact}: expected {source!r}")
+            raise SettingError(f"{fact}; expected {source!r}")
     return supervision
 
 
@@ -381,10 +381,10 @@ def _method(
     usable = [each for each in supervision if each in wanted and learns(start or method, supervision[each].kind)]
     if not usable:
         kinds = " or ".join(repr(kind) for kind in _KINDS if learns(start or method, kind))
-        raise SettingError(f"{where} has nothing to learn from: expected [supervision.NAME] with kind = {kinds}")
+        raise SettingError(f"{where} has no supervision; add [supervision.NAME] with kind = {kinds}")
     row, read = METHODS[method], MethodTable(method=method)
     for kind in dict.fromkeys(supervision[each].kind for each in usable):
-        is_class = kind == "parallel" or row.trains or "text" in row.learns_from  # or maps of anchors
+        is_class = kind == "parallel" or row.trains or "text" in row.learns_from  # otherwise maps are fitted on anchors
         unused = [*([] if row.of_each else ["views"]), *([] if row.trains else ["runs"])]
         unused += [] if is_class else ["bidirectional"]
         own = {**(options_of_method(method) if is_class else of_maps())}
@@ -430,22 +430,22 @@ def _task(where: str, table: Mapping[str, Any], source: str) -> TaskTable:
             for lang in each:
                 _check_other(f"{where}.{part}", lang, source)
                 if lang not in task.files["test"]:
-                    raise SettingError(f"{where}.{part} names {lang}, in which there is no test")
+                    raise SettingError(f"{where}.{part} has a text in {lang}, but {where}.test has none")
         _covered(where, task.texts, (source, *task.files["test"]) if task.texts else ())
     for file in () if pairs else (file for part in PARTS for file in listed(task.files.get(part))):
         if not (name_and_path(file)[0] or language_of(file) or row.lang):
-            raise SettingError(f"{file}: give the language before the name, e.g. de={file}")
+            raise SettingError(f"{where}: the language of {file} is unknown; give it as in de={file}")
     if "train" in row.files and not pairs and not task.files.get("train"):
-        raise SettingError(f"{where} has nothing to learn from: train")
+        raise SettingError(f"{where} has no training text; add train = …")
     return task
 
 
 def _check_names(study: Study) -> None:
-    """Check references to encoders, rows and supervisions."""
+    """Check that references to encoders and rows exist, and that rows have distinct names."""
     rows = [row for name, method in study.methods.items() for row in method.rows(name)]
     views = [view for method in study.methods.values() for view in method.views]
     if repeated := [row for row in rows if rows.count(row) > 1] + [view for view in views if view in study.methods]:
-        raise SettingError(f"methods: several rows are called {repeated[0]}")
+        raise SettingError(f"methods: row names must be unique, got {repeated[0]} several times")
     tables = {f"methods.{name}": table for name, table in study.methods.items()}
     for where, table in {**tables, **{f"tasks.{name}": table for name, table in study.tasks.items()}}.items():
         for kind, known in (("encoders", list(study.encoders)), ("methods", rows)):
@@ -456,7 +456,7 @@ def _check_names(study: Study) -> None:
 
 
 def _check_rows_of_vectors(study: Study) -> None:
-    """Check that each task accepts its rows; tasks on words do not accept key points."""
+    """Check that each task supports the vectors of its rows; for example, tasks on words do not support key points."""
     for name, method in study.methods.items():
         if method.method == BASE or not METHODS[method.method].of_each:
             continue
@@ -468,8 +468,8 @@ def _check_rows_of_vectors(study: Study) -> None:
             takes, where = TASKS.load(task.task).rows, f"tasks.{called}"
             for row, rows in found.items():
                 if is_for(task.methods, row) and rows not in takes:
-                    fact = f"{where}: {task.task} is on {takes[0]}, and row {row!r} of methods.{name} has {rows}"
-                    raise SettingError(f"{fact}: list the rows of the task in {where}.methods")
+                    fact = f"{where}: {task.task} needs vectors of {takes[0]}, but {row!r} of methods.{name} has {rows}"
+                    raise SettingError(f"{fact}; list the rows to evaluate in {where}.methods")
 
 
 def _check_entries(where: str, entries: Sequence[int]) -> None:
@@ -479,9 +479,9 @@ def _check_entries(where: str, entries: Sequence[int]) -> None:
 
 def _check_other(where: str, lang: str, source: str) -> None:
     if lang == source:
-        raise SettingError(f"{where}.{lang}: that is the source language; expected a text between it and another")
+        raise SettingError(f"{where}.{lang}: {lang} is the source language; expected another language")
 
 
 def _covered(where: str, texts: Mapping[str, str], langs: Iterable[str]) -> None:
     if missing := set(langs) - set(texts):
-        raise SettingError(f'{where} has no texts in {", ".join(sorted(missing))}: texts = {{ en = "en.txt.gz" }}')
+        raise SettingError(f'{where} has no texts in {", ".join(sorted(missing))}; add texts = {{ en = "en.txt.gz" }}')

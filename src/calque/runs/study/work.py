@@ -1,4 +1,4 @@
-"""The functions that run the steps of a study."""
+"""Functions that run the steps of a study."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _link(step: Step, folder: Path) -> None:
 
 
 def _entries(step: Step, folder: Path) -> None:
-    """Write the entries of a dictionary's source words number `first` to `end`, in the order of the file."""
+    """Write the dictionary entries of the source words `first` to `end`, counted in the order of the file."""
     from calque.corpora import read_dictionary
     from calque.tasks.lexicon import by_frequency
 
@@ -49,13 +49,13 @@ def _entries(step: Step, folder: Path) -> None:
     dictionary = read_dictionary(step.files["dictionary"][0], langs=tuple(step.settings["langs"]))
     part = by_frequency(dictionary, first, end[0] if end else None)
     if not part.source:
-        raise SettingError(f"{step.files['dictionary'][0]} has no entries {step.settings['entries']}")
+        raise SettingError(f"{step.files['dictionary'][0]} has no entries in the range {step.settings['entries']}")
     lines = [f"{a}\t{b}\n" for a, b in zip(part.source, part.target, strict=True)]
     (folder / ENTRIES).write_text("".join(lines), encoding="utf-8")
 
 
 def _align(step: Step, folder: Path) -> None:
-    """Align on parallel text, on dictionaries and the anchors of words, or on text of each language."""
+    """Align on parallel text, on anchors with or without dictionaries, or on text of each language."""
     from calque.input_texts import Words
     from calque.runs.align import align
     from calque.runs.settings import AlignSettings
@@ -105,7 +105,7 @@ def _write_scores(folder: Path, scores: list[dict[str, Any]]) -> None:
 
 
 def encoder_of(step: Step) -> str:
-    """Return a finished step's folder, or the argument of `load_encoder`: a local path or a name."""
+    """Return the argument of `load_encoder`: the folder of a finished step, or local paths and hub names."""
     if "encoder" in step.after:
         return step.after["encoder"][0]
     local = iter(step.files["encoder"])
