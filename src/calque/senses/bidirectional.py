@@ -138,16 +138,6 @@ class BiLanguageModel(LanguageModel):
     def save(self, folder: Path) -> None:
         self.model.save(folder, self.settings().get("senses", {}))
 
-    def card(self, record: Mapping[str, Any]) -> tuple[list[str], str, list[str]]:
-        lstm, head = self.options["lstm"], "softmax" if self.senses is None else "senses"
-        return [], (
-            f"An ELMo of {lstm['n_layers']} layers, {lstm['dim']} projected to {lstm['projection_dim']}, a bidirectional "
-            "language model"
-        ), [
-            "`options.json` and `weights.hdf5` are in the format of bilm-tf and AllenNLP; "
-            f"`{head}.safetensors` and `vocabulary.json` are the output layer.", "",
-        ]  # fmt: skip
-
 
 class WordPrediction(Prediction):
     """Mean cross-entropy of both directions; each block of the mixture is a sentence of `text`."""

@@ -260,14 +260,6 @@ class MaskedLanguageModel(LanguageModel):
         write_modules(folder, dim=self.encoder.dim, max_length=tokenizer.model_max_length, tokenizer=tokenizer)
         write_about(folder, "huggingface", read_about(folder) | {"max_length": None, "own_pooling": False})
 
-    def card(self, record: Mapping[str, Any]) -> tuple[list[str], str, list[str]]:
-        head = ["As a masked language model of transformers, it predicts each subword with the vector of its most selected "
-                "sense only; `calque perplexity` sums over the senses.", ""]  # fmt: skip
-        what = (
-            f"A BERT of {self.shape['num_hidden_layers']} layers × {self.shape['hidden_size']}, a masked language model"
-        )
-        return ["library_name: transformers", "pipeline_tag: fill-mask"], what, head if "senses" in record else []
-
 
 def open_masked(where: str | PathLike[str]) -> tuple[Any, Any]:
     """Open a masked language model, including its head, in float32, and its tokenizer.

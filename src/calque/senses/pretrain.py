@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from jinja2 import Environment, PackageLoader
 
 from calque.annotated import Dictionary
 from calque.corpora import read_dictionary
@@ -84,7 +86,7 @@ def pretrain(
         if is_first():
             method.save(folder)
             write_text(folder / RUN_FILE, json.dumps(record, indent=2, ensure_ascii=False) + "\n")
-            write_text(folder / "README.md", _card(method, record))
+            write_text(folder / "README.md", _card(method.unit, record))
     return record
 
 
@@ -142,31 +144,12 @@ def _record(
     }
 
 
-def _card(method: LanguageModel, record: dict[str, Any]) -> str:
+def _card(unit: str, record: dict[str, Any]) -> str:
     """Return the model card."""
-    unit, (front, what, paragraphs) = method.unit, method.card(record)
-    tables, files = record.get("senses", {}).get("tables", ()), record.get("senses", {}).get("dictionaries", ())
-    several = " and ".join(f"{row['several']:.1%}" for row in tables)
-    about = (
-        [f"The model is sense-aware: {several} of the words have several output vectors, in `senses.safetensors`.", ""]
-        if several
-        else []
+    templates = Environment(loader=PackageLoader("calque.senses", "."), trim_blocks=True, lstrip_blocks=True)
+    return (
+        templates.get_template("card.md.j2").render(record=record, unit=unit, json=partial(json.dumps, indent=2)) + "\n"
     )
-    named = ", ".join(f"{d['path']} ({'-'.join(d['langs'])}, {d['pairs']:,} pairs)" for d in files)
-    about += [f"It also learned to predict senses of translations, with {named}.", ""] if named else []
-    rows = [f"| {lang} | {r['sentences']:,} | {r[unit]:,} | {r['passes']} |" for lang, r in record["languages"].items()]
-    return "\n".join([
-        "---", *front, "language:", *(f"- {lang}" for lang in record["languages"]), "tags:", "- calque",
-        *(["- elmo"] if unit == "words" else []), "---", "", f"# {what}", "",
-        f"Trained on plain text with calque {record['calque']} for {record['updates']:,} updates (final mean loss "
-        f"{record['last_loss']:.3f}); {record['parameters']:,} parameters, vocabulary of {record['vocabulary']:,} {unit}.",
-        "", *about, *paragraphs,
-        f"| language | sentences | {unit} | passes |", "|---|---:|---:|---:|", *rows, "",
-        f"Texts: {', '.join(file['path'] for file in record['texts'])}{', in lower case' if method.lower else ''}.", "",
-        *(f"{score['metric'].split('.')[0].capitalize()} of {score['data']} in {score['languages'][0]}: {score['value']:.1f}.\n"
-          for score in record["scores"]),
-        "## Settings", "", "```json", json.dumps(record["settings"], indent=2), "```", "",
-    ])  # fmt: skip
 
 
 def hold_out(text: Sentences, n: int) -> tuple[Sentences, Sentences]:

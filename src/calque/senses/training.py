@@ -386,10 +386,6 @@ class LanguageModel(ABC):
     def save(self, folder: Path) -> None:
         """Write the encoder and its output layer."""
 
-    @abstractmethod
-    def card(self, record: Mapping[str, Any]) -> tuple[list[str], str, list[str]]:
-        """Return the front matter, the title and further paragraphs of the model card."""
-
     def settings(self) -> dict[str, Any]:
         """Return the settings that determine the result."""
         return {} if self.senses is None else {"senses": asdict(self.senses)}
