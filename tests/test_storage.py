@@ -181,7 +181,10 @@ def test_a_full_disk_is_recognised_among_the_causes_of_an_error():
 @pytest.mark.parametrize(
     ("error", "said"),
     [
-        (OSError(errno.EACCES, "Permission denied", "out/x"), "out/x: Permission denied"),
+        (
+            PermissionError(errno.EACCES, "Permission denied", "/x/.res.calque-part"),
+            "/x/res: Permission denied; choose another path, or change its permissions\n",
+        ),
         (OSError(errno.ENOSPC, "No space left", "a", None, "/b"), "/b: no space left on the disk"),
         (OSError(errno.EROFS, "Read-only file system"), "Read-only file system"),
         (RAISED["torch"], "only part of it could be written"),

@@ -120,7 +120,12 @@ def test_other_files_are_refused(tmp_path, corpus):
     path = tmp_path / "c.arrow"
     corpus.save(path)
     whole = path.read_bytes()
-    for data in (b"", b"ARROW1", b"text\tText\n", whole[:-20], whole[: len(whole) // 2], whole[20:]):
+    offsets = np.array([0, 2, 2, 3], np.int32).tobytes()
+    assert offsets in whole
+    for data in (
+        b"", b"ARROW1", b"text\tText\n", whole[:-20], whole[: len(whole) // 2], whole[20:],
+        whole.replace(offsets, np.array([0, 1 << 30, 2, 3], np.int32).tobytes()), whole.replace(b"xyzw", b"\xffyzw"),
+    ):  # fmt: skip
         path.write_bytes(data)
         with pytest.raises(InputError, match=r"c\.arrow: not a saved parallel corpus"):
             ParallelCorpus.open(path)

@@ -16,6 +16,7 @@ from calque.distributed import Processes
 from calque.errors import CalqueWarning
 from calque.pairs import WordPairs
 from calque.text import ParallelCorpus
+from encoder_copies import moved
 from linked_text import make_text
 from tuner_cases import Linked
 
@@ -89,8 +90,7 @@ def corpus():
 
 @pytest.fixture
 def pairs():
-    sentence = np.repeat(np.arange(N), 2)
-    return WordPairs(sentence, np.tile([0, 1], N), np.tile([0, 1], N), n_sentences=N)
+    return WordPairs.of([[(0, 0), (1, 1)]] * N)
 
 
 def test_pairs_of_equal_lower_cased_words_have_one_number(corpus, pairs):
@@ -123,16 +123,6 @@ def test_the_loss_receives_kinds_in_the_order_of_the_pairs(tiny_encoder, corpus,
     assert len(found) == number
 
 
-def moved(encoder):
-    """Return a copy whose weights differ from those of the frozen encoder."""
-    tuned = copy.copy(encoder)
-    tuned.model = copy.deepcopy(encoder.model)
-    with torch.no_grad():
-        for p in tuned.model.parameters():
-            p.add_(0.01 * torch.randn(p.shape, generator=torch.Generator().manual_seed(p.numel())))
-    return tuned
-
-
 def update(tuner, encoder, text, tuned=None):
     """Compute the terms and gradients of one update."""
     tuned = tuned or moved(encoder)
@@ -155,12 +145,8 @@ def test_the_sentence_loss_equals_the_formula(tiny_encoder, text, special):
     slow, sides = moved(tiny_encoder), []
     for side in (0, 1):
         means = [torch.stack(last_subwords(slow, text[0][int(n)][side].words)).mean(0) for n in CHOSEN[0]]
-        sides.append([mean / mean.norm() for mean in means])
-    total = torch.zeros(())
-    for a, b in (sides, sides[::-1]):
-        for k in range(4):
-            over = sum(torch.exp(a[k] @ b[j] / 0.3) for j in range(4))
-            total = total - torch.log(torch.exp(a[k] @ b[k] / 0.3) / over) / 8
+        sides.append(torch.stack([mean / mean.norm() for mean in means]))
+    total = info_nce(*sides, temperature=0.3)
     assert terms["sentences"] == pytest.approx(0.4 * total.item(), rel=1e-4)
     (0.4 * total).backward()
     _, without = update(make(towards="en", similarity_distillation=0, temperature=0.3), tiny_encoder, text)

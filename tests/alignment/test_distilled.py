@@ -15,6 +15,7 @@ from calque.encoders.sentence_store import TeacherVectors
 from calque.encoders.sentence_vectors import SentencePooling, UnitLength, sentence_vectors
 from calque.errors import InputError
 from calque.text import ParallelCorpus, Sentences
+from encoder_copies import with_dropout
 
 PAIRS = [
     ("the cat sees a house", "die Katze sieht ein Haus"), ("water", "Wasser"), ("the old ferry", "die alte Fähre"),
@@ -25,11 +26,7 @@ MONO = ["the wind blows", "water"]
 
 @pytest.fixture(scope="module")
 def student(tiny_folder):
-    encoder: Any = load_encoder(tiny_folder, layer=2)
-    for module in encoder.model.modules():
-        if isinstance(module, nn.Dropout):
-            module.p = 0.0
-    return encoder
+    return with_dropout(load_encoder(tiny_folder, layer=2))
 
 
 @pytest.fixture(scope="module")

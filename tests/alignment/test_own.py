@@ -1,6 +1,5 @@
 """A custom method in a file outside the package, used by its name on the command line and in a study."""
 
-import importlib.util
 import json
 import re
 import sys
@@ -13,11 +12,9 @@ from calque import read_parallel
 from calque.alignment import METHODS, MethodRow, methods_for
 from calque.encoders import load_encoder
 from command import fails, works
-from documents import ROOT, blocks
+from documents import code_of, hooks
 
-MODULE = (
-    next(text for _, name, text in blocks(ROOT / "docs" / "guides" / "own.md") if name == "shifting.py")
-    + """
+MODULE = f"""{code_of("shifting.py")}
 class Seeded(Shift):
     def __init__(self, *, towards, seed=0, strength: float = 1.0):
         super().__init__(towards=towards, strength=strength)
@@ -27,7 +24,6 @@ class Seeded(Shift):
 class Broken:
     pass
 """
-)
 
 
 @pytest.fixture
@@ -39,13 +35,6 @@ def own(tmp_path, monkeypatch):
     (tmp_path / "train.tsv").write_text("".join(lines), encoding="utf-8")
     (tmp_path / "test.tsv").write_text("".join(lines[:9]), encoding="utf-8")
     return tmp_path
-
-
-def hooks():
-    spec = importlib.util.spec_from_file_location("hooks", ROOT / "docs" / "hooks.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def align(own, tiny_folder, *more):

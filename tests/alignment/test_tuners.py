@@ -10,14 +10,14 @@ import torch
 from calque.alignment.aligned import AlignedText
 from calque.alignment.contrastive import Contrastive, info_nce
 from calque.alignment.finetune import FineTune
-from calque.alignment.tuner import Tuner
 from calque.distributed import Processes
 from calque.errors import SettingError
 from calque.pairs import WordPairs
 from calque.text import ParallelCorpus
 from calque.training.plan import BatchPlan
 from calque.training.sources import freeze_below
-from linked_text import cancels, make_text
+from encoder_copies import moved, with_dropout
+from linked_text import make_text
 from tuner_cases import Linked
 
 
@@ -32,11 +32,7 @@ def gradients(model) -> dict[str, torch.Tensor]:
 
 def fast(tuner, encoder, corpora, pairs, chosen, accumulate=1):
     """Compute loss terms and gradients of one update with the library."""
-    tuned = copy.copy(encoder)
-    tuned.model = copy.deepcopy(encoder.model)
-    with torch.no_grad():  # move the weights, so that the second term is not zero
-        for p in tuned.model.parameters():
-            p.add_(0.01 * torch.randn(p.shape, generator=torch.Generator().manual_seed(p.numel())))
+    tuned = moved(encoder)  # so that the second term is not zero
     freeze_below(tuned.model, tuner.freeze)
     objective = tuner.objective(tuned, encoder, corpora, pairs, Processes(), accumulate=accumulate)
     return objective.backward(chosen), gradients(tuned.model), tuned
@@ -135,18 +131,19 @@ def test_losses_of_several_languages_are_summed(tiny_encoder, text):
     ("make", "options"),
     [
         (FineTune, {"variant": "code"}),
-        (Contrastive, {"keep": 0.5}),
+        (Contrastive, {"similarity_distillation": 0.5}),
         (Linked, {"similarity_distillation": 0.2, "sentences": 0.5}),
     ],
 )
-def test_a_batch_in_parts_gives_the_same_update_as_the_full_batch(tiny_encoder, text, make, options):
+@pytest.mark.parametrize(("n", "accumulate"), [(9, 3), (9, 11), (1, 5)])  # also more parts than sentence pairs
+def test_a_batch_in_parts_gives_the_same_update_as_the_full_batch(tiny_encoder, text, make, options, n, accumulate):
     corpus, pairs = text
-    chosen = [np.arange(9)]
-    found = []
-    for accumulate in (1, 3):
-        found.append(fast(make(towards="en", **options), tiny_encoder, [corpus], [pairs], chosen, accumulate))
-    assert found[0][0] == pytest.approx(found[1][0], rel=1e-4)
-    assert_same(found[1][1], found[0][1])
+    whole, parts = (
+        fast(make(towards="en", **options), tiny_encoder, [corpus], [pairs], [np.arange(n)], number)
+        for number in (1, accumulate)
+    )
+    assert parts[0] == pytest.approx(whole[0], rel=1e-4)
+    assert_same(parts[1], whole[1])
 
 
 def test_frozen_layers_do_not_change(tiny_encoder, text):
@@ -211,26 +208,6 @@ def test_invalid_settings_are_refused(tiny_encoder, text):
         Contrastive(towards="en").tune(tiny_encoder, corpus, empty)
 
 
-@pytest.mark.parametrize("make", [FineTune, Contrastive])
-@pytest.mark.parametrize("accumulate", [2, 5])
-def test_empty_parts_of_an_update_contribute_nothing(tiny_encoder, monkeypatch, make, accumulate):
-    """Split updates of two pairs and of one pair into more parts than pairs."""
-    monkeypatch.setattr(Tuner, "epsilon", 1e-4)
-    corpus, pairs = make_text("xx", 3, 0)
-    losses, weights = [], []
-    encoder = without_dropout(tiny_encoder)
-    for parts in (1, accumulate):
-        tuner = make(towards="en", batch=2, epochs=1, learning_rate=1e-3)
-        tuned = tuner.tune(encoder, corpus, pairs, accumulate=parts)
-        losses.append([line["loss"] for line in tuner.history])
-        weights.append(tuned.model.state_dict())
-    assert len(losses[0]) == 2
-    assert losses[1] == pytest.approx(losses[0], rel=1e-3)
-    for name, weight in weights[0].items():
-        if not cancels(name):
-            torch.testing.assert_close(weights[1][name], weight, atol=1e-5, rtol=0, msg=name)
-
-
 def test_loss_and_gradient_are_finite_for_one_pair_and_for_none():
     for n in (0, 1):
         x = torch.nn.functional.normalize(torch.ones(n, 5) + torch.arange(5), dim=1).requires_grad_()
@@ -242,19 +219,10 @@ def test_loss_and_gradient_are_finite_for_one_pair_and_for_none():
         assert torch.isfinite(y.grad).all()
 
 
-def without_dropout(encoder):
-    plain = copy.copy(encoder)
-    plain.model = copy.deepcopy(encoder.model)
-    for module in plain.model.modules():
-        if isinstance(module, torch.nn.Dropout):
-            module.p = 0.0
-    return plain
-
-
 @pytest.mark.parametrize("stored", [torch.float32, torch.bfloat16])
 def test_the_second_loss_term_is_zero_before_the_first_update(tiny_encoder, text, stored):
     """Check that f and f0 are computed with equal precision for every dtype of the loaded encoder."""
-    encoder = without_dropout(tiny_encoder)
+    encoder = with_dropout(tiny_encoder)
     encoder.model.to(stored)
     tuner = FineTune(towards="en", batch=6)
     tuner.tune(encoder, text[0], text[1])
@@ -276,7 +244,7 @@ def test_both_encoders_use_the_requested_precision(tiny_encoder, text, monkeypat
 
     monkeypatch.setattr(type(tiny_encoder), "forward", watched(type(tiny_encoder).forward))
     tuner = Contrastive(towards="en", batch=6)
-    encoder = without_dropout(tiny_encoder)
+    encoder = with_dropout(tiny_encoder)
     tuner.tune(encoder, text[0], text[1], precision=precision, standardize=False)
     assert seen == {(learns, "highest", precision == "bfloat16") for learns in (True, False)}
     assert tuner.record()["settings"]["precision"] == precision
@@ -293,7 +261,9 @@ def test_training_stops_without_saving_if_weights_are_not_finite(tiny_encoder, t
     assert not (tmp_path / "checkpoint.pt").exists()
 
 
-@pytest.mark.parametrize("name", ["epochs", "batch", "freeze", "temperature", "same_share", "keep", "sentences"])
+@pytest.mark.parametrize(
+    "name", ["epochs", "batch", "freeze", "temperature", "same_share", "similarity_distillation", "sentences"]
+)
 def test_invalid_numbers_are_refused_when_a_method_is_made(name):
     for value in (math.nan, -1, "a", True):
         with pytest.raises(SettingError, match="must be .*, got"):

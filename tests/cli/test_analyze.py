@@ -7,8 +7,8 @@ import pytest
 
 from calque.analyses.table import ANALYSES
 from command import fails, works
+from linked_text import WORDS
 
-WORDS = ["the", "cat", "sees", "a", "house", "of", "time", "and", "water", "in"]
 TAGS = ["DET", "NOUN", "VERB", "DET", "NOUN", "ADP", "NOUN", "CCONJ", "NOUN", "ADP"]
 
 

@@ -17,8 +17,8 @@ from calque.encoders.static import StaticEncoder
 from calque.maps.released import read_released
 from calque.text import Sentence, Sentences
 from command import fails, run, works
+from linked_text import WORDS
 
-WORDS = ["the", "cat", "sees", "a", "house", "of", "time", "and", "water", "in"]
 TURNS = {"en": str, "de": str.upper, "fr": str.title}
 
 

@@ -1,6 +1,5 @@
 """Commands: settings refused before anything is read or written, and messages printed even with -q."""
 
-import errno
 import json
 import os
 import re
@@ -8,7 +7,6 @@ import shutil
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -173,19 +171,6 @@ def test_a_text_with_a_tenth_of_unreadable_lines_is_refused(capsys, tmp_path):
     assert "6 × not UTF-8" in works(capsys, *job, "--on-error", "skip")[1]
     file.write_bytes("".join([*lines, *plain]).encode("latin-1"))
     assert "6 × not UTF-8" in works(capsys, *job)[1]
-
-
-def test_an_output_folder_that_cannot_be_made_is_one_line(capsys, monkeypatch, tmp_path, text, tiny_folder):
-    def denied(self, *args, mkdir=Path.mkdir, **options):
-        if "res" in self.name:
-            raise PermissionError(errno.EACCES, "Permission denied", str(self))
-        mkdir(self, *args, **options)
-
-    job = ("align", text / "train.tsv", *EN_XX, "--encoder", tiny_folder, "--towards", "en", "--out", tmp_path / "res")
-    monkeypatch.setattr(Path, "mkdir", denied)
-    assert fails(capsys, *job).endswith(
-        f"{tmp_path}/res: Permission denied; choose another path, or change its permissions"
-    )
 
 
 def test_one_evaluation_takes_several_texts_and_language_pairs(capsys, tmp_path, text, tiny_folder):

@@ -14,8 +14,7 @@ from calque.cli import spread
 from calque.encoders import load_encoder
 from calque.errors import SettingError
 from command import fails, works
-
-WORDS = ["the", "cat", "sees", "a", "house", "of", "time", "and", "water", "in"]
+from linked_text import WORDS
 
 
 @pytest.fixture(scope="module")
@@ -34,26 +33,6 @@ def texts(tmp_path_factory):
     return folder
 
 
-def test_a_text_is_linked_an_encoder_aligned_and_measured(capsys, texts, tiny_folder, tmp_path):
-    links = tmp_path / "train.align"
-    assert works(capsys, "words", texts / "en-xx.tsv", "--langs", "en", "xx", "--out", links)[0] == ""
-    assert len(links.read_text().splitlines()) == 60
-    aligned, found = tmp_path / "aligned", {}
-    works(
-        capsys, "align", texts / "en-xx.tsv", "--langs", "en", "xx", "--encoder", tiny_folder, "--method",
-        "contrastive", "--towards", "en", "--out", aligned, "--links", links, "--epochs", 40, "--batch", 10,
-        "--learning-rate", "1e-3",
-    )  # fmt: skip
-    for name, encoder in (("base", tiny_folder), ("aligned", aligned)):
-        out, err = works(
-            capsys, "evaluate", encoder, "retrieval", "--test", texts / "test.tsv", "--langs", "en", "xx", "--train",
-            texts / "en-xx.tsv", "--train-links", links, "--json",
-        )  # fmt: skip
-        found[name] = json.loads(out.splitlines()[-1])
-    whole = {name: next(s for s in f["scores"] if "unseen" not in s["metric"]) for name, f in found.items()}
-    assert 0 <= whole["base"]["value"] < whole["aligned"]["value"] - 0.15 <= 0.85
-
-
 def test_a_limit_cuts_the_test_text_only(capsys, texts, tiny_folder, tmp_path):
     (tmp_path / "four.tsv").write_text("".join((texts / "test.tsv").open().readlines()[:4]))
 
@@ -66,6 +45,8 @@ def test_a_limit_cuts_the_test_text_only(capsys, texts, tiny_folder, tmp_path):
     whole = counts(tmp_path / "four.tsv")
     assert whole[0] == 60
     assert counts(texts / "test.tsv", "--limit", 4) == whole
+    (tmp_path / "none.align").write_text("\n" * 60)
+    assert counts(tmp_path / "four.tsv", "--train-links", tmp_path / "none.align") == (60, 0) != whole
 
 
 def test_layers_are_compared_in_one_pass(capsys, texts, family_folders, tmp_path):
@@ -159,12 +140,18 @@ def test_langs_takes_two_languages():
         spread(["--langs", "en", "--out"])
 
 
-def test_an_encoder_is_pretrained_from_plain_text_and_measured(capsys, texts, tiny_folder, tmp_path):
+@pytest.fixture
+def sides(texts, tmp_path):
+    """Write each side of a parallel text as plain text, and return them as LANG=FILE."""
     for k, lang in enumerate(("en", "xx")):
         lines = (texts / "en-xx.tsv").read_text().splitlines()
         (tmp_path / lang).write_text("".join(line.split("\t")[k] + "\n" for line in lines))
+    return [f"{lang}={tmp_path / lang}" for lang in ("en", "xx")]
+
+
+def test_an_encoder_is_pretrained_from_plain_text_and_measured(capsys, texts, sides, tiny_folder, tmp_path):
     out = tmp_path / "encoder"
-    made = ["pretrain", f"en={tmp_path / 'en'}", f"xx={tmp_path / 'xx'}", "--layers", 2, "--dim", 16, "--vocabulary", 100,
+    made = ["pretrain", *sides, "--layers", 2, "--dim", 16, "--vocabulary", 100,
             "--positions", 40, "--length", 20, "--batch", 8, "--out", out]  # fmt: skip
     printed, err = works(capsys, *made, "--updates", 12, "--half")
     assert "sentences: en 60, xx 60" in err
@@ -175,37 +162,22 @@ def test_an_encoder_is_pretrained_from_plain_text_and_measured(capsys, texts, ti
     assert model.dtype == torch.float16
     assert model.cls.predictions.bias.shape == (record["vocabulary"],)
     works(capsys, "evaluate", out, "retrieval", "--test", texts / "test.tsv", "--langs", "en", "xx", "--quiet")
-    printed, err = works(capsys, "perplexity", out, f"en={tmp_path / 'en'}", f"xx={tmp_path / 'xx'}")
+    printed, err = works(capsys, "perplexity", out, *sides)
     assert [line.split()[1] for line in printed.splitlines()[2:4]] == ["perplexity.en", "perplexity.xx"]
-    printed, err = works(capsys, "perplexity", out, f"en={tmp_path / 'en'}", "--json", "--quiet")
+    printed, err = works(capsys, "perplexity", out, sides[0], "--json", "--quiet")
     assert json.loads(printed)["value"] > 1
     assert "already contains an encoder" in fails(capsys, *made)
-    assert "no language-model head" in fails(capsys, "perplexity", tiny_folder, f"en={tmp_path / 'en'}")
+    assert "no language-model head" in fails(capsys, "perplexity", tiny_folder, sides[0])
 
 
-LINES = ["the cat sees a house", "of time and water", "a house in the water"]
-
-
-@pytest.fixture
-def sides(tmp_path):
-    """Write text in two languages, as plain text and as parallel text."""
-    turned = [line[::-1] for line in LINES]
-    for lang, lines in (("en", LINES), ("xx", turned)):
-        (tmp_path / f"{lang}.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    pairs = [f"{a}\t{b}\n" for a, b in zip(LINES, turned, strict=True)]
-    (tmp_path / "train.tsv").write_text("".join(pairs), encoding="utf-8")
-    return tmp_path
-
-
-def test_text_and_parallel_text_give_the_same_encoder(capsys, sides, tiny_folder):
+def test_text_and_parallel_text_give_the_same_encoder(capsys, texts, sides, tiny_folder, tmp_path):
     place = ("--encoder", tiny_folder, "--towards", "en", "--layers", "-2,-1", "--combine", "sum")
-    plain = ("--text", f"en={sides / 'en.txt'}", f"xx={sides / 'xx.txt'}")
     given = ("--method", "means", "--option", "offset=false", *place)
-    _, said = works(capsys, "align", *plain, *given, "--out", sides / "means")
-    assert f"saved to {sides / 'means'} (means " in said
-    _, said = works(capsys, "align", sides / "train.tsv", "--langs", "en", "xx", *given, "--out", sides / "p")
-    assert "means: 3 sentence pairs\n" in said  # without linking words
-    made = load_encoder(sides / "means")
-    assert made.fingerprint == load_encoder(sides / "p").fingerprint
-    record = json.loads((sides / "means" / "calque-run.json").read_text())
-    assert [text["sentences"] for text in record["texts"]] == [3, 3]
+    _, said = works(capsys, "align", "--text", *sides, *given, "--out", tmp_path / "means")
+    assert f"saved to {tmp_path / 'means'} (means " in said
+    _, said = works(capsys, "align", texts / "en-xx.tsv", "--langs", "en", "xx", *given, "--out", tmp_path / "p")
+    assert "means: 60 sentence pairs\n" in said  # without linking words
+    made = load_encoder(tmp_path / "means")
+    assert made.fingerprint == load_encoder(tmp_path / "p").fingerprint
+    record = json.loads((tmp_path / "means" / "calque-run.json").read_text())
+    assert [text["sentences"] for text in record["texts"]] == [60, 60]

@@ -6,14 +6,7 @@ from hypothesis import strategies as st
 
 from calque.corpora import read_treebank
 from calque.errors import InputError
-
-
-def row(number, word, head, relation="dep", upos="X"):
-    return f"{number}\t{word}\t_\t{upos}\t_\t_\t{head}\t{relation}\t_\t_\n"
-
-
-def tree(*heads):
-    return "".join(row(k, f"w{k}", head) for k, head in enumerate(heads, 1)) + "\n"
+from conllu_text import row, tree
 
 
 def read(folder, content, **settings):

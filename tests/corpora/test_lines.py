@@ -125,6 +125,9 @@ def test_a_line_with_more_columns_than_before_is_refused(tmp_path, monkeypatch):
     path.write_text("a\tb\tx\n" * 5 + "a\tb\tx\ty\n" + "a\tb\n")
     with pytest.raises(InputError, match=r"line 6: 4 columns, expected at most 3"):
         read(path)
+    (tmp_path / "wide").write_text("a\tb\tx\n" + "a\t" * 1000 + "b\n")
+    with pytest.raises(InputError, match="wide line 2: more than 100 columns"):
+        read(tmp_path / "wide")
     corpus = read(path, on_error="skip")
     assert corpus.skipped == {"too many columns": 1}
     assert corpus.lines.tolist() == [1, 2, 3, 4, 5, 7]

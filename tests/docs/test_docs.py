@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import shlex
 import shutil
@@ -12,7 +11,7 @@ import numpy as np
 import pytest
 
 import calque
-from documents import ROOT, blocks, run_commands, run_python, write_texts
+from documents import ROOT, blocks, hooks, run_commands, run_python, write_texts
 
 DOCS = ROOT / "docs"
 PAGES = sorted(page for page in DOCS.rglob("*.md") if page.name != "results.md")
@@ -106,13 +105,6 @@ def test_numbers_in_findings_of_pages_are_in_the_results(page):
     titles = ("What we found", "What to expect", "How much is enough", "Error rate")
     ours = [part for part in parts if part.startswith(titles)]
     assert not numbers("".join(ours)) - known
-
-
-def hooks():
-    spec = importlib.util.spec_from_file_location("hooks", DOCS / "hooks.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def test_every_public_name_is_in_the_reference():

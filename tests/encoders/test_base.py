@@ -11,17 +11,13 @@ from calque.encoders.batches import WordBatch
 from calque.encoders.split import SplitSentences
 from calque.encoders.trainable import TrainableEncoder
 from calque.errors import SettingError
-from calque.pairs import WordPairs
-from calque.text import ParallelCorpus
+from linked_text import numbered_text
 from planted import Planted
 
 
 @pytest.fixture(scope="module")
 def text():
-    rng = np.random.default_rng(0)
-    words = [[f"e{k}" for k in rng.integers(0, 30, rng.integers(2, 7))] for _ in range(40)]
-    corpus = ParallelCorpus.of(words, [[f"d{word[1:]}" for word in sentence] for sentence in words], ("en", "de"))
-    return corpus, WordPairs.of([[(k, k) for k in range(len(sentence))] for sentence in words])
+    return numbered_text(40, 4)
 
 
 class Letters(TrainableEncoder):

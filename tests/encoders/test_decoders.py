@@ -84,10 +84,7 @@ def test_layers_above_the_chosen_one_are_not_computed(folders, layout):
 @pytest.mark.parametrize("layout", DECODERS)
 def test_decoders_are_trained_saved_and_opened(folders, tmp_path, layout, bidirectional):
     corpus = ParallelCorpus.of(SENTENCES, [words[::-1] for words in SENTENCES], ("en", "de"))
-    lengths = [len(words) for words in SENTENCES]
-    sentence = np.repeat(np.arange(len(lengths)), lengths)
-    source = np.concatenate([np.arange(n) for n in lengths])
-    pairs = WordPairs(sentence, source, np.array(lengths)[sentence] - 1 - source, n_sentences=len(lengths))
+    pairs = WordPairs.of([[(k, len(words) - 1 - k) for k in range(len(words))] for words in SENTENCES])
     for number, options in enumerate(({"lora": 2}, {"freeze": 1})):
         encoder = load_encoder(folders[layout], layer=3, bidirectional=bidirectional)
         method = Contrastive(

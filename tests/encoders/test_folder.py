@@ -15,9 +15,9 @@ from calque.encoders.per_language import PerLanguage
 from calque.encoders.random_vectors import RandomVectors
 from calque.errors import InputError, SettingError
 from calque.maps import LinearMap
-from calque.pairs import WordPairs
-from calque.text import ParallelCorpus, Sentence
+from calque.text import Sentence
 from calque.vectors import Embeddings
+from linked_text import numbered_text
 from planted import Planted
 
 FOLDERS = Path(__file__).with_name("folders")
@@ -105,10 +105,7 @@ class Slanted(LinearMap):
 
 @pytest.fixture
 def text():
-    rng = np.random.default_rng(0)
-    words = [[f"e{k}" for k in rng.integers(0, 30, 6)] for _ in range(20)]
-    links = [[(k, k) for k in range(6)]] * 20
-    return ParallelCorpus.of(words, [[f"d{w[1:]}" for w in s] for s in words], ("en", "de")), WordPairs.of(links)
+    return numbered_text(20)
 
 
 def test_a_custom_encoder_is_opened_by_its_class(tmp_path):

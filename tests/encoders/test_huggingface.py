@@ -23,6 +23,7 @@ from calque.encoders.extraction import UncoveredWordsWarning
 from calque.encoders.layers import DefaultLayerWarning, find_blocks, is_bert_like
 from calque.errors import CalqueError, InputError, SettingError
 from calque.text import Sentence, Sentences
+from encoder_copies import with_dropout
 
 POOLINGS = ("last", "first", "mean")
 
@@ -147,11 +148,8 @@ def test_the_pass_without_padding_has_the_gradients_of_the_padded_one(family, po
     split = ours.subwords.split(texts)
     batches = [collate(split, np.array(numbers)) for numbers in ([2, 0], [3, 4], [1, 5])]
     gradients, found = [], []
-    for encoder in (ours, general):
+    for encoder in map(with_dropout, (ours, general)):
         encoder.model.train()
-        for part in encoder.model.modules():
-            if isinstance(part, torch.nn.Dropout):
-                part.p = 0.0
         vectors = encoder.forward(batches, [1, 3])
         found.append(torch.cat(list(vectors.values())))
         (found[-1].sin() * torch.arange(1.0, len(found[-1]) + 1)[:, None]).sum().backward()
@@ -197,8 +195,10 @@ def test_weights_that_are_not_finite_name_the_folder(tiny_folder, tmp_path, rows
     encoder.model.get_input_embeddings().weight.data[rows] = torch.nan
     word = encoder.tokenizer.convert_ids_to_tokens(200).removeprefix("##")
     encoder.save(tmp_path / "damaged")
+    # A model without a usable row is refused when it is loaded.
+    read = (lambda opened: opened.encode([[word, "a" + word, "e" + word]])) if rows.start else (lambda opened: None)
     with pytest.raises(InputError, match=r"damaged: .*not finite; the weights may be corrupt"):
-        load_encoder(tmp_path / "damaged").encode([[word, "a" + word, "e" + word]])
+        read(load_encoder(tmp_path / "damaged"))
 
 
 def test_words_without_a_vector_are_zero_and_reported(tiny_folder, load):

@@ -10,30 +10,9 @@ import pytest
 
 from calque.encoders import load_encoder
 from command import fails, works
+from documents import code_of
 
-MODULE = '''
-import zlib
-
-import numpy as np
-
-from calque.encoders import Encoder
-from calque.vectors import Embeddings
-
-
-class Trigrams(Encoder):
-    """Encoder of words as means of random vectors of their trigrams."""
-
-    name, dim, fingerprint = "trigrams", 24, "trigrams, 24 dimensions"
-
-    def encode(self, sentences, *, progress=False):
-        sentences = list(sentences)
-        rows = [self.vector(f"<{word.lower()}>") for sentence in sentences for word in sentence.words]
-        return Embeddings(np.array(rows, dtype=np.float32).reshape(-1, 24), np.cumsum([0, *map(len, sentences)]))
-
-    def vector(self, word):
-        seeds = [zlib.crc32(word[k : k + 3].encode()) for k in range(len(word) - 2)]
-        return np.mean([np.random.default_rng(seed).standard_normal(24) for seed in seeds], axis=0)
-'''
+MODULE = code_of("class Trigrams").partition("\n\n\ntest = ")[0]
 
 
 @pytest.fixture

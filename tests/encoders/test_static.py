@@ -148,6 +148,7 @@ def test_a_model_without_ngrams_covers_its_own_words_only(write):
         (b"2 3\na 1 nan 3\nb 1 2 3\n", "line 2: the vector of 'a' is not finite"),
         (b"3 3\na 1 2 3\n", "declares 3 words, but the file ends after 1"),
         (b"5 99999999999\nx 1\n", "line 1: .* got 5 and 99999999999"),
+        (b"9" * 5000 + b" 3\na 1 2 3\n", "line 1: .* got 9+ and 3"),  # Python refuses to parse more than 4,300 digits
         (as_binary()[:-20], "word 5 is incomplete"),
         (gzip.compress(as_text())[:-12], "corrupt or truncated"),
         (as_fasttext()[:60], "is truncated"),
@@ -277,7 +278,11 @@ def test_saved_static_vectors_are_loaded_unchanged(tmp_path, sentence, write):
         np.testing.assert_array_equal(loaded.encode(texts).data, expected.data)
     changed = (encoder.replace(lower=True), encoder.replace(maps=None), encoder.replace(normalise=False))
     assert len({encoder.fingerprint, *(other.fingerprint for other in changed)}) == 4
-    (tmp_path / "saved" / "words.json").unlink()
+    words = tmp_path / "saved" / "words.json"
+    words.write_text(words.read_text().replace('"</s>"', '"</s>", "more"'))
+    with pytest.raises(InputError, match="6 words in , but 5 vectors"):
+        load_static(tmp_path / "saved")
+    words.unlink()
     with pytest.raises(InputError, match="incomplete or invalid vectors"):
         load_static(tmp_path / "saved")
 

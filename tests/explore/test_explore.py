@@ -16,7 +16,7 @@ import torch
 pytest.importorskip("starlette", reason="the extra explore is not installed")
 
 from calque.algebra.normalize import unit_rows
-from calque.cli import main, spread
+from calque.cli import spread
 from calque.encoders import load_encoder
 from calque.errors import InputError, SettingError
 from calque.explore import app as module
@@ -26,6 +26,7 @@ from calque.explore.sources import Collection, NamedEncoder, find_encoders, find
 from calque.text import Sentence
 from calque.vectors import Embeddings
 from calque.wordalign.similarity import links_from_embeddings
+from command import fails, works
 from explored_text import ENGLISH, GERMAN, pairs_of
 
 
@@ -377,22 +378,14 @@ def test_the_command_serves_the_given_encoders_and_text(demo_folder, tmp_path, c
     monkeypatch.setattr(
         "calque.explore.app.serve", lambda explorer, listening, **given: served.append((explorer, given))
     )
-    with pytest.raises(SystemExit) as end:
-        main(["explore", str(demo_folder), "--cache", str(tmp_path), "--layers", "1,-1", "--no-browser", "--port", "0"])
-    captured = capsys.readouterr()
-    assert end.value.code == 0, captured.err
-    assert captured.out.startswith("http://127.0.0.1:")
+    job = ("explore", demo_folder, "--cache", tmp_path, "--layers", "1,-1", "--no-browser", "--port", 0)
+    assert works(capsys, *job)[0].startswith("http://127.0.0.1:")
     explorer, given = served[0]
     assert list(explorer.views) == [explorer.before, "contrastive", "rotation"]
     assert given["browser"] is False
     assert explorer.after == "contrastive"
     assert list(explorer.views[explorer.before].numbers) == ["1", "3"]
     assert len(list(tmp_path.rglob("*.safetensors"))) == 2
-    with pytest.raises(SystemExit) as end:
-        main(["explore", str(tmp_path / "none" / "x")])
-    assert end.value.code == 2
+    fails(capsys, "explore", tmp_path / "none" / "x")
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(SystemExit) as end:
-        main(["explore", str(demo_folder)])
-    assert end.value.code == 2
-    assert "pip install 'calque-align[explore]'" in capsys.readouterr().err
+    assert "pip install 'calque-align[explore]'" in fails(capsys, "explore", demo_folder)

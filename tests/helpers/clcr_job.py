@@ -12,6 +12,7 @@ from calque.clcr import method
 from calque.clcr.learning import Transformed
 from calque.clcr.method import KeyPointAlignment
 from calque.encoders import load_encoder
+from encoder_copies import with_dropout
 from linked_text import make_text
 
 SETTINGS: dict[str, Any] = {
@@ -22,13 +23,7 @@ SETTINGS: dict[str, Any] = {
 
 def two_languages(folder: str, dropout: float = 0.0) -> dict[str, Any]:
     """Return copies of one tiny encoder for three languages; training makes them differ."""
-    encoders = {}
-    for lang in ("en", "xx", "yy"):
-        encoders[lang] = load_encoder(folder)
-        for module in encoders[lang].model.modules():
-            if isinstance(module, torch.nn.Dropout):
-                module.p = dropout
-    return encoders
+    return {lang: with_dropout(load_encoder(folder), dropout) for lang in ("en", "xx", "yy")}
 
 
 def run(

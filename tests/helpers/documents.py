@@ -8,6 +8,7 @@ ENCODER, mini and the names of encoders on the hub.
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import shlex
 from pathlib import Path
@@ -16,9 +17,9 @@ import numpy as np
 import pytest
 
 from calque.cli import main
+from linked_text import WORDS
 
 ROOT = Path(__file__).parents[2]
-WORDS = ["the", "cat", "sees", "a", "house", "of", "time", "and", "water", "in"]
 ON_THE_HUB = ("xlm-roberta-base", "bert-base-multilingual-cased")
 _BLOCK = re.compile(r"^<!-- test: (commands|python|file (\S+)) -->\n+```[^\n]*\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
@@ -29,6 +30,20 @@ def blocks(page: Path) -> list[tuple[str, str, str]]:
     found = [(kind.split()[0], name, block) for kind, name, block in _BLOCK.findall(text)]
     assert len(found) == text.count("<!-- test:"), f"{page.name}: a mark without a block"
     return found
+
+
+def code_of(name: str) -> str:
+    """Return the code of the guide to own models, methods and tasks that has this file name, or that contains this text."""
+    found = blocks(ROOT / "docs" / "guides" / "own.md")
+    return next(text for _, file, text in found if file == name or (not file and name in text))
+
+
+def hooks():
+    """Return the module that writes tables and reference pages of the documentation."""
+    spec = importlib.util.spec_from_file_location("hooks", ROOT / "docs" / "hooks.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def write_texts(folder: Path) -> None:

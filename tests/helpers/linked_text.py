@@ -1,4 +1,4 @@
-"""Small artificial parallel text with links, and the parameters of a tiny BERT that have no gradient."""
+"""Small artificial parallel text with links."""
 
 import numpy as np
 
@@ -18,11 +18,8 @@ def make_text(lang: str, n: int, seed: int) -> tuple[ParallelCorpus, WordPairs]:
     return ParallelCorpus.of(source, target, ("en", lang)), WordPairs(k, i, j, n_sentences=n)
 
 
-def cancels(name: str) -> bool:
-    """Return whether the gradient of a weight of the tiny BERT is 0 except for rounding, which Adam scales up to full steps.
-
-    The bias of a key adds the same number to all scores of a query, which the softmax cancels. The bias of the last layer norm is
-    added to both words of a pair, so their difference does not depend on it.
-
-    """
-    return "key.bias" in name or name == "encoder.layer.2.output.LayerNorm.bias"
+def numbered_text(n: int, length: int = 6) -> tuple[ParallelCorpus, WordPairs]:
+    """Return sentences of random words `e0` to `e29`, each translated by the word `d` with its number."""
+    drawn = np.random.default_rng(0).integers(0, 30, (n, length))
+    sides = ([[f"{letter}{k}" for k in row] for row in drawn] for letter in "ed")
+    return ParallelCorpus.of(*sides, ("en", "de")), WordPairs.of([[(k, k) for k in range(length)]] * n)

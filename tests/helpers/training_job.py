@@ -1,46 +1,27 @@
-"""A small training run as a program, for tests that kill it or start it twice. Not a test itself."""
+"""A small training run as a program, for tests that kill it. Not a test itself."""
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 
 import torch
 
 from calque.alignment.contrastive import Contrastive
-from calque.alignment.finetune import FineTune
 from calque.encoders import load_encoder
+from encoder_copies import with_dropout
 from linked_text import make_text
 
-SETTINGS = {"towards": "en", "learning_rate": 1e-3, "batch": 4, "epochs": 5}
-METHODS = {
-    "finetune": lambda settings: FineTune(**settings, layers=(1, -1)),
-    "contrastive": lambda settings: Contrastive(**settings, similarity_distillation=0.2),
-}
 
-
-def main(
-    folder: str, out: str, method: str, dropout: float = 0.0, checkpoint_every: int = 2, sizes=(24, 10), **settings
-) -> None:
+def main(folder: str, out: str) -> None:
     torch.set_num_threads(1)
     Path(out).mkdir(parents=True, exist_ok=True)
-    encoder = load_encoder(folder)
-    for module in encoder.model.modules():
-        if isinstance(module, torch.nn.Dropout):
-            module.p = dropout
-    first, second = make_text("xx", sizes[0], 0), make_text("yy", sizes[1], 1)
-    tuned = METHODS[method](SETTINGS | settings).tune(
-        encoder, [first[0], second[0]], [first[1], second[1]], folder=Path(out) / "training",
-        checkpoint_every=checkpoint_every,
-    )  # fmt: skip
+    encoder = with_dropout(load_encoder(folder), 0.1)
+    corpora, pairs = map(list, zip(make_text("xx", 24, 0), make_text("yy", 10, 1), strict=True))
+    method = Contrastive(towards="en", learning_rate=1e-3, batch=4, epochs=5, similarity_distillation=0.2)
+    tuned = method.tune(encoder, corpora, pairs, folder=Path(out) / "training", checkpoint_every=2)
     torch.save(tuned.model.state_dict(), Path(out) / "weights.pt")
-    print("done", flush=True)
 
 
 if __name__ == "__main__":
-    if sys.argv[3].startswith("{"):  # several runs: folder, method and settings of each
-        for place, (method, settings) in json.loads(sys.argv[3]).items():
-            main(sys.argv[1], str(Path(sys.argv[2]) / place), method, **settings)
-    else:
-        main(sys.argv[1], sys.argv[2], sys.argv[3], float(sys.argv[4]))
+    main(*sys.argv[1:])

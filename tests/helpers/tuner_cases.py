@@ -20,6 +20,7 @@ from calque.clcr.method import KeyPointAlignment
 from calque.encoders import load_encoder
 from calque.encoders.sentence_store import TeacherVectors
 from calque.encoders.sentence_vectors import SentencePooling
+from encoder_copies import with_dropout
 from linked_text import make_text
 
 # Adam divides a gradient by its own size. With this epsilon a gradient that is 0 except for rounding makes a small step, so
@@ -68,15 +69,6 @@ def run(folder: str, out: str, case: str, stop: int | None = None) -> None:
     torch.save({"losses": [line["loss"] for line in history], "weights": weights}, place.with_suffix(".pt"))
 
 
-def encoder(folder: str) -> Any:
-    """Return the encoder without dropout, whose random numbers would differ between processes."""
-    loaded: Any = load_encoder(folder)
-    for module in loaded.model.modules():
-        if isinstance(module, torch.nn.Dropout):
-            module.p = 0.0
-    return loaded
-
-
 def _tune(tuner: Any, folder: str, place: Path, stop: int | None, texts: list, accumulate: int) -> Outcome:
     usual, calls = tuner.loss, []
 
@@ -88,7 +80,9 @@ def _tune(tuner: Any, folder: str, place: Path, stop: int | None, texts: list, a
 
     tuner.loss = loss
     corpora, pairs = map(list, zip(*texts, strict=True))
-    tuned = tuner.tune(encoder(folder), corpora, pairs, accumulate=accumulate, folder=place, checkpoint_every=2)
+    tuned = tuner.tune(
+        with_dropout(load_encoder(folder)), corpora, pairs, accumulate=accumulate, folder=place, checkpoint_every=2
+    )
     return tuner.history, tuned.merged().model.state_dict()
 
 
@@ -109,7 +103,7 @@ def key_points(folder: str, place: Path, stop: int | None) -> Outcome:
     }  # fmt: skip
     method = KeyPointAlignment(**settings)
     texts = [make_text("xx", 8, 0)[0], make_text("yy", 4, 1)[0]]
-    method.align({lang: encoder(folder) for lang in ("en", "xx", "yy")}, texts, folder=place)
+    method.align({lang: with_dropout(load_encoder(folder)) for lang in ("en", "xx", "yy")}, texts, folder=place)
     weights = {f"{lang}.{name}": value for lang, each in method.transformed.encoders.items()
                for name, value in each.model.state_dict().items()}  # type: ignore[attr-defined]  # fmt: skip
     for lang, part in method.trained.parts.items():
@@ -122,7 +116,7 @@ def key_points(folder: str, place: Path, stop: int | None) -> Outcome:
 
 def distilled(folder: str, place: Path, stop: int | None) -> Outcome:
     """Distil from a teacher whose vectors are computed in parts; in some updates a process has no text."""
-    student = encoder(folder)
+    student = with_dropout(load_encoder(folder))
     store = TeacherVectors(place / "store", student, SentencePooling.of(student, "cls"))
     method = steady(Distillation)(**SETTINGS, ranking=0.5, negatives=3, source_share=0.5)
     pooling = SentencePooling.of(student, "subwords")

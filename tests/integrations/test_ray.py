@@ -11,8 +11,7 @@ from calque.errors import InputError
 from calque.integrations.ray import Encode, Link, sentences
 from calque.text import ParallelCorpus, Sentences
 from calque.wordalign import WordAligner
-
-WORDS = ["the", "cat", "sees", "a", "house", "of", "time", "and", "water", "in"]
+from linked_text import WORDS
 
 
 def lines(n, seed=0):

@@ -32,6 +32,7 @@ from calque.maps.refine import (
 )
 from calque.maps.unsupervised import check_map, fit_unsupervised, start_options
 from calque.text import Sentence, Sentences
+from linked_text import WORDS, make_text
 
 DIM = 16
 
@@ -262,14 +263,10 @@ def test_a_failed_search_is_reported():
 
 
 # -- encoders --------------------------------------------------------------------------------------------------------
-WORDS = ["the", "cat", "sees", "a", "house", "of", "time", "and", "water", "in"]
-
-
 @pytest.fixture
 def languages():
-    rng = np.random.default_rng(0)
-    plain = [[WORDS[k] for k in rng.integers(0, 10, rng.integers(2, 7))] for _ in range(60)]
-    return {"en": Sentences.of(plain, "en"), "xx": Sentences.of([[w.upper() for w in s] for s in plain], "xx")}
+    corpus, _ = make_text("xx", 60, 0)
+    return {"en": corpus.source, "xx": corpus.target}
 
 
 def test_anchors_and_a_dictionary_give_a_mapped_encoder(tiny_encoder, languages, tmp_path):

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from calque.algebra.student import quantile
-from calque.cli import main
 from calque.errors import InputError, SettingError
 from calque.report import report
 from calque.report.content import compose
 from calque.report.questions import DEFINE, DEFINE_HERE, find_subjects
 from calque.report.reading import read_results, short_names
+from command import fails, works
 from html_page import Page
 from planted import Planted, jobs
 from report_results import HOSTILE, analyses, hostile_lines, line, run_record, study, write
@@ -507,6 +507,7 @@ def plain(**changed) -> str:
     [
         ("{", "line 2: is not valid JSON"),
         ('{"task": "ner"}', "line 2: has no data, languages, metric"),
+        ('{"task": "ner", "metric": "accuracy\\ud800"}', "line 2: is not valid JSON"),
         (plain(value="1"), "value must be a number or null, got '1'"),
         (plain(analysis="x"), "got 'x'"),
         (plain(analysis="points", items=[{"x": "1", "y": 1, "word": "a", "pair": 1}]), "must be finite numbers"),
@@ -556,12 +557,9 @@ def test_short_names_are_distinct(paths, names):
 # -- the command -------------------------------------------------------------------------------------------------------
 def test_the_report_command_writes_the_page_and_plots(folder, tmp_path, capsys):
     page, plots = tmp_path / "r.html", tmp_path / "p"
-    with pytest.raises(SystemExit) as end:
-        main(["report", str(folder), "--out", str(page), "--plots", str(plots), "--title", "Mine"])
-    captured = capsys.readouterr()
-    assert end.value.code == 0, captured.err
-    assert captured.out.strip() == str(page)
-    assert "plots saved to" in captured.err
+    out, err = works(capsys, "report", folder, "--out", page, "--plots", plots, "--title", "Mine")
+    assert out.strip() == str(page)
+    assert "plots saved to" in err
     assert "<h1>Mine</h1>" in page.read_text(encoding="utf-8")
     names = [path.name for path in plots.iterdir()]
     assert {"retrieval-heat.svg", "points-de-contrastive.svg"} <= set(names)
@@ -570,7 +568,5 @@ def test_the_report_command_writes_the_page_and_plots(folder, tmp_path, capsys):
         Page(text)
         assert "var(" not in text  # variables are defined in the page only
         assert text.startswith('<svg xmlns="http://www.w3.org/2000/svg"')
-    with pytest.raises(SystemExit) as end:
-        main(["report", str(folder), "--out", str(tmp_path / "r.doc")])
-    assert end.value.code == 2
-    assert "the name of a report must end in .html, got r.doc" in capsys.readouterr().err
+    said = fails(capsys, "report", folder, "--out", tmp_path / "r.doc")
+    assert "the name of a report must end in .html, got r.doc" in said

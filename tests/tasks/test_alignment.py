@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from calque.encoders.base import Encoder
 from calque.errors import CalqueError
 from calque.pairs import WordPairs
 from calque.tasks import WordAlignment, score_links
 from calque.text import ParallelCorpus
 from calque.vectors import Embeddings
+from planted import Fixed
 
 
 def random_links(seed, n_sentences=25, possible=False):
@@ -63,22 +63,12 @@ def test_a_sentence_without_gold_makes_its_links_wrong():
     assert extra[1].value == 0.5
 
 
-class Fixed(Encoder):
-    dim, name, fingerprint = 3, "fixed", "0"
-
-    def encode(self, sentences, *, progress=False):
-        vectors = np.eye(3, dtype=np.float32)
-        return Embeddings(vectors if sentences.lang == "en" else vectors[[1, 0, 2]], np.array([0, 3]))
-
-    def save(self, folder):
-        raise AssertionError("not needed")
-
-
 @pytest.mark.parametrize("method", ["mutual", "softmax"])
 def test_links_of_the_vectors_of_an_encoder(method):
     corpus = ParallelCorpus.of([["a", "b", "c"]], [["x", "y", "z"]], ("en", "de"))
     task = WordAlignment(corpus, WordPairs.parse(["0-1 1-0 2-2"]), method=method, data="toy")
-    scores = task.evaluate(Fixed())
+    eye, offsets = np.eye(3, dtype=np.float32), np.array([0, 3])
+    scores = task.evaluate(Fixed(en=Embeddings(eye, offsets), de=Embeddings(eye[[1, 0, 2]], offsets)))
     assert [score.value for score in scores] == [0.0, 1.0, 1.0, 1.0]
     assert scores[0].settings["links_from"] == method
     assert scores[0].languages == ("en", "de")

@@ -5,26 +5,13 @@ import json
 import numpy as np
 import pytest
 
-from calque.encoders.base import Encoder
 from calque.errors import SettingError
 from calque.tasks.bootstrap import measure
 from calque.tasks.consistency import Consistency
 from calque.text import Sentences
 from calque.vectors import Embeddings
 from command import fails, works
-
-
-class Fixed(Encoder):
-    """Encoder with given vectors."""
-
-    def __init__(self, vectors, name="fixed"):
-        self.vectors, self.name, self.dim = vectors, name, vectors.dim
-        self.fingerprint = name  # type: ignore[misc]
-
-    fingerprint = ""
-
-    def encode(self, sentences, *, progress=False):
-        return self.vectors
+from planted import Fixed
 
 
 def toy(seed, n=25, dim=6, missing=0.1):

@@ -9,6 +9,7 @@ import torch
 
 from calque.corpora.probes import of_treebank
 from calque.errors import SettingError
+from calque.nn.probe import SpanRows
 from calque.report.questions import find_subjects, sort_questions
 from calque.report.reading import read_results
 from calque.tasks.datasets import Dataset
@@ -58,14 +59,6 @@ def test_labels_of_pairs_of_spans():
     assert job.evaluate(Planted(constant=True))[0].value < 0.8
 
 
-def test_a_target_may_have_several_labels_or_none():
-    job = Probing([spans(400, "en")], [spans(150, "de", 1)], **SMALL)
-    several = np.diff(job.tests[0].data.label_offsets)
-    assert {0, 1, 2} == set(several.tolist())
-    f1, precision, recall = job.evaluate(Planted())
-    assert min(f1.value, precision.value, recall.value) > 0.93
-
-
 # -- key points --------------------------------------------------------------------------------------------------------
 def literal(job, head, encoder, each):
     """Count correct, predicted and gold labels of each text, target by target."""
@@ -84,11 +77,9 @@ def literal(job, head, encoder, each):
                 places = [[chosen.index(place) for place in span if place in chosen] for span in places]
             if not all(places):
                 continue
-            pooled = []
-            for pool, span in zip(head.pools, places, strict=True):
-                projected = pool.project(rows[span])
-                pooled.append(pool.attention(projected).softmax(0).T @ projected)
-            p = torch.sigmoid(head.classify(torch.cat(pooled, dim=1)))[0]
+            p = torch.sigmoid(head(rows, [SpanRows(torch.tensor(span), torch.tensor([len(span)])) for span in places]))[
+                0
+            ]
             predicted = {name for name, each in zip(job.labels, p.tolist(), strict=True) if each > 0.5}
             right, guess = right + len(predicted & labels), guess + len(predicted)
         counts.append([right, guess, true])

@@ -6,7 +6,6 @@ import json
 import numpy as np
 import pytest
 
-from calque.encoders.base import Encoder
 from calque.errors import CalqueError, SettingError
 from calque.pairs import WordPairs
 from calque.tasks import WordRetrieval, retrieve
@@ -14,21 +13,7 @@ from calque.tasks.overlap import first_occurrences, identical_words, seen_pairs,
 from calque.tasks.retrieval import with_special_tokens
 from calque.text import ParallelCorpus, Sentences
 from calque.vectors import Embeddings
-
-
-class Fixed(Encoder):
-    """Encoder with given vectors by language."""
-
-    def __init__(self, **by_language):
-        self.by_language, self.dim, self.name = by_language, 4, "fixed"
-
-    fingerprint = "0"
-
-    def encode(self, sentences, *, progress=False):
-        return self.by_language[sentences.lang]
-
-    def save(self, folder):
-        raise AssertionError("not needed")
+from planted import Fixed
 
 
 def toy(seed, n_sentences=12, dim=5, noise=0.8, vocabulary=9):
@@ -149,24 +134,6 @@ def test_accuracy_equals_the_definition(seed, contextual, candidates, similarity
         assert score.settings["directions"] == pytest.approx({"en-de": forward / n, "de-en": backward / n})
         assert score.low <= score.value <= score.high
         assert scores[name.replace("accuracy", "form")].value >= score.value
-
-
-def test_a_perfect_and_a_random_encoder():
-    rng = np.random.default_rng(0)
-    n, length, dim = 300, 6, 30
-    words = [[f"w{s}.{i}" for i in range(length)] for s in range(n)]
-    corpus = ParallelCorpus.of(words, [[f"v{word}" for word in sentence] for sentence in words], ("en", "de"))
-    sentence, word = np.divmod(np.arange(n * length), length)
-    task = WordRetrieval(corpus, WordPairs(sentence, word, word, n_sentences=n), bootstrap=100)
-    offsets = np.arange(n + 1) * length
-    vectors = rng.standard_normal((n * length, dim)).astype(np.float32)
-    perfect = task.evaluate(Fixed(en=Embeddings(vectors, offsets), de=Embeddings(3 * vectors, offsets)))
-    assert [score.value for score in perfect] == [1.0] * 6
-    assert perfect[0].low == perfect[0].high == 1.0
-    other = rng.standard_normal((n * length, dim)).astype(np.float32)
-    chance = task.evaluate(Fixed(en=Embeddings(vectors, offsets), de=Embeddings(other, offsets)))
-    hits = [score.value * n * length for score in chance[1:3]]
-    assert max(hits) <= 8  # chance: one hit is expected in each direction, eight have probability 1e-5
 
 
 def test_words_without_a_vector_are_dropped_and_counted():

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-from pathlib import Path
+import re
+import sys
 
 import pytest
 
@@ -12,37 +12,12 @@ from calque.errors import SettingError
 from calque.tasks.inputs import FIELDS, Inputs
 from calque.tasks.table import TASKS, TaskRow, option_names, users
 from command import fails, works
+from documents import code_of, hooks
 
-ROOT = Path(__file__).resolve().parents[2]
-OWN = '''
-import numpy as np
-
-from calque.algebra.normalize import unit_rows
-from calque.tasks.base import Score, Task
-
-
-class Sentences(Task):
-    """Is the nearest sentence of the other language the translation?"""
-
-    def __init__(self, corpus, data, *, centred: bool = False, nearest: int = 1):
-        self.corpus, self.data, self.centred, self.nearest = corpus, data, centred, nearest
-
-    @classmethod
-    def from_files(cls, inputs, **options):
-        return [cls(corpus, name, **options) for name, corpus in inputs.corpora()]
-
-    def evaluate(self, encoder, *, progress=False):
-        sides = [encoder.encode(side).sentence_means() for side in (self.corpus.source, self.corpus.target)]
-        x, y = (unit_rows(side - self.centred * side.mean(axis=0)) for side in sides)
-        similarity = x @ y.T
-        right = (similarity > np.diag(similarity)[:, None]).sum(axis=1) < self.nearest
-        value, about = float(right.mean()), {"centred": self.centred, "nearest": self.nearest}
-        return [Score("sentences", self.data, self.corpus.langs, "accuracy", value, value, value, len(right), 0, about)]
-
-
+OWN = f"""{code_of("sentences.py")}
 class Word:
     pass
-'''
+"""
 
 
 @pytest.fixture
@@ -50,7 +25,7 @@ def own(tmp_path, monkeypatch):
     """Write a module outside the package, and a parallel text."""
     (tmp_path / "elsewhere.py").write_text(OWN, encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.delitem(__import__("sys").modules, "elsewhere", raising=False)
+    monkeypatch.delitem(sys.modules, "elsewhere", raising=False)
     words = ("the cat sees a house", "a house of time", "water in the house", "time and water", "the water")
     (tmp_path / "test.tsv").write_text(
         "".join(f"{line}\t{line} {k}\n" for k, line in enumerate(words)), encoding="utf-8"
@@ -63,8 +38,8 @@ def own(tmp_path, monkeypatch):
 def row(own, monkeypatch):
     """Add the class as a row of the table."""
     found = TaskRow(
-        "elsewhere:Sentences", "Is the nearest sentence the translation?", "sentence retrieval", ("test",),
-        ("langs", "centred", "nearest"), languages="pairs",
+        "elsewhere:SentenceRetrieval", "Is the nearest sentence the translation?", "sentence retrieval", ("test",),
+        ("langs", "centred"), languages="pairs",
     )  # fmt: skip
     monkeypatch.setitem(TASKS.rows, "means", found)
     return found
@@ -89,36 +64,22 @@ def test_a_row_is_found_in_help_study_report_and_reference(row, own, capsys, tin
     (record,) = map(json.loads, (own / "out" / "results.jsonl").read_text().splitlines())
     assert record["settings"]["centred"] is True
     assert task_name("means") == "sentence retrieval"
-    spec = importlib.util.spec_from_file_location("hooks", ROOT / "docs" / "hooks.py")
-    hooks = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(hooks)
-    assert "Is the nearest sentence the translation?" in hooks.commands()
+    assert "Is the nearest sentence the translation?" in hooks().commands()
     assert "means" in fails(capsys, "evaluate", tiny_folder, "no-such-task", "--test", "x")
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (("elsewhere:Word",), "task elsewhere:Word must be a subclass"),
-        (
-            ("elsewhere:Sentences", "--option", "far=1"),
-            "--option far=1: expected NAME=VALUE with NAME one of centred, nearest",
-        ),
-    ],
-)
-def test_errors_about_a_class_of_another_package(own, capsys, tiny_folder, words, message):
-    assert message in fails(capsys, "evaluate", tiny_folder, *words, "--test", "test.tsv", "--langs", "en", "de")
-
-
-def test_a_study_of_a_class_of_another_package(own, capsys, tiny_folder):
-    path = study(own, tiny_folder, "elsewhere:Sentences", "nearest = 5")
+def test_a_class_of_another_package_is_a_task(own, capsys, tiny_folder):
+    path = study(own, tiny_folder, "elsewhere:SentenceRetrieval", "centred = true")
     works(capsys, "study", path, "--out", own / "out", "-q")
     (record,) = map(json.loads, (own / "out" / "results.jsonl").read_text().splitlines())
-    assert (record["task"], record["value"]) == ("mine", 1.0)
-    assert record["settings"]["nearest"] == 5
-    line = fails(capsys, "study", study(own, tiny_folder, "elsewhere:Sentences", "far = 5"), "--out", own / "out")
-    assert "unknown setting 'far' of tasks.mine, expected task, encoders" in line
-    assert "centred, nearest" in line
+    assert (record["task"], record["settings"]["centred"]) == ("mine", True)
+    line = fails(
+        capsys, "study", study(own, tiny_folder, "elsewhere:SentenceRetrieval", "far = 5"), "--out", own / "out"
+    )
+    assert re.search(r"unknown setting 'far' of tasks\.mine, expected task, encoders.* centred", line)
+    job = ("evaluate", tiny_folder, "elsewhere:SentenceRetrieval", "--test", "test.tsv", "--langs", "en", "de")
+    assert "--option far=1: expected NAME=VALUE with NAME one of centred" in fails(capsys, *job, "--option", "far=1")
+    assert "task elsewhere:Word must be a subclass" in fails(capsys, *job[:2], "elsewhere:Word", *job[3:])
 
 
 def test_the_default_from_files_passes_the_inputs(own):

@@ -20,7 +20,7 @@ from calque.training.supervised import tuned_rate
 from planted import QUICK, Planted, jobs, labelled, tagged
 
 
-@pytest.mark.parametrize("name", ["ner", "slots", "pos", "sentiment", "nli", "parsing", "qa"])
+@pytest.mark.parametrize("name", ["ner", "slots", "pos", "sentiment", "nli", "parsing", "probing", "qa"])
 def test_transfer_between_languages_with_the_same_vectors(name):
     score = jobs()[name].evaluate(Planted())[0]
     assert score.languages == ("en", "de")
@@ -46,9 +46,10 @@ def test_frozen_vectors_are_computed_once_for_all_seeds():
     encoder = Planted()
     last = [Tagging("ner", [tagged(5, "en")], [tagged(5, "de")], tune=tune).seeds[-1] for tune in (False, True)]
     assert last == [4, 2]
-    job = jobs(n=30, seeds=(0, 1, 2), options={"epochs": 1})["ner"]
+    dev, settings = tagged(10, "en", 2), {"seeds": (0, 1, 2), "options": {"epochs": 1}, "hidden": 8}
+    job = Tagging("ner", [tagged(30, "en")], [dev, tagged(5, "de")], dev=[dev], **settings)
     score = job.evaluate(encoder)[0]
-    assert encoder.passes == 3  # one text to learn from, two to be tested on
+    assert encoder.passes == 3  # one text to learn from, two to be tested on, of which one is for development too
     assert len(score.settings["values"]) == 3
     assert score.value == pytest.approx(np.mean(score.settings["values"]), abs=1e-4)
     assert score.settings["sd"] == pytest.approx(np.std(score.settings["values"], ddof=1), abs=1e-4)
@@ -149,11 +150,13 @@ def test_tuning_has_a_default_rate_by_the_width_of_the_encoder(name):
 
 def test_labels_that_only_a_test_text_has():
     train, test = tagged(30, "en"), tagged(12, "de", 1, tag=lambda k: "B-PER" if k < 4 else "B-MISC" if k == 7 else "O")
-    first = next(k for k, s in enumerate(test.data.sentences) if "d7" in s.words)
+    first, encoder = next(k for k, s in enumerate(test.data.sentences) if "d7" in s.words), Planted()
     with pytest.raises(InputError, match=r"de.tsv line \d+: label 'B-MISC' is not in the training text, which has LOC, PER;"
                        r".*--rename MISC=") as caught:  # fmt: skip
-        Tagging("ner", [train], [test], seeds=(0,), options={"epochs": 1}).evaluate(Planted())
-    assert caught.value.line == test.data.lines[first]
+        Tagging("ner", [train], [test], seeds=(0,), options={"epochs": 1}).evaluate(encoder)
+    assert (caught.value.line, encoder.passes) == (test.data.lines[first], 0)  # before the texts are encoded
+    with pytest.raises(InputError, match="has no tag but O; expected spans, e.g. B-PER"):
+        Tagging("ner", [tagged(30, "en", tag=lambda k: "O")], [tagged(5, "de")], seeds=(0,))
     few = {"seeds": (0,), "options": QUICK, "hidden": 16, "bootstrap": 0}
     dropped = replace(test, data=renamed(test.data, {"MISC": ""}))
     missed, known = (
@@ -240,24 +243,6 @@ def test_attachment_scores_are_those_of_the_script_of_conll():
     assert total.tolist() == [attached, labelled_too, counted]
     assert job.statistics["uas"](total) == attached / counted
     assert job.statistics["las"](total) == labelled_too / counted
-
-
-def test_labels_are_checked_before_encoding():
-    strange = tagged(5, "de", 1, tag=lambda k: "B-MISC")
-    encoder = Planted()
-    with pytest.raises(InputError, match="label 'B-MISC' is not in the training text"):
-        Tagging("ner", [tagged(30, "en")], [strange], seeds=(0,)).evaluate(encoder)
-    assert encoder.passes == 0
-    with pytest.raises(InputError, match="has no tag but O; expected spans, e.g. B-PER"):
-        Tagging("ner", [tagged(30, "en", tag=lambda k: "O")], [tagged(5, "de")], seeds=(0,))
-
-
-def test_text_for_development_and_test_is_encoded_once():
-    encoder, dev = Planted(), tagged(10, "en", 2)
-    Tagging(
-        "ner", [tagged(30, "en")], [dev, tagged(5, "de")], dev=[dev], seeds=(0, 1), options={"epochs": 1}, hidden=8
-    ).evaluate(encoder)
-    assert encoder.passes == 3
 
 
 def test_several_statistics_have_the_samples_of_one():

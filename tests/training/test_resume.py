@@ -21,10 +21,10 @@ JOB = Path(training_job.__file__)
 
 def test_a_run_killed_twice_ends_with_the_same_weights(tiny_folder, tmp_path):
     whole, broken = tmp_path / "whole", tmp_path / "broken"
-    main(str(tiny_folder), str(whole), "contrastive", dropout=0.1)
+    main(str(tiny_folder), str(whole))
     rng, checkpoint = random.Random(0), broken / "training" / "checkpoint.pt"
     for attempt in range(3):
-        job = forked.start(JOB, tiny_folder, broken, "contrastive", 0.1, folder=tmp_path / str(attempt))
+        job = forked.start(JOB, tiny_folder, broken, folder=tmp_path / str(attempt))
         if attempt < 2:
             stamp = checkpoint.stat().st_mtime_ns if checkpoint.exists() else 0
             while job.runs and (not checkpoint.exists() or checkpoint.stat().st_mtime_ns == stamp):

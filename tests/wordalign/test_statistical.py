@@ -24,6 +24,7 @@ from calque.wordalign import (
 from calque.wordalign import (
     model as models,
 )
+from planted_vectors import f1
 
 MODELS = ("fast-align", "hmm", "gibbs")
 LETTERS = "bcdfghklmnprstvz"
@@ -56,10 +57,6 @@ def planted(n: int, seed: int, *, first: int = 0, size: int = 120) -> tuple[Para
 
 def keys(pairs: WordPairs) -> set[tuple[int, int, int]]:
     return set(zip(pairs.sentence.tolist(), pairs.source.tolist(), pairs.target.tolist(), strict=True))
-
-
-def f1(found: WordPairs, true: WordPairs) -> float:
-    return 2 * len(keys(found) & keys(true)) / (len(found) + len(true))
 
 
 @pytest.fixture(scope="module")
@@ -221,7 +218,12 @@ def test_invalid_arguments_are_refused(text, aligners, tmp_path):
             align_words(small, **options)
     with pytest.raises(SettingError, match="corpus must be in xx-yy, like the aligner, got yy-xx"):
         aligners["hmm"].align(small.swapped())
-    for content in (b"", b"{}", b"\x08\0\0\0\0\0\0\0{}      "):
+    aligners["hmm"].save(tmp_path / "wrong")
+    whole = (tmp_path / "wrong").read_bytes()
+    changed = [bytearray(whole) for _ in range(3)]
+    for content, place in zip(changed, (-1, -100, whole.index(b"ibm1_iterations") + 3), strict=True):
+        content[place] ^= 2  # the checksum is wrong
+    for content in (b"", b"{}", b"\x08\0\0\0\0\0\0\0{}      ", *changed):
         (tmp_path / "wrong").write_bytes(content)
-        with pytest.raises(InputError, match="not a word aligner"):
+        with pytest.raises(InputError, match="not a word aligner saved by calque"):
             WordAligner.open(tmp_path / "wrong")

@@ -35,6 +35,7 @@ def read_checkpoint(name: str, dtype: torch.dtype | str, attention: str | None) 
             offline = not os.path.isdir(name) and unconnected()
             where = {"local_files_only": offline, "trust_remote_code": bool(TRUST_CODE)}
             config = AutoConfig.from_pretrained(name, **where)
+            _check_size(config, name)
             how: dict[str, Any] = {"dtype": dtype, "output_loading_info": True, **where}
             if attention is not None:
                 how["attn_implementation"] = attention
@@ -101,6 +102,18 @@ def hub_folder(name: str, mark: str, patterns: Sequence[str] = ()) -> Path | Non
         return Path(snapshot_download(name, allow_patterns=list(patterns) or None, local_files_only=here))
     except (OSError, ValueError, HfHubHTTPError):  # the file is absent or private, or there is no connection
         return None
+
+
+def _check_size(config: Any, name: str) -> None:
+    """Check that the sizes in the configuration match the weight files; a corrupt configuration could exhaust the memory."""
+    keys = ("num_hidden_layers", "hidden_size", "vocab_size", "intermediate_size")
+    layers, width, vocabulary, inner = sizes = [getattr(config, key, 0) or 0 for key in keys]
+    held = sum(path.stat().st_size for path in Path(name).glob("*") if path.suffix in (".safetensors", ".bin"))
+    valid = all(isinstance(size, int) and size >= 0 for size in sizes)
+    # Up to 64 layers may share weights, so the file may be 64 times smaller than expected.
+    if not valid or 0 < 64 * max(held, (held > 0) << 20) < width * (vocabulary + inner + layers * width):
+        fact = f"sizes {sizes!r:.80} do not match {held:,} bytes of weights; are both files from the same encoder?"
+        raise InputError(fact, path=Path(name, "config.json"))
 
 
 def unconnected() -> bool:

@@ -353,7 +353,8 @@ def read_table(path: str | PathLike[str], *, limit: int | None = None) -> WordTa
         if len(fields) == 2 and all(field.isdigit() for field in fields):
             n, dim = (int(field[:19]) for field in fields)  # Python refuses to parse numbers with thousands of digits
             if not (0 < n < 10**18 and 0 < dim <= _MAX_DIMENSIONS):
-                raise InputError(f"words and dimensions must be at least 1, got {n} and {dim}", path=path, line=1)
+                fact = f"the header must declare 1 to 10^18 words of 1 to {_MAX_DIMENSIONS:,} dimensions, got {n} and {dim}"
+                raise InputError(fact, path=path, line=1)
             if any(byte < 32 and byte not in b"\t\n\r" for byte in file.peek(4096)[:4096]):  # type: ignore[attr-defined]
                 return _read_binary(file, path, n, dim, limit)
             return WordTable(*read_rows(file, path, n, dim, limit))

@@ -56,7 +56,7 @@ def study(
     if (folder / RESULTS).exists():
         check_results(folder / RESULTS)
     elif (folder / TABLES).exists():
-        raise InputError("this file was not written by calque; choose another folder", path=folder / TABLES)
+        raise InputError("calque did not write this file; choose another folder", path=folder / TABLES)
     steps = Steps(folder / "steps", WORK)
     grid = Grid(plan, steps)
     own = plan.own_classes()
