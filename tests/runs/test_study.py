@@ -151,6 +151,9 @@ def test_given_links_of_a_test_text_are_used(plan):
     (plan.parent / "given.align").write_text("0-0\n" * 40)
     (record,) = [each for each in study(plan) if each["metric"] == "accuracy.all"]
     assert (record["settings"]["links"], record["n"]) == ("given", 40)
+    plan.write_text(plan.read_text() + "pretokenized = true\n")
+    (step,) = Grid(read_study(plan), Steps(plan.parent, WORK)).phases["evaluating"]
+    assert step.settings["words"]["pretokenized"]
 
 
 def test_each_layer_of_an_encoder_is_aligned_and_scored(plan):

@@ -413,7 +413,7 @@ def _task(where: str, table: Mapping[str, Any], source: str) -> TaskTable:
     others = {part: str for part in row.files if part not in (*PARTS, "text", "train_links", "project")}
     used = {
         "texts": "text" in row.files, "seeds": "seeds" in row.options, "test_limit": "test_limit" in row.options,
-        "pretokenized": "pretokenized" in row.options and (not pairs or "text" in row.files),
+        "pretokenized": "pretokenized" in row.options,
     }  # fmt: skip
     unused = [name for name, is_used in used.items() if not is_used]
     read = _table(TaskTable, where, table, {**options_of(name), **others, **files}, "files", *unused)
