@@ -106,7 +106,7 @@ pretrain/elmo-de: pretrain de=@in/de.txt --model elmo --dim 8 --hidden 16 --voca
 pretrain/senses: pretrain en=@in/en.txt de=@in/de.txt --model elmo --senses 3 --sense-option axes=4 --dim 8 --hidden 16
   --vocabulary 300 --length 16 --batch 8 --updates 10 --out out
 
-senses/elmo: senses @pretrain/senses/out the --trained --text en=@in/en.txt de=@in/de.txt --limit 40 --out senses.jsonl ; senses
+senses/elmo: senses @pretrain/senses/out the --trained --text en=@in/en.txt de=@in/de.txt --limit 40 --json ; senses
   @pretrain/senses/out --text en=@in/en.txt de=@in/de.txt --trained --out numbers.txt
 evaluate/retrieval: evaluate mini retrieval <test> --out scores.jsonl ; evaluate mini retrieval <test> --json --out
   scores.jsonl
