@@ -198,7 +198,7 @@ def test_damaged_maps_name_the_file_and_a_remedy(tiny_encoder, text, tmp_path):
         (b"not tensors", "maps.safetensors: not a safetensors file"),
         (
             arrays | {name: nan},
-            r"out: map xx.3: matrix must have finite numbers; copy .*, or fit the maps again",
+            r"out: map xx.3: matrix must contain only finite numbers; copy .*, or fit the maps again",
         ),
         (arrays | {name: nan[:3]}, "out: map xx.3: arrays have inconsistent shapes .*; fit the maps again"),
         (

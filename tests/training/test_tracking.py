@@ -101,7 +101,7 @@ def test_trainings_of_one_run_are_numbered_consecutively(runs):
 
 
 def test_unknown_and_missing_trackers_are_refused(monkeypatch):
-    unknown = pytest.raises(SettingError, match=r"unknown tracker 'tensorbord', expected one of .*tensorboard, wandb")
+    unknown = pytest.raises(SettingError, match=r"tracker must be one of .*tensorboard, wandb.*, got 'tensorbord'")
     with unknown, tracked(["tensorbord"], run="mine"):
         pass
     with pytest.raises(SettingError, match="must be a subclass of"), tracked(["calque.errors:CalqueError"], run="mine"):

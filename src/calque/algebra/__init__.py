@@ -1,1 +1,1 @@
-"""Pure functions over vectors: normalisation, similarity, exact nearest neighbours, orthogonal maps."""
+"""Pure functions on vectors for normalisation, similarity, exact nearest-neighbour search, orthogonal maps and statistics."""

@@ -1,4 +1,4 @@
-"""Ratio margins (Artetxe & Schwenk 2019) with exact search in both directions, and mining of sentence pairs."""
+"""Exact search by ratio margin (Artetxe & Schwenk 2019) in both directions, and sentence pair mining."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from calque.algebra.normalize import unit_rows
 from calque.algebra.similarity import cosine_neighbours, csls_neighbours, dots
 from calque.errors import SettingError
 
-_LISTED = 8  # number of CSLS candidates that are compared first
-_ROUNDING = 1e-12  # rounding error of ratios
-_CLOSE = 1e-9  # products that differ by less are recomputed in float64 with a fixed order of summation
-_HELD = 1 << 22  # maximum number of ratios in memory
+_LISTED = 8  # number of CSLS candidates per vector whose ratios are computed before any full search
+_ROUNDING = 1e-12  # upper bound of the rounding error of a ratio
+_CLOSE = 1e-9  # ratios this close to the largest ratio are recomputed in a fixed order of summation, so ties are exact
+_HELD = 1 << 22  # maximum number of ratios held in memory at a time
 
 
 @dataclass(frozen=True)
 class Best:
-    """Best match of each vector, in both directions.
+    """The best match of each source vector and of each target vector.
 
     Attributes:
-        targets: index of the best target vector for each source vector, int64 `[n]`; −1 if there is no match.
-        target_scores: margin of each best target vector, float64 `[n]`; −∞ if there is no match.
-        sources, source_scores: index and margin of the best source vector for each target vector, `[m]`.
+        targets: index of the best target vector for each source vector, int64 `[n]`, or −1 if there is no match.
+        target_scores: ratio margin of each best target vector, float64 `[n]`, or −∞ if there is no match.
+        sources, source_scores: index and ratio margin of the best source vector for each target vector, `[m]`.
     """
 
     targets: np.ndarray
@@ -37,18 +37,18 @@ def best_by_margin(source: np.ndarray, target: np.ndarray, *, k: int = 4) -> Bes
     """Return the best match of each source vector among all target vectors, and vice versa (Artetxe & Schwenk 2019,
     §3.1, Eq. 2).
 
-    The ratio margin is cos(x, y) / ((r(x) + r(y)) / 2), where r is the mean cosine with the k nearest vectors of the
+    The ratio margin is cos(x, y) / ((r(x) + r(y)) / 2), where r is a vector's mean cosine with its k nearest vectors on the
     other side. Ties go to the smaller index.
 
-    The ratio is 1 + CSLS / (r(x) + r(y)), so an exact search by CSLS bounds the ratio: if the last candidate has CSLS s, all
-    further vectors have a ratio of at most 1 + s / (r(x) + r), with the smallest r of the other side for positive s and the
-    largest r otherwise. Vectors whose best ratio is below this bound are compared with all vectors.
+    The ratio equals 1 + CSLS / (r(x) + r(y)), so an exact search by CSLS bounds the ratio. If the last candidate has CSLS s,
+    all other vectors have a ratio of at most 1 + s / (r(x) + r), where r is the smallest r on the other side if s is positive,
+    and the largest r otherwise. A vector whose best ratio is below this bound is compared with all vectors.
 
     LASER's code searches only the k nearest vectors by cosine; `xsim_neighbours` implements this search.
 
     Args:
-        source, target: vectors of any norm, `[n, dim]` and `[m, dim]`.
-        k: neighbourhood size. A pair with r(x) + r(y) ≤ 0 is never a best match, because the ratio is meaningless.
+        source, target: vectors, which need not be normalised, `[n, dim]` and `[m, dim]`.
+        k: neighbourhood size. A pair with r(x) + r(y) ≤ 0 is never a best match, because its ratio is meaningless.
 
     Raises:
         SettingError: the shapes do not match, a component is not finite, or k is below 1.
@@ -70,7 +70,7 @@ def best_by_margin(source: np.ndarray, target: np.ndarray, *, k: int = 4) -> Bes
 def _best_ratios(
     x: np.ndarray, y: np.ndarray, names: np.ndarray, csls: np.ndarray, of_x: np.ndarray, of_y: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
-    """Return index and value of the largest ratio of each x, from the CSLS candidates or, if needed, from all vectors."""
+    """Return index and value of the largest ratio of each row of x, among its CSLS candidates or, if needed, all rows of y."""
     ratios = _ratios(csls, of_x[:, None] + of_y[names])
     best, scores = _first_largest(names, ratios)
     if names.shape[1] == len(y):
@@ -88,7 +88,7 @@ def _best_ratios(
 def _search_all(
     x: np.ndarray, y: np.ndarray, rows: np.ndarray, of_x: np.ndarray, of_y: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return index and value of the largest ratio of some rows of x over all rows of y."""
+    """For each of the rows of x listed in `rows`, return the index and value of the largest ratio over all rows of y."""
     sums = of_x[rows, None] + of_y
     ratios = _ratios(2 * (x[rows].astype(np.float64) @ y.T.astype(np.float64)) - sums, sums)
     largest = ratios.max(axis=1, keepdims=True)
@@ -105,7 +105,7 @@ def _ratios(csls: np.ndarray, sums: np.ndarray) -> np.ndarray:
 
 
 def _first_largest(names: np.ndarray, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return for each row the smallest index with the largest score (−1 if all scores are −∞), and the largest score."""
+    """Return the largest score of each row and the smallest index with this score, or −1 if all scores of the row are −∞."""
     largest = scores.max(axis=1)
     beyond = np.iinfo(np.int64).max
     chosen = np.where(scores == largest[:, None], names, beyond).min(axis=1)
@@ -113,14 +113,14 @@ def _first_largest(names: np.ndarray, scores: np.ndarray) -> tuple[np.ndarray, n
 
 
 def xsim_neighbours(source: np.ndarray, target: np.ndarray, *, k: int = 4) -> np.ndarray:
-    """Return for each source vector the target vector with the largest margin among the k nearest by cosine (LASER's
-    `xsim.py`).
+    """For each source vector, return the target vector with the largest ratio margin among its k nearest target vectors by
+    cosine (LASER's `xsim.py`).
 
     Args:
         source, target, k: see `best_by_margin`.
 
     Returns:
-        indices of target vectors, int64 `[n]`; ties go to the nearer vector; −1 if `target` is empty.
+        indices of the target vectors, int64 `[n]`, or −1 if `target` is empty. Ties go to the vector with the larger cosine.
     """
     x, y = unit_rows(source), unit_rows(target)
     if not len(x) or not len(y):
@@ -133,14 +133,14 @@ def xsim_neighbours(source: np.ndarray, target: np.ndarray, *, k: int = 4) -> np
     return near.targets[np.arange(len(x)), places]
 
 
-# -- mining of sentence pairs in two texts that are not translations ----------------------------------------------------
+# -- mining sentence pairs from two texts that are not translations -----------------------------------------------------
 @dataclass(frozen=True)
 class Mined:
-    """Mined pairs with their scores, best first.
+    """Mined sentence pairs and their scores, best first.
 
     Attributes:
         source, target: indices of the source and target vectors, int64 `[n_pairs]`.
-        scores: margin of each pair, float64 `[n_pairs]`, descending.
+        scores: ratio margin of each pair, float64 `[n_pairs]`, in descending order.
     """
 
     source: np.ndarray
@@ -157,8 +157,8 @@ class Mined:
 
 
 def mine(best: Best) -> Mined:
-    """Return candidate pairs (Artetxe & Schwenk 2019, §3.2, "max score"): the best matches in both directions, sorted
-    by score, without pairs that share a sentence with a better pair."""
+    """Return the best matches in both directions, sorted by score, without pairs that share a sentence with a better pair
+    (Artetxe & Schwenk 2019, §3.2, "max score")."""
     n, m = len(best.targets), len(best.sources)
     source, target = np.concatenate([np.arange(n), best.sources]), np.concatenate([best.targets, np.arange(m)])
     scores = np.concatenate([best.target_scores, best.source_scores])
@@ -173,20 +173,20 @@ def mine(best: Best) -> Mined:
 
 
 def best_threshold(mined: Mined, right: np.ndarray, n_gold: int) -> float:
-    """Return the score threshold with the best F1 (Artetxe & Schwenk 2019, §3.2; `bucc.py` of LASER).
+    """Return the score threshold with the best F1 (Artetxe & Schwenk 2019, §3.2; LASER's `bucc.py`).
 
     Args:
-        mined: pairs with scores.
-        right: mask of the gold pairs, bool `[n_pairs]`.
-        n_gold: number of gold pairs.
+        mined: mined pairs with their scores.
+        right: mask of the mined pairs that are gold pairs, bool `[n_pairs]`.
+        n_gold: total number of gold pairs, including pairs that were not mined.
 
     Returns:
-        the midpoint between the last accepted and the first rejected score, as in LASER's code. Ties go to the highest
-        threshold; ∞ if no pair is correct.
+        the midpoint between the last accepted score and the first rejected score, as in LASER's code, or ∞ if no mined pair is
+        a gold pair. Ties go to the highest threshold.
     """
     if not right.any():
         return float("inf")
-    ends = np.append(np.flatnonzero(np.diff(mined.scores)), len(mined) - 1)  # equal scores are accepted together
+    ends = np.append(np.flatnonzero(np.diff(mined.scores)), len(mined) - 1)  # equal scores pass together
     f1 = 2 * np.cumsum(right)[ends] / (ends + 1.0 + n_gold)
     last = int(ends[np.argmax(f1)])
     following = mined.scores[min(last + 1, len(mined) - 1)]

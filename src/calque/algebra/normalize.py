@@ -1,4 +1,4 @@
-"""Normalisation of vectors: L2 norm and mean-centring."""
+"""L2 normalisation and mean-centring of vectors."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ _BLOCK = 8192  # number of rows converted to float64 at a time
 
 
 def unit_rows(x: np.ndarray, rows: np.ndarray | None = None) -> np.ndarray:
-    """Return L2-normalised rows in float32; a zero row remains zero.
+    """Return the L2-normalised rows in float32; zero rows remain zero.
 
-    Each row is divided by its own norm. Cao et al.'s (2020) code divides by the norm of the whole matrix, which disables CSLS.
+    Rows are divided by their own norms; the code of Cao et al. (2020) divides by the norm of the matrix, which disables CSLS.
 
     Args:
         x: vectors, `[n, dim]`, float16, float32 or float64, in memory or memory-mapped.
-        rows: indices of the rows to return, in this order, int64 `[n_rows]`; default: all rows.
+        rows: indices of the rows to return, in the order of the result, int64 `[n_rows]`; default: all rows.
 
     Returns:
-        float32 `[n, dim]` or `[n_rows, dim]`, always a new array. Norms are computed in float64.
+        a new array, float32 `[n, dim]` or `[n_rows, dim]`. Norms are computed in float64.
 
     Raises:
-        SettingError: a vector has an infinite or NaN component.
+        SettingError: a component of a vector is infinite or NaN.
     """
     n = len(x) if rows is None else len(rows)
     unit = np.empty((n, x.shape[1]), dtype=np.float32)
@@ -43,11 +43,11 @@ def unit_centre_unit(x: np.ndarray, mean: np.ndarray | None = None) -> tuple[np.
 
     Args:
         x: vectors, `[n, dim]`.
-        mean: mean to subtract, `[dim]`; default: the mean of `x`. Words outside of the table whose mean is subtracted must
-            be shifted by the same mean.
+        mean: mean to subtract, `[dim]`; default: the mean of the normalised rows of `x`. Pass the mean that another call
+            returned to normalise further vectors consistently.
 
     Returns:
-        normalised rows, float32 `[n, dim]`, and the mean that was subtracted, float64 `[dim]`.
+        the normalised rows, float32 `[n, dim]`, and the subtracted mean, float64 `[dim]`.
     """
     unit = unit_rows(x)
     if mean is None:

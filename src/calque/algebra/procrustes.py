@@ -1,4 +1,4 @@
-"""Linear maps between two sets of vectors, fitted on moments that can be accumulated over any number of pairs."""
+"""Linear maps between two vector spaces, fitted from moments that can be accumulated over any number of vector pairs."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from calque.errors import SettingError
 
 
 class Moments:
-    """Means and centred products of paired vectors in float64, accumulated in blocks and mergeable.
+    """Means and centred cross-products of paired vectors in float64, which can be accumulated in blocks and merged.
 
-    Blocks are merged by Chan et al.'s update (1979, "Updating formulae and a pairwise algorithm for computing sample
-    variances"), so that a large common offset does not reduce the precision. A target may have 0 dimensions.
+    Blocks are merged with the update of Chan et al. (1979, "Updating formulae and a pairwise algorithm for computing sample
+    variances"), so a large common offset does not reduce the precision. The target vectors may have 0 dimensions.
 
     Attributes:
         n: number of pairs.
-        source_mean, target_mean: `[dim]`.
-        cross: Σ (x − x̄)ᵀ(y − ȳ), `[source_dim, target_dim]`.
-        gram: Σ (x − x̄)ᵀ(x − x̄), `[source_dim, source_dim]`.
+        source_mean, target_mean: mean vector of each side, `[dim]`.
+        cross: centred cross-product Σ (x − x̄)ᵀ(y − ȳ), `[source_dim, target_dim]`.
+        gram: centred Gram matrix Σ (x − x̄)ᵀ(x − x̄), `[source_dim, source_dim]`.
     """
 
     def __init__(self, source_dim: int, target_dim: int):
@@ -28,22 +28,22 @@ class Moments:
 
     @classmethod
     def of(cls, source: np.ndarray, target: np.ndarray, *, block: int | None = None) -> Moments:
-        """Return the moments of paired rows `[n, source_dim]` and `[n, target_dim]`; see `update`."""
+        """Return the moments of the paired vectors `[n, source_dim]` and `[n, target_dim]`; see `update`."""
         moments = cls(source.shape[1], target.shape[1])
         moments.update(source, target, block=block)
         return moments
 
     def update(self, source: np.ndarray, target: np.ndarray, *, block: int | None = None) -> None:
-        """Add paired rows.
+        """Add paired vectors to the moments.
 
         Args:
-            block: number of rows converted to float64 at a time; default: 16 MB of rows.
+            block: number of vectors converted to float64 at a time; default: 16 MB of vectors.
 
         Raises:
-            SettingError: source and target have different numbers of rows, or a value is not finite.
+            SettingError: the numbers of source and target vectors differ, or a value is not finite.
         """
         if len(source) != len(target):
-            raise SettingError(f"paired sides must have equal numbers of vectors, got {len(source)} and {len(target)}")
+            raise SettingError(f"both sides must have equal numbers of vectors, got {len(source)} and {len(target)}")
         block = block or max(1, (1 << 21) // max(self.cross.shape))
         for start in range(0, len(source), block):
             x = np.asarray(source[start : start + block], dtype=np.float64)
@@ -72,12 +72,12 @@ class Moments:
 
     @property
     def raw_cross(self) -> np.ndarray:
-        """Uncentred products Σ xᵀy."""
+        """Uncentred cross-product Σ xᵀy."""
         return self.cross + self.n * np.outer(self.source_mean, self.target_mean)
 
     @property
     def raw_gram(self) -> np.ndarray:
-        """Uncentred products Σ xᵀx."""
+        """Uncentred Gram matrix Σ xᵀx."""
         return self.gram + self.n * np.outer(self.source_mean, self.source_mean)
 
 
@@ -85,21 +85,21 @@ def procrustes(cross: np.ndarray) -> np.ndarray:
     """Return the orthogonal W that minimises Σ ‖xW − y‖² (Schönemann 1966; Kulshreshtha 2020, Eqs. 2–3).
 
     Args:
-        cross: Σ xᵀy, `[dim, dim]`.
+        cross: cross-product Σ xᵀy, `[dim, dim]`.
 
     Returns:
-        W = UVᵀ where UΣVᵀ = `cross`; `[dim, dim]` float64. Vectors are rows, so W is the transpose of the papers' W.
+        W = UVᵀ with the SVD UΣVᵀ of `cross`, float64 `[dim, dim]`; vectors are rows, so W is the transpose of the papers' W.
     """
-    # NumPy's svd takes three times as long for 300 dimensions, and its threads compete with the threads of PyTorch.
+    # PyTorch's SVD is three times as fast as NumPy's for 300 dimensions, and NumPy's threads would compete with PyTorch's.
     u, _, vt = torch.linalg.svd(torch.from_numpy(np.ascontiguousarray(cross, dtype=np.float64)))
     return (u @ vt).numpy()
 
 
 def least_squares(gram: np.ndarray, cross: np.ndarray) -> np.ndarray:
-    """Return the unconstrained minimum-norm W that minimises Σ ‖xW − y‖² (Mikolov et al. 2013; Multi-sense, Eq. 8).
+    """Return the W of minimum norm that minimises Σ ‖xW − y‖² without constraints (Mikolov et al. 2013; Multi-sense, Eq. 8).
 
     Args:
-        gram: Σ xᵀx, `[source_dim, source_dim]`.
-        cross: Σ xᵀy, `[source_dim, target_dim]`.
+        gram: Gram matrix Σ xᵀx, `[source_dim, source_dim]`.
+        cross: cross-product Σ xᵀy, `[source_dim, target_dim]`.
     """
     return np.linalg.lstsq(gram, cross, rcond=None)[0]

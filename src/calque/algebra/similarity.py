@@ -1,10 +1,10 @@
-"""Exact nearest neighbours by cosine and by CSLS, in both directions, without storing the matrix of products.
+"""Exact nearest neighbours by cosine and by CSLS, in both directions, without storing the full similarity matrix.
 
-The vectors of each side are sorted into small groups. One pass over `x @ y.T` keeps the largest product of every vector
-with every group of the other side. These maxima bound the search: the k nearest vectors are in the k groups with the
-largest maxima, and the best neighbour by CSLS is in one of the few groups whose upper bound exceeds the largest lower
-bound. Only these groups are multiplied again, and products close to the best are recomputed in float64. The maxima need at most
-1 GiB of memory for each side.
+The vectors of each side are divided into small groups. One pass over `x @ y.T` stores the largest inner product of every vector
+with every group of the other side. These maxima limit the search: the k nearest vectors are in the k groups with the largest
+maxima, and the best neighbour by CSLS is in one of the few groups whose upper bound exceeds the largest lower bound. Only these
+groups are multiplied again, and products close to the best are recomputed in float64. The maxima take at most 1 GiB of memory
+per side.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from torch import Tensor
 
 from calque.errors import SettingError
 
-_SMALLEST = 32  # minimum number of vectors in a group; groups are larger if there would be more than `_MAXIMA` maxima
-_MAXIMA = 2**28  # maximum number of group maxima in memory for one language
-_TILE = 4096  # number of rows and columns that are read, and sorted into groups, at a time
+_SMALLEST = 32  # minimum group size in vectors; groups are larger if more than `_MAXIMA` maxima would result
+_MAXIMA = 2**28  # maximum number of group maxima stored per side
+_TILE = 4096  # tile size: number of rows and columns that are read and grouped at a time
 _STRIPE = 1024  # number of rows multiplied at a time
-_SAMPLED = 32  # hubness is predicted from a sample of one in this number of vectors
-_PAIRS = 512  # number of float64 products computed at a time
-_DECIDED = 2**25  # number of maxima compared at a time
+_SAMPLED = 32  # sampling interval: hubness is predicted from every 32nd vector of the other side
+_PAIRS = 512  # number of float64 inner products computed at a time
+_DECIDED = 2**25  # number of group maxima (queries × groups) compared at a time
 
 
 @contextmanager
 def full_precision() -> Iterator[None]:
-    """Compute matrix products in exact float32 inside the block, regardless of `torch.set_float32_matmul_precision`."""
+    """Disable reduced-precision (TF32) matrix products in the block, regardless of `torch.set_float32_matmul_precision`."""
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("highest")
     try:
@@ -42,9 +42,9 @@ def full_precision() -> Iterator[None]:
 
 
 def error_bound(x: Tensor, y: Tensor) -> float:
-    """Return the maximum difference between a float32 product and the exact product, for any order of summation.
+    """Return an upper bound of the error of a float32 inner product of rows of x and y, for any order of summation.
 
-    The bound is dim·u·‖x‖·‖y‖ with u = 2⁻²⁴ (Higham 2002, §3.1).
+    The bound is dim·u·‖x‖·‖y‖, where u = 2⁻²⁴ and the norms are the largest of each side (Higham 2002, §3.1).
     """
     longest = [float(torch.linalg.vector_norm(side, dim=1).nan_to_num(torch.inf, torch.inf).max()) for side in (x, y)]
     return 1.01 * x.shape[1] * 2.0**-24 * longest[0] * longest[1] + 1e-30
@@ -55,12 +55,12 @@ class Neighbours:
     """Nearest neighbours in both directions.
 
     Attributes:
-        targets: indices of target vectors, best first, int64 `[n_source_queries, n_best]`; fewer columns if there are
-            fewer than `n_best` target vectors.
-        target_scores: similarity of these target vectors (cosine or CSLS), float64.
-        sources, source_scores: indices of source vectors, and their similarity, for the target queries.
-        source_hubness, target_hubness: mean cosine of each vector with the k nearest vectors of the other side (r in
-            CSLS), float64 `[n]` and `[m]`, or None if neighbours are by cosine.
+        targets: indices of the nearest target vectors of each source query, best first, int64 `[n_source_queries, n_best]`; if
+            there are fewer than `n_best` target vectors, there are fewer columns.
+        target_scores: similarity (cosine or CSLS) of these target vectors, float64.
+        sources, source_scores: indices and similarities of the nearest source vectors of each target query.
+        source_hubness, target_hubness: mean cosine of each vector with its k nearest vectors on the other side (r in CSLS),
+            float64 `[n]` and `[m]`, or None for neighbours by cosine.
     """
 
     targets: np.ndarray
@@ -83,16 +83,16 @@ def csls_neighbours(
     """Return nearest neighbours by cross-domain similarity local scaling (Conneau et al. 2018a, Eq. 3).
 
     CSLS(x, y) = 2·cos(x, y) − r(x) − r(y), where r(x) is the mean cosine of x with its k nearest target vectors, and
-    r(y) the mean cosine of y with its k nearest source vectors. Ties go to the smaller index. The result equals the
-    result of a search in float64.
+    r(y) the mean cosine of y with its k nearest source vectors. Ties go to the smaller index. The result is the same as that of
+    a search in float64.
 
     Args:
-        source, target: L2-normalised (or zero) rows, `[n, dim]` and `[m, dim]`, such as the result of `unit_rows`. The
-            search runs on the device of a tensor.
+        source, target: L2-normalised (or zero) vectors, `[n, dim]` and `[m, dim]`, such as the result of `unit_rows`. For
+            tensors, the search runs on their device.
         k: neighbourhood size.
         n_best: number of neighbours to return for each query.
-        source_queries, target_queries: indices of the vectors whose neighbours are returned; default: all. r and the
-            candidates always use all vectors.
+        source_queries, target_queries: indices of the vectors whose neighbours are returned; default: all vectors. All vectors
+            are always candidates, and r is always computed over all vectors.
 
     Raises:
         SettingError: the shapes do not match, a component is not finite, or k or n_best is below 1.
@@ -110,19 +110,19 @@ def cosine_neighbours(
     source_queries: np.ndarray | None = None,
     target_queries: np.ndarray | None = None,
 ) -> Neighbours:
-    """Return nearest neighbours by cosine; arguments as in `csls_neighbours`."""
+    """Return nearest neighbours by cosine; the arguments are those of `csls_neighbours`."""
     return _neighbours(source, target, 0, n_best, source_queries, target_queries)
 
 
 def largest_products(x: Tensor, y: Tensor, k: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the `k` largest inner products of every row of `x` with rows of `y`, in float32, and the indices of these rows.
+    """For each row of `x`, return the `k` largest float32 products with rows of `y`, and the indices of these rows.
 
     Args:
-        x, y: finite float32 vectors on one device, `[n, dim]` and `[m, dim]`.
-        k: number of products for each row, at most m.
+        x, y: finite float32 vectors on the same device, `[n, dim]` and `[m, dim]`.
+        k: number of products to return for each row; at most m are returned.
 
     Returns:
-        products and indices, float32 and int64 `[n, min(k, m)]`, in descending order.
+        the products in descending order, float32 `[n, min(k, m)]`, and the indices, int64 `[n, min(k, m)]`.
     """
     k = min(k, len(y))
     values, names = np.full((len(x), k), -np.inf, dtype=np.float32), np.zeros((len(x), k), dtype=np.int64)
@@ -140,9 +140,9 @@ def largest_products(x: Tensor, y: Tensor, k: int) -> tuple[np.ndarray, np.ndarr
 
 
 def dots(x: Tensor, y: Tensor, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """Return `x[rows[p]] · y[columns[p]]` in float64; equal vectors give equal numbers, so ties are preserved.
+    """Return the products `x[rows[p]] · y[columns[p]]` in float64; equal vectors have identical products, so ties are exact.
 
-    All blocks have the same shape, so that every sum has the same order of summation.
+    All blocks have the same shape, so all sums are computed in the same order.
     """
     out = torch.empty(len(rows), dtype=torch.float64, device=x.device)
     work = torch.zeros(_PAIRS, x.shape[1], dtype=torch.float64, device=x.device)
@@ -156,15 +156,15 @@ def dots(x: Tensor, y: Tensor, rows: np.ndarray, columns: np.ndarray) -> np.ndar
     return out.cpu().numpy()
 
 
-# -- the search --------------------------------------------------------------------------------------------------------
+# -- search ------------------------------------------------------------------------------------------------------------
 class _Side:
-    """Vectors of one side in groups, sorted within each tile by predicted hubness, so that hubness varies little in a group.
+    """Vectors of one side in groups, sorted by predicted hubness within each tile so that hubness varies little within a group.
 
     Attributes:
-        rows: unsorted vectors.
-        size: number of vectors in a group; the last group of a tile may have fewer.
-        order: index of the vector at each place of the sorted order, int64 `[n]`.
-        starts: first place of each group, int64 `[n_groups + 1]`.
+        rows: the vectors in their original order.
+        size: number of vectors in a group; the last group of a tile may be smaller.
+        order: index of the vector at each sorted position, int64 `[n]`.
+        starts: sorted position at which each group starts, int64 `[n_groups + 1]`.
     """
 
     def __init__(self, rows: Tensor, others: int, predicted: np.ndarray | None):
@@ -181,13 +181,13 @@ class _Side:
         self.starts = np.append(np.concatenate(starts), len(rows))
 
     def tiles(self) -> Iterator[tuple[int, Tensor]]:
-        """Yield the first place and the sorted vectors of each tile."""
+        """Yield the first sorted position and the sorted vectors of each tile."""
         for start in range(0, len(self.rows), _TILE):
             order = torch.from_numpy(self.order[start : start + _TILE] - start)
             yield start, self.rows[start : start + _TILE][order.to(self.rows.device)]
 
     def groups(self, start: int, stop: int) -> slice:
-        """Return the slice of groups from place `start` to place `stop`; both places must be the first of a group."""
+        """Return the slice of groups between the sorted positions `start` and `stop`, which must both be group boundaries."""
         return slice(*np.searchsorted(self.starts, (start, stop)).tolist())
 
 
@@ -197,7 +197,7 @@ def _neighbours(source, target, k, n_best, source_queries, target_queries) -> Ne
     x, y = _matrix(source, "source"), _matrix(target, "target")
     if x.shape[1] != y.shape[1] or x.device != y.device:
         got = f"{x.shape[1]} dimensions on {x.device} and {y.shape[1]} on {y.device}"
-        raise SettingError(f"source and target vectors must have equal dimensions and devices, got {got}")
+        raise SettingError(f"source and target vectors must have equal dimensions and be on one device, got {got}")
     queries = [
         np.arange(len(side)) if rows is None else np.asarray(rows, dtype=np.int64)
         for side, rows in ((x, source_queries), (y, target_queries))
@@ -230,7 +230,7 @@ def _neighbours(source, target, k, n_best, source_queries, target_queries) -> Ne
 
 
 def _matrix(vectors: np.ndarray | Tensor, name: str) -> Tensor:
-    """Return contiguous float32 rows, copied only if necessary."""
+    """Convert vectors to a contiguous float32 tensor, copying only if necessary."""
     if isinstance(vectors, np.ndarray):
         matrix = torch.from_numpy(np.require(vectors, dtype=np.float32, requirements=["C", "W"]))
     else:
@@ -241,14 +241,14 @@ def _matrix(vectors: np.ndarray | Tensor, name: str) -> Tensor:
 
 
 def _predicted(x: Tensor, y: Tensor, k: int) -> np.ndarray | None:
-    """Predict the hubness of `x` from a sample of `y`; return None if the hubness is not needed or `y` is small."""
+    """Predict the hubness of each row of `x` from a sample of `y`; return None if hubness is not needed or `y` is small."""
     if not k or len(y) < 8 * _SAMPLED:
         return None
     return largest_products(x, y[::_SAMPLED].contiguous(), max(1, k // 4))[0].mean(axis=1)
 
 
 def _maxima(left: _Side, right: _Side) -> tuple[Tensor, Tensor]:
-    """Return the largest product of each vector with each group, in sorted order: `[n_right_groups, n]`, `[n_left_groups, m]`."""
+    """Return each sorted vector's largest product with each group, `[n_right_groups, n]` and `[n_left_groups, m]`."""
     n, m, device = len(left.rows), len(right.rows), left.rows.device
     of_rows = torch.empty(len(right.starts) - 1, n, device=device)
     of_columns = torch.empty(len(left.starts) - 1, m, device=device)
@@ -277,11 +277,11 @@ def _grouped_max(found: Tensor, dim: int, size: int) -> Tensor:
 
 
 class _Search:
-    """Search for the best vectors of `others` for vectors of `side`, limited to groups whose maxima allow a match.
+    """Search among `others` for the best matches of vectors of `side`, limited to groups whose maxima allow a match.
 
     Args:
-        maxima: largest product of each place of `side` with each group of `others`, `[n_groups, n]`.
-        error: bound of the rounding error of a float32 product.
+        maxima: largest product of the vector at each sorted position of `side` with each group of `others`, `[n_groups, n]`.
+        error: upper bound of the rounding error of a float32 product.
     """
 
     def __init__(self, side: _Side, others: _Side, maxima: Tensor, error: float):
@@ -292,14 +292,14 @@ class _Search:
     def best(
         self, queries: np.ndarray, n: int, factor: float, hubness: np.ndarray | None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the `n` best vectors of the other side for each query by factor · product − hubness, best first.
+        """For each query, return the `n` vectors of the other side with the largest factor · product − hubness, best first.
 
         Args:
             queries: row indices of the queries, int64 `[q]`.
-            hubness: hubness of each vector of the other side, float64; if None, the hubness is 0.
+            hubness: hubness of each vector of the other side, float64; None means that all values are 0.
 
         Returns:
-            row indices and float64 scores, `[q, min(n, m)]` each.
+            the row indices, int64, and the scores, float64, both `[q, min(n, m)]`.
         """
         n = min(n, len(self.others.rows))
         less = np.zeros(len(self.others.rows)) if hubness is None else hubness[self.others.order]
@@ -319,7 +319,7 @@ class _Search:
         return names[back], scores[back]
 
     def _candidates(self, places: np.ndarray, n: int, factor: float, less: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return pairs of a query (index in `places`) and a place of the other side, including the `n` best of each query."""
+        """Return pairs (index in `places`, sorted position in `others`) that include the `n` best matches of each query."""
         starts, device = self.others.starts, self.maxima.device
         least, most = np.minimum.reduceat(less, starts[:-1]), np.maximum.reduceat(less, starts[:-1])
         if len(places) == places[-1] + 1 - places[0]:
@@ -327,7 +327,7 @@ class _Search:
         else:
             maxima = factor * self.maxima.index_select(1, torch.from_numpy(places).to(device))
         error = factor * self.error + 2.0**-22 * float(np.abs(less).max())
-        # At least n vectors score as much as the n-th largest lower bound of a group.
+        # At least n vectors score no less than the n-th largest lower bound of a group, so lower scores can be excluded.
         lower = maxima - torch.from_numpy(most).to(maxima)[:, None]
         floor = torch.full((len(places),), -torch.inf, device=device)
         if len(lower) >= n:

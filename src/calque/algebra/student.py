@@ -1,4 +1,4 @@
-"""Student's t distribution, and variances of means over runs and over texts with their degrees of freedom."""
+"""Student's t distribution, and variances of scores between runs and between texts, with their degrees of freedom."""
 
 from __future__ import annotations
 
@@ -8,31 +8,31 @@ from functools import cache
 
 import numpy as np
 
-Part = tuple[float, float]  # estimated variance and its degrees of freedom
+Part = tuple[float, float]  # variance estimate and its degrees of freedom
 
 
 def tail(t: float, df: float) -> float:
-    """Return the two-sided tail probability of `t`."""
-    from scipy.special import stdtr  # scipy.stats.t gives the same number, but takes a second to import
+    """Return the two-sided tail probability of `t` with `df` degrees of freedom."""
+    from scipy.special import stdtr  # scipy.stats.t gives the same result, but takes a second to import
 
     return 2 * float(stdtr(df, -abs(t)))
 
 
 @cache
 def quantile(level: float, df: float) -> float:
-    """Return the two-sided quantile of a confidence level: 1.96 for 0.95 and infinitely many degrees of freedom."""
+    """Return the two-sided quantile of a confidence level, e.g. 1.96 for 0.95 and infinitely many degrees of freedom."""
     from scipy.special import stdtrit
 
     return -float(stdtrit(df, (1 - level) / 2))
 
 
 def probability(gap: float, runs: Part, texts: Part) -> float:
-    """Return the p-value of a difference, given its variance over runs and over texts.
+    """Return the p-value of a difference, given its variance between runs and between texts.
 
-    Satterthwaite's degrees of freedom suit intervals. In the far tail, which corrected multiple tests need,
-    the p-values are up to five times too small, because the variance of a few runs is often underestimated by chance. The
-    threshold therefore follows Cochran and Cox (1950): the quantiles for runs and for texts, weighted by their
-    variances. The resulting p-values are never too small; with three runs they are a few times too large.
+    Satterthwaite's degrees of freedom work well for confidence intervals. In the far tail, which multiple-testing correction
+    requires, they give p-values that are up to five times too small, because the variance of a few runs is often underestimated
+    by chance. The threshold is therefore that of Cochran and Cox (1950): the mean of the quantiles for runs and for texts,
+    weighted by their variances. These p-values are never too small; with three runs they are a few times too large.
     """
     variance = runs[0] + texts[0]
     if not variance:
@@ -40,7 +40,7 @@ def probability(gap: float, runs: Part, texts: Part) -> float:
     t = abs(gap) / math.sqrt(variance)
     of_runs = runs[0] / variance
     least = tail(t, total([runs, texts])[1])
-    if not 1e-9 < of_runs < 1 - 1e-9 or least > 0.1:  # only one source of variance, or not significant
+    if not 1e-9 < of_runs < 1 - 1e-9 or least > 0.1:  # only one variance, or clearly not significant
         return least
     from scipy.special import stdtrit
 
@@ -54,14 +54,14 @@ def probability(gap: float, runs: Part, texts: Part) -> float:
 
 
 def over_runs(values: Sequence[float]) -> Part:
-    """Return the variance of the mean of runs, `s² / n`, and its degrees of freedom; the variance of a single run is 0."""
+    """Return the variance of the mean over runs, `s² / n`, and its degrees of freedom; for a single run, the variance is 0."""
     n = len(values)
     return (float(np.var(values, ddof=1)) / n, n - 1) if n > 1 else (0.0, 1)
 
 
 def over_resamples(scores: Sequence[float] | np.ndarray, texts: int) -> Part:
-    """Return the variance over texts from the scores of resamples, and its degrees of freedom: the number of texts or of
-    resamples, whichever is smaller, minus 1. Undefined scores are ignored."""
+    """Return the variance between bootstrap scores and its degrees of freedom: the number of texts or of resamples, whichever
+    is smaller, minus 1. Undefined scores are ignored."""
     finite = np.asarray(scores, dtype=np.float64)
     finite = finite[np.isfinite(finite)]
     if len(finite) < 2:
@@ -70,8 +70,8 @@ def over_resamples(scores: Sequence[float] | np.ndarray, texts: int) -> Part:
 
 
 def total(parts: Sequence[Part]) -> Part:
-    """Return the sum of independent estimates of variance, and its degrees of freedom: `(Σ v)² / Σ (v² / df)`
-    (Satterthwaite 1946). Parts with variance 0 are ignored."""
+    """Return the sum of independent variance estimates and its degrees of freedom, `(Σ v)² / Σ (v² / df)` (Satterthwaite 1946).
+    Estimates of 0 are ignored."""
     positive = [(variance, df) for variance, df in parts if variance > 0]
     variance = sum(variance for variance, _ in positive)
     weight = sum(component**2 / df for component, df in positive)
@@ -79,7 +79,7 @@ def total(parts: Sequence[Part]) -> Part:
 
 
 def half_width(runs: Part, texts: Part) -> float:
-    """Return half the width of the 95% interval of an estimate, with quantiles weighted as in `probability`."""
+    """Return half the width of the 95% confidence interval of an estimate, with quantiles weighted as in `probability`."""
     variance = runs[0] + texts[0]
     if not variance:
         return 0.0

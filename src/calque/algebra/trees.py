@@ -1,4 +1,4 @@
-"""Maximum spanning trees of arc scores, for dependency parsing."""
+"""Maximum spanning trees for dependency parsing."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from calque.errors import SettingError
 
 
 def maximum_spanning_trees(scores: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """Return for each sentence of a batch the single-root tree with the largest sum of arc scores:
+    """For each sentence of a batch, return the single-root tree with the largest sum of arc scores:
 
         argmax over trees h of  sum over i of scores[i, h(i)]
 
-    In the algorithm of Chu & Liu (1965) and Edmonds (1967), every word gets its best head. A cycle is contracted to one
-    node, whose incoming arcs score the gain over the arcs they replace, and the smaller graph is solved recursively. A single
-    root is enforced by subtracting a constant from all root arcs, so large that a tree with fewer roots is always better
-    ("Please mind the root", Zmigrod, Vieira & Cotterell 2020, §3).
+    In the algorithm of Chu & Liu (1965) and Edmonds (1967), every word first gets its best head. A cycle is contracted to one
+    node, whose incoming arcs are scored by their gain over the arcs they replace, and the smaller graph is solved recursively.
+    A single root is enforced by subtracting from all root arcs a constant so large that a tree with fewer roots always scores
+    higher ("Please mind the root", Zmigrod, Vieira & Cotterell 2020, §3).
 
     Args:
-        scores: score of word `i + 1` as dependent (row) of each head (column), `[n_sentences, words, words + 1]`:
-            column 0 is the artificial root, column `j` the j-th word. The diagonal `scores[:, i, i + 1]` and entries
-            beyond a sentence's length are ignored. −inf forbids an arc; if every tree contains
-            forbidden arcs, the returned tree contains as few forbidden arcs as possible.
+        scores: arc scores `[n_sentences, words, words + 1]`, in which row `i` is word `i + 1` as the dependent, column 0 is the
+            artificial root and column `j` is word `j` as the head. The diagonal `scores[:, i, i + 1]` and entries beyond a
+            sentence's length are ignored. A score of −inf forbids an arc; if every tree contains forbidden arcs, the returned
+            tree contains as few of them as possible.
         lengths: number of words of each sentence, int64 `[n_sentences]`.
 
     Returns:
-        heads of the words of all sentences, concatenated, int32 `[sum of the lengths]`: 0 for the root, else the
-        1-based position of the head. Sums are in float64. Ties are broken deterministically.
+        the concatenated heads of the words of all sentences, int32 `[sum of the lengths]`. A head is the 1-based position of a
+        word, or 0 if the word is the root. Scores are summed in float64, and ties are broken deterministically.
 
     Raises:
         SettingError: the shape of `scores` is wrong, or a score is NaN or +inf.
@@ -37,9 +37,7 @@ def maximum_spanning_trees(scores: np.ndarray, lengths: np.ndarray) -> np.ndarra
     """
     scores = np.ascontiguousarray(scores, dtype=np.float64)
     if scores.ndim != 3 or scores.shape[2] != scores.shape[1] + 1 or len(scores) != len(lengths):
-        raise SettingError(
-            f"scores must have the shape [{len(lengths)} sentences, words, words + 1], got {scores.shape}"
-        )
+        raise SettingError(f"scores must have shape [{len(lengths)} sentences, words, words + 1], got {scores.shape}")
     heads = [_best_heads(scores[k, :n, : n + 1], k) for k, n in enumerate(lengths.tolist())]
     return np.concatenate([np.zeros(0, dtype=np.int32), *heads])
 
@@ -55,7 +53,7 @@ def _best_heads(scores: np.ndarray, sentence: int) -> np.ndarray:
         raise SettingError(f"scores of sentence {sentence} must be finite or -inf, got NaN or +inf")
     finite = weight[np.isfinite(weight)]
     low, spread = (finite.min(), np.ptp(finite)) if len(finite) else (0.0, 0.0)
-    # The weight of forbidden arcs is so low that a tree with fewer forbidden arcs is always better.
+    # Forbidden arcs get a weight so low that a tree with fewer forbidden arcs is always better.
     worst = low - n * spread - max(1.0, abs(low))
     weight[1:] = np.maximum(weight[1:], worst)
     np.fill_diagonal(weight, -np.inf)
@@ -67,7 +65,7 @@ def _best_heads(scores: np.ndarray, sentence: int) -> np.ndarray:
 
 
 def _contracted(weight: np.ndarray) -> np.ndarray:
-    """Return the best head of each node without cycles, int64 `[n]`; node 0, the root, has head 0.
+    """Return the heads of the best tree, int64 `[n]`; node 0, the root, has head 0.
 
     Args:
         weight: weight of the arc from the column's node to the row's node, `[n, n]`; −inf on the diagonal and in row 0.
@@ -78,7 +76,7 @@ def _contracted(weight: np.ndarray) -> np.ndarray:
     if cycle is None:
         return heads
     rest = np.setdiff1d(np.arange(len(heads)), cycle)
-    gain = weight[cycle] - weight[cycle, heads[cycle]][:, None]  # gain of another head for each node of the cycle
+    gain = weight[cycle] - weight[cycle, heads[cycle]][:, None]  # gain of replacing a node's head in the cycle
     enter, leave = gain[:, rest].argmax(axis=0), weight[rest][:, cycle].argmax(axis=1)
     smaller = np.full((len(rest) + 1, len(rest) + 1), -np.inf)
     smaller[:-1, :-1] = weight[np.ix_(rest, rest)]
@@ -87,21 +85,21 @@ def _contracted(weight: np.ndarray) -> np.ndarray:
     solved = _contracted(smaller)
     inside = solved[:-1] == len(rest)
     heads[rest] = np.where(inside, cycle[leave], rest[np.minimum(solved[:-1], len(rest) - 1)])
-    entered = solved[-1]  # head of the cycle
+    entered = solved[-1]  # node outside the cycle that is the head of the contracted cycle
     heads[cycle[enter[entered]]] = rest[entered]
     return heads
 
 
 def _cycle(heads: np.ndarray) -> np.ndarray | None:
     """Return the nodes of a cycle, or None if every node leads to node 0."""
-    state = np.zeros(len(heads), dtype=np.int64)  # 0: not visited; else the walk that visited the node
+    state = np.zeros(len(heads), dtype=np.int64)  # 0 if not visited, otherwise the walk that visited it
     state[0] = -1
     for start in range(1, len(heads)):
         node = start
         while not state[node]:
             state[node] = start
             node = heads[node]
-        if state[node] == start:  # visited by this walk
+        if state[node] == start:  # this walk has returned to the node
             cycle = [node]
             while heads[cycle[-1]] != node:
                 cycle.append(heads[cycle[-1]])

@@ -1,4 +1,4 @@
-"""Anchors: the mean vector of each word type over its occurrences (Schuster et al. 2019, §3)."""
+"""Anchors: mean vectors of word types over their occurrences (Schuster et al. 2019, §3)."""
 
 from calque.anchors.files import open_anchors, read_avg_embeds, save_anchors, write_avg_embeds
 from calque.anchors.sums import Anchors, AnchorSums, anchors_of

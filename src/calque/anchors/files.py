@@ -1,4 +1,4 @@
-"""Files of anchors: calque's format, and that of the published code (Schuster et al. 2019)."""
+"""Read and write anchors in calque's file format and in the format of the published code (Schuster et al. 2019)."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ def save_anchors(path: str | PathLike[str], anchors: Mapping[int, Anchors]) -> N
     """Write anchors to a safetensors file with the tensors `counts`, `LAYER.vectors`, `LAYER.variances` and `LAYER.norms`.
 
     Args:
-        path: file, or existing folder for `anchors.safetensors`.
-        anchors: anchors by layer, all of the same words.
+        path: path of the file, or of an existing folder, in which `anchors.safetensors` is written.
+        anchors: anchors by layer, all for the same words.
     """
     if len({(of_layer.words, of_layer.lang) for of_layer in anchors.values()}) != 1:
-        raise SettingError("the anchors of all layers must be of the same words in the same language")
+        raise SettingError("the anchors of all layers must have the same words and the same language")
     first = next(iter(anchors.values()))
     tensors: dict[str, np.ndarray] = {"counts": first.counts.astype(np.int64)}
     for layer, of_layer in anchors.items():
@@ -41,7 +41,7 @@ def save_anchors(path: str | PathLike[str], anchors: Mapping[int, Anchors]) -> N
 
 
 def open_anchors(path: str | PathLike[str]) -> dict[int, Anchors]:
-    """Memory-map a file or folder that `save_anchors` wrote, and return the anchors by layer."""
+    """Memory-map a file or folder written by `save_anchors`, and return the anchors by layer."""
     where = _file(path)
     arrays, metadata = map_arrays(where)
     try:
@@ -51,20 +51,20 @@ def open_anchors(path: str | PathLike[str]) -> dict[int, Anchors]:
         for layer in about["layers"]:
             parts = [arrays[f"{layer}.vectors"], *(arrays.get(f"{layer}.{name}") for name in ("variances", "norms"))]
             if any(part is not None and len(part) != len(words) for part in (counts, *parts)):
-                raise ValueError(f"layer {layer} must have one anchor for each word")
+                raise ValueError(f"layer {layer} must have exactly one anchor for each word")
             if not all(np.isfinite(part).all() for part in parts if part is not None):
-                raise ValueError(f"layer {layer} contains numbers that are not finite")
+                raise ValueError(f"layer {layer} contains NaN or infinity")
             anchors[int(layer)] = Anchors(words, parts[0], counts, about["lang"], parts[1], parts[2])
     except (KeyError, ValueError, TypeError, IndexError, OverflowError, RecursionError) as error:
-        raise InputError(f"not a file of anchors saved by calque ({error!r})", path=where) from error
+        raise InputError(f"not an anchor file saved by calque ({error!r})", path=where) from error
     return anchors
 
 
 def write_avg_embeds(folder: str | PathLike[str], anchors: Mapping[int, Anchors]) -> None:
-    """Write the files of the published code: `avg_embeds_{layer}.txt` in word2vec text, and `norms.json`.
+    """Write anchors in the format of the published code: `avg_embeds_{layer}.txt` in word2vec text format, and `norms.json`.
 
-    `norms.json` contains the mean norm of all occurrences' vectors as `avg_norm_layer_{layer}`, and the frequency of each
-    word, in the order of the text files, as `occurrences`. The published script for BERT uses the order of its vocabulary
+    In `norms.json`, `avg_norm_layer_{layer}` is the mean norm of the vectors of all occurrences, and `occurrences` is the list
+    of word frequencies in the order of the text files. The published script for BERT lists them in the order of its vocabulary
     file instead.
     """
     path = Path(folder)
@@ -72,7 +72,7 @@ def write_avg_embeds(folder: str | PathLike[str], anchors: Mapping[int, Anchors]
     norms: dict[str, object] = {}
     for layer, of_layer in anchors.items():
         if wrong := [word for word in of_layer.words if word.split() != [word]]:
-            raise SettingError(f"word2vec text cannot contain empty words and words with spaces, got {wrong[0]!r}")
+            raise SettingError(f"words in word2vec text files must be non-empty and without spaces, got {wrong[0]!r}")
         rows = zip(of_layer.words, of_layer.vectors, strict=True)
         lines = (f"{word} {' '.join(map(str, vector))}\n" for word, vector in rows)
         head = f"{len(of_layer)} {of_layer.vectors.shape[1]}\n"
@@ -84,11 +84,11 @@ def write_avg_embeds(folder: str | PathLike[str], anchors: Mapping[int, Anchors]
 
 
 def read_avg_embeds(folder: str | PathLike[str], *, lang: str = "") -> tuple[dict[int, Anchors], dict[int, float]]:
-    """Read `avg_embeds_{layer}.txt` and optionally `norms.json` of the published code; these files do not contain `lang`.
+    """Read the published code's `avg_embeds_{layer}.txt` and optional `norms.json`; the files do not contain the language.
 
     Returns:
-        anchors by layer; their counts are 0 if `norms.json` has no occurrences in the same order.
-        mean norm of the occurrences' vectors by layer, if `norms.json` has it.
+        the anchors by layer, with counts of 0 unless the number of `occurrences` in `norms.json` equals the number of words,
+        and the mean norm of the occurrences' vectors by layer, for layers whose mean norm is in `norms.json`.
 
     Raises:
         InputError: a file is missing or malformed.
@@ -97,7 +97,7 @@ def read_avg_embeds(folder: str | PathLike[str], *, lang: str = "") -> tuple[dic
     names = ((file, _PUBLISHED.fullmatch(file.name)) for file in path.glob("avg_embeds_*.txt"))
     files = {int(match[1]): file for file, match in names if match}
     if not files:
-        raise InputError("no avg_embeds_LAYER.txt in this folder", path=path)
+        raise InputError("the folder contains no avg_embeds_LAYER.txt", path=path)
     norms: dict[int, float] = {}
     occurrences = np.zeros(0, dtype=np.int64)
     record_path = path / "norms.json"
@@ -107,7 +107,7 @@ def read_avg_embeds(folder: str | PathLike[str], *, lang: str = "") -> tuple[dic
             norms = {layer: float(record[name]) for layer in files if (name := f"avg_norm_layer_{layer}") in record}
             occurrences = np.array([int(count) for count in record.get("occurrences", [])], dtype=np.int64)
         except (OSError, ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
-            raise InputError(f"not a record of norms by layer ({error!r})", path=record_path) from error
+            raise InputError(f"must be a JSON object with mean norms ({error!r})", path=record_path) from error
     anchors = {}
     for layer, file in sorted(files.items()):
         try:
@@ -119,7 +119,7 @@ def read_avg_embeds(folder: str | PathLike[str], *, lang: str = "") -> tuple[dic
         except OSError as error:
             raise InputError(f"cannot be read ({error})", path=file) from error
         except ValueError:
-            fact = "expected the numbers of words and of dimensions, and a file that is large enough for them"
+            fact = "must contain the number of words and of dimensions, and the file must be large enough for them"
             raise InputError(fact, path=file, line=1) from None
         counts = occurrences.copy() if len(occurrences) == len(words) else np.zeros(len(words), dtype=np.int64)
         anchors[layer] = Anchors(tuple(words), vectors, counts, lang)

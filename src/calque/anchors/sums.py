@@ -1,4 +1,4 @@
-"""Anchors of word types, computed from sums that several processes can collect in one pass over a text."""
+"""Anchors of word types, computed in one pass over a text from sums that several processes can accumulate in parallel."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ _BLOCK = 1024  # number of vectors converted to float64 at a time
 
 @dataclass(frozen=True)
 class Anchors:
-    """Word types with their mean vectors in one layer.
+    """Word types and their mean vectors in one layer.
 
     Attributes:
         words: case-sensitive word types, most frequent first, `[n_types]`.
         vectors: mean vectors of the occurrences, float32 `[n_types, dim]`.
-        counts: number of occurrences with a vector, int64 `[n_types]`.
+        counts: number of occurrences of each type that have a vector, int64 `[n_types]`.
         lang: language code.
-        variances: mean squared distance of the occurrences from their anchor (sum of the variances of all dimensions, with
-            n in the denominator), float64 `[n_types]`. None if unknown (word2vec files).
-        norms: mean norm of the occurrences' vectors, float64 `[n_types]`. None if unknown.
+        variances: mean squared distance between the occurrences of each type and its anchor, i.e. the sum of the biased
+            variances of all dimensions, float64 `[n_types]`; None if unknown, as in word2vec files.
+        norms: mean norm of the vectors of each type's occurrences, float64 `[n_types]`; None if unknown.
     """
 
     words: tuple[str, ...]
@@ -44,13 +44,13 @@ class Anchors:
 
     @property
     def mean_norm(self) -> float | None:
-        """Mean norm of all occurrences' vectors: `avg_norm_layer_{layer}` of the published code."""
+        """Mean norm of the vectors of all occurrences (`avg_norm_layer_{layer}` in the published code), or None if unknown."""
         if self.norms is None or not self.counts.sum():
             return None
         return float(self.norms @ self.counts / self.counts.sum())
 
     def take(self, rows: np.ndarray) -> Anchors:
-        """Return the types with the given indices."""
+        """Return the anchors of the types with the indices `rows`."""
         rows = np.asarray(rows)
         return Anchors(
             tuple(self.words[k] for k in rows), self.vectors[rows], self.counts[rows], self.lang,
@@ -60,24 +60,24 @@ class Anchors:
 
 
 class AnchorSums:
-    """Sums over the occurrences of each word type, layer by layer, in float64.
+    """Float64 sums of the vectors of each word type's occurrences, separately for each layer.
 
-    `add` adds a part of a text with its vectors, `merge` adds the sums of another process, `save` and `open` suspend and
-    resume a pass, and `finish` returns the anchors. The result does not depend on how the text is split, except for
-    rounding in float64, and agrees with the running mean of the published code, (n · mean + x) / (n + 1). Memory holds one
-    float64 vector for each type and layer, and briefly two vectors when the vocabulary grows.
+    `add` adds part of a text with its vectors, `merge` adds the sums of another process, `save` and `open` suspend and resume a
+    pass over the text, and `finish` returns the anchors. Except for float64 rounding, the result does not depend on how the
+    text is split, and agrees with the running mean of the published code, (n · mean + x) / (n + 1). One float64 vector per type
+    and layer is kept in memory, and briefly two while the vocabulary grows.
 
     Args:
         dim: number of dimensions of a vector.
-        layers: layers that `add` receives.
+        layers: layers whose vectors are passed to `add`.
         vocabulary: word types to sum; default: all word types.
-        most_occurrences: maximum number of occurrences of a type; later occurrences are ignored. The limit applies to each
-            merged part separately.
+        most_occurrences: maximum number of occurrences of a type to sum; later occurrences are ignored. The limit applies to
+            each merged part separately.
         lang: language code.
 
     Attributes:
         words: word types in the order of their first occurrence, or in the order of `vocabulary`, `[n_types]`.
-        counts: number of occurrences summed, int64 `[n_types]`.
+        counts: number of summed occurrences of each type, int64 `[n_types]`.
         n_sentences: number of sentences added.
         uncovered: number of words without a vector.
     """
@@ -110,19 +110,19 @@ class AnchorSums:
 
     # -- adding ----------------------------------------------------------------------------------------------------
     def add(self, sentences: Sentences, embeddings: Embeddings | Mapping[int, Embeddings]) -> None:
-        """Add a part of the text with its vectors by layer, or with the vectors of a single layer.
+        """Add part of a text with its vectors, given by layer or, if there is only one layer, as a single `Embeddings`.
 
         Raises:
             SettingError: the vectors do not match the text, the layers or the dimensions.
         """
         by_layer = embeddings if isinstance(embeddings, Mapping) else {self.layers[0]: embeddings}
         if set(by_layer) != set(self.layers):
-            raise SettingError(f"vectors must be of the layers {sorted(self.layers)}, got {sorted(by_layer)}")
+            raise SettingError(f"vectors must be from layers {sorted(self.layers)}, got layers {sorted(by_layer)}")
         codes = self._codes(sentences, grow=self.is_open)
         for layer, vectors in by_layer.items():
             if vectors.data.shape != (len(codes), self.dim):
                 expected = f"({len(codes)}, {self.dim})"
-                raise SettingError(f"layer {layer}: vectors must have the shape {expected}, got {vectors.data.shape}")
+                raise SettingError(f"layer {layer}: vectors must have shape {expected}, got {vectors.data.shape}")
         covered = by_layer[self.layers[0]].covered
         if covered is not None:
             self.uncovered += int((~covered).sum())
@@ -131,14 +131,14 @@ class AnchorSums:
         self.n_sentences += len(sentences)
 
     def _add(self, codes: np.ndarray, data: dict[int, np.ndarray]) -> None:
-        """Add vectors to the sums of their word types; `codes` has each vector's type index, negative for none, int64 `[n]`."""
+        """Add vectors to the sums of their types; `codes` contains each vector's type index, negative for none, int64 `[n]`."""
         self._grow(len(self._numbers))
         rows = np.argsort(codes, kind="stable")
         rows = rows[np.searchsorted(codes[rows], 0) :]
         of_rows = codes[rows]
         first = np.flatnonzero(np.diff(of_rows, prepend=-1))
         sizes = np.diff(first, append=len(rows))
-        number = np.arange(len(rows)) - np.repeat(first, sizes)  # index of the occurrence in this part
+        number = np.arange(len(rows)) - np.repeat(first, sizes)  # index of the occurrence among those of its type
         wanted = self._counts[of_rows] + number < (self.most_occurrences or _NO_LIMIT)
         rows, of_rows = rows[wanted], of_rows[wanted]
         self._counts += np.bincount(of_rows, minlength=len(self._counts))
@@ -154,7 +154,7 @@ class AnchorSums:
                     sums[code] += block[a:b].sum(axis=0)
 
     def wanted(self, sentences: Sentences) -> np.ndarray:
-        """Return the mask of sentences with words to sum, bool `[n_sentences]`; other sentences need no vectors."""
+        """Return the mask of sentences that contain words to sum, bool `[n_sentences]`; other sentences need no vectors."""
         if self.is_open and self.most_occurrences is None:
             return np.ones(len(sentences), dtype=bool)
         codes = self._codes(sentences, grow=False)
@@ -164,20 +164,20 @@ class AnchorSums:
         return wanted
 
     def _codes(self, sentences: Sentences, *, grow: bool) -> np.ndarray:
-        """Return the index of each word's type, −1 for an unknown type, int64 `[n_words]`."""
+        """Return the type index of each word, or −1 for an out-of-vocabulary word, int64 `[n_words]`."""
         column, _ = sentences.flat()
         encoded = column.combine_chunks().dictionary_encode()
         return self._numbered(encoded.dictionary.to_pylist(), grow=grow)[np.array(encoded.indices)]
 
     def _numbered(self, words: Iterable[str], *, grow: bool) -> np.ndarray:
-        """Return the index of each word's type; an unknown type gets −1, or with `grow` the next index."""
+        """Return the type index of each word; with `grow`, new words are added to the vocabulary, otherwise they get −1."""
         numbers = self._numbers
         if grow:
             return np.array([numbers.setdefault(word, len(numbers)) for word in words], dtype=np.int64)
         return np.fromiter(map(numbers.get, words, repeat(-1)), dtype=np.int64)
 
     def _grow(self, n: int) -> None:
-        """Enlarge the arrays to `n` types, and for an open vocabulary at least by half, so that they are rarely copied."""
+        """Enlarge the arrays to `n` types, or by at least half for an open vocabulary, so that they are rarely copied."""
         if n > len(self._counts):
             size = max(n, len(self._counts) * 3 // 2) if self.is_open else n
             self._counts = _longer(self._counts, size)
@@ -185,16 +185,16 @@ class AnchorSums:
                 for layer in self.layers:
                     store[layer] = _longer(store[layer], size)
 
-    # -- joining ---------------------------------------------------------------------------------------------------
+    # -- merging ---------------------------------------------------------------------------------------------------
     def merge(self, other: AnchorSums) -> AnchorSums:
-        """Add the sums over another part of the text; return self.
+        """Add the sums over another part of the text, and return self.
 
         Raises:
             SettingError: the layers, dimensions or languages differ.
         """
         mine, theirs = ((sums.dim, sums.layers, sums.lang) for sums in (self, other))
         if mine != theirs:
-            raise SettingError(f"sums of (dimensions, layers, language) {mine} cannot be merged with sums of {theirs}")
+            raise SettingError(f"sums must have equal dimensions, layers and languages, got {mine} and {theirs}")
         rows = self._numbered(other._numbers, grow=self.is_open)
         self._grow(len(self._numbers))
         known = np.flatnonzero(rows >= 0)
@@ -208,7 +208,7 @@ class AnchorSums:
 
     # -- the result ------------------------------------------------------------------------------------------------
     def finish(self, *, at_least: int = 1, most: int | None = None) -> dict[int, Anchors]:
-        """Return the anchors by layer of the `most` most frequent words with at least `at_least` occurrences, by frequency."""
+        """Return the anchors by layer of the `most` most frequent words that occur at least `at_least` times, by frequency."""
         order = np.lexsort((np.arange(len(self.counts)), -self.counts))[:most]
         order = order[self.counts[order] >= max(1, at_least)]
         names, counts = self.words, self.counts[order].copy()
@@ -226,7 +226,7 @@ class AnchorSums:
 
     # -- disk ------------------------------------------------------------------------------------------------------
     def save(self, path: str | PathLike[str], *, note: str = "") -> None:
-        """Write the sums atomically to a safetensors file for `open`; `note` is a text that `note_of` returns."""
+        """Write the sums atomically to a safetensors file that `open` reads, with an optional note that `note_of` returns."""
         tensors = {"counts": self.counts, **self._arrays()}
         about = {
             "dim": self.dim, "layers": self.layers, "lang": self.lang, "is_open": self.is_open,
@@ -236,7 +236,7 @@ class AnchorSums:
         write_arrays(path, tensors, {"calque": "anchor sums", "note": note, "about": json.dumps(about)})
 
     def _arrays(self) -> dict[str, np.ndarray]:
-        """Return views of the arrays of sums by their names in the file."""
+        """Return views of the arrays of sums, by their names in the file."""
         n, arrays = len(self._numbers), {}
         for layer in self.layers:
             arrays[f"{layer}.sums"] = self._sums[layer][:n]
@@ -246,12 +246,12 @@ class AnchorSums:
 
     @staticmethod
     def note_of(path: str | PathLike[str]) -> str:
-        """Return the note given to `save`."""
+        """Return the note passed to `save`."""
         return map_arrays(path)[1].get("note", "")
 
     @classmethod
     def open(cls, path: str | PathLike[str]) -> AnchorSums:
-        """Read a file that `save` wrote."""
+        """Read a file written by `save`."""
         arrays, metadata = map_arrays(path)
         try:
             about = json.loads(metadata["about"])
@@ -269,12 +269,12 @@ class AnchorSums:
             sums.is_open = about["is_open"]
             sums.n_sentences, sums.uncovered = about["n_sentences"], about["uncovered"]
         except (KeyError, ValueError, TypeError, IndexError, OverflowError, RecursionError, SettingError) as error:
-            raise InputError(f"not a file of anchor sums saved by calque ({error!r})", path=path) from error
+            raise InputError(f"not an anchor-sum file saved by calque ({error!r})", path=path) from error
         return sums
 
 
 def anchors_of(sentences: Sentences, embeddings: Embeddings, *, at_least: int = 1, most: int | None = None) -> Anchors:
-    """Return the mean vector of each word, see `AnchorSums.finish`; for long texts, use `AnchorSums`."""
+    """Return the anchors of the words of a text, see `AnchorSums.finish`; for long texts, use `AnchorSums` directly."""
     sums = AnchorSums(embeddings.dim, lang=sentences.lang)
     sums.add(sentences, embeddings)
     return sums.finish(at_least=at_least, most=most)[sums.layers[0]]

@@ -1,4 +1,4 @@
-"""Training in several processes, started by accelerate or torchrun."""
+"""Training with several processes, started by accelerate or torchrun."""
 
 from calque.distributed.processes import Processes, is_first, lost_peer, meet, own_device, world_size
 

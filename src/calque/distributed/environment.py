@@ -1,4 +1,4 @@
-"""Environment of a run (versions, hardware), for the record of the run."""
+"""Description of the environment of a run (versions, hardware), which is saved with the run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LIBRARIES = ("torch", "transformers", "numpy", "numba")
 
 
 def environment() -> dict[str, Any]:
-    """Return the command line, the versions of libraries, the numbers of threads and processes, and the hardware."""
+    """Return the command line, library versions, number of threads, number of processes, and hardware."""
     import torch
 
     from calque.distributed import world_size
@@ -32,8 +32,8 @@ def environment() -> dict[str, Any]:
 
 
 def command_line() -> str | None:
-    """Return the command line in shell syntax, or None in another program. Folders are removed from file names, because the
-    record is published with the encoder."""
+    """Return the command line in shell syntax, or None if the program is not calque. Folders are removed from file names,
+    because the record is published with the encoder."""
     program = Path(sys.argv[0])
     if program.stem != "calque" and (program.parent.name, program.name) != ("calque", "__main__.py"):
         return None
@@ -41,5 +41,5 @@ def command_line() -> str | None:
 
 
 def _without_folders(word: str) -> str:
-    before, equals, path = word.rpartition("=")  # LANG=FILE, --option=FILE
+    before, equals, path = word.rpartition("=")  # the word can be LANG=FILE or --option=FILE
     return before + equals + (Path(path).name if os.path.isabs(path) else path)

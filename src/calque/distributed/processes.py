@@ -1,6 +1,6 @@
-"""Process groups for training: shards of a batch, gathered vectors and summed gradients.
+"""Process groups for training: sharding batches, gathering vectors and summing gradients.
 
-The model needs no wrapper, so the code is the same for one process and for several processes.
+The model is not wrapped, so the same code runs with one process and with several processes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from calque import launched
 from calque.errors import SettingError
 
-# Messages of gloo and NCCL when another process has ended.
+# Error messages of Gloo and NCCL when another process has ended.
 _GONE = (
     "Connection closed by peer", "Connection reset by peer", "Broken pipe", "Connection refused", "Timed out waiting",
     "remote process exited", "NCCL communicator was aborted", "unhandled system error", "Socket Timeout",
@@ -26,17 +26,17 @@ _GONE = (
 
 
 def lost_peer(error: BaseException) -> bool:
-    """Return whether an error means that another process of this run has ended."""
+    """Return whether an error indicates that another process of this run has ended."""
     return launched.count() > 1 and isinstance(error, RuntimeError | OSError) and any(s in str(error) for s in _GONE)
 
 
 def is_first() -> bool:
-    """Return whether this process writes the results."""
+    """Return whether this is the main process, which writes the results."""
     return state().is_main_process
 
 
 def meet() -> None:
-    """Wait for all processes of the run."""
+    """Wait until all processes of the run have called this function."""
     if launched.count() > 1:
         state().wait_for_everyone()
 
@@ -48,7 +48,7 @@ def world_size() -> int:
 
 
 def own_device() -> torch.device:
-    """Return the device of this process: the GPU with the local rank of the process, or the CPU if there is no GPU."""
+    """Return the device of this process: the GPU whose index is the local rank of the process, or the CPU without GPUs."""
     if launched.uses_cpu() or not torch.cuda.is_available():
         return torch.device("cpu")
     local = os.environ.get("LOCAL_RANK", "")
@@ -57,15 +57,15 @@ def own_device() -> torch.device:
 
 
 def state() -> Any:
-    """Return accelerate's state of this process, and form the process group at first use. A SettingError is raised if
+    """Return accelerate's state of this process, and form the process group on the first call. Raise a `SettingError` if
     several processes were started but cannot connect."""
     from accelerate import PartialState
 
     started = launched.count()
     try:
-        # accelerate forms a group on CPUs only with this argument.
+        # accelerate forms a group of CPU processes only with this argument.
         found = PartialState(cpu=launched.uses_cpu() or (started > 1 and not torch.cuda.is_available()))
-    except (ValueError, RuntimeError, OSError) as error:  # no address, a used port, or a missing process
+    except (ValueError, RuntimeError, OSError) as error:  # no address, port in use, or missing process
         raise SettingError(_apart(started, (str(error).strip() or type(error).__name__).splitlines()[0])) from error
     if found.num_processes < started:
         raise SettingError(_apart(started, "each process would be a separate run"))
@@ -75,18 +75,18 @@ def state() -> Any:
 def _apart(started: int, why: str) -> str:
     return (
         f"WORLD_SIZE is {started}, but the processes could not form a group ({why}); start them with torchrun or "
-        "accelerate launch, which set RANK, LOCAL_RANK, MASTER_ADDR and MASTER_PORT too"
+        "accelerate launch, which also set RANK, LOCAL_RANK, MASTER_ADDR and MASTER_PORT"
     )
 
 
 class Processes:
-    """The processes of this run: one, or several started by `torchrun` or `accelerate launch`.
+    """The processes of this run: a single process, or several processes started by `torchrun` or `accelerate launch`.
 
-    Processes on CPUs form a group over gloo; processes on GPUs use one GPU each.
+    CPU processes communicate through Gloo; with GPUs, each process uses one GPU.
 
     Args:
-        precision: if "bfloat16", the forward pass runs under autocast with float32 weights, otherwise in float32. The
-            configuration of accelerate is ignored.
+        precision: "float32", or "bfloat16" to run forward passes under autocast with float32 weights. The mixed-precision
+            setting of accelerate is ignored.
 
     Attributes:
         rank, world: rank of this process and number of processes.
@@ -100,48 +100,48 @@ class Processes:
     def __init__(self, precision: str = "float32"):
         if launched.uses_fsdp():
             raise SettingError(
-                "FSDP is not supported: each process needs the whole encoder; set ACCELERATE_USE_FSDP=false, and train adapters "
-                "(--lora RANK) if the encoder with its moments is too large for one GPU"
+                "FSDP is not supported: each process needs the whole encoder; set ACCELERATE_USE_FSDP=false, and train "
+                "adapters (--lora RANK) if the encoder and its optimiser state are too large for one GPU"
             )
         found = state()
         self.rank: int = found.process_index
         self.world: int = found.num_processes
         self.is_first = self.rank == 0
-        # The device of a tensor has an index for GPUs but not for the CPU; accelerate does the opposite ("cpu:0").
+        # Tensors have devices such as "cuda:0" and "cpu", but accelerate names the CPU device "cpu:0".
         self.device: torch.device = torch.empty(0, device=found.device).device
         self._precision = precision
 
     @classmethod
     def alone(cls) -> Processes:
-        """Return processes without communication, for a small model that every process trains identically."""
+        """Return a single process without communication, for a small model that every process trains identically."""
         processes = cls()
         processes.rank, processes.world = 0, 1
         return processes
 
     def autocast(self) -> AbstractContextManager:
-        """Return the autocast context for forward passes of the trained and the frozen model."""
+        """Return the autocast context for the forward passes of trained and frozen models."""
         if self._precision == "bfloat16":
             return torch.autocast(self.device.type, dtype=torch.bfloat16)
         return nullcontext()
 
     def meet(self) -> None:
-        """Wait for all processes."""
+        """Wait until all processes have called this method."""
         if self.world > 1:
             dist.barrier()
 
     def share(self, items: np.ndarray) -> np.ndarray:
-        """Return the part of a list for this process; the concatenated parts in rank order are the list."""
+        """Return this process's shard of a list; concatenating the shards in rank order yields the list."""
         return np.array_split(items, self.world)[self.rank]
 
     def gather_rows(self, rows: Tensor, counts: Sequence[int]) -> Tensor:
-        """Gather the rows of all processes in rank order; gradients flow only to the rows of this process.
+        """Concatenate the rows of all processes in rank order; gradients flow only to the rows of this process.
 
         Args:
             rows: rows of this process, `[counts[rank], dim]`.
-            counts: number of rows of every process.
+            counts: number of rows of each process.
 
         Returns:
-            `[sum(counts), dim]`.
+            the rows of all processes, `[sum(counts), dim]`.
         """
         width = max(counts)
         if self.world == 1 or not width:
@@ -155,7 +155,7 @@ class Processes:
         return torch.cat(parts)
 
     def sum_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
-        """Replace every gradient by its sum over the processes; gradients that are None in all processes stay None."""
+        """Replace each gradient with its sum over the processes; a gradient that is None in all processes remains None."""
         if self.world == 1:
             return
         trained = [p for p in parameters if p.requires_grad]
@@ -170,7 +170,7 @@ class Processes:
             sent.wait()
 
     def sum_numbers(self, numbers: Tensor) -> Tensor:
-        """Return the element-wise sum over the processes."""
+        """Return the element-wise sum of `numbers` over the processes."""
         if self.world == 1:
             return numbers
         total = numbers.detach().clone()
@@ -178,7 +178,7 @@ class Processes:
         return total
 
     def largest(self, number: int) -> int:
-        """Return the maximum of a number over all processes."""
+        """Return the maximum of `number` over the processes."""
         if self.world == 1:
             return number
         every = torch.tensor([number], dtype=torch.int64).to(self.device)

@@ -1,4 +1,4 @@
-"""Maps between vector spaces."""
+"""Rotations and linear maps between vector spaces."""
 
 from calque.maps.linear import KINDS, LinearMap, NormalizedRotation, Rotation, VectorMap, about_map, open_map
 

@@ -1,4 +1,4 @@
-"""Adversarial initialisation of a map (Conneau et al. 2018a)."""
+"""Adversarial initialisation of a map between two vector spaces (Conneau et al. 2018a)."""
 
 from __future__ import annotations
 
@@ -33,28 +33,28 @@ def adversarial_start(
     """Train a map adversarially and return the map of the best epoch (Conneau et al. 2018a, §2.1, §3).
 
     A discriminator with two hidden layers learns to distinguish mapped source vectors from target vectors, and the map learns
-    to deceive the discriminator. The map is kept near orthogonal by W ← (1 + β)W − βWWᵀW after each update (Eq. 7). The best
-    epoch has the largest mean CSLS of mutual neighbours. The learning rate is halved if this mean is below its maximum, except
-    the first time. The published program uses the mean cosine between each frequent word and its CSLS neighbour instead of this
-    mean. The map is initialised with the identity for seed 0, as published, and with a random rotation for other seeds.
+    to deceive the discriminator. After each update, W ← (1 + β)W − βWWᵀW keeps the map close to orthogonal (Eq. 7). The best
+    epoch is the one with the largest mean CSLS of mutual neighbours; the published code uses the mean cosine between frequent
+    words and their CSLS neighbours instead. The map's learning rate is halved when the mean CSLS is below its maximum, except
+    the first time. Seed 0 initialises the map with the identity, as published; other seeds use a random rotation.
 
     Args:
         x, z: L2-normalised vectors `[n, dim]` and `[m, dim]`, the most frequent words first.
         epochs: number of epochs.
-        updates: number of updates of the map in an epoch; the default is a million words in batches of 32, as published.
-        batch: number of words of each side in an update.
-        frequent: number of words of each side, the most frequent first, from which batches are drawn.
+        updates: number of updates of the map in an epoch; the published default is a million words in batches of 32.
+        batch: number of words from each side in an update.
+        frequent: number of most frequent words of each side from which batches are drawn.
         hidden, dropout, smoothing: hidden size, input dropout and label smoothing of the discriminator.
         judge_updates: number of discriminator updates for each update of the map.
-        rate: learning rate of the map and the discriminator.
-        decay: factor applied to the learning rate after each epoch.
-        beta: β of the step towards orthogonality.
-        selected_on: number of frequent words used to select the epoch.
+        rate: learning rate of the discriminator, and initial learning rate of the map.
+        decay: factor by which the learning rate of the map is multiplied after each epoch.
+        beta: strength β of the orthogonality step.
+        selected_on: number of most frequent words of each side used to select the epoch.
         k: neighbourhood size of CSLS.
         device: device used for training.
 
     Returns:
-        float64 `[dim, dim]`.
+        the matrix of the map, float64 `[dim, dim]`.
     """
     if x.shape[1] != z.shape[1]:
         raise SettingError(f"source and target vectors must have equal dimensions, got {x.shape[1]} and {z.shape[1]}")
@@ -106,7 +106,7 @@ def adversarial_start(
 
 
 class Discriminator(nn.Module):
-    """Discriminator, which returns the logit of the probability that a vector is a mapped source vector."""
+    """Discriminator that returns the logit of the probability that a vector is a mapped source vector."""
 
     def __init__(self, dim: int, hidden: int, dropout: float, random: torch.Generator):
         super().__init__()
@@ -115,7 +115,7 @@ class Discriminator(nn.Module):
         self.layers = nn.ModuleList(nn.Linear(*size, device=random.device) for size in sizes)
         with torch.no_grad():
             for (inputs, _), layer in zip(sizes, self.layers, strict=True):
-                for parameter in layer.parameters():  # the initialisation of `nn.Linear`, with an explicit generator
+                for parameter in layer.parameters():  # as `nn.Linear` does, but with an explicit generator
                     parameter.uniform_(-(inputs**-0.5), inputs**-0.5, generator=random)
 
     def forward(self, x: torch.Tensor, *, dropped: bool) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""Maps fitted on a dictionary: word vectors of two languages, and pairs of translations."""
+"""Fit maps between the word vectors of two languages on the word pairs of a bilingual dictionary."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NORMALISATIONS: tuple[Normalisation, ...] = get_args(Normalisation)
 
 
 class WordVectors(Protocol):
-    """Words `[n]` with one vector each `[n, dim]`, the most frequent first; `calque.anchors.Anchors` implements it."""
+    """Protocol for words `[n]` and their vectors `[n, dim]`, most frequent first; `calque.anchors.Anchors` implements it."""
 
     @property
     def words(self) -> Sequence[str]: ...
@@ -42,18 +42,18 @@ class WordList:
 def seed_pairs(
     dictionary: Dictionary | np.ndarray, source: Sequence[str], target: Sequence[str]
 ) -> tuple[np.ndarray, np.ndarray, int]:
-    """Look up the row indices of the words in a dictionary.
+    """Look up the row indices of the words of each dictionary entry.
 
     Args:
-        dictionary: entries (repeated entries count repeatedly), or pairs of row indices, int64 `[n_pairs, 2]`.
-        source, target: words of both sides, the most frequent first. A word without an exact match is looked up without
-            regard to case and the most frequent match is used, because dictionaries are usually in lower case. The
+        dictionary: dictionary entries, in which duplicates are kept, or pairs of row indices, int64 `[n_pairs, 2]`.
+        source, target: words of each side, the most frequent first. A dictionary word without an exact match is looked up
+            case-insensitively, because dictionaries are usually in lower case, and the most frequent match is used. The
             published code uses exact matches only.
 
     Returns:
-        pairs: row indices, int64 `[n_pairs, 2]`; all combinations if a word has several rows.
+        pairs: row indices, int64 `[n_pairs, 2]`. If a word has several rows, all combinations are included.
         entries: index of the dictionary entry of each pair, int64 `[n_pairs]`.
-        left_out: number of entries with a missing word.
+        left_out: number of entries with a word that was not found.
 
     Raises:
         SettingError: a row index is out of range.
@@ -75,9 +75,9 @@ def seed_pairs(
 
 
 def _index(words: Sequence[str]) -> Callable[[str], Sequence[int]]:
-    """Return a function that looks up the row indices of a word."""
+    """Return a function that looks up the row indices of a word, see `seed_pairs`."""
     rows: dict[str, list[int]] = {}
-    by_lower: dict[str, str] = {}  # first word with each lower-cased spelling
+    by_lower: dict[str, str] = {}  # maps each lower-cased spelling to its most frequent word
     for row, word in enumerate(words):
         rows.setdefault(word, []).append(row)
         by_lower.setdefault(word.lower(), word)
@@ -85,11 +85,11 @@ def _index(words: Sequence[str]) -> Callable[[str], Sequence[int]]:
 
 
 def identical_words(source: Sequence[str], target: Sequence[str]) -> np.ndarray:
-    """Return identically spelt words of both languages (names, numbers, loans) as a dictionary (Artetxe et al. 2017;
-    Søgaard et al. 2018).
+    """Return the words that are spelt identically in both languages (names, numbers, loan words) as a dictionary (Artetxe et
+    al. 2017; Søgaard et al. 2018).
 
     Returns:
-        row indices of both sides, int64 `[n_pairs, 2]`, in the order of `source`.
+        pairs of row indices, int64 `[n_pairs, 2]`, in the order of `source`.
     """
     place = {word: row for row, word in reversed(list(enumerate(target)))}
     pairs = [(row, place[word]) for row, word in enumerate(source) if word in place]
@@ -97,7 +97,7 @@ def identical_words(source: Sequence[str], target: Sequence[str]) -> np.ndarray:
 
 
 def with_identical_words(dictionary: Dictionary, source: Sequence[str], target: Sequence[str]) -> Dictionary:
-    """Add every word that both languages share to a dictionary, as its own translation (Multi-sense, footnote 6).
+    """Return the dictionary with every word that both languages share added as its own translation (Multi-sense, footnote 6).
 
     Args:
         dictionary: dictionary whose entries come first in the result.
@@ -110,12 +110,12 @@ def with_identical_words(dictionary: Dictionary, source: Sequence[str], target: 
 
 @dataclass(frozen=True)
 class Verdict:
-    """Result of the check of a map that was fitted without a dictionary.
+    """Result of the reliability check of a map that was fitted without a dictionary.
 
     Attributes:
         failed: whether the map is unreliable.
-        gain: criterion of the map divided by the criterion of maps refined from random pairs (`unsupervised.check_map`).
-        why: explanation of the result for users.
+        gain: ratio of the map's criterion to that of maps refined from random pairs, see `unsupervised.check_map`.
+        why: explanation of the result, shown to users.
     """
 
     failed: bool
@@ -125,17 +125,17 @@ class Verdict:
 
 @dataclass(frozen=True)
 class DictionaryFit:
-    """A fitted map with details about the fit.
+    """A fitted map, with details of the fit.
 
     Attributes:
-        source: map from source vectors into the target space.
-        pairs: row indices of the pairs that the best map was fitted on, int64 `[n_pairs, 2]`.
+        source: map from the source space to the target space.
+        pairs: row indices of the pairs on which the best map was fitted, int64 `[n_pairs, 2]`.
         rounds: scores of the initial map and of the map of each refinement round.
-        best: index of the chosen round.
-        seeds: number of initial pairs without the held-out pairs.
-        left_out: number of dictionary entries in which a word has no vector.
-        verdict: check of a map fitted without a dictionary.
-        settings: settings of the fit, for the record.
+        best: index of the selected round.
+        seeds: number of initial pairs, not counting the held-out pairs.
+        left_out: number of dictionary entries that have a word without a vector.
+        verdict: result of the reliability check if the map was fitted without a dictionary, otherwise None.
+        settings: settings of the fit, to be saved with the map.
     """
 
     source: VectorMap
@@ -159,18 +159,18 @@ def fit_dictionary(
 ) -> DictionaryFit:
     """Fit a map on the pairs of a dictionary and refine it.
 
-    A part of the dictionary is held out, and the round whose map translates most held-out entries is chosen. This may be
-    round 0, because refinement does not always improve a map fitted on a large clean dictionary.
+    Part of the dictionary is held out, and the round whose map translates the most held-out entries correctly is selected. This
+    may be round 0, because refinement does not always improve a map fitted on a large, clean dictionary.
 
     Args:
-        source, target: words and their vectors, the most frequent first. If a word has several rows (sense anchors), the
-            first map is fitted on all combinations, later maps only on the closest pair of each entry.
+        source, target: words and their vectors, the most frequent first. If a word has several vectors (sense anchors), the
+            first map is fitted on all combinations, and later maps are fitted only on the closest pair of each entry.
         dictionary: pairs of words, or pairs of row indices, int64 `[n_pairs, 2]`.
-        method: rotation (orthogonal Procrustes) or linear (least squares).
-        normalise: preprocessing of the vectors: none; unit (L2-normalised); centre (centred, then L2-normalised); or
-            unit-centre-unit (Artetxe et al. 2018). The map accepts vectors of any length and contains the means; for
-            unit-centre-unit, the mean of the normalised vectors is multiplied by the mean length of the vectors.
-        refinement: settings of refinement; default: `Refinement()`.
+        method: `rotation` (orthogonal Procrustes) or `linear` (least squares).
+        normalise: preprocessing of the vectors: `none`, `unit` (L2-normalised), `centre` (centred, then L2-normalised) or
+            `unit-centre-unit` (Artetxe et al. 2018). The fitted map accepts unnormalised vectors and contains the means; for
+            `unit-centre-unit`, the mean of the normalised vectors is multiplied by the mean norm of the vectors.
+        refinement: settings of the refinement; default: `Refinement()`.
 
     Raises:
         SettingError: no pair has vectors on both sides, the dimensions differ, or an argument has an unknown value.
@@ -180,7 +180,7 @@ def fit_dictionary(
     problem = Problem.of(source.vectors, target.vectors, method, normalise)
     if not len(pairs):
         raise SettingError(
-            f"none of {left_out:,} entries in the dictionary has vectors for both words: check the order of the languages"
+            f"none of the {left_out:,} dictionary entries has vectors for both words; check the order of the languages"
         )
     if len(np.unique(entries)) < len(entries):
         pairs = _closest(problem, pairs, entries)
@@ -188,7 +188,7 @@ def fit_dictionary(
     if refinement.rounds and refinement.held_out and len(np.unique(pairs[:, 0])) > 1:
         seeds, aside = hold_out(pairs, refinement.held_out, refinement.seed)
     refined = refine(problem.x, problem.z, seeds, problem.solve, refinement, aside)
-    if refined.best == 0 and aside is not None:  # no round beats the initial map: fit on the whole dictionary
+    if refined.best == 0 and aside is not None:  # no round beats the initial map, so fit it on the full dictionary
         refined = replace(refined, matrix=problem.solve(pairs), pairs=pairs)
     settings = {"held_out": 0 if aside is None else len(aside)}
     settings |= {name: getattr(refinement, name) for name in ("rounds", "frequent", "k")}
@@ -197,11 +197,11 @@ def fit_dictionary(
 
 @dataclass(frozen=True)
 class Problem:
-    """Normalised vectors and the settings of the fit.
+    """Normalised vectors of both sides, and the settings of the fit.
 
     Attributes:
         x, z: normalised vectors, float32 `[n, dim]` and `[m, dim]`.
-        means: vector subtracted from each side, float64 `[dim]`, or None if no vector is subtracted.
+        means: vectors subtracted from the source and target vectors, float64 `[dim]`, or None if the vectors are not centred.
         method, normalise: see `fit_dictionary`.
     """
 
@@ -213,7 +213,7 @@ class Problem:
 
     @classmethod
     def of(cls, source: np.ndarray, target: np.ndarray, method: Method, normalise: Normalisation) -> Problem:
-        """Build a problem from unnormalised vectors."""
+        """Build the problem from unnormalised vectors."""
         if method not in METHODS:
             raise SettingError(f"method must be one of {', '.join(METHODS)}, got {method!r}")
         if normalise not in NORMALISATIONS:
@@ -228,12 +228,12 @@ class Problem:
         return cls(x, z, means, method, normalise)
 
     def solve(self, pairs: np.ndarray) -> np.ndarray:
-        """Fit the map on the given pairs."""
+        """Return the matrix of the map fitted on pairs of row indices, float64."""
         x, z = self.x[pairs[:, 0]].astype(np.float64), self.z[pairs[:, 1]].astype(np.float64)
         return least_squares(x.T @ x, x.T @ z) if self.method == "linear" else procrustes(x.T @ z)
 
     def result(self, refined: Refined, *, settings: Mapping[str, Any], **about: Any) -> DictionaryFit:
-        """Return the fitted map, including the means, with details about the fit."""
+        """Return the fitted map, which includes the means, with details of the fit."""
         x_mean, z_mean = self.means or map(np.zeros, refined.matrix.shape)
         kind = LinearMap if self.method != "rotation" else Rotation if self.means is None else NormalizedRotation
         arrays = {"matrix": refined.matrix, "source_mean": x_mean, "target_mean": z_mean}
@@ -243,7 +243,7 @@ class Problem:
 
 
 def _normalised(vectors: np.ndarray, how: Normalisation) -> tuple[np.ndarray, np.ndarray | None]:
-    """Normalise vectors to float32; also return the mean that the map must subtract from unnormalised vectors."""
+    """Return normalised float32 vectors, and the mean that the map must subtract from unnormalised vectors, if any."""
     if how == "none":
         return np.ascontiguousarray(vectors, dtype=np.float32), None
     if how == "unit":

@@ -1,4 +1,4 @@
-"""Initialisation from similarity distributions, and self-learning (Artetxe, Labaka & Agirre 2018b, ACL)."""
+"""Unsupervised initialisation from similarity distributions, and self-learning (Artetxe, Labaka & Agirre 2018b, ACL)."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ _STRIPE = 2_000_000  # number of similarities computed at a time
 
 
 def distribution_start(x: np.ndarray, z: np.ndarray, *, words: int = 4000, k: int = 10, **options: Any) -> np.ndarray:
-    """Run `self_learning` on the pairs of `similarity_seeds`; `options` are passed to `self_learning`."""
+    """Run `self_learning` with initial pairs from `similarity_seeds`; `options` are passed to `self_learning`."""
     return self_learning(x, z, similarity_seeds(x, z, words=words, k=k), k=k, **options)
 
 
 def similarity_seeds(x: np.ndarray, z: np.ndarray, *, words: int = 4000, k: int = 10) -> np.ndarray:
     """Pair words whose similarity distributions within their own language match (Artetxe, Labaka & Agirre 2018b, ACL, §3.2).
 
-    The sorted rows of √(XXᵀ) hardly depend on the language. The rows are L2-normalised, centred, L2-normalised again, and
-    compared by CSLS.
+    The sorted rows of √(XXᵀ) hardly depend on the language. They are L2-normalised, centred, L2-normalised again, and compared
+    by CSLS.
 
     Args:
         x, z: L2-normalised vectors `[n, dim]` and `[m, dim]`, the most frequent words first.
-        words: number of words of each side, the most frequent first.
+        words: number of most frequent words of each side to pair.
         k: neighbourhood size of CSLS.
 
     Returns:
-        int64 `[2 · words, 2]`: the best target word of each source word, and the best source word of each target word.
+        int64 `[2 · words, 2]`: each source word with its best target word, then each target word with its best source word.
     """
     n = min(words, len(x), len(z))
     rows = []
@@ -61,23 +61,23 @@ def self_learning(
     device: str = "cpu",
     seed: int = 0,
 ) -> np.ndarray:
-    """Alternate between map and dictionary with stochastic dictionary induction (Artetxe et al. 2018b, §3.3).
+    """Alternate between fitting a map and stochastic dictionary induction (Artetxe et al. 2018b, §3.3).
 
-    In each round, every word is paired with its nearest neighbour by CSLS, where each similarity is kept only with
-    probability `keep`, so that the search can leave local optima. If the mean of the largest similarities has not
-    increased for `patience` rounds, `keep` is multiplied by `growth`, or the search ends if `keep` is already 1.
+    In each round, every word is paired with its nearest neighbour by CSLS. Each similarity is kept only with probability
+    `keep`, so that the search can escape from local optima. If the mean of the largest similarities has not increased by
+    `threshold` for `patience` rounds, `keep` is multiplied by `growth`; if `keep` is already 1, the search ends.
 
     Args:
         x, z: L2-normalised vectors, the most frequent words first.
         pairs: initial pairs, int64 `[n_pairs, 2]`.
-        frequent: number of words of each side, the most frequent first; a round computes `frequent²` float32 similarities.
+        frequent: number of most frequent words of each side to pair; each round computes `frequent²` float32 similarities.
         k: neighbourhood size of CSLS.
         keep, growth, patience, threshold: see above; the defaults are those of the paper.
         most_rounds: maximum number of rounds.
-        device: device used for the similarities.
+        device: device on which the similarities are computed.
 
     Returns:
-        pairs of the last round, int64 `[n_pairs, 2]`.
+        the pairs induced in the last round, int64 `[n_pairs, 2]`.
     """
     if not 0 < keep <= 1 or growth <= 1:
         raise SettingError(f"keep must be in (0, 1] and growth above 1, got {keep} and {growth}")
@@ -105,7 +105,7 @@ def self_learning(
 
 
 def _both_ways(forward: np.ndarray, backward: np.ndarray) -> np.ndarray:
-    """Return the pairs of each word and its nearest neighbour, for both sides."""
+    """Return the pairs of each source word and its nearest target word, and of each target word and its nearest source word."""
     sources = np.concatenate([np.arange(len(forward)), backward])
     return np.stack([sources, np.concatenate([forward, np.arange(len(backward))])], axis=1)
 
@@ -113,10 +113,10 @@ def _both_ways(forward: np.ndarray, backward: np.ndarray) -> np.ndarray:
 def _best(
     x: torch.Tensor, z: torch.Tensor, k: int, *, keep: float = 1.0, seed: int = 0
 ) -> tuple[np.ndarray, np.ndarray, float]:
-    """Return the nearest word of each word by CSLS in both directions, and the mean of the largest similarities.
+    """Return the nearest neighbour of each word by CSLS in both directions, and the mean of the largest similarities.
 
-    Each similarity minus hubness is kept with probability `keep` (in steps of 1/256) and is 0 otherwise, as published.
-    Each direction is sampled separately. Ties go to the lower index.
+    As in the published code, each similarity minus hubness is kept with probability `keep` (in steps of 1/256) and is set to 0
+    otherwise. The two directions are sampled separately. Ties go to the smaller index.
     """
     random = torch.Generator(device=x.device).manual_seed(seed)
     limit = max(1, round(256 * keep))
@@ -141,11 +141,11 @@ def _best(
 
 
 def _stripes(matrix: torch.Tensor) -> Iterator[torch.Tensor]:
-    """Yield blocks of a matrix's rows with a few million entries each."""
+    """Yield blocks of rows of a matrix, with up to two million entries each."""
     return (part.contiguous() for part in matrix.split(max(1, _STRIPE // matrix.shape[1])))
 
 
 def _random_bytes(n: int, random: torch.Generator) -> torch.Tensor:
-    """Return `n` random uint8 values; eight are taken from each 64-bit draw."""
+    """Return `n` random uint8 values, eight from each 64-bit draw."""
     words = torch.empty(-(-n // 8), dtype=torch.int64, device=random.device)
     return words.random_(-(2**63), None, generator=random).view(torch.uint8)[:n]

@@ -1,4 +1,4 @@
-"""Rotations and linear maps from the vector space of one language into that of another language."""
+"""Rotations and linear maps from the vector space of one language to that of another."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from calque.storage import mapped_array
 
 
 class VectorMap(ABC):
-    """Map from source vectors into the target space: `y ≈ (x − source_mean) @ matrix + target_mean`. Vectors are rows.
+    """Map from the source space to the target space: `y ≈ (x − source_mean) @ matrix + target_mean`. Vectors are rows.
 
     Attributes:
-        matrix: `[source_dim, target_dim]` float64, or None before `fit`.
-        source_mean, target_mean: `[dim]` float64, zero for maps without centring.
-        n_pairs: number of vector pairs used for fitting.
+        matrix: matrix of the map, float64 `[source_dim, target_dim]`, or None before `fit`.
+        source_mean, target_mean: mean of each side, float64 `[dim]`, or zero for maps without centring.
+        n_pairs: number of vector pairs on which the map was fitted.
     """
 
     #: name of the map in files and on the command line
@@ -34,17 +34,17 @@ class VectorMap(ABC):
         self.n_pairs = 0
 
     def fit(self, source: np.ndarray, target: np.ndarray) -> Self:
-        """Fit the map on paired vectors `[n, dim]` and return self."""
+        """Fit the map on paired vectors `[n, dim]`, and return self."""
         return self.fit_moments(Moments.of(source, target))
 
     @abstractmethod
     def fit_moments(self, moments: Moments) -> Self:
-        """Fit the map on the moments of any number of pairs."""
+        """Fit the map on the moments of vector pairs, and return self."""
 
     def transform(self, vectors: np.ndarray, side: Literal["source", "target"] = "source") -> np.ndarray:
-        """Map vectors `[n, dim]` of one side into the target space; target vectors are returned unchanged.
+        """Map source vectors `[n, dim]` to the target space; with `side="target"`, return the vectors unchanged.
 
-        The result has the dtype of the input. The product is computed in float64 for float64 input, else in float32.
+        The result has the dtype of the input. The product is computed in float64 for float64 input, otherwise in float32.
         """
         if side == "target":
             return vectors
@@ -60,14 +60,14 @@ class VectorMap(ABC):
         return mapped.astype(vectors.dtype, copy=False)
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Return the arrays to save."""
+        """Return the arrays to be saved."""
         if self.matrix is None or self.source_mean is None or self.target_mean is None:
-            raise SettingError("this map has not been fitted yet: call fit first")
+            raise SettingError("this map has not been fitted yet; call fit first")
         return {"matrix": self.matrix, "source_mean": self.source_mean, "target_mean": self.target_mean}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray], n_pairs: int = 0) -> Self:
-        """Rebuild a map from saved arrays; missing means are 0."""
+        """Rebuild a map from saved arrays; missing means are set to 0."""
         fitted = cls()
         fitted.matrix, fitted.n_pairs = np.array(arrays["matrix"]), n_pairs
         source, target = map(np.zeros, fitted.matrix.shape)
@@ -78,7 +78,7 @@ class VectorMap(ABC):
     def _set(self, matrix: np.ndarray, moments: Moments, *, centred: bool) -> Self:
         if moments.n == 0:
             raise SettingError(
-                "a map needs pairs of vectors, got none: the text has no word link with vectors for both words"
+                "a map needs pairs of vectors, got none; the text has no word link with vectors for both words"
             )
         self.matrix, self.n_pairs = matrix, moments.n
         self.source_mean = moments.source_mean.copy() if centred else np.zeros(matrix.shape[0])
@@ -87,9 +87,9 @@ class VectorMap(ABC):
 
 
 class Rotation(VectorMap):
-    """Orthogonal map: min Σ ‖xW − y‖² with WᵀW = I (Cao 2020, Eq. 1; Kulshreshtha 2020, Eqs. 1–3).
+    """Orthogonal map that minimises Σ ‖xW − y‖² subject to WᵀW = I (Cao 2020, Eq. 1; Kulshreshtha 2020, Eqs. 1–3).
 
-    W may contain a reflection, as in all published versions.
+    As in all published versions, W may contain a reflection.
 
     Example:
         >>> import numpy as np
@@ -106,9 +106,9 @@ class Rotation(VectorMap):
 
 
 class NormalizedRotation(VectorMap):
-    """Rotation between mean-centred languages: x → (x − x̄)W + ȳ (Kulshreshtha 2020, §2.1, Eqs. 4–5).
+    """Rotation between mean-centred vector spaces: x → (x − x̄)W + ȳ (Kulshreshtha 2020, §2.1, Eqs. 4–5).
 
-    The means are computed over the vectors used for fitting.
+    The means are those of the vectors on which the map is fitted.
     """
 
     kind = "normalized-rotation"
@@ -119,15 +119,15 @@ class NormalizedRotation(VectorMap):
 
 def _rotation(cross: np.ndarray) -> np.ndarray:
     if cross.shape[0] != cross.shape[1]:
-        raise SettingError(f"a rotation needs equal dimensions, got {cross.shape[0]} and {cross.shape[1]}")
+        raise SettingError(f"a rotation requires equal dimensions, got {cross.shape[0]} and {cross.shape[1]}")
     return procrustes(cross)
 
 
 class LinearMap(VectorMap):
-    """Least-squares map: min Σ ‖xW − y‖² over all W (Mikolov et al. 2013; Multi-sense, Eq. 8).
+    """Least-squares map that minimises Σ ‖xW − y‖² over all W (Mikolov et al. 2013; Multi-sense, Eq. 8).
 
     Args:
-        centred: whether to fit a translation as well, x → (x − x̄)W + ȳ; the papers do not fit a translation.
+        centred: whether to fit a translation as well: x → (x − x̄)W + ȳ. The papers do not fit one.
     """
 
     kind = "linear"
@@ -146,7 +146,7 @@ KINDS: dict[str, type[VectorMap]] = {kind.kind: kind for kind in (Rotation, Norm
 
 
 def about_map(fitted: VectorMap) -> dict[str, Any]:
-    """Return the record that is saved with the arrays of a map: the kind of the map, or the import path of its class."""
+    """Return the record saved with the arrays of a map: its kind, or the import path of its class, and its number of pairs."""
     target = f"{type(fitted).__module__}:{type(fitted).__qualname__}"
     custom = KINDS.get(fitted.kind) is not type(fitted) and is_path(target) and not target.startswith("__main__:")
     return {"kind": target if custom else fitted.kind, "pairs": fitted.n_pairs}
@@ -155,16 +155,16 @@ def about_map(fitted: VectorMap) -> dict[str, Any]:
 def open_map(
     about: Mapping[str, Any], arrays: Mapping[str, np.ndarray], prefix: str, path: str | PathLike[str]
 ) -> VectorMap:
-    """Build the map that the record `about` of a folder describes.
+    """Rebuild a saved map from its record and arrays.
 
     Args:
-        about: see `about_map`.
-        arrays: arrays of all maps in the folder.
+        about: record of the map, see `about_map`.
+        arrays: arrays of all maps in the folder, by name.
         prefix: prefix of the names of this map's arrays.
-        path: folder named in error messages.
+        path: path of the folder, for error messages.
 
     Raises:
-        InputError: the arrays are not finite or their shapes do not match, or the class is not trusted (`class_in_file`).
+        InputError: an array is not finite, the shapes do not match, or the class is not trusted (see `class_in_file`).
         SettingError: the kind of map is unknown.
     """
     kind = about["kind"]
@@ -177,5 +177,5 @@ def open_map(
         raise InputError(f"map {prefix}: arrays have inconsistent shapes {shapes}; fit the maps again", path=path)
     if wrong := [name for name, array in parts.items() if not (np.abs(array) < np.finfo(np.float32).max).all()]:
         remedy = "copy the folder again, or fit the maps again"
-        raise InputError(f"map {prefix}: {wrong[0]} must have finite numbers; {remedy}", path=path)
+        raise InputError(f"map {prefix}: {wrong[0]} must contain only finite numbers; {remedy}", path=path)
     return cls.from_arrays(parts, about["pairs"])

@@ -1,4 +1,4 @@
-"""Iterative refinement of a map: induce a dictionary with the map, then fit the map on the dictionary."""
+"""Iterative refinement of a map: induce a dictionary with the map, then fit the map on this dictionary."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from calque.algebra.normalize import unit_rows
 from calque.algebra.similarity import csls_neighbours
 from calque.errors import SettingError, check_number
 
-#: function that fits the map of a round: pairs int64 `[n_pairs, 2]` → matrix of the source side, float64
+#: function that fits the map of a round on pairs, int64 `[n_pairs, 2]`, and returns its matrix, float64
 Solve = Callable[[np.ndarray], np.ndarray]
 
 
 @dataclass(frozen=True)
 class Refinement:
-    """Settings of refinement and of the choice of the best round.
+    """Settings of the refinement and of the selection of the best round.
 
     Args:
-        rounds: number of rounds; 0 disables refinement.
-        frequent: number of words of each side that can be paired, the most frequent first. The published code searches all words
-            and then drops pairs with a rarer word; this is much slower.
+        rounds: number of refinement rounds; 0 disables refinement.
+        frequent: number of most frequent words of each side that can be paired. The published code searches all words and then
+            drops pairs with a rarer word, which is much slower.
         k: neighbourhood size of CSLS.
-        held_out: fraction of the dictionary's source words that is held out to choose the round; if 0, the round is chosen by
-            the mean CSLS of mutual neighbours, which needs no dictionary.
+        held_out: fraction of the dictionary's source words that are held out to select the best round. If 0, the round is
+            selected by the mean CSLS of mutual neighbours, which does not require a dictionary.
         seed: seed for drawing the held-out words.
     """
 
@@ -43,13 +43,13 @@ class Refinement:
 
 @dataclass(frozen=True)
 class Round:
-    """Scores of one round.
+    """Scores of one refinement round.
 
     Attributes:
-        pairs: number of pairs used for fitting.
-        held_out: fraction of held-out source words whose nearest neighbour by CSLS is a translation, or NaN if no words are
-            held out.
-        mutual: mean CSLS of mutual nearest neighbours among the frequent words; NaN in the last round if it is not needed.
+        pairs: number of pairs on which the map was fitted.
+        held_out: fraction of held-out source words whose nearest neighbour by CSLS is a translation; NaN if no words are held
+            out.
+        mutual: mean CSLS of mutual nearest neighbours among the frequent words; NaN in the last round if words are held out.
         mutual_pairs: number of mutual nearest neighbours.
     """
 
@@ -61,12 +61,12 @@ class Round:
 
 @dataclass(frozen=True)
 class Refined:
-    """Result of refinement.
+    """Result of a refinement.
 
     Attributes:
-        matrix: matrix of the source side in the best round, float64.
-        pairs: row indices of the pairs that the best map was fitted on, int64 `[n_pairs, 2]`.
-        rounds: scores of the initial map, then of every round.
+        matrix: matrix of the map in the best round, float64.
+        pairs: row indices of the pairs on which the best map was fitted, int64 `[n_pairs, 2]`.
+        rounds: scores of the initial map and of the map of each refinement round.
         best: index of the best round.
     """
 
@@ -79,20 +79,20 @@ class Refined:
 def refine(
     x: np.ndarray, z: np.ndarray, pairs: np.ndarray, solve: Solve, how: Refinement, held_out: np.ndarray | None = None
 ) -> Refined:
-    """Alternate between fitting a map and pairing mutual neighbours under the map (Conneau et al. 2018a, §2.2; five rounds in
-    Schuster et al. 2019, §4).
+    """Alternate between fitting a map and pairing mutual neighbours under the map (Conneau et al. 2018a, §2.2; Schuster et al.
+    2019, §4, with five rounds).
 
     Args:
         x, z: vectors of both sides, `[n, dim]` and `[m, dim]`, the most frequent words first.
-        pairs: row indices of initial translations, int64 `[n_pairs, 2]`.
-        how: settings of refinement.
-        held_out: pairs used to choose the round, int64 `[n_held_out, 2]`; default: the mean CSLS of mutual neighbours is used.
+        pairs: row indices of the initial translation pairs, int64 `[n_pairs, 2]`.
+        how: settings of the refinement.
+        held_out: pairs used to select the best round, int64 `[n_held_out, 2]`; default: the round is selected by CSLS.
 
     Raises:
         SettingError: `pairs` is empty.
     """
     if not len(pairs):
-        raise SettingError("no pair of the dictionary has vectors for both words")
+        raise SettingError("no dictionary entry has vectors for both words")
     maps: list[tuple[np.ndarray, np.ndarray]] = []
     rounds: list[Round] = []
     right = unit_rows(z)
@@ -105,7 +105,7 @@ def refine(
             break
         new, scores = mutual_neighbours(left[: how.frequent], right[: how.frequent], k=how.k)
         rounds.append(Round(len(pairs), precision, float(scores.mean()) if len(scores) else -np.inf, len(new)))
-        if not len(new):  # no mutual neighbours: stop
+        if not len(new):  # there is nothing to fit the next map on
             break
         pairs = new
     best = int(np.argmax([round.mutual if held_out is None else round.held_out for round in rounds]))
@@ -113,19 +113,19 @@ def refine(
 
 
 def mapped(vectors: np.ndarray, matrix: np.ndarray) -> np.ndarray:
-    """Map vectors and L2-normalise the result, float32."""
+    """Multiply vectors by the matrix, and L2-normalise the result in float32."""
     return unit_rows(vectors.astype(np.float32, copy=False) @ matrix.astype(np.float32))
 
 
 def mutual_neighbours(x: np.ndarray, z: np.ndarray, *, k: int = 10) -> tuple[np.ndarray, np.ndarray]:
-    """Return the words that are mutual nearest neighbours by CSLS.
+    """Return the pairs of words that are mutual nearest neighbours by CSLS.
 
     Args:
         x, z: L2-normalised vectors in the same space, `[n, dim]` and `[m, dim]`.
 
     Returns:
-        pairs: int64 `[n_pairs, 2]`.
-        scores: CSLS of the pairs, float64 `[n_pairs]`.
+        pairs: row indices, int64 `[n_pairs, 2]`.
+        scores: CSLS of each pair, float64 `[n_pairs]`.
     """
     neighbours = csls_neighbours(x, z, k=k)
     if not len(x) or not len(z):
@@ -140,9 +140,9 @@ def precision_at_1(x: np.ndarray, z: np.ndarray, pairs: np.ndarray, *, k: int = 
 
     Args:
         x, z: L2-normalised vectors in the same space.
-        pairs: int64 `[n_pairs, 2]`.
-        among: number of words of each side, the most frequent first, that are candidates and neighbours in addition to the
-            words in `pairs`; default: all words.
+        pairs: row indices of translation pairs, int64 `[n_pairs, 2]`.
+        among: number of most frequent words of each side that are candidates and CSLS neighbours, in addition to the words in
+            `pairs`; default: all words.
     """
     if not len(pairs):
         return np.nan
@@ -158,12 +158,12 @@ def precision_at_1(x: np.ndarray, z: np.ndarray, pairs: np.ndarray, *, k: int = 
 
 
 def hold_out(pairs: np.ndarray, fraction: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Hold out the pairs of some source words.
+    """Hold out all pairs of a random sample of the source words.
 
     Args:
-        pairs: int64 `[n_pairs, 2]`.
-        fraction: fraction of the distinct source words; at least one word remains in each part.
-        seed: seed for drawing the words.
+        pairs: row indices of translation pairs, int64 `[n_pairs, 2]`.
+        fraction: fraction of the distinct source words to hold out; each part contains at least one word.
+        seed: seed for drawing the held-out words.
 
     Returns:
         the remaining pairs and the held-out pairs.

@@ -1,4 +1,4 @@
-"""Released maps (`XX_best_mapping.pth`), read without executing code from the file."""
+"""Read published maps (`XX_best_mapping.pth`) without executing code from the file."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ import numpy as np
 from calque.errors import InputError
 from calque.maps.linear import LinearMap
 
-# First objects of files that torch.save wrote before it used zip archives.
+# The first two objects in a file written by torch.save before it used zip archives.
 _MAGIC, _PROTOCOL = 0x1950A86A20F9469CFC6C, 1001
-# Every name that a pickled array may refer to, in all modules in which versions of NumPy define the name.
+# All names that a pickled array may refer to, in every module where some version of NumPy defines them.
 _KNOWN: dict[tuple[str, str], Any] = {
     ("numpy", "ndarray"): np.ndarray, ("numpy", "dtype"): np.dtype,
     **{(f"numpy.{core}.multiarray", "_reconstruct"): np.empty(0).__reduce__()[0] for core in ("core", "_core")},
@@ -29,18 +29,18 @@ _KNOWN: dict[tuple[str, str], Any] = {
 
 
 def read_released(path: str | PathLike[str]) -> LinearMap:
-    """Read a map released by MUSE or Schuster et al. (2019): a pickled NumPy array W, applied as X @ W.T.
+    """Read a map published by MUSE or by Schuster et al. (2019): a pickled NumPy array W, applied as X @ W.T.
 
-    A released map need not be orthogonal: the map of English is the identity divided by the mean length of the vectors.
+    A published map need not be orthogonal: the map for English is the identity divided by the mean norm of the vectors.
 
-    Unpickling can execute code. This reader allows only the classes that arrays and bytes consist of, and rejects any
-    other name without calling it. Plain pickles (of any NumPy version) and both containers of `torch.save` are supported.
+    Unpickling can execute code. This reader allows only the classes and functions that pickled arrays need, and rejects any
+    other name without calling it. It supports plain pickles from any NumPy version and both file formats of `torch.save`.
 
     Args:
         path: path of the file.
 
     Raises:
-        InputError: the file does not contain exactly one matrix of finite numbers.
+        InputError: the file cannot be read, or does not contain exactly one matrix of finite numbers.
     """
     try:
         content = Path(path).read_bytes()
@@ -63,7 +63,7 @@ def read_released(path: str | PathLike[str]) -> LinearMap:
 
 
 def _payload(content: bytes) -> Any:
-    """Return the object in the file's pickle."""
+    """Return the pickled object in the file."""
     if content.startswith(b"PK\x03\x04"):
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             (member,) = (info for info in archive.infolist() if info.filename.split("/")[-1] == "data.pkl")
@@ -76,15 +76,15 @@ def _payload(content: bytes) -> Any:
         return first
     if _Reader(file).load() != _PROTOCOL:
         raise pickle.UnpicklingError("unknown version of torch.save")
-    _Reader(file).load()  # byte order and sizes of the machine that wrote the file
+    _Reader(file).load()  # skip the byte order and type sizes of the machine
     return _Reader(file).load()
 
 
 class _Reader(pickle.Unpickler):
-    """Unpickler restricted to arrays."""
+    """Unpickler that can only load NumPy arrays."""
 
     def __init__(self, file: io.BytesIO):
-        super().__init__(file, encoding="latin1")  # encoding of bytes pickled by Python 2
+        super().__init__(file, encoding="latin1")  # required for arrays pickled by Python 2
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in _KNOWN:

@@ -1,4 +1,4 @@
-"""Maps without a dictionary: unsupervised initialisation, self-learning, and a check of the result."""
+"""Maps fitted without a dictionary: unsupervised initialisation, self-learning, and a reliability check of the result."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from calque.maps.refine import Refined, Refinement, mapped, mutual_neighbours, r
 
 Start = Literal["identical", "distributions", "adversarial"]
 STARTS = ("identical", "distributions", "adversarial")
-GAIN = 1.25  # minimum ratio between a map's criterion and that of maps refined from random pairs; see `check_map`
-_CHECKED, _RANDOM = 4000, 3  # number of frequent words used to check a map, and number of random maps
+GAIN = 1.25  # minimum ratio of a map's criterion to the criterion of maps refined from random pairs; see `check_map`
+_CHECKED, _RANDOM = 4000, 3  # numbers of frequent words and of random maps used to check a map
 
 
 def fit_unsupervised(
@@ -43,19 +43,19 @@ def fit_unsupervised(
     options: Mapping[str, Any] | None = None,
     seed: int = 0,
 ) -> DictionaryFit:
-    """Fit a map without a dictionary; `DictionaryFit.verdict` reports whether the map is reliable.
+    """Fit a map without a dictionary; `DictionaryFit.verdict` of the result reports whether the map is reliable.
 
     Random initialisations are repeated until a map passes `check_map`. If no map passes the check, the map with the largest
     mean CSLS of mutual neighbours is returned.
 
     Args:
         source, target: words and their vectors, the most frequent first.
-        start: initialisation: identical (identically spelt words), distributions (words with similar similarity
-            distributions, then self-learning; Artetxe et al. 2018b), or adversarial (Conneau et al. 2018a).
+        start: initialisation: `identical` (identically spelt words), `distributions` (words with matching similarity
+            distributions, followed by self-learning; Artetxe et al. 2018b) or `adversarial` (Conneau et al. 2018a).
         method, normalise: see `fit_dictionary`.
-        refinement: settings of refinement after the initialisation; no pairs are held out.
+        refinement: settings of the refinement after the initialisation; `held_out` is ignored, because there is no dictionary.
         restarts: maximum number of random initialisations.
-        options: options of the initialisation, see `start_options`.
+        options: options of the initialisation; see `start_options`.
 
     Raises:
         SettingError: an argument has an unknown value, or no word is spelt identically in both languages.
@@ -89,8 +89,8 @@ def fit_unsupervised(
 
 
 def start_options(start: str) -> dict[str, Any]:
-    """Return the options of an initialisation with their default (published) values: the arguments of `similarity_seeds` and
-    `self_learning`, or of `adversarial_start`."""
+    """Return the options of an initialisation and their default (published) values. The options are the arguments of
+    `similarity_seeds` and `self_learning`, or of `adversarial_start`."""
     functions = {"distributions": (similarity_seeds, self_learning), "adversarial": (adversarial_start,)}.get(start, ())
     return {
         name: parameter.default
@@ -101,10 +101,10 @@ def start_options(start: str) -> dict[str, Any]:
 
 
 def check_start(start: str, options: Mapping[str, Any] | None = None) -> None:
-    """Check the name and the options of an initialisation.
+    """Check the name of an initialisation and the names of its options.
 
     Raises:
-        SettingError: the name or an option is unknown.
+        SettingError: the initialisation or an option is unknown.
     """
     if start not in STARTS:
         raise SettingError(f"start must be one of {', '.join(STARTS)}, got {start!r}")
@@ -117,12 +117,12 @@ def check_start(start: str, options: Mapping[str, Any] | None = None) -> None:
 
 
 def check_map(x: np.ndarray, z: np.ndarray, matrix: np.ndarray, *, k: int = 10, seed: int = 0) -> Verdict:
-    """Check from the vectors alone whether a map is reliable.
+    """Check whether a map is reliable, based on the vectors alone.
 
     Refinement produces mutual neighbours even from random pairs. The map and three random dictionaries are therefore refined in
     the same number of rounds on the same frequent words. The criterion is the sum of the CSLS of mutual neighbours divided by
-    the number of words. Relative to random dictionaries, the criterion was 0.9 to 1.25 for searches in unrelated spaces, and
-    1.26 to 9 for correct maps of synthetic and real vectors. A wrong map may pass, and a correct map of poor vectors may fail.
+    the number of words. Its ratio to that of the random dictionaries was 0.9 to 1.25 for unrelated vector spaces, and 1.26 to 9
+    for correct maps of synthetic and real vectors. A wrong map may pass, and a correct map of poor vectors may fail.
 
     Args:
         x, z: L2-normalised vectors `[n, dim]` and `[m, dim]`, the most frequent words first.
@@ -146,7 +146,7 @@ def check_map(x: np.ndarray, z: np.ndarray, matrix: np.ndarray, *, k: int = 10, 
 
 
 def _reached(x: np.ndarray, z: np.ndarray, pairs: np.ndarray, k: int) -> float:
-    """Refine a rotation from initial pairs, and return the sum of the CSLS of mutual neighbours per word."""
+    """Refine a rotation from initial pairs, and return the best round's sum of the CSLS of mutual neighbours per word."""
     if not len(pairs):
         return 0.0
 

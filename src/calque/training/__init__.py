@@ -1,4 +1,4 @@
-"""Training loop, sources of vectors, and heads on word vectors."""
+"""Training loop, sources of word vectors, and supervised training of task heads."""
 
 from calque.training.loop import Loop, Schedule
 

@@ -1,4 +1,4 @@
-"""Atomic checkpoints of training runs, which contain the identity of the run."""
+"""Atomically written checkpoints of training runs, which contain the identity of the run."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ History = list[dict[str, float]]
 
 
 def trained_parameters(module: nn.Module) -> dict[str, nn.Parameter]:
-    """Return the trainable parameters by name."""
+    """Return the trainable parameters of a module by name."""
     return {name: p for name, p in module.named_parameters() if p.requires_grad}
 
 
 def changed_tensors(module: nn.Module) -> dict[str, Tensor]:
-    """Return the tensors that training changes in a module: trainable parameters and persistent buffers."""
+    """Return the tensors of a module that training changes: the trainable parameters and the persistent buffers."""
     names = trained_parameters(module).keys() | {name for name, _ in module.named_buffers()}
     return {name: value for name, value in module.state_dict().items() if name in names}
 
 
 class Checkpoint:
-    """Checkpoint of a run: states of the module, the objective and the optimiser, and the metrics.
+    """Checkpoint of a run, with the state of the module, the objective and the optimiser, and the metrics.
 
     Args:
-        identity: all settings and data that determine the result; a checkpoint with a different identity raises an error.
+        identity: all settings and data that determine the result; resuming from a checkpoint with another identity is an error.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Checkpoint:
         self._objective, self._optimiser = objective, optimiser
 
     def state(self, step: int, history: History) -> dict[str, Any]:
-        """Return the content of the checkpoint file."""
+        """Return the content of a checkpoint file."""
         return {
             "identity": self._identity,
             "step": step,
@@ -58,18 +58,18 @@ class Checkpoint:
         with (
             storage.whole(self.path) as part,
             open(part, "wb") as file,
-        ):  # given a file name, PyTorch does not report a full disk
+        ):  # PyTorch reports a full disk only if it gets an open file
             torch.save(state, file)
 
     def resume(self, device: torch.device) -> tuple[int, History]:
-        """Load the checkpoint, if the file exists.
+        """Load the checkpoint if the file exists.
 
         Returns:
-            number of finished updates, and the metrics of these updates.
+            the number of finished updates, and their metrics.
 
         Raises:
-            InputError: the file is corrupt, or not a checkpoint.
-            SettingError: the checkpoint belongs to another run.
+            InputError: the file is corrupt or not a checkpoint.
+            SettingError: the checkpoint belongs to a run with other settings or data.
         """
         if not self.path.exists():
             return 0, []
@@ -89,9 +89,9 @@ class Checkpoint:
         return state["step"], history
 
     def _take(self, module: dict[str, Tensor], optimiser: dict[str, Any]) -> None:
-        """Load weights, buffers and the optimiser's moments."""
+        """Load the weights and buffers of the module, and the state of the optimiser."""
         if module.keys() != changed_tensors(self._objective.module).keys():
-            raise ValueError("the names of weights or buffers differ between checkpoint and module")
+            raise ValueError("the checkpoint and the module have different weights or buffers")
         self._objective.module.load_state_dict(module, strict=False)  # frozen weights are not in the checkpoint
         self._optimiser.load_state_dict(optimiser)
 
@@ -99,7 +99,7 @@ class Checkpoint:
     def _readable(self) -> Iterator[None]:
         try:
             yield
-        except Exception as error:  # a corrupt file can raise any exception in torch
+        except Exception as error:  # torch can raise any exception for a corrupt file
             raise InputError(
                 "the checkpoint is corrupt, or was not written by calque; remove the file to train from the start",
                 path=self.path,
@@ -107,18 +107,18 @@ class Checkpoint:
 
 
 def _difference(old: str, new: str) -> str:
-    """Return the settings that differ between two identities, for example `epochs: 2 → 1`."""
+    """Describe the settings that differ between two identities, for example `epochs: 2 → 1`."""
     before, after = _leaves(json.loads(old)), _leaves(json.loads(new))
     names = sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
     changes = []
     for name in names:
         was, now = (f"{x:g}" if isinstance(x, float) else f"{x!r:.60}" for x in (before.get(name), after.get(name)))
         changes.append(f"{name[-1]}: {was} → {now}")
-    return ", ".join(dict.fromkeys(changes))  # the schedule repeats some settings
+    return ", ".join(dict.fromkeys(changes))  # some settings are also in the schedule
 
 
 def _leaves(settings: Any, *names: str) -> dict[tuple[str, ...], Any]:
-    """Return the values of nested objects, keyed by the path of names that leads to each value."""
+    """Return the values of a nested object, keyed by the path of names that leads to each value."""
     if not isinstance(settings, dict) or not settings:
         return {names: settings}
     return {path: leaf for name, value in settings.items() for path, leaf in _leaves(value, *names, name).items()}

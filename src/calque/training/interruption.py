@@ -11,18 +11,18 @@ from typing import Any, NoReturn
 from calque import launched
 from calque.errors import Stopped
 
-_REPEATED = 2.0  # maximum delay in seconds with which a launcher repeats a signal from the terminal
+_REPEATED = 2.0  # seconds within which a launcher repeats a signal from the terminal
 
 
 class Interruption:
     """Context manager that records SIGINT and SIGTERM, so that the current update can be finished and saved first.
 
-    Only the first signal is postponed; a second Ctrl-C ends the run at once. With several processes, signals that repeat within
-    two seconds are ignored, because the terminal and the launcher both send the first signal. Signals for which the program
-    already has a handler, and signals outside the main thread, are not postponed.
+    Only the first signal is postponed; a second Ctrl-C ends the run immediately. With several processes, further signals within
+    two seconds are ignored, because both the terminal and the launcher send the first signal. Signals are not postponed if the
+    program already handles them, or outside the main thread.
 
     Attributes:
-        received: number of the received signal, or None.
+        received: number of the first signal received, or None.
     """
 
     def __init__(self) -> None:
@@ -52,5 +52,5 @@ class Interruption:
             self.__exit__()
 
     def stop(self, message: str) -> NoReturn:
-        """Raise `Stopped`, which ends the run."""
+        """End the run by raising `Stopped` with a message."""
         raise Stopped(message, self.received or signal.SIGINT)

@@ -1,4 +1,4 @@
-"""Training loop with a learning rate schedule, several processes, checkpoints, exact resuming and metrics."""
+"""Training loop with a learning rate schedule, multi-process training, checkpoints, exact resuming and metrics."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ from calque.training.objective import Objective
 from calque.training.plan import Plan
 from calque.training.tracking import Log, begin
 
-_SECONDS = 60.0  # minimum time between checkpoints
-_SHARE = 0.05  # maximum fraction of the run time spent on checkpoints
+_SECONDS = 60.0  # minimum number of seconds between timed checkpoints
+_SHARE = 0.05  # maximum fraction of the time spent on writing timed checkpoints
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """Number of epochs, learning rate and settings of Adam.
+    """Number of epochs, learning rate schedule and settings of Adam.
 
     Args:
-        epochs: number of passes over the longest text, which need not be a whole number.
+        epochs: number of passes over the longest text; it can be fractional.
         learning_rate: maximum learning rate; the default depends on the method.
-        warmup: fraction of the updates in which the learning rate increases linearly from 0.
+        warmup: fraction of the updates during which the learning rate increases linearly from 0.
         decay: schedule of the learning rate after the warm-up.
-        betas, epsilon: settings of Adam.
-        clip: maximum norm of the gradient; if None, gradients are not clipped.
-        seed: random seed for the order of the data and for dropout.
+        betas, epsilon: hyperparameters of Adam.
+        clip: maximum norm of the gradient; None disables gradient clipping.
+        seed: random seed for the data order and for dropout.
 
     Raises:
         SettingError: a value is invalid.
@@ -68,7 +68,7 @@ class Schedule:
         return max(1, round(self.epochs * steps_per_epoch))
 
     def rate(self, step: int, total: int) -> float:
-        """Return the learning rate of update `step` (counted from 0) of `total` updates."""
+        """Return the learning rate of update `step` (counted from 0) out of `total` updates."""
         assert self.learning_rate is not None
         rising = math.ceil(self.warmup * total)
         if step < rising:
@@ -80,12 +80,12 @@ class Schedule:
 
 @dataclass(kw_only=True, eq=False)
 class TrainingSettings(ABC):
-    """Settings of all methods that train an encoder. `warmup`, `decay`, `clip` and `epsilon` are class attributes.
+    """Settings shared by all methods that train an encoder; `warmup`, `decay`, `clip` and `epsilon` are class attributes.
 
     Args:
         epochs, learning_rate, seed: see `Schedule`.
-        batch: number of sentence pairs of each text in an update.
-        freeze: number of lowest layers that are not trained, besides the embeddings. By default, all weights are trained.
+        batch: number of sentence pairs from each text in an update.
+        freeze: number of lowest layers that are frozen, in addition to the embeddings. By default, all weights are trained.
     """
 
     decay: ClassVar[Literal["constant", "linear", "cosine"]] = "linear"
@@ -113,7 +113,7 @@ class TrainingSettings(ABC):
 
     @abstractmethod
     def settings(self) -> dict[str, Any]:
-        """Return all settings except the schedule, for the record and the identity of checkpoints."""
+        """Return all settings except the schedule, for the saved record and the identity of checkpoints."""
 
     def record(self) -> dict[str, Any]:
         """Return the record of the last training run for the model card."""
@@ -123,12 +123,12 @@ class TrainingSettings(ABC):
 
 
 def rate_by_width(dim: int, power: float) -> float:
-    """Return the learning rate 5e-5 · (768 / dim)^power, at most 2e-3. `power` was tuned for each method at 128 dimensions."""
+    """Return the learning rate 5e-5 · (768 / dim)^power, at most 2e-3; each method's `power` was tuned at 128 dimensions."""
     return min(2e-3, 5e-5 * (768 / dim) ** power)
 
 
 def adam(parameters: list[torch.nn.Parameter], schedule: Schedule) -> torch.optim.Optimizer:
-    """Return Adam (Kingma and Ba 2015), fused if PyTorch supports it."""
+    """Return the Adam optimiser (Kingma and Ba 2015), in its fused version if PyTorch supports it on the device."""
     fused = all(p.device.type in ("cpu", "cuda") for p in parameters)
     return torch.optim.Adam(parameters, schedule.rate(0, 1), betas=schedule.betas, eps=schedule.epsilon, fused=fused)
 
@@ -137,12 +137,12 @@ class Loop:
     """Training loop that can be killed at any moment and resumed.
 
     Args:
-        identity: all settings and data that determine the result; a checkpoint with a different identity raises an error.
-        folder: folder for checkpoints and `metrics.jsonl`; if None, no file is written.
-        checkpoint_every: number of updates between checkpoints. Checkpoints are also written every minute, at SIGINT or
-            SIGTERM, and at the end (removed by the caller). 0: no checkpoints. None: only every minute and at signals.
-        progress, title: whether to show a progress bar on standard error, and title of the bar.
-        optimiser: function that builds the optimiser, whose learning rate is set before each update.
+        identity: all settings and data that determine the result; resuming from a checkpoint with another identity is an error.
+        folder: folder for the checkpoint and `metrics.jsonl`; if None, no files are written.
+        checkpoint_every: number of updates between checkpoints, or None for no regular ones. Checkpoints are also written every
+            minute, at SIGINT or SIGTERM, and at the end, where the caller removes them. 0 disables all checkpoints.
+        progress, title: whether to show a progress bar on standard error, and the title of the bar.
+        optimiser: function that builds the optimiser; the loop sets its learning rate before each update.
     """
 
     def __init__(
@@ -174,13 +174,13 @@ class Loop:
         self._saved_step, self._saved_at, self._pause = -1, time.monotonic(), _SECONDS
 
     def run(self, plan: Plan[Any]) -> list[dict[str, float]]:
-        """Train to the end of the schedule, starting from the checkpoint in the folder, if there is one.
+        """Train to the end of the schedule, resuming from the checkpoint in the folder if there is one.
 
         Args:
-            plan: updates of each epoch.
+            plan: plan of the updates of each epoch.
 
         Returns:
-            metrics of every update, including updates before an interruption.
+            the metrics of every update, including updates before an interruption.
 
         Raises:
             Stopped: the run received SIGINT or SIGTERM; a checkpoint was written after the current update.
@@ -225,7 +225,7 @@ class Loop:
                 self.save()
             if ending:
                 self._write_metrics()
-                self.processes.meet()  # wait until the first process has written: launchers kill all processes if one ends
+                self.processes.meet()  # launchers kill all processes if one ends, so wait until the first has written
                 remedy = (
                     "; the same command resumes it" if self.folder is not None and self.checkpoint_every != 0 else ""
                 )
@@ -233,8 +233,8 @@ class Loop:
         shown.close()
 
     def _update(self, update: Any, rate: float) -> dict[str, float]:
-        """Run one update, and return the terms of the loss and the norm of the gradient."""
-        # The random state depends only on the number of the update, so that dropout is equal after resuming.
+        """Run one update, and return the loss terms and the gradient norm."""
+        # The random state depends only on the seed, the update and the rank, so dropout is the same after resuming.
         torch.manual_seed((self.schedule.seed * 1_000_003 + self.step) * 4096 + self.processes.rank)
         terms = self.objective.backward(update)
         self.processes.sum_gradients(self.parameters)
@@ -250,13 +250,13 @@ class Loop:
         return {**norm, **terms}
 
     def _write_metrics(self) -> None:
-        """Write the full file of metrics, because a resumed run repeats updates."""
+        """Rewrite the whole metrics file, because a resumed run repeats updates."""
         if self.folder is None or not self.processes.is_first:
             return
         write_text(self.folder / "metrics.jsonl", "".join(json.dumps(line) + "\n" for line in self.history))
 
     def _agreed(self, interruption: Interruption) -> tuple[bool, bool]:
-        """Return whether to write a checkpoint, and whether to stop training; all processes return the same values."""
+        """Return whether to write a checkpoint and whether to stop training; all processes return the same values."""
         late = time.monotonic() - self._saved_at > self._pause
         state = self.processes.largest(2 * bool(interruption.received) + (late and self.processes.is_first))
         if self.checkpoint_every == 0:
@@ -274,7 +274,7 @@ class Loop:
             )
 
     def save(self) -> None:
-        """Write a checkpoint atomically in the first process, or raise a `SettingError` if a weight is not finite."""
+        """Write a checkpoint atomically in the first process; raise a `SettingError` if a weight is not finite."""
         if self._checkpoint is None or self._saved_step == self.step:
             return
         self._check_weights()
@@ -286,7 +286,7 @@ class Loop:
         self._pause = max(_SECONDS, (self._saved_at - started) / _SHARE)
 
     def resume(self) -> None:
-        """Resume from the checkpoint in the folder, if there is one; see `Checkpoint.resume`."""
+        """Resume from the checkpoint in the folder if there is one; see `Checkpoint.resume`."""
         if self._checkpoint is not None and self._checkpoint.path.exists():
             self.step, self.history = self._checkpoint.resume(self.processes.device)
             self._saved_step = self.step

@@ -1,4 +1,4 @@
-"""Interface of training objectives."""
+"""Interface that every training objective implements."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ T = TypeVar("T")
 
 
 class Objective(ABC, Generic[T]):
-    """Training objective: a module and the computation of its gradients.
+    """Training objective: a module to train, and the computation of its gradients.
 
     Attributes:
         module: module whose parameters with `requires_grad` are trained. Checkpoints contain these parameters and the buffers,
-            which must be equal in every process.
-        ended: whether `after_epoch` has ended the training; `state` must contain this value for a run to be resumable.
+            which must be the same in every process.
+        ended: whether `after_epoch` has ended the training; an objective that can end it must save this value in `state`.
     """
 
     module: nn.Module
@@ -24,28 +24,28 @@ class Objective(ABC, Generic[T]):
 
     @abstractmethod
     def backward(self, update: T) -> dict[str, float]:
-        """Add this process's gradients of one update to those of the module.
+        """Add the gradients of this process's shard of an update to the gradients of the module.
 
-        Random numbers must be drawn with the global state of torch, which `Loop` sets for each update, so that the numbers are
-        equal after resuming.
+        Random numbers must come from torch's global generator, which `Loop` seeds for each update, so that they are the same
+        after resuming.
 
         Returns:
-            terms of the loss over all processes.
+            the loss terms, combined over all processes.
         """
 
     def after_update(self, step: int) -> None:
-        """Run after each update, for example to update a moving average of the weights."""
+        """Hook that runs after each update, for example to update a moving average of the weights."""
 
     def after_epoch(self) -> None:
-        """Run after every epoch and at the end, before a checkpoint is written; a subclass can set `ended`."""
+        """Hook that runs after each epoch and at the end of training, before a checkpoint is written; it can set `ended`."""
 
     def scores(self) -> dict[str, float]:
-        """Return the scores that `after_epoch` computed last, for trackers."""
+        """Return the scores that the last `after_epoch` computed, for experiment trackers."""
         return {}
 
     def state(self) -> dict[str, Any]:
-        """Return further state for checkpoints: tensors, numbers and strings that are equal in every process."""
+        """Return additional state for checkpoints: tensors, numbers and strings that are the same in every process."""
         return {}
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Restore the state that `state` returned, when a run resumes."""
+        """Restore a state that `state` returned, when a run resumes."""

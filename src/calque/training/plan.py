@@ -1,4 +1,4 @@
-"""Plans that assign data to updates. A plan depends only on the seed, so that a run can resume at any update."""
+"""Plans that assign data to updates. A plan depends only on the seed, so a run can resume at any update."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Plan(Protocol[T_co]):
-    """Interface of plans.
+    """Interface that every training plan implements: it divides the training data into the updates of each epoch.
 
     Attributes:
         steps_per_epoch: number of updates in an epoch.
@@ -23,32 +23,32 @@ class Plan(Protocol[T_co]):
     def steps_per_epoch(self) -> int: ...
 
     def epoch(self, number: int) -> Sequence[T_co]:
-        """Return the updates of an epoch, which depend only on the number of the epoch."""
+        """Return the data of each update of an epoch, which depends only on the epoch number."""
         ...
 
 
 class BatchPlan:
-    """Batches of equal size from several corpora. Shorter corpora are repeated until the longest corpus ends (Cao 2020).
+    """Plan with batches of equal size from several corpora; shorter corpora repeat until the longest corpus ends (Cao 2020).
 
     Args:
-        sizes: number of sentence pairs of each corpus.
-        batch: number of sentence pairs of each corpus in an update.
-        seed: random seed of the order.
+        sizes: number of sentence pairs in each corpus.
+        batch: number of sentence pairs from each corpus in an update.
+        seed: random seed for the order of the sentence pairs.
     """
 
     def __init__(self, sizes: Sequence[int], *, batch: int, seed: int):
         if batch < 1:
             raise SettingError(f"batch must be at least 1, got {batch}")
         if not min(sizes, default=0):
-            raise SettingError("nothing to train on: a corpus has no sentence pair with a usable link")
+            raise SettingError("nothing to train on: a corpus has no sentence pair with a usable word link")
         self._sizes, self._batch, self._seed = sizes, batch, seed
         self.steps_per_epoch = -(-max(sizes) // batch)
 
     def epoch(self, number: int) -> list[list[np.ndarray]]:
-        """Return the updates of an epoch: indices of sentence pairs by step and corpus, int64.
+        """Return the updates of an epoch: for each update, the indices of its sentence pairs in each corpus, int64.
 
-        All batches have the full size except the last batch of the longest corpus. A corpus smaller than a batch is used in
-        full. No batch contains a pair twice, because the pair would be its own negative.
+        All batches have the full size, except the last batch of the longest corpus and batches of a corpus that is smaller than
+        a batch, which contain the whole corpus. No batch contains a pair twice, because the pair would be its own negative.
         """
         columns = [self._column(number, corpus) for corpus in range(len(self._sizes))]
         return [list(step) for step in zip(*columns, strict=True)]
@@ -60,8 +60,8 @@ class BatchPlan:
             order = rng.permutation(self._sizes[corpus])
             full = len(order) // self._batch * self._batch
             batches.extend(order[:full].reshape(-1, self._batch))
-            # The end of a pass: the last batch of the longest corpus, or all of a corpus smaller than a batch. Shorter corpora
-            # skip an incomplete batch; the next pass shuffles its pairs again.
+            # The longest corpus keeps its incomplete last batch, and a corpus smaller than a batch forms one batch. Other
+            # corpora skip the incomplete batch, whose pairs are shuffled again in the next pass.
             longest = len(order) > (self.steps_per_epoch - 1) * self._batch
             if full < len(order) and (longest or full == 0):
                 batches.append(order[full:])
@@ -69,11 +69,11 @@ class BatchPlan:
 
 
 class LanguagePlan:
-    """Batches that contain one language each. Every language has the same probability, and the texts of a language are repeated
-    in random order.
+    """Plan with monolingual batches. All languages are equally probable, and the texts of a language are repeated in a new
+    random order in each pass.
 
     Args:
-        groups: language of each text, int `[n]`.
+        groups: index of the language of each text, int `[n]`.
         per_epoch: number of texts in an epoch.
     """
 
@@ -85,7 +85,7 @@ class LanguagePlan:
         self.steps_per_epoch = -(-per_epoch // batch)
 
     def epoch(self, number: int) -> list[list[np.ndarray]]:
-        """Return the updates of an epoch, see `BatchPlan`."""
+        """Return the updates of an epoch; see `BatchPlan.epoch`."""
         rng = np.random.default_rng([self._seed, number])
         drawn = rng.integers(len(self._texts), size=self.steps_per_epoch)
         needed = np.bincount(drawn, minlength=len(self._texts)) * self._batch

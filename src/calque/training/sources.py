@@ -1,4 +1,4 @@
-"""Sources of word vectors for training heads: precomputed vectors, or an encoder that is trained."""
+"""Sources of word vectors for training task heads: precomputed vectors, or an encoder that is trained with the head."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from calque.vectors import Embeddings
 
 @dataclass(frozen=True)
 class WordRows:
-    """Word vectors of texts.
+    """Word vectors of several texts.
 
     Attributes:
-        rows: word vectors `[W, dim]`.
-        lengths: number of words of each text, int64 `[S]`.
+        rows: word vectors of all texts, `[W, dim]`.
+        lengths: number of word vectors of each text, int64 `[S]`.
         numbers: index of each text, int64 `[S]`.
-        words: position of each row's word in its text, int64 `[W]`; None if all words are present in order.
+        words: position in its text of the word of each row, int64 `[W]`; None if all words are present and in order.
     """
 
     rows: Tensor
@@ -43,16 +43,16 @@ class WordRows:
 
 
 class Pass:
-    """A forward pass over some sentences, and its backward pass.
+    """A forward pass over batches of sentences, and its backward pass.
 
     Args:
-        encoder: encoder with its model in training or evaluation mode.
-        batches: batches of sentences; the list can be empty.
+        encoder: encoder whose model is already in training or evaluation mode.
+        batches: batches of sentences; the list may be empty.
         context: context manager of the forward pass, such as autocast.
-        gradient: whether there will be a backward pass.
+        gradient: whether to keep the graph for a backward pass.
 
     Attributes:
-        vectors: detached word vectors of all batches, `{layer: [W, dim]}`, float32.
+        vectors: detached word vectors of all batches by layer, float32 `[W, dim]`.
     """
 
     def __init__(
@@ -72,11 +72,11 @@ class Pass:
         self._graph: dict[int, Tensor] = graph if gradient else {}
 
     def backward(self, gradients: dict[int, Tensor]) -> None:
-        """Compute the gradients of the weights, and add them to the existing gradients.
+        """Backpropagate the gradients of the vectors, and add the gradients of the weights to the existing gradients.
 
         Args:
-            gradients: gradients of the vectors, `{layer: [W, dim]}`. Layers can be missing, and layers below all trained
-                weights are ignored.
+            gradients: gradients of the vectors by layer, `[W, dim]`. Layers may be missing; layers below all trained weights
+                are ignored.
         """
         found = {layer: rows for layer, rows in gradients.items() if self._graph[layer].requires_grad}
         if found:
@@ -84,12 +84,12 @@ class Pass:
 
 
 class VectorSource(ABC):
-    """Interface of sources of word vectors.
+    """Interface that every source of word vectors implements.
 
     Attributes:
         dim: number of dimensions of a vector.
-        lengths: number of words of each text, int64 `[n]`.
-        model: module that is trained with the head, or None.
+        lengths: number of word vectors of each text, int64 `[n]`.
+        model: module that is trained together with the task head, or None.
     """
 
     dim: int
@@ -98,10 +98,10 @@ class VectorSource(ABC):
 
     @abstractmethod
     def take(self, numbers: np.ndarray) -> WordRows:
-        """Return the vectors of the texts at the given indices, in any order."""
+        """Return the vectors of the texts with the indices `numbers`; the texts may be returned in any order."""
 
     def backward(self, gradient: Tensor) -> None:  # noqa: B027
-        """Propagate the gradient of the vectors that `take` returned last; frozen vectors ignore the gradient."""
+        """Backpropagate the gradient of the vectors from the last `take`; sources of frozen vectors ignore the gradient."""
 
 
 class FrozenSource(VectorSource):
@@ -109,8 +109,8 @@ class FrozenSource(VectorSource):
 
     Args:
         device: device of the returned vectors.
-        numbers: indices of the texts; default: 0, 1, ….
-        words: position of each row's word in its text, int64 `[n_rows]`; default: every word has a row.
+        numbers: index of each text, returned in `WordRows.numbers`, int64 `[n]`; default: 0, 1, ….
+        words: position in its text of the word of each row, int64 `[n_rows]`; default: every word has a row.
     """
 
     def __init__(
@@ -135,7 +135,7 @@ class FrozenSource(VectorSource):
 
 
 class ChosenWords(VectorSource):
-    """Source of the vectors of selected words, which are read from the stored vectors in each update.
+    """Source of the vectors of selected words, which are read from stored vectors in each update.
 
     Args:
         chosen: mask of the selected words, bool `[n_words]`.
@@ -149,7 +149,7 @@ class ChosenWords(VectorSource):
         self.lengths = np.diff(self._offsets)
 
     def places(self, numbers: np.ndarray) -> np.ndarray:
-        """Return the indices of the words of texts among the selected words, int64 `[W]`."""
+        """Return the indices, among all selected words, of the selected words of the texts `numbers`, int64 `[W]`."""
         return ranges(self._offsets[numbers], self.lengths[numbers])
 
     def take(self, numbers: np.ndarray) -> WordRows:
@@ -158,7 +158,7 @@ class ChosenWords(VectorSource):
 
 
 class SubsetSource(VectorSource):
-    """Source of a subset of texts. `take` expects indices in the subset and returns indices in the source `whole`."""
+    """Source of the vectors of a subset of texts; `take` expects indices in the subset, but returns indices in `whole`."""
 
     def __init__(self, whole: VectorSource, kept: np.ndarray):
         self._whole, self._kept = whole, kept
@@ -172,12 +172,12 @@ class SubsetSource(VectorSource):
 
 
 class TrainedSource(VectorSource):
-    """Source of the vectors of an encoder that is trained.
+    """Source of vectors from an encoder that is trained.
 
     Args:
-        encoder: encoder, which is changed in place.
-        split: texts split into subwords.
-        budget: maximum number of subwords in a batch, including padding; default: one batch.
+        encoder: encoder to train, which is changed in place.
+        split: texts that are already split into subwords.
+        budget: maximum number of subwords in a batch, including padding; default: a single batch of any size.
     """
 
     def __init__(
@@ -205,7 +205,7 @@ class TrainedSource(VectorSource):
 def float32_copy(encoder: TrainableEncoder, device: torch.device, *, freeze: int | None = None) -> TrainableEncoder:
     """Return a copy of the encoder in float32 with merged adapters.
 
-    Weights that `freeze` freezes (see `below`) are shared with `encoder` if they are in float32 on the device.
+    Weights that are frozen by `freeze` (see `below`) are shared with `encoder` if they are already float32 and on the device.
     """
     encoder = encoder.merged() if isinstance(encoder, TrainableEncoder) else encoder
     copied = copy.copy(encoder)
@@ -215,37 +215,37 @@ def float32_copy(encoder: TrainableEncoder, device: torch.device, *, freeze: int
 
 
 def freeze_below(model: Any, layers: int | None) -> None:
-    """Freeze the embeddings and the lowest `layers` layers, see `below`. If `layers` is None, nothing is frozen."""
+    """Freeze the embeddings and the lowest `layers` layers (see `below`), and unfreeze all other weights."""
     model.requires_grad_(True)
     for weight in below(model, layers):
         weight.requires_grad_(False)
 
 
 def below(model: Any, layers: int | None) -> list[nn.Parameter]:
-    """Return the weights of the embeddings and of the lowest `layers` layers of a model, or no weights if `layers` is None.
+    """Return the weights of the embeddings and of the lowest `layers` layers, or an empty list if `layers` is None.
 
     Raises:
-        SettingError: the model has too few layers, or no list of layers.
+        SettingError: the model does not have more than `layers` layers, or its list of layers was not found.
     """
     if layers is None:
         return []
     depth = getattr(model.config, "num_hidden_layers", None)
     blocks = find_blocks(model, depth)
     if blocks is None:
-        raise SettingError(f"{type(model).__name__} has no list of {depth} layers: leave out freeze")
+        raise SettingError(f"{type(model).__name__} has no list of {depth} layers; leave out freeze")
     stack = model.get_submodule(blocks)
     if not 0 <= layers < len(stack):
         raise SettingError(
-            f"freeze must be below {len(stack)}, the encoder's number of layers, got {layers}: at least one must be trained"
+            f"freeze must be at least 0 and below the encoder's number of layers, {len(stack)}, got {layers}"
         )
     above = {id(p) for layer in list(stack)[layers:] for p in layer.parameters()}
-    # Parameters are registered in the order of embeddings, layers and later modules.
+    # Parameters are registered in this order: embeddings, layers, later modules.
     return list(takewhile(lambda parameter: id(parameter) not in above, model.parameters()))
 
 
 @torch.no_grad()
 def vectors_of(encoder: TrainableEncoder, split: SplitSentences, *, budget: int = 2048) -> Embeddings:
-    """Return the word vectors of texts that are split into subwords."""
+    """Compute the word vectors of texts that are already split into subwords."""
     data = np.zeros((split.n_words, encoder.dim), dtype=np.float32)
     counts = np.diff(split.word_offsets)
     for numbers in token_batches(split.lengths, budget):

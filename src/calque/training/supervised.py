@@ -1,4 +1,4 @@
-"""Supervised training of a head on word vectors; the encoder is frozen or trained."""
+"""Supervised training of a task head on word vectors, with a frozen or a trained encoder."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ Losses = Callable[[WordRows], Tensor]
 
 
 def tuned_rate(dim: int) -> float:
-    """Return the default learning rate for a head with an encoder of `dim` dimensions; 5e-4 was best at 128 dimensions."""
+    """Return the default learning rate for a task head on `dim`-dimensional vectors; 5e-4 was best at 128 dimensions."""
     return rate_by_width(dim, 9 / 7)
 
 
 class Supervised:
-    """Training of a head on word vectors, with a choice of the best epoch.
+    """Training of a task head on word vectors, with selection of the best epoch.
 
     Args:
         epochs: maximum number of epochs.
         batch: number of texts in an update.
-        patience: number of epochs without a better score after which training stops; if None, training does not stop early.
+        patience: number of epochs without improvement after which training stops; None disables early stopping.
         learning_rate, warmup, decay, clip, seed: see `Schedule`.
-        per_epoch: number of texts in an epoch, in batches of one random language each (Schuster et al. 2019, §5: 32,000, to
-            balance treebanks). By default, each epoch contains every text once, and batches mix the languages.
+        per_epoch: number of texts in an epoch, in batches of one random language each. Schuster et al. (2019, §5) use 32,000,
+            to balance treebanks. By default, each epoch contains every text once, and batches mix the languages.
     """
 
     def __init__(
@@ -72,18 +72,18 @@ class Supervised:
         progress: bool = False,
         title: str = "train",
     ) -> list[dict[str, float]]:
-        """Minimise the mean loss over the texts.
+        """Train the head to minimise the mean loss over the texts.
 
         Args:
-            head: head, which is trained together with the model of `source`, if there is one.
-            losses: function that returns the losses `[S]` of texts from their vectors.
-            groups: language of each text, int `[n]`, for `per_epoch`; default: all texts have the same language.
-            select: function that returns the score of the current state (higher is better); if None, the last state is used.
-            folder: folder for the checkpoints of this head, which are written every minute.
-            progress, title: whether to show a progress bar on standard error, and title of the bar.
+            head: task head to train, together with the model of `source` if there is one.
+            losses: function that computes the losses `[S]` of texts from their vectors.
+            groups: index of the language of each text, int `[n]`, for `per_epoch`; default: all texts are in one language.
+            select: function that returns the score of the current state (higher is better); if None, the last state is kept.
+            folder: folder for checkpoints, which are written every minute; if None, no checkpoints are written.
+            progress, title: whether to show a progress bar on standard error, and the title of the bar.
 
         Returns:
-            metrics of every update. `best` and `best_epoch` contain the best score of `select` and its epoch.
+            the metrics of every update. `best` and `best_epoch` are set to the best score of `select` and its epoch.
         """
         if self.per_epoch is None:
             plan: Plan[list[np.ndarray]] = BatchPlan([len(source.lengths)], batch=self.batch, seed=self.schedule.seed)
@@ -104,7 +104,7 @@ class Supervised:
 
 
 class HeadObjective(Objective[list[np.ndarray]]):
-    """Objective that minimises the mean loss over texts, and stores the state of the epoch with the highest score.
+    """Objective that minimises the mean loss over texts and stores the state of the epoch with the highest score.
 
     Args:
         head, source, losses, processes, select: see `Supervised.fit`.
@@ -166,6 +166,6 @@ class HeadObjective(Objective[list[np.ndarray]]):
         return {} if self._last is None else {"dev": self._last}
 
     def restore(self) -> None:
-        """Restore the best state, if a state was stored."""
+        """Restore the best state if one was stored."""
         if self._best is not None:
             self.module.load_state_dict(self._best)

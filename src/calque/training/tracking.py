@@ -1,4 +1,4 @@
-"""Log losses, learning rates and scores of training to trackers of accelerate (TensorBoard, Weights & Biases, …)."""
+"""Log training metrics to the experiment trackers supported by accelerate (TensorBoard, Weights & Biases, …)."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _CURRENT: ContextVar[Tracking | None] = ContextVar("calque_tracking", default=No
 
 
 class Tracking:
-    """Trackers of a run, which start with the first call of `begin`.
+    """Experiment trackers of a run, which are started by the first call of `begin`.
 
-    If a run trains several models, such as the heads of a task, their names differ and the numbers of updates continue.
+    If a run trains several models, such as task heads, the prefixes of their metrics differ and the update numbers continue.
 
     Args:
-        names: names of trackers in accelerate, or `package.module:Class` (a subclass of `accelerate.tracking.GeneralTracker`).
+        names: tracker names in accelerate, or `package.module:Class` (a subclass of `accelerate.tracking.GeneralTracker`).
         run: name of the run.
-        folder: folder for the files of trackers that write files.
+        folder: folder for trackers that write files.
 
     Raises:
         SettingError: a tracker is unknown.
@@ -39,7 +39,7 @@ class Tracking:
         self._last = 0
 
     def begin(self, title: str, settings: Mapping[str, Any], *, step: int) -> Log:
-        """Start to track the training of one model, and return a function that logs scores; see the function `begin`."""
+        """Start tracking the training of one model, and return a function that logs metrics; see the function `begin`."""
         if not self._titles:
             self._trackers = [self._started(name, kind, step) for name, kind in self._kinds.items()]
             plain = {k: v if isinstance(v, bool | int | float | str) else str(v)[:200] for k, v in settings.items()}
@@ -62,9 +62,9 @@ class Tracking:
             tracker.finish()
 
     def _started(self, name: str, kind: Any, step: int) -> Any:
-        own = name == "tensorboard" or is_path(name)  # other trackers group runs into projects
+        own = name == "tensorboard" or is_path(name)  # for other trackers, this argument is the project
         options: dict[str, Any] = {"name": self._run} if name == "wandb" else {}
-        if name == "tensorboard" and step:  # a resumed run repeats the updates after the checkpoint
+        if name == "tensorboard" and step:  # drop logged updates that the resumed run repeats
             options["purge_step"] = step + 1
         where = [self._folder] if kind.requires_logging_directory else []
         tracker = kind(self._run if own else "calque", *where, **options)
@@ -73,7 +73,7 @@ class Tracking:
 
 
 def _kind(name: str) -> Any:
-    """Return the class of a tracker."""
+    """Return the tracker class with the name or path `name`."""
     from accelerate.tracking import LOGGER_TYPE_TO_CLASS, GeneralTracker, get_available_trackers
 
     if is_path(name):
@@ -83,7 +83,7 @@ def _kind(name: str) -> Any:
         return kind
     if name not in LOGGER_TYPE_TO_CLASS:
         expected = ", ".join(LOGGER_TYPE_TO_CLASS)
-        raise SettingError(f"unknown tracker {name!r}, expected one of {expected}, or package.module:Class")
+        raise SettingError(f"tracker must be one of {expected}, or package.module:Class, got {name!r}")
     if name not in map(str, get_available_trackers()):
         package = "'calque-align[tensorboard]'" if name == "tensorboard" else name.replace("_", "-")
         raise CalqueError(f"the tracker {name} is not installed: pip install {package}")
@@ -92,7 +92,7 @@ def _kind(name: str) -> Any:
 
 @contextmanager
 def tracked(names: Sequence[str], *, run: str, folder: str | PathLike[str] = "tracked") -> Iterator[Tracking]:
-    """Track all training in the block; the arguments are those of `Tracking`."""
+    """Track all training runs inside the block; the arguments are those of `Tracking`."""
     tracking = Tracking(names, run=run, folder=folder)
     token = _CURRENT.set(tracking)
     try:
@@ -103,13 +103,13 @@ def tracked(names: Sequence[str], *, run: str, folder: str | PathLike[str] = "tr
 
 
 def begin(title: str, settings: Mapping[str, Any], *, step: int, first: bool) -> Log:
-    """Start to track the training of one model, and return a function that logs the scores of an update.
+    """Start tracking the training of one model, and return a function that logs the metrics of one update.
 
     Args:
-        title: prefix of the name of each score.
-        settings: settings of training; only the settings of the first model of a run are stored.
-        step: number of updates that were finished before an interruption.
-        first: whether this is the first process, which is the only process that logs.
+        title: prefix of the names of the metrics.
+        settings: training settings; only those of the first model of a run are stored.
+        step: number of updates that were finished before the run was interrupted; 0 for a new run.
+        first: whether this is the first process; only the first process logs.
     """
     tracking = _CURRENT.get()
     if tracking is None or not first:

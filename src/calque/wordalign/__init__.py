@@ -1,4 +1,4 @@
-"""Word alignment: statistical aligners, links from word vectors, symmetrisation."""
+"""Word alignment: statistical aligners, link extraction from word vectors, and symmetrisation."""
 
 from __future__ import annotations
 

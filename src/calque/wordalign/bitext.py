@@ -1,14 +1,14 @@
-"""Parallel text as integers: each pair of a source and a target word type that co-occur in a sentence pair has an index.
+"""Parallel text as integers: each pair of source and target word types that co-occur in a sentence pair has an index.
 
-Tables over pairs of types are flat arrays, so a pass of EM consists of gather, arithmetic and scatter. Pairs are numbered one
-source type after the other, with an array of the target types that already occurred. Therefore no hash table
-is needed, and the pairs of a source type are adjacent.
+Tables over type pairs are flat arrays, so an EM pass consists of gather, arithmetic and scatter operations. Pairs are numbered
+one source type at a time, with an array that marks the target types already encountered. Therefore no hash table is needed, and
+the pairs of a source type are adjacent.
 
-Numba caches machine code beside the source, and recompiles a loop if the file of the loop changes, but not if another file
-changes. Remove the `__pycache__` of this package after a change to this file.
+Numba caches machine code next to the source file. It recompiles a loop if the loop's own file changes, but not if another file
+changes, so delete the `__pycache__` of this package after changing this file.
 
-With `fastmath`, the order of summation can differ between the compiled copies of a function, and the called copy can depend on
-whether the process compiled or loaded the function. Functions called by a fast loop are therefore inlined (`fast_part`).
+With `fastmath`, the order of summation can differ between compiled copies of a function, and the called copy can depend on
+whether the process compiled or loaded the function. Functions called by a `fast_loop` are therefore inlined (`fast_part`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from numba import njit
 
 from calque.offsets import offsets_of
 
-ROOM = 1 << 22  # initial capacity in pairs of types
+ROOM = 1 << 22  # initial capacity of the array of type pairs
 F = np.float32
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _A, _B = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
@@ -34,9 +34,9 @@ fast_part = njit(nogil=True, error_model="numpy", fastmath=True, forceinline=Tru
 
 @loop
 def mix(state):
-    """Return 64 random bits for a counter: the output function of SplitMix64 (Steele, Lea & Flood 2014).
+    """Return 64 pseudo-random bits for a state: the output function of SplitMix64 (Steele, Lea & Flood 2014).
 
-    A generator is a uint64 `state`, to which `GOLDEN` is added before every draw.
+    The state of a generator is a uint64 to which `GOLDEN` is added before every draw.
     """
     state = (state ^ (state >> _30)) * _A
     state = (state ^ (state >> _27)) * _B
@@ -45,7 +45,7 @@ def mix(state):
 
 @loop
 def unit(state):
-    """Return a pseudo-random number in [0, 1), computed from a state."""
+    """Return a pseudo-random number in [0, 1) for a state."""
     return (mix(state) >> _11) * (1.0 / 9007199254740992.0)
 
 
@@ -59,13 +59,13 @@ class Side:
 
     def __post_init__(self):
         self.words = np.ascontiguousarray(self.words, dtype=np.int32)
-        if not self.words.flags.writeable:  # Numba would compile all loops again for a read-only array
+        if not self.words.flags.writeable:  # Numba would recompile all loops for a read-only array
             self.words = self.words.copy()
 
 
 @dataclass
 class Pairs:
-    """Pairs of types that co-occur, sorted by source type.
+    """Pairs of word types that co-occur, sorted by source type.
 
     Args:
         starts: index of the first pair of each source type, int64 `[n_source_types + 1]`.
@@ -79,12 +79,12 @@ class Pairs:
         return len(self.target)
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Return the arrays to save."""
+        """Return the arrays to be saved."""
         return {"pairs.starts": self.starts, "pairs.target": self.target}
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, np.ndarray]) -> Pairs:
-        """Build the pairs from the result of `arrays`."""
+        """Rebuild the pairs from the result of `arrays`."""
         return cls(arrays["pairs.starts"], arrays["pairs.target"])
 
     @property
@@ -93,20 +93,20 @@ class Pairs:
         return np.repeat(np.arange(len(self.starts) - 1), np.diff(self.starts))
 
     def find(self, other: Pairs) -> np.ndarray:
-        """Return the index in `other` of each pair of `self`, or −1 if `other` lacks the pair, int64 `[n_pairs]`."""
+        """Return the index of each pair in `other`, or −1 if `other` does not contain the pair, int64 `[n_pairs]`."""
         largest = max(int(pairs.target.max(initial=-1)) for pairs in (self, other))
         return match(self.starts, self.target, other.starts, other.target, largest + 1)
 
 
 class Text(NamedTuple):
-    """A bitext in one direction, for compiled loops.
+    """A bitext in one alignment direction, for compiled loops.
 
     Attributes:
-        origin: index of the first cell of each sentence pair, −1 if the pair has no cells, int64 `[n_sentences]`.
-        cells: index of the pair of types in each cell, with one row of cells per source word, uint32 `[n_cells]`.
-        across: whether the given side is the source, so that each row of cells belongs to one given word.
+        origin: index of the first cell of each sentence pair, int64 `[n_sentences]`, or −1 if the sentence pair has no cells.
+        cells: index of the type pair in each cell, uint32 `[n_cells]`; each source word has one row of cells.
+        across: whether the given side is the source, in which case each row of cells belongs to one given word.
         given, given_offsets, observed, observed_offsets: words and offsets of the given side, to which links point, and of the
-            observed side, whose words are generated.
+            observed side, whose words the model generates.
     """
 
     origin: np.ndarray
@@ -119,15 +119,15 @@ class Text(NamedTuple):
 
 
 class Bitext:
-    """Sentence pairs as cells: cell (i, j) of a sentence pair contains the index of the type pair of words i and j.
+    """Sentence pairs as matrices of cells, in which cell (i, j) contains the index of the type pair of words i and j.
 
     Args:
-        max_words: maximum number of words of a side. Longer sentence pairs have no cells and no links, because the number of
-            cells grows with the square of the length; `too_long` is the number of longer sentence pairs.
+        max_words: maximum number of words per side. Longer sentence pairs get no cells and no links, because the number of
+            cells grows with the square of the length.
 
     Attributes:
-        used: indices of the sentence pairs with cells, sorted by length, int64.
-        pairs: all pairs of types.
+        used: indices of the sentence pairs with cells, sorted by length, int64. `too_long` counts those above `max_words`.
+        pairs: all pairs of co-occurring types.
     """
 
     def __init__(self, source: Side, target: Side, *, max_words: int = 500):
@@ -136,7 +136,7 @@ class Bitext:
         fits = (rows <= max_words) & (columns <= max_words)
         self.too_long = int((~fits).sum())
         used = np.flatnonzero(fits & (rows > 0) & (columns > 0))
-        # Sentence pairs of equal lengths are adjacent, which makes branches predictable.
+        # Sentence pairs with equal lengths are adjacent, which makes branches predictable for the processor.
         self.used = used[np.lexsort((columns[used], rows[used]))]
         self.longest = int(max(rows[used].max(), columns[used].max())) if len(used) else 0
         ends = offsets_of(rows[self.used] * columns[self.used])
@@ -152,11 +152,11 @@ class Bitext:
         return len(self.origin)
 
     def sides(self, across: bool) -> tuple[Side, Side]:
-        """Return the given and the observed side: source and target if `across`, else target and source."""
+        """Return the given and the observed side: source and target if `across` is true, otherwise target and source."""
         return (self.source, self.target) if across else (self.target, self.source)
 
     def text(self, across: bool) -> Text:
-        """Return one direction of the bitext for compiled loops."""
+        """Return the bitext in one alignment direction, for compiled loops."""
         given, observed = self.sides(across)
         return Text(
             self.origin, self.cells, across, given.words, given.offsets, observed.words, observed.offsets
@@ -165,7 +165,7 @@ class Bitext:
 
 @loop
 def number_pairs(source, source_offsets, n_source, words, offsets, n_target, origin, n_cells):
-    """Return `starts` and `target` of all pairs of types (see `Pairs`), and `cells` (see `Text`)."""
+    """Number the type pairs, and return `starts` and `target` (see `Pairs`) and `cells` (see `Text`)."""
     first = np.zeros(n_source + 1, np.int64)
     for word in source:
         first[word + 1] += 1
@@ -190,7 +190,7 @@ def number_pairs(source, source_offsets, n_source, words, offsets, n_target, ori
                 grown[:n] = target[:n]
                 target = grown
             cell = origin[b] + (order[p] - source_offsets[b]) * length
-            for j in range(length):  # no branch on whether the pair is new, because it would be mispredicted
+            for j in range(length):  # branch-free, because whether a pair is new is unpredictable
                 t = words[low + j]
                 seen = stamp[t]
                 pair = seen if seen >= row else n
@@ -204,7 +204,7 @@ def number_pairs(source, source_offsets, n_source, words, offsets, n_target, ori
 
 @loop
 def match(starts, target, other_starts, other_target, n_target):
-    """Return the result of `Pairs.find`."""
+    """Compute the result of `Pairs.find`."""
     slot, numbers = np.full(n_target, -1, np.int64), np.full(len(target), -1, np.int64)
     for s in range(min(len(starts), len(other_starts)) - 1):
         if starts[s] == starts[s + 1]:

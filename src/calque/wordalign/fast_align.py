@@ -1,17 +1,17 @@
-"""The fast_align model: IBM model 2 with positions near the diagonal.
+"""The fast_align model: IBM model 2 with a preference for positions near the diagonal.
 
-Dyer, Chahuneau & Smith 2013, "A simple, fast, and effective reparameterization of IBM model 2": a word at position j of
-m comes from no position with probability `null`, else from position i of n with probability
+Dyer, Chahuneau & Smith 2013, "A simple, fast, and effective reparameterization of IBM model 2": the word at position j of m is
+aligned to null with probability `null`, and to position i of n with probability
 
     p(i | j, m, n) = (1 - null) exp(-tension |i / n - j / m|) / Z(j, m, n)
 
-(section 2). The word is then drawn from the translation distribution of word i, which has a symmetric Dirichlet
-prior and is estimated by variational Bayes: exp(digamma(c(s, t) + alpha) - digamma(sum over t' of (c(s, t') + alpha))).
-From the second pass, the tension is updated along the gradient of the likelihood (section 2.2).
+(section 2). The word is then drawn from the translation distribution of word i, which has a symmetric Dirichlet prior and is
+estimated by variational Bayes: exp(digamma(c(s, t) + alpha) - digamma(sum over t' of (c(s, t') + alpha))). From the second pass
+on, the tension is updated by gradient ascent on the likelihood (section 2.2).
 
-Two details follow the authors' program instead of the paper, so that the links equal those of the program. The feature averaged
-over the posteriors counts j from 0, but the model counts j from 1; and the expected feature is divided by Z of the
-transposed sentence pair. `exact=True` uses the paper's formulas.
+Two details follow the authors' program instead of the paper, so that the links are the same as the program's. The feature that
+is averaged over the posteriors counts j from 0, although the model counts j from 1, and the expected feature is divided by Z of
+the transposed sentence pair. `exact=True` uses the paper's formulas.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from calque.wordalign.bitext import Bitext, Pairs, loop
 from calque.wordalign.model import Job, Links, Model, run
 from calque.wordalign.vocabulary import AS_IS
 
-UNSEEN = 1e-9  # probability of a pair of words before training, and of a pair that is not in the training text
-STEPS, RATE, LOWEST, HIGHEST = 8, 20.0, 0.1, 14.0  # gradient steps: number, rate, bounds of the tension
+UNSEEN = 1e-9  # probability of any type pair before training, and of type pairs not in the training text
+STEPS, RATE, LOWEST, HIGHEST = 8, 20.0, 0.1, 14.0  # gradient steps of the tension: number, rate, bounds
 
 
 @dataclass(frozen=True)
 class FastAlignSettings:
-    """Settings of the fast_align model; its authors recommend the default values (`-d -o -v`).
+    """Settings of the fast_align model; the default values are those that its authors recommend (`-d -o -v`).
 
     Args:
-        iterations: number of passes over the text; the last pass writes links.
-        null: probability that a word comes from no position.
+        iterations: number of passes over the text, the last of which extracts the links.
+        null: prior probability that a word is aligned to null.
         tension: initial strength of the preference for the diagonal, above 0.
-        alpha: pseudo-count of the Dirichlet prior of variational Bayes, above 0.
-        exact: whether to use the paper's gradient of the tension instead of that of the authors' program.
+        alpha: pseudo-count of the Dirichlet prior in variational Bayes, above 0.
+        exact: whether to compute the gradient of the tension as in the paper instead of as in the authors' program.
     """
 
     iterations: int = 5
@@ -57,8 +57,8 @@ class FastAlignSettings:
 
 @dataclass
 class Direction:
-    """Tables of one direction: p(observed | given) float64 `[n_pairs]`, p(observed | no position) float64 `[n_observed]`, and the
-    tension."""
+    """Parameters of one direction: p(observed | given), float64 `[n_pairs]`, p(observed | null), float64 `[n_observed]`, and
+    the tension."""
 
     table: np.ndarray
     null_table: np.ndarray
@@ -66,7 +66,7 @@ class Direction:
 
 
 class DiagonalModel(Model):
-    """A model for each direction; the two models are trained independently."""
+    """fast_align models of both directions, which are trained independently."""
 
     kind = "fast-align"
     settings_type = FastAlignSettings
@@ -94,7 +94,7 @@ class DiagonalModel(Model):
         for across, trained in zip((True, False), self.directions, strict=True):
             null_table = np.full(bitext.sides(across)[1].n_types, UNSEEN)
             null_table[: len(trained.null_table)] = trained.null_table
-            table = np.append(trained.table, UNSEEN)[numbers]  # index -1 is a pair that is not in the training text
+            table = np.append(trained.table, UNSEEN)[numbers]  # index -1: pair not in the training text
             further = Direction(table, null_table, trained.tension)
             tasks.append(partial(one_pass, bitext, across, self.settings, further, out))
         run(tasks, job.threads)
@@ -145,7 +145,7 @@ def one_pass(
     bitext: Bitext, across: bool, settings: FastAlignSettings, d: Direction, out: Links | None,
     counts: np.ndarray | None = None, nulls: np.ndarray | None = None,
 ) -> float:  # fmt: skip
-    """Run one pass in one direction, which adds to `counts` or writes links, and return the sum of the feature."""
+    """Run one pass in one direction, which adds to the counts or writes links to `out`, and return the sum of the feature."""
     none = np.zeros(0)
     links, posterior = (np.zeros(0, np.int32), np.zeros(0, np.float32)) if out is None else out.direction(across)
     return expectation(
@@ -157,8 +157,8 @@ def one_pass(
 # -- compiled loops ----------------------------------------------------------------------------------------------------
 @loop
 def diagonal(j, m, n, tension, row):
-    """Write exp(-tension |i / n - j / m|) for i = 1 to n into `row`, for j counted from 1, and return the sum."""
-    below = int(j * n / m)  # last position below the diagonal
+    """Write exp(-tension |i / n - j / m|) for i = 1 to n to `row`, with j counted from 1, and return the sum."""
+    below = int(j * n / m)  # last position at or below the diagonal
     ratio = math.exp(-tension / n)
     total = 0.0
     value = math.exp(-tension * (j / m - below / n))
@@ -180,7 +180,7 @@ def expected_feature(shapes, times, tension, exact):
 
     Args:
         shapes: distinct lengths m (observed) and n (given) of sentence pairs, int64 `[n_shapes, 2]`.
-        times: number of sentence pairs of each shape.
+        times: number of sentence pairs with each pair of lengths, int64 `[n_shapes]`.
     """
     expected, longest = 0.0, 1
     for k in range(len(shapes)):
@@ -201,7 +201,7 @@ def expected_feature(shapes, times, tension, exact):
 
 @loop
 def transposed_sum(j, m, n, tension):
-    """Return Z with the two lengths exchanged, as in the authors' program; j may be outside of the sentence."""
+    """Return Z with the two lengths exchanged, as in the authors' program; j may be outside the sentence."""
     below = int(j * m / n)
     ratio = math.exp(-tension / m)
     above = m - below if m >= below else (1 << 32) + m - below  # the program subtracts unsigned integers
@@ -217,8 +217,8 @@ def transposed_sum(j, m, n, tension):
 def expectation(
     sentences, text, longest, table, null_table, tension, null, exact, counts, null_counts, links, posterior
 ):  # fmt: skip
-    """Add the expected counts of one direction to `counts` and `null_counts`, or write the best position of each observed word if
-    `links` is not empty; return the feature -|i / n - j / m| summed over the posteriors."""
+    """Add the expected counts of one direction to `counts` and `null_counts`, or if `links` is not empty, write the best
+    position of each observed word to it. Return the sum of the feature -|i / n - j / m| weighted by the posteriors."""
     row, mass, learn = np.empty(longest), np.empty(longest), len(links) == 0
     feature = 0.0
     for b in sentences:
@@ -256,7 +256,7 @@ def expectation(
 
 @loop
 def exp_digamma(x):
-    """Return exp(digamma(x)) for x > 0 with an error of 1e-9, by the asymptotic series after six steps of the recurrence."""
+    """Return exp(digamma(x)) for x > 0 with an error of 1e-9, from an asymptotic series after six steps of the recurrence."""
     shifted = 0.0
     if x < 6:
         shifted = 1 / x + 1 / (x + 1) + 1 / (x + 2) + 1 / (x + 3) + 1 / (x + 4) + 1 / (x + 5)
@@ -269,7 +269,7 @@ def exp_digamma(x):
 
 @loop
 def normalize(across, starts, target, counts, nulls, alpha, n_given):
-    """Replace counts with the weights of variational Bayes, which sum to at most 1 for each given type."""
+    """Replace the counts with the weights of variational Bayes, which sum to at most 1 for each given type."""
     total = np.zeros(n_given)
     for s in range(len(starts) - 1):
         for p in range(starts[s], starts[s + 1]):

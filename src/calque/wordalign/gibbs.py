@@ -1,21 +1,20 @@
-"""Gibbs sampling of an HMM alignment with fertility.
+"""Gibbs sampling of HMM alignments with fertility.
 
-Model (Östling & Tiedemann 2016, "Efficient word alignment with Markov chain Monte Carlo", sections 3-4): every observed
-word comes from a position on the other side or from no position. Words are drawn from the translation distribution of the
-word at that position, positions move by jumps, and every word has a fertility, the number of words that come from it. All
-distributions have Dirichlet priors and are integrated out, so that a word's position is drawn in proportion to counts
-over the rest of the text:
+Model (Östling & Tiedemann 2016, "Efficient word alignment with Markov chain Monte Carlo", sections 3-4): every observed word is
+aligned to a position on the other side or to null. Words are drawn from the translation distribution of the word at that
+position, positions move by jumps, and every word has a fertility, which is the number of words aligned to it. All distributions
+have Dirichlet priors and are integrated out, so a word's position is sampled in proportion to counts over the rest of the text:
 
     P(a_j = i | rest)  ~  (n(e_i, f_j) + a(e_i, f_j)) / (n(e_i) + a(e_i))
                           * (c(i - i') + b) (c(i'' - i) + b) / ((c(i'' - i') + b) (c + B b))
                           * (z(e_i, k + 1) + g(k + 1)) / (z(e_i, k) + g(k)) * (1 - null)
     P(a_j = none | rest)  ~  (n(f_j) + a0) / (n + V a0) * null
 
-with i', i'' the positions before and after that of j, k the fertility of e_i without j, c jump counts, z fertility counts.
-Several chains run independently; a link's posterior is the mean of these conditional distributions over the last
-sweeps of all chains. Departures from the paper: chains are initialised with samples of the HMM's posterior instead of at
-random, so that a few sweeps suffice; the prior a(e, f) depends on spelling; and the fertility prior g is the distribution over
-all words instead of uniform.
+where i' and i'' are the positions of the previous and the next aligned word, k is the fertility of e_i without word j, c are
+jump counts and z fertility counts. Several chains run independently; a link's posterior is the mean of these conditional
+probabilities over the last sweeps of all chains. There are three departures from the paper. Chains are initialised with samples
+from the HMM's posterior instead of at random, so a few sweeps suffice. The prior a(e, f) depends on spelling. The fertility
+prior g is the fertility distribution over all words instead of a uniform distribution.
 """
 
 from __future__ import annotations
@@ -31,24 +30,24 @@ from calque.wordalign.hmm import HmmModel, HmmPass, HmmSettings, HmmTables, know
 from calque.wordalign.model import Job, Links, Model, run
 from calque.wordalign.prior import Prior, prior_of
 
-REACH = 100  # wider jumps share the count of this jump
-FERTILITIES = 12  # number of fertility counts; higher fertilities share the last count
+REACH = 100  # maximum jump width; wider jumps share the count of this width
+FERTILITIES = 12  # number of fertility counts per word type; higher fertilities share the last count
 
 
 @dataclass(frozen=True)
 class GibbsSettings:
-    """Settings of the sampler; the default values were chosen once for all languages.
+    """Settings of the Gibbs sampler; the same default values were chosen for all languages.
 
     Args:
-        chains: number of independent samplers, whose marginals are averaged.
+        chains: number of independent chains, whose marginals are averaged.
         burn_in: number of sweeps of each chain before marginals are collected.
-        sweeps: number of sweeps whose marginals are collected.
-        null: prior probability that a word comes from no position.
-        strength: pseudo-count of each pair of types (Dirichlet prior).
-        spelling: additional prior of two identically spelt words, as a multiple of `strength`.
-        null_strength, jump_strength: pseudo-counts of words that come from no position, and of jumps.
-        fertility_strength: sum of the pseudo-counts of the fertilities of a word type.
-        similarity: weight of similarities as a prior, see `calque.wordalign.prior`.
+        sweeps: number of sweeps of each chain in which marginals are collected.
+        null: prior probability that a word is aligned to null.
+        strength: pseudo-count of each type pair (Dirichlet prior).
+        spelling: additional pseudo-count of a pair of identically spelt words, as a multiple of `strength`.
+        null_strength, jump_strength: pseudo-counts of each word type aligned to null, and of each jump.
+        fertility_strength: sum of the pseudo-counts of all fertilities of a word type.
+        similarity: weight of the similarities that are used as a prior, see `calque.wordalign.prior`.
         hmm: settings of the HMM that initialises the chains.
     """
 
@@ -69,21 +68,21 @@ class GibbsSettings:
         return self.hmm.passes + self.burn_in
 
     def weighted(self, similarity: float) -> GibbsSettings:
-        """Return the settings with another weight of similarities, also in the HMM."""
+        """Return the settings with a different similarity weight, also for the HMM."""
         return replace(self, similarity=similarity, hmm=self.hmm.weighted(similarity))
 
 
 @dataclass
 class DirectionTables:
-    """Counts of one direction, without priors.
+    """Counts of one alignment direction, without priors.
 
     Args:
-        counts: number of links of each pair of types, float32 `[n_pairs]`.
+        counts: number of links of each type pair, float32 `[n_pairs]`.
         given_total: number of links of each given type, float32 `[n_given]`.
-        given_prior: sum of the priors of the pairs of each given type, float32 `[n_given]`.
-        observed_null: number of words of each observed type that come from no position, float32 `[n_observed]`.
-        jumps: number of jumps of each width, float64 `[2 REACH + 1]`.
-        fertilities: number of words of each given type and fertility, float32 `[n_given, FERTILITIES]`.
+        given_prior: sum of the pseudo-counts of the pairs of each given type, float32 `[n_given]`.
+        observed_null: number of words of each observed type that are aligned to null, float32 `[n_observed]`.
+        jumps: number of jumps of each width from -REACH to REACH, float64 `[2 REACH + 1]`.
+        fertilities: number of words of each given type with each fertility, float32 `[n_given, FERTILITIES]`.
     """
 
     counts: np.ndarray
@@ -95,7 +94,7 @@ class DirectionTables:
 
     @classmethod
     def empty(cls, bitext: Bitext, across: bool, prior: np.ndarray) -> DirectionTables:
-        """Return the tables of a text with all counts 0."""
+        """Return tables for a text, with all counts 0."""
         given, observed = bitext.sides(across)
         types = bitext.pairs.source if across else bitext.pairs.target
         return cls(
@@ -106,7 +105,7 @@ class DirectionTables:
         )  # fmt: skip
 
     def with_counts(self, old: DirectionTables, numbers: np.ndarray) -> DirectionTables:
-        """Copy the counts of training to the tables of a new text; `numbers` are the indices in training of its type pairs."""
+        """Copy trained counts to the tables of a new text, and return self; `numbers` are its pairs' indices in training."""
         self.counts, self.jumps = known(old.counts, numbers), old.jumps
         for name in ("given_total", "given_prior", "observed_null", "fertilities"):
             trained = getattr(old, name)
@@ -115,13 +114,13 @@ class DirectionTables:
 
 
 class State(NamedTuple):
-    """State of a chain, which compiled loops change in place; counts include priors unless stated otherwise.
+    """State of a chain, which compiled loops update in place; counts include priors unless stated otherwise.
 
     Attributes:
-        links: position of each observed word, -1 for no position, int32 `[n_observed]`.
+        links: position to which each observed word is aligned, or -1 for null, int32 `[n_observed]`.
         counts, given_total, observed_null, fertilities: see `DirectionTables`; the last two do not include priors.
-        sums: number of words from no position (without prior), of jumps (recounted in training) and of observed types, float64.
-        jumps: number of jumps by d at `len // 2 + d`, float64.
+        sums: number of null-aligned words (without prior), of jumps (recounted in training) and of observed types, float64.
+        jumps: jump counts, with the count of jumps by d at `len // 2 + d`, float64.
         fertility_prior: pseudo-count of each fertility, float32 `[FERTILITIES]`.
         generator: state of the random number generator, uint64 `[1]`.
     """
@@ -138,14 +137,14 @@ class State(NamedTuple):
 
 
 class Chain:
-    """One direction of one Gibbs sampler.
+    """A Gibbs sampling chain for one alignment direction.
 
     Args:
-        links: initial links of the observed words, changed in place.
+        links: initial links of the observed words, which are changed in place.
         begin: initial counts.
-        trained: tables of the trained model, for a new text; None in training.
+        trained: tables of the trained model if the text is new, or None in training.
         keys: seed of each sentence pair, see `sample`.
-        prior: prior of the positions, see `calque.wordalign.prior`.
+        prior: prior over positions, see `calque.wordalign.prior`.
     """
 
     def __init__(
@@ -165,7 +164,7 @@ class Chain:
     def settle(self, prior: np.ndarray) -> None:
         """Add the priors to the counts."""
         state, strength = self.state, self.settings.jump_strength
-        counted = self.trained or state  # sums over a new text would depend on unknown words
+        counted = self.trained or state  # sums over a new text would depend on its out-of-vocabulary words
         nulls, jumps = counted.observed_null, counted.jumps
         state.sums[:] = nulls.sum(dtype=np.float64), jumps.sum() + len(jumps) * strength, len(nulls)
         shape = counted.fertilities.sum(0, dtype=np.float64) + 1
@@ -191,7 +190,7 @@ class Chain:
 
 
 class GibbsModel(Model):
-    """Model of the sampler: the HMM that initialises the chains, and the mean counts of all chains."""
+    """Trained Gibbs sampler: the HMM that initialises the chains, and the mean counts of all chains in both directions."""
 
     kind = "gibbs"
     settings_type = GibbsSettings
@@ -249,7 +248,7 @@ def _chains(
     job: Job, settings: GibbsSettings, passes: HmmPass, hmm: HmmTables, begin: list[DirectionTables],
     trained: tuple[DirectionTables | None, DirectionTables | None],
 ) -> list[list[Chain]]:  # fmt: skip
-    """Return the chains of both directions, initialised with samples of the HMM's posterior."""
+    """Return the chains of both directions, initialised with samples from the HMM's posterior."""
     bitext, n = job.bitext, settings.chains
     seeds = np.random.SeedSequence(job.seed).generate_state(3 * n, dtype=np.uint64).reshape(3, -1)
     keys = np.arange(len(bitext), dtype=np.uint64) if job.keys is None else job.keys
@@ -265,7 +264,7 @@ def _chains(
 
 
 def _sample(job: Job, chains: list[list[Chain]], prior: np.ndarray, settings: GibbsSettings, *, learn: bool) -> Links:
-    """Burn in all chains, collect their marginals, and choose links."""
+    """Burn in all chains, collect their marginals, and choose the links."""
     bitext, nowhere = job.bitext, (np.zeros(0, F), np.zeros(0, F))
     both = [*chains[0], *chains[1]]
     for chain in both:
@@ -277,7 +276,7 @@ def _sample(job: Job, chains: list[list[Chain]], prior: np.ndarray, settings: Gi
     marginals = [(np.zeros(bitext.n_cells, F), np.zeros(len(side), F)) for side in (links.forward, links.backward)]
 
     def collect(d: int) -> None:
-        # The chains of a direction run one after the other, because sums of floats depend on the order of summation.
+        # The chains of a direction run one after another, because the sum of their marginals depends on the order.
         for chain in chains[d]:
             for _ in range(settings.sweeps):
                 chain.sweep(learn, *marginals[d])
@@ -328,14 +327,14 @@ def tally(sentences, text, state):
 
 @fast_part
 def _one_more(fertilities, prior, k, included):
-    """Return P(k + 1) / P(k) of the fertility of a word."""
+    """Return the fertility ratio P(k + 1) / P(k) of a word type."""
     high, low = min(k + 1, FERTILITIES - 1), min(k, FERTILITIES - 1)
     return (fertilities[high] + prior[high]) / (max(fertilities[low] - included, F(0)) + prior[low])
 
 
 @fast_part
 def _refresh(e, words, phi, given_total, fertilities, prior, included, factor):
-    """Update the factors of the positions of word type e."""
+    """Update the factor of every position whose word has type e."""
     scale = F(1) / given_total
     for i in range(len(words)):
         if words[i] == e:
@@ -344,16 +343,16 @@ def _refresh(e, words, phi, given_total, fertilities, prior, included, factor):
 
 @fast_loop
 def sample(sentences, text, state, prior, keys, null, null_strength, learn, marginal, null_marginal):
-    """Run one sweep, which resamples the position of every observed word.
+    """Run one sweep, which resamples the link of every observed word.
 
     Args:
-        text, state: the text in one direction, and the state of the chain, whose links are changed in place.
-        prior: prior of the positions.
-        keys: seed of the generator for each sentence, uint64 `[n_sentences]`; not used if `learn`.
+        text, state: the text in one direction, and the state of the chain, which is changed in place.
+        prior: prior over positions.
+        keys: seed of the generator for each sentence pair, uint64 `[n_sentences]`; ignored if `learn` is true.
         null, null_strength: see `GibbsSettings`, float32.
-        learn: whether to update the counts; False for a new text.
-        marginal, null_marginal: outputs, to which the conditional probabilities of each cell, and of no position for each word,
-            are added; nothing is added if `marginal` is empty.
+        learn: whether to update the counts, which are fixed for a new text.
+        marginal, null_marginal: outputs, to which the conditional probability of each cell and of null for each word are
+            added. If `marginal` is empty, nothing is added.
     """
     given_total, fertilities, fertility_prior = state.given_total, state.fertilities, state.fertility_prior
     counts, observed_null, jumps, cells = state.counts, state.observed_null, state.jumps, text.cells
@@ -404,7 +403,7 @@ def sample(sentences, text, state, prior, keys, null, null_strength, learn, marg
             elif learn:
                 observed_null[f] -= 1
                 empty -= 1
-            # Jumps to position i and jumps from position i are two slices of `jumps`; the second slice is reversed.
+            # The counts of jumps to and from each position are two slices of `jumps`, of which the second is reversed.
             towards = jumps[middle - before : middle - before + n]
             away = jumps[middle + after - n + 1 : middle + after + 1]
             jumped = (1 - null) / (jumps[middle + after - before] * moves)
@@ -460,7 +459,7 @@ def sample(sentences, text, state, prior, keys, null, null_strength, learn, marg
 
 @loop
 def choose(sentences, text, forward, forward_null, backward, backward_null, links):
-    """Write for each word the position with the largest geometric mean of both marginals, or -1 if no position is likelier."""
+    """Write the position with the largest geometric mean of both marginals for each word, or -1 if null is more probable."""
     for b in sentences:
         top, left, cell = text.given_offsets[b], text.observed_offsets[b], text.origin[b]
         n, m = text.given_offsets[b + 1] - top, text.observed_offsets[b + 1] - left
@@ -471,7 +470,7 @@ def choose(sentences, text, forward, forward_null, backward, backward_null, link
 
 @loop
 def _choose(marginal, other, n_given, n_observed, to_observed, to_given, null, links, posterior):
-    """Choose in one direction; `to_observed` and `to_given` are the distances of the cells of adjacent words."""
+    """Choose the links of one direction; `to_observed` and `to_given` are the cell strides between adjacent words."""
     for j in range(n_observed):
         best, at = null[j], -1
         for i in range(n_given):

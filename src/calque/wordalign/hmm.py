@@ -1,18 +1,18 @@
-"""Hidden Markov word alignment with agreement of the two directions.
+"""Hidden Markov model for word alignment, with two directions that are trained to agree.
 
 Model (Vogel, Ney & Tillmann 1996, "HMM-based word alignment in statistical translation"; Och & Ney 2003, section 2.1):
-the words of the observed side are emitted from left to right. The hidden state is a position on the other side, and
-moves by a jump whose probability depends only on the width of the jump. With probability `null` a word comes from no
-position, and the state does not change (Och & Ney's empty word that remembers the last position).
+the words of the observed side are emitted from left to right. The hidden state is a position on the other side, and moves by a
+jump whose probability depends only on its width. With probability `null`, a word is aligned to null and the state does not
+change (Och & Ney's empty word, which remembers the last position).
 
 Agreement (Liang, Taskar & Klein 2006, "Alignment by agreement", eq. 4): the expected count of a cell is the product of
-its posteriors in the two directions, q(i, j) = p_f(i, j) p_b(i, j). So there is one table of counts c(s, t), whose
+its posteriors in the two directions, q(i, j) = p_f(i, j) p_b(i, j). So both directions share a table of counts c(s, t), whose
 normalised rows and columns are the translation tables:
 
     p(t | s) = (c(s, t) + a(s, t)) / sum over t' of (c(s, t') + a(s, t')),     p(s | t) likewise over s'
 
-where t' runs over the words that co-occur with s. The prior is a(s, t) = strength (1 + spelling * ratio ** 4), with the longest
-common subsequence ratio of the two words; EM is initialised with the prior. The paper uses no prior and uniform initial tables.
+where t' ranges over the words that co-occur with s. The prior is a(s, t) = strength (1 + spelling * ratio ** 4), where `ratio`
+is the longest common subsequence ratio of the two words, and EM starts from it. The paper has uniform tables and no prior.
 """
 
 from __future__ import annotations
@@ -31,26 +31,26 @@ from calque.wordalign.model import Job, Links, Model, n_shards, run
 from calque.wordalign.prior import prior_of
 from calque.wordalign.vocabulary import ratios
 
-REACH = 64  # wider jumps share the weight of this jump
-LANES = 8  # rows are padded to multiples of this number, for vector instructions
+REACH = 64  # maximum jump width; wider jumps share the weight of this width
+LANES = 8  # rows are padded to multiples of this length for vector instructions
 ZERO, ONE = F(0), F(1)
-TINY = 1e-250  # a smaller product of probabilities is replaced with its logarithm, to prevent underflow
-LEAST = F(1e-5)  # smaller expected counts are ignored, because writes to memory are slow
+TINY = 1e-250  # products of probabilities below this are moved to the log-likelihood, to prevent underflow
+LEAST = F(1e-5)  # smaller expected counts are not added, because memory writes are slow
 
 
 @dataclass(frozen=True)
 class HmmSettings:
-    """Settings of the HMM; the default values were chosen once for all languages, on small and medium-sized texts.
+    """Settings of the HMM; the same default values were chosen for all languages, on small and medium-sized texts.
 
     Args:
-        ibm1_iterations, hmm_iterations: number of EM passes with IBM model 1, and with the HMM.
-        null: probability that a word comes from no position.
-        strength: pseudo-count of each pair of types (Dirichlet prior).
-        spelling: additional prior of two identically spelt words, as a multiple of `strength`.
-        null_strength: pseudo-count of words that come from no position (Dirichlet prior).
+        ibm1_iterations, hmm_iterations: number of EM passes with IBM model 1 and with the HMM.
+        null: prior probability that a word is aligned to null.
+        strength: pseudo-count of each type pair (Dirichlet prior).
+        spelling: additional pseudo-count of a pair of identically spelt words, as a multiple of `strength`.
+        null_strength: pseudo-count of each word type aligned to null (Dirichlet prior).
         jump_smoothing: weight of the uniform distribution in the jump distribution.
-        floor: minimum probability of a state; forward-backward prunes states with a lower probability.
-        similarity: weight of similarities as a prior, see `calque.wordalign.prior`.
+        floor: minimum forward probability of a state; the forward-backward algorithm prunes states below this probability.
+        similarity: weight of the similarities that are used as a prior, see `calque.wordalign.prior`.
     """
 
     ibm1_iterations: int = 3
@@ -68,18 +68,18 @@ class HmmSettings:
         return self.ibm1_iterations + self.hmm_iterations + 1
 
     def weighted(self, similarity: float) -> HmmSettings:
-        """Return the settings with another weight of similarities."""
+        """Return the settings with a different similarity weight."""
         return replace(self, similarity=similarity)
 
 
 @dataclass
 class HmmTables:
-    """Expected counts of a training text, from which the probabilities of any text are computed.
+    """Expected counts from a training text, from which the probabilities for any text are computed.
 
     Args:
-        pairs, counts: pairs of types and their expected counts, float32 `[n_pairs]`.
-        source_total, target_total: sum of counts and priors of all pairs of a type, float64 `[n_types]`.
-        source_null, target_null: p(word | no position), float32 `[n_types]`.
+        pairs, counts: type pairs and their expected counts, float32 `[n_pairs]`.
+        source_total, target_total: sum of the counts and priors of all pairs of each type, float64 `[n_types]`.
+        source_null, target_null: p(word | null), float32 `[n_types]`.
         forward_jump, backward_jump: weights of the jumps -REACH to REACH, float32 `[2 REACH + 1]`.
     """
 
@@ -97,20 +97,20 @@ _COUNTED = [column.name for column in fields(HmmTables) if column.name != "pairs
 
 
 def first_jumps() -> np.ndarray:
-    """Return the jump weights before training, which favour one step forward."""
+    """Return the initial jump weights, which favour one step forward."""
     d = np.arange(-REACH, REACH + 1)
     jump = np.exp(-np.abs(d - 1) / 2.0) + 0.01
     return (jump / jump.sum()).astype(np.float32)
 
 
 def spread(jump: np.ndarray, longest: int) -> np.ndarray:
-    """Return the weights of all jumps in sentences of up to `longest` words; the jump by 0 is in the middle."""
+    """Return the weights of all jumps in sentences of up to `longest` words, with the jump by 0 in the middle."""
     middle = longest + 1 + LANES
     return jump[np.clip(np.arange(-middle, middle + 1), -REACH, REACH) + REACH].astype(np.float32)
 
 
 def gathered(flow: np.ndarray, smoothing: float) -> np.ndarray:
-    """Return smoothed jump weights, computed from the expected counts of jumps."""
+    """Return smoothed jump weights, computed from the expected jump counts."""
     d = np.clip(np.arange(len(flow)) - len(flow) // 2, -REACH, REACH) + REACH
     count = np.bincount(d, weights=flow, minlength=2 * REACH + 1)
     count = count / max(count.sum(), 1e-30)
@@ -118,18 +118,18 @@ def gathered(flow: np.ndarray, smoothing: float) -> np.ndarray:
 
 
 def priors(strength: float, spelling: float) -> np.ndarray:
-    """Return the prior of a pair of types for each possible value of `vocabulary.shared`, float32."""
+    """Return the prior of a type pair for each possible value of `vocabulary.shared`, float32."""
     return (strength * (1 + spelling * ratios() ** 4)).astype(np.float32)
 
 
 class Weights(NamedTuple):
-    """Probabilities of a text, for compiled loops.
+    """Model probabilities for a text, for compiled loops.
 
     Attributes:
-        mass: sum of count and prior of every pair of types, float32 `[n_pairs]`.
-        source_scale, target_scale: factors that convert mass to p(target | source), p(source | target), float32 `[n_types]`.
-        source_null, target_null: p(word | no position), float32 `[n_types]`.
-        forward_jump, backward_jump: weight of a jump by d at `len // 2 + d`, float32.
+        mass: count plus prior of every type pair, float32 `[n_pairs]`.
+        source_scale, target_scale: factors that convert mass to p(target | source) and p(source | target), float32 `[n_types]`.
+        source_null, target_null: p(word | null), float32 `[n_types]`.
+        forward_jump, backward_jump: jump weights, with the weight of a jump by d at `len // 2 + d`, float32.
         null, floor: see `HmmSettings`.
     """
 
@@ -145,7 +145,7 @@ class Weights(NamedTuple):
 
 
 class Expected(NamedTuple):
-    """Expected counts of a shard for pairs of types, for words from no position, and for jumps."""
+    """Expected counts of a shard: counts of type pairs, null-aligned words and jumps."""
 
     counts: np.ndarray
     source_null: np.ndarray
@@ -155,20 +155,20 @@ class Expected(NamedTuple):
 
 
 class HmmPass:
-    """Forward-backward passes over the shards of one text, in compiled loops."""
+    """Forward-backward passes over the shards of a text, in compiled loops."""
 
     def __init__(self, job: Job, settings: HmmSettings):
         self.bitext, self.settings, self.threads, self.step = job.bitext, settings, job.threads, job.step
         self.alike, self.priors = job.alike(), priors(settings.strength, settings.spelling)
         self.text, self.prior = job.bitext.text(True), prior_of(job.similarities, job.bitext, settings.similarity)
         shards = n_shards(job.bitext.n_cells, len(job.bitext.pairs))
-        # Sentences sorted by length are assigned to the shards in turn, so that all shards have similar work.
+        # Sentence pairs sorted by length are assigned to the shards in turn, to balance the work.
         self.shards = [np.ascontiguousarray(job.bitext.used[k::shards]) for k in range(shards)]
         self.mass = np.empty(len(job.bitext.pairs), dtype=np.float32)
 
     def settle(self, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Add the counts of all shards, float32 `[shards, n_pairs]`, to those of the first, set the mass of all pairs, and
-        return the sums of the mass by source type and by target type, float64."""
+        """Set the mass of all pairs from the counts of all shards, float32 `[shards, n_pairs]`, which are added up in place in
+        the first row. Return the total mass of each source type and of each target type, float64."""
         pairs = self.bitext.pairs
         for more in counts[1:]:
             counts[0] += more
@@ -180,7 +180,7 @@ class HmmPass:
         return source, np.bincount(pairs.target, self.mass, minlength=self.bitext.target.n_types)
 
     def weights(self, tables: HmmTables) -> Weights:
-        """Return the probabilities from tables and from the mass of the last `settle`."""
+        """Compute the probabilities from `tables` and from the mass set by the last call of `settle`."""
         source_scale, target_scale = (
             (1 / np.maximum(total, 1e-30)).astype(F) for total in (tables.source_total, tables.target_total)
         )
@@ -193,7 +193,7 @@ class HmmPass:
         )  # fmt: skip
 
     def run(self, loop: Callable[..., None], arguments: Callable[[int], tuple]) -> None:
-        """Run a loop on all shards; `arguments(shard)` returns the arguments after sentences, text and the longest length."""
+        """Run a loop on all shards; `arguments(shard)` returns its arguments after `sentences`, `text` and `longest`."""
         text, longest = self.text, self.bitext.longest
         run([partial(loop, part, text, longest, *arguments(k)) for k, part in enumerate(self.shards)], self.threads)
 
@@ -204,13 +204,13 @@ class HmmPass:
         return out
 
     def samples(self, tables: HmmTables, seeds: np.ndarray, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Sample a position of every word from its posterior, once for each seed.
+        """Sample a position for every word from its posterior, once for each seed.
 
         Args:
             keys: additional seed of each sentence pair, uint64 `[n_sentences]`.
 
         Returns:
-            positions of target words and of source words, int32 `[n_seeds, n_target_words]` and `[n_seeds, n_source_words]`.
+            source positions of the target words, int32 `[n_seeds, n_target_words]`, and target positions of the source words.
         """
         forward, backward = (
             np.full((len(seeds), len(side.words)), -1, np.int32) for side in (self.bitext.target, self.bitext.source)
@@ -221,7 +221,7 @@ class HmmPass:
 
 
 def train(passes: HmmPass) -> HmmTables:
-    """Train tables by EM, first with IBM model 1 and then with the HMM."""
+    """Train the tables by EM, first with IBM model 1 and then with the HMM."""
     bitext, settings, shards = passes.bitext, passes.settings, len(passes.shards)
     n_source, n_target = bitext.source.n_types, bitext.target.n_types
     counts = np.zeros((shards, len(bitext.pairs)), np.float32)
@@ -254,7 +254,7 @@ def _null(counts: np.ndarray, strength: float) -> np.ndarray:
 
 
 class HmmModel(Model):
-    """HMMs of both directions, trained to agree."""
+    """HMMs for both directions, trained to agree."""
 
     kind = "hmm"
     settings_type = HmmSettings
@@ -277,7 +277,7 @@ class HmmModel(Model):
         return links
 
     def passes(self, job: Job) -> tuple[HmmPass, HmmTables]:
-        """Return the passes and the tables of a new text, also for pairs of types that are not in the training text."""
+        """Return the passes and the tables for a new text, which may contain type pairs that are not in the training text."""
         old, pairs = self.tables, job.bitext.pairs
         counts = known(old.counts, pairs.find(old.pairs))
         passes = HmmPass(job, self.settings)
@@ -300,36 +300,36 @@ class HmmModel(Model):
 
 
 def known(values: np.ndarray, numbers: np.ndarray) -> np.ndarray:
-    """Return the values with the given indices, and 0 for index -1."""
+    """Return the values at the indices `numbers`, or 0 for index -1."""
     return np.append(values, values.dtype.type(0))[numbers]
 
 
 def _lengthened(null: np.ndarray, n: int) -> np.ndarray:
-    """Extend p(word | no position) to `n` types; new types get the smallest probability."""
+    """Extend p(word | null) to `n` types; new types get the smallest probability."""
     return np.append(null, np.full(n - len(null), null.min(initial=1.0), null.dtype))
 
 
 # -- compiled loops -----------------------------------------------------------------------------------------------------
 @fast_part
 def chain(emission, null_emission, n, width, padded, jump, null, floor, room, flow, posterior, null_posterior):
-    """Run forward-backward for one sentence in one direction.
+    """Run the forward-backward algorithm for one sentence pair in one direction.
 
-    Slot 0 precedes the sentence, slots 1 to `width` are positions, and slot `width + 1` is the end. Matrices are flat arrays in
-    row-major order.
+    Slot 0 is before the sentence, slots 1 to `width` are its positions, and slot `width + 1` is its end. Matrices are flat
+    arrays in row-major order.
 
     Args:
-        emission: p(observed word | position) in slots, zero in slot 0 and after `width`, float32 `[n * padded]`.
-        null_emission: p(observed word | no position), float32 `[n]`.
-        n, width, padded: number of observed words, of positions, and of entries of a row (above `width`, a multiple of `LANES`).
-        jump: weight of a jump by d at `len // 2 + d`, float32.
+        emission: p(observed word | position) by slot, zero in slot 0 and after `width`, float32 `[n * padded]`.
+        null_emission: p(observed word | null), float32 `[n]`.
+        n, width, padded: number of observed words, of positions, and of slots per row (a multiple of `LANES` above `width`).
+        jump: jump weights, with the weight of a jump by d at `len // 2 + d`, float32.
         null, floor: see `HmmSettings`.
         room: work space.
-        flow: output, to which expected jumps divided by their weights are added, float32 like `jump`.
-        posterior, null_posterior: output: p(position | sentence pair) in slots, float32 `[n * padded]`, and p(no position |
-            sentence pair), float32 `[n]`.
+        flow: output, to which the expected jump counts divided by the jump weights are added; same layout as `jump`.
+        posterior, null_posterior: outputs p(position | sentence pair) by slot, float32 `[n * padded]`, and
+            p(null | sentence pair), float32 `[n]`.
 
     Returns:
-        log of the probability of the observed words times the weight of the jump to the end.
+        logarithm of the probability of the observed words times the weight of the jump to the end.
     """
     real, total, beta, states, n_states = room.real, room.total, room.beta, room.states, room.n_states
     scale, ahead, send = room.scale, room.ahead, room.send
@@ -337,7 +337,7 @@ def chain(emission, null_emission, n, width, padded, jump, null, floor, room, fl
     weight = ZERO
     for d in range(1, width + 1):
         weight += jump[middle + d]
-    for a in range(width + 1):  # jumps are normalised over the positions of the sentence
+    for a in range(width + 1):  # normalise jumps over the positions of the sentence
         send[a] = (ONE - null) / weight
         weight += jump[middle - a] - jump[middle + width - a]
     for a in range(padded):
@@ -350,7 +350,7 @@ def chain(emission, null_emission, n, width, padded, jump, null, floor, room, fl
         for i in range(padded):
             row[i] = ZERO
         alive = 0
-        for a in range(width + 1):  # no branch, because it would be mispredicted
+        for a in range(width + 1):  # branch-free, because the branch would be unpredictable
             alive_at[alive] = a
             alive += old[a] > floor
         n_states[j] = alive
@@ -417,7 +417,7 @@ def chain(emission, null_emission, n, width, padded, jump, null, floor, room, fl
 
 @fast_part
 def independent(emission, null_emission, n, width, padded, null, posterior, null_posterior):
-    """Compute the posteriors of IBM model 1, whose positions are equally likely; arguments and result as in `chain`."""
+    """Compute the posteriors of IBM model 1, in which all positions are equally likely; arguments and result as in `chain`."""
     likelihood, product = 0.0, 1.0
     even = (ONE - null) / F(width)
     for j in range(n):
@@ -437,7 +437,7 @@ def independent(emission, null_emission, n, width, padded, null, posterior, null
     return likelihood + math.log(product)
 
 
-#: work space of `_both` (emissions and posteriors of both directions) and of `chain`
+#: work space for `_both` (emissions and posteriors of both directions) and `chain`
 Room = namedtuple(
     "Room",
     "emit_f emit_b post_f post_b real total beta empty_f empty_b none_f none_b scale ahead send flow_f flow_b states n_states",
@@ -446,7 +446,7 @@ Room = namedtuple(
 
 @loop
 def work_space(longest, n_jumps):
-    """Return work space for sentence pairs of up to `longest` words."""
+    """Allocate work space for sentence pairs of up to `longest` words per side."""
     size = longest + 1 + LANES
     m, r, f = np.zeros((7, size * size), F), np.zeros((7, size), F), np.zeros((2, n_jumps), F)
     return Room(
@@ -457,15 +457,15 @@ def work_space(longest, n_jumps):
 
 @fast_part
 def _both(is_hmm, b, text, weights, prior, room):
-    """Write the posteriors of a sentence pair in both directions, and the flow of the jumps, to the work space `room`.
+    """Write the posteriors of a sentence pair in both directions, and the expected jumps, to the work space `room`.
 
     Returns:
-        numbers of source and target words, and row lengths of the posteriors of target and of source words.
+        the numbers of source and target words, and the row lengths of the posteriors of target and source words.
     """
     top, left = text.given_offsets[b], text.observed_offsets[b]
     n, m = text.given_offsets[b + 1] - top, text.observed_offsets[b + 1] - left
     wide_n, wide_m = (n + LANES) // LANES * LANES, (m + LANES) // LANES * LANES
-    # Matrices that have the size of the sentence pair remain in the processor's cache.
+    # Matrices that are just large enough for the sentence pair stay in the processor's cache.
     emit_f, emit_b = room.emit_f[: m * wide_n], room.emit_b[: n * wide_m]
     post_f, post_b = room.post_f[: m * wide_n], room.post_b[: n * wide_m]
     scale = room.ahead
@@ -512,13 +512,13 @@ def _both(is_hmm, b, text, weights, prior, room):
 
 @loop
 def _row(text, b, i, m):
-    """Return the indices of the type pairs of source word `i` and each of the `m` target words of a sentence pair."""
+    """Return the indices of the type pairs that source word `i` forms with the `m` target words of a sentence pair."""
     return text.cells[text.origin[b] + i * m : text.origin[b] + (i + 1) * m]
 
 
 @fast_loop
 def count(sentences, text, longest, is_hmm, weights, prior, expected):
-    """Add the expected counts of some sentence pairs to `expected`."""
+    """Add the expected counts of the sentence pairs in `sentences` to `expected`."""
     room, middle = work_space(longest, len(weights.forward_jump)), len(weights.forward_jump) // 2
     for b in sentences:
         n, m, wide_n, wide_m = _both(is_hmm, b, text, weights, prior, room)
@@ -546,7 +546,7 @@ def count(sentences, text, longest, is_hmm, weights, prior, expected):
 
 @fast_loop
 def link(sentences, text, longest, weights, prior, links):
-    """Write the best position of each word (see `_best`) to `links`, and its posterior in that word's direction."""
+    """Write the best position of each word (see `_best`) to `links`, with its posterior in the direction of the word."""
     room = work_space(longest, len(weights.forward_jump))
     for b in sentences:
         n, m, wide_n, wide_m = _both(True, b, text, weights, prior, room)
@@ -559,8 +559,8 @@ def link(sentences, text, longest, weights, prior, links):
 
 @fast_loop
 def draw(sentences, text, longest, weights, prior, seeds, keys, forward, backward):
-    """Sample a position of each word for every row of `forward` and `backward`; row k depends on `seeds[k]`, the sentence and
-    `keys[b]`."""
+    """Sample a position for each word in every row of `forward` and `backward`. Row k depends on `seeds[k]`, and the positions
+    of sentence pair b also on `keys[b]`."""
     room = work_space(longest, len(weights.forward_jump))
     for b in sentences:
         n, m, wide_n, wide_m = _both(True, b, text, weights, prior, room)
@@ -573,8 +573,8 @@ def draw(sentences, text, longest, weights, prior, seeds, keys, forward, backwar
 
 @fast_part
 def _best(posterior, others, null_posterior, n_observed, n_given, wide, other_wide, links, linked_posterior):
-    """Choose for each word the position with the largest geometric mean of the posteriors of both directions, or -1 if the
-    posterior of no position is larger."""
+    """For each word, choose the position with the largest geometric mean of the posteriors of both directions, or -1 if the
+    null posterior is larger."""
     for j in range(n_observed):
         best, at = null_posterior[j], -1
         for i in range(n_given):
@@ -587,7 +587,7 @@ def _best(posterior, others, null_posterior, n_observed, n_given, wide, other_wi
 
 @fast_part
 def _draw(posterior, n_observed, n_given, wide, state, links):
-    """Sample a position for every word from its posterior, and return the next state of the generator."""
+    """Sample a position for every word from its posterior, and return the new state of the generator."""
     for j in range(n_observed):
         state += GOLDEN
         rest, at = F(unit(state)), -1

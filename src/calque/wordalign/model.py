@@ -1,4 +1,4 @@
-"""Interface of word alignment models, and their parallel execution in threads."""
+"""Interface that every word alignment model implements, and parallel execution in threads."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from calque.wordalign.similarity import Similarities
 from calque.wordalign.vocabulary import Classes
 
 T = TypeVar("T")
-SHARDS = 8  # maximum number; constant, because the grouping of float sums must not depend on the number of threads
-CELLS_PER_SHARD = 1 << 19
-MAX_COUNTS = 1 << 28  # maximum number of counts in all shards, if there are more than two
+SHARDS = 8  # maximum number of shards; it is fixed, because float sums must not depend on the number of threads
+CELLS_PER_SHARD = 1 << 19  # minimum number of cells per shard
+MAX_COUNTS = 1 << 28  # maximum number of counts in all shards together, unless there are only two
 
 
 def n_shards(n_cells: int, n_pairs: int) -> int:
-    """Return the number of shards of a text, a power of two; each shard has separate counts for all pairs of types."""
+    """Return the number of shards for a text, a power of two; each shard has separate counts for all type pairs."""
     shards = min(SHARDS, max(1, n_cells // CELLS_PER_SHARD), max(2, MAX_COUNTS // max(1, n_pairs)))
     return 1 << (int(shards).bit_length() - 1)
 
 
 def n_threads(threads: int | None) -> int:
-    """Return the number of threads, by default the number of available processors."""
+    """Return the number of threads; None means the number of available processors."""
     if threads is None:
         return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     check_number("threads", threads, least=1, whole=True)
@@ -40,7 +40,7 @@ def n_threads(threads: int | None) -> int:
 
 
 def run(tasks: list[Callable[[], T]], threads: int) -> list[T]:
-    """Run tasks in threads, and return the results in order; compiled loops run in parallel."""
+    """Run tasks in threads, and return their results in order; compiled loops release the GIL, so they run in parallel."""
     if threads == 1 or len(tasks) == 1:
         return [task() for task in tasks]
     with ThreadPoolExecutor(min(threads, len(tasks))) as pool:
@@ -48,12 +48,12 @@ def run(tasks: list[Callable[[], T]], threads: int) -> list[T]:
 
 
 class Links(NamedTuple):
-    """Best position on the other side for every word.
+    """The position on the other side to which each word is aligned, in both directions.
 
     Attributes:
-        forward: source position of each target word, -1 for no position, int32 `[n_target_words]`.
-        backward: target position of each source word, -1 for no position, int32 `[n_source_words]`.
-        forward_posterior, backward_posterior: posterior of each link, float32.
+        forward: source position of each target word, or -1 for null, int32 `[n_target_words]`.
+        backward: target position of each source word, or -1 for null, int32 `[n_source_words]`.
+        forward_posterior, backward_posterior: posterior probability of each link, float32.
     """
 
     forward: np.ndarray
@@ -63,7 +63,7 @@ class Links(NamedTuple):
 
     @classmethod
     def none(cls, bitext: Bitext) -> Links:
-        """Return arrays without links."""
+        """Return arrays in which no word has a link."""
         n_source, n_target = len(bitext.source.words), len(bitext.target.words)
         return cls(
             np.full(n_target, -1, np.int32), np.full(n_source, -1, np.int32),
@@ -71,10 +71,10 @@ class Links(NamedTuple):
         )  # fmt: skip
 
     def part(self, before: np.ndarray, after: np.ndarray) -> Links:
-        """Return the links of consecutive sentence pairs.
+        """Return the links of a range of consecutive sentence pairs.
 
         Args:
-            before, after: numbers of source and target words before the first sentence pair, and up to the end of the last one.
+            before, after: numbers of source and target words before the range, and up to the end of the range, int64 `[2]`.
         """
         source, target = (slice(*ends) for ends in zip(before.tolist(), after.tolist(), strict=True))
         return Links(
@@ -82,11 +82,11 @@ class Links(NamedTuple):
         )
 
     def direction(self, across: bool) -> tuple[np.ndarray, np.ndarray]:
-        """Return links and posteriors of the target words (`across`) or of the source words."""
+        """Return the links and posteriors of the target words if `across` is true, otherwise of the source words."""
         return (self.forward, self.forward_posterior) if across else (self.backward, self.backward_posterior)
 
     def pairs(self, corpus: ParallelCorpus, across: bool) -> WordPairs:
-        """Return the links of one direction as pairs of positions in the sentence pairs of `corpus`."""
+        """Return the links of one direction as pairs of word positions in the sentence pairs of `corpus`."""
         observed = (corpus.target if across else corpus.source).lengths()
         others, posterior = self.direction(across)
         n = int(observed.sum())
@@ -99,14 +99,14 @@ class Links(NamedTuple):
 
 @dataclass(frozen=True)
 class Job:
-    """A text to align, with the settings of the run.
+    """A text to train on or to align, with the settings of the run.
 
     Args:
-        alike: function that returns the spelling similarity of each pair of types, see `vocabulary.shared`, uint16 `[n_pairs]`.
-        keys: seed of each sentence pair of a new text, uint64 `[n_sentences]`; None in training.
+        alike: function that returns the spelling similarity of each type pair, uint16 `[n_pairs]`; see `vocabulary.shared`.
+        keys: seed of each sentence pair of a new text, uint64 `[n_sentences]`, or None in training.
         threads: number of threads, which does not affect the result.
-        step: function that is called after every pass.
-        similarities: prior of the links, see `calque.wordalign.prior`; default: no prior.
+        step: function that is called after each pass.
+        similarities: word similarities used as a prior for the links, see `calque.wordalign.prior`; default: no prior.
     """
 
     bitext: Bitext
@@ -119,12 +119,12 @@ class Job:
 
 
 class Model(ABC):
-    """Trained tables of both directions.
+    """Trained word alignment model for both directions.
 
     Attributes:
         kind: name of the model.
-        settings_type: class of the settings, whose `passes` is the number of calls of `step` in training.
-        classes: default classes of words.
+        settings_type: class of the settings; their `passes` is the number of calls of `step` in training.
+        classes: default settings of the word classes.
     """
 
     kind: ClassVar[str]
@@ -135,22 +135,22 @@ class Model(ABC):
     @classmethod
     @abstractmethod
     def fit(cls, job: Job, settings: Any) -> tuple[Self, Links]:
-        """Train on a text, and return the model and the links of the text."""
+        """Train on a text, and return the model and the links of this text."""
 
     @abstractmethod
     def links(self, job: Job) -> Links:
-        """Return the links of a new text; the tables do not change."""
+        """Return the links of a new text without changing the model."""
 
     @classmethod
     def settings_of(cls, saved: dict[str, Any]) -> Any:
-        """Build the settings from the saved result of `asdict`."""
+        """Rebuild the settings from the saved result of `asdict`."""
         return cls.settings_type(**saved)
 
     @abstractmethod
     def arrays(self) -> dict[str, np.ndarray]:
-        """Return the arrays to save."""
+        """Return the arrays to be saved."""
 
     @classmethod
     @abstractmethod
     def from_arrays(cls, arrays: dict[str, np.ndarray], settings: Any) -> Self:
-        """Build the model from the result of `arrays`."""
+        """Rebuild the model from the result of `arrays`."""

@@ -1,11 +1,11 @@
-"""Similarities of words as a prior for the links of the HMM and the sampler.
+"""Word similarities as a prior for the links of the HMM and the Gibbs sampler.
 
-With cosines c(i, j) and weight w, the probability that target word j comes from position i is multiplied by
+With cosines c(i, j) and weight w, the probability that target word j is aligned to position i is multiplied by
 
     g(i, j) = exp(w c(i, j)) / mean over i' of exp(w c(i', j))
 
-in every conditional probability, in training and in linking. The other direction uses the mean over j'. The prior has no
-effect for a word that is equally similar to all positions, and does not change the probability of no position.
+in every conditional probability, both in training and when links are extracted. The other direction uses the mean over j'. The
+prior has no effect for a word that is equally similar to all positions, and it leaves the null-alignment probability unchanged.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from calque.wordalign.similarity import MEMORY, Similarities
 
 
 class Prior(NamedTuple):
-    """Prior for compiled loops; all arrays are empty if there is no prior.
+    """Prior in the form that compiled loops use; all arrays are empty if there is no prior.
 
     Attributes:
-        at: index of the first of each sentence pair's odds, which are in row-major order, int64 `[n_sentences]`.
-        odds: exp(w c), float32 `[n_cells]`.
-        forward, backward: factor that scales the odds of a word to mean 1, float32 `[n_target_words]`, `[n_source_words]`.
+        at: index in `odds` of the first cell of each sentence pair, int64 `[n_sentences]`.
+        odds: exp(w c) for the cells of each sentence pair in row-major order, float32 `[n_cells]`.
+        forward, backward: factor that scales the odds of each target or source word to a mean of 1, float32 `[n_words]`.
     """
 
     at: np.ndarray
@@ -37,10 +37,10 @@ class Prior(NamedTuple):
 
 
 def prior_of(similarities: Similarities | None, bitext: Bitext, weight: float) -> Prior:
-    """Return the prior of a text; without similarities, the prior is empty.
+    """Return the prior for a text, which is empty if there are no similarities.
 
     Raises:
-        SettingError: the similarities do not have the shapes of the sentence pairs.
+        SettingError: the shapes of the similarities do not match the sentence pairs.
     """
     if similarities is None:
         return Prior(np.zeros(0, np.int64), *(np.zeros(0, F) for _ in range(3)))
@@ -61,8 +61,8 @@ def prior_of(similarities: Similarities | None, bitext: Bitext, weight: float) -
 
 @loop
 def fill_odds(source_offsets, target_offsets, weight, prior):
-    """Replace each cosine in `prior.odds` with exp(weight · cosine), and NaN (a word without a vector) with the mean of the
-    sentence pair; fill `forward` and `backward`."""
+    """Replace each cosine in `prior.odds` with exp(weight · cosine), or NaN (a word without a vector) with the mean odds of the
+    sentence pair, and fill `forward` and `backward`."""
     for b in range(len(prior.at)):
         top, left = source_offsets[b], target_offsets[b]
         n, m = source_offsets[b + 1] - top, target_offsets[b + 1] - left

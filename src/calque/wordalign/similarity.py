@@ -1,4 +1,4 @@
-"""Similarities of the words of sentence pairs, and links extracted from similarities."""
+"""Word similarities within sentence pairs, and word links extracted from them."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from calque.pairs import WordPairs
 from calque.vectors import Embeddings
 
 Method = Literal["mutual", "softmax"]
-MEMORY = 1 << 28  # maximum number of bytes of matrices in memory; larger matrices are in a temporary mapped file
-STORED = np.dtype(np.float16)  # keeps 11 significant bits of a cosine; a million sentence pairs take about 1 GB
+MEMORY = 1 << 28  # maximum number of bytes kept in memory; larger arrays are stored in a temporary mapped file
+STORED = np.dtype(np.float16)  # stores 11 significant bits of each cosine; a million sentence pairs take about 1 GB
 
 
 class Similarities:
-    """A matrix of similarities for each sentence pair, `[source words, target words]`.
+    """One matrix of word similarities `[source words, target words]` for each sentence pair.
 
     Args:
-        data: all matrices in row-major order, float16 or float32 `[n_cells]`, in memory or mapped. The row or column of a
-            word without a vector contains NaN.
-        rows, columns: number of source and of target words of each sentence pair, int64 `[n_sentences]`.
+        data: the cells of all matrices in row-major order, float16 or float32 `[n_cells]`, in memory or memory-mapped. The row
+            or column of a word without a vector contains NaN.
+        rows, columns: number of source words and of target words in each sentence pair, int64 `[n_sentences]`.
 
     Raises:
         InputError: the size of `data` does not match `rows` and `columns`.
@@ -38,9 +38,7 @@ class Similarities:
             )
         self.offsets = offsets_of(self.rows * self.columns)
         if data.shape != (int(self.offsets[-1]),):
-            raise InputError(
-                f"data must have the {int(self.offsets[-1])} cells of the sentence pairs, got {data.shape}"
-            )
+            raise InputError(f"data must have shape ({int(self.offsets[-1])},), one value per cell, got {data.shape}")
         self.data = data
 
     def __len__(self) -> int:
@@ -58,17 +56,17 @@ class Similarities:
 
     @classmethod
     def of(cls, matrices: Iterable[np.ndarray]) -> Similarities:
-        """Build from matrices, which are stored in memory as float32."""
+        """Build the object from separate matrices, which are stored in memory as float32."""
         parts = [np.asarray(matrix, dtype=np.float32) for matrix in matrices]
         shapes = np.array([part.shape for part in parts], dtype=np.int64).reshape(-1, 2)
         return cls(np.concatenate([np.zeros(0, np.float32), *(part.ravel() for part in parts)]), *shapes.T)
 
 
 def cosines(source: Embeddings, target: Embeddings) -> Iterator[np.ndarray]:
-    """Yield the cosines of the words of each sentence pair, float32 `[source words, target words]`; NaN: no vector.
+    """Yield the word cosines of each sentence pair, float32 `[source words, target words]`; words without a vector get NaN.
 
     Args:
-        source, target: vectors of the same sentence pairs.
+        source, target: word vectors of both sides of the same sentence pairs.
 
     Raises:
         SettingError: the numbers of sentences or the dimensions differ.
@@ -97,13 +95,13 @@ def _covered(side: Embeddings, sentence: int) -> np.ndarray:
 
 # -- links --------------------------------------------------------------------------------------------------------------
 def mutual(similarity: np.ndarray) -> np.ndarray:
-    """Link words that are mutually most similar (SimAlign's Argmax, Jalili Sabet et al. 2020, §2.1).
+    """Link word pairs that are mutually most similar (SimAlign's Argmax, Jalili Sabet et al. 2020, §2.1).
 
     Args:
-        similarity: `[n_source, n_target]`.
+        similarity: similarities of the words, `[n_source, n_target]`.
 
     Returns:
-        similarity of each link scaled to 0..1, and 0 for pairs without a link, float64 `[n_source, n_target]`.
+        the similarity of each link, scaled to 0…1, and 0 for pairs without a link, float64 `[n_source, n_target]`.
     """
     linked = np.zeros(similarity.shape)
     if similarity.size:
@@ -117,12 +115,12 @@ def softmax(similarity: np.ndarray, *, threshold: float = 1e-3, temperature: flo
     """Link words whose softmax probability exceeds a threshold in both directions (awesome-align, Dou & Neubig 2021, Eq. 2).
 
     Args:
-        similarity: cosines `[n_source, n_target]`; the paper uses dot products without a temperature.
-        threshold: minimum probability in either direction.
+        similarity: cosines of the words, `[n_source, n_target]`; the paper uses dot products without a temperature.
+        threshold: probability that a link must exceed in both directions.
         temperature: divisor of the similarities.
 
     Returns:
-        geometric mean of both probabilities of each link, and 0 for pairs without a link, `[n_source, n_target]`.
+        the geometric mean of the two probabilities of each link, and 0 for pairs without a link, `[n_source, n_target]`.
     """
     from scipy.special import softmax as normalized
 
@@ -141,21 +139,21 @@ def links_from_embeddings(
     """Link the words of parallel sentences by the cosines of their vectors.
 
     Args:
-        source, target: vectors of the same sentence pairs.
-        method: `mutual` or `softmax`; see the functions of these names.
-        options: further arguments of the function of the method.
+        source, target: word vectors of both sides of the same sentence pairs.
+        method: `mutual` or `softmax`; see the functions with these names.
+        options: further arguments of the function named by `method`.
 
     Returns:
-        links with a posterior in 0..1, whose scale depends on the method. Words without a vector get no links.
+        links with posteriors in 0…1, whose scale depends on the method. Words without a vector get no links.
 
     Raises:
-        SettingError: the method is unknown, or the vectors are not of the same sentence pairs.
+        SettingError: the method is unknown, or the numbers of sentences or the dimensions differ.
     """
     return links_from_matrices(cosines(source, target), len(source), method=method, **options)
 
 
 def check_extraction(method: str) -> None:
-    """Check the name of an extraction method.
+    """Check the name of a link extraction method.
 
     Raises:
         SettingError: the name is unknown.
@@ -165,7 +163,7 @@ def check_extraction(method: str) -> None:
 
 
 def links_from_matrices(matrices: Iterable[np.ndarray], n: int, *, method: str = "mutual", **options: Any) -> WordPairs:
-    """Link the words of `n` sentence pairs based on matrices of similarities, see `links_from_embeddings` and `link_matrix`."""
+    """Link the words of `n` sentence pairs by their similarity matrices; see `links_from_embeddings` and `link_matrix`."""
     check_extraction(method)
     linked = [link_matrix(matrix, method=method, **options) for matrix in matrices]
     empty = (np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))
@@ -177,14 +175,14 @@ def links_from_matrices(matrices: Iterable[np.ndarray], n: int, *, method: str =
 def link_matrix(
     matrix: np.ndarray, *, method: str = "mutual", **options: Any
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the links of one sentence pair.
+    """Return the word links of one sentence pair.
 
     Args:
         matrix: similarities `[source words, target words]`, with NaN in the row or column of a word without a vector.
         method, options: see `links_from_embeddings`.
 
     Returns:
-        positions of source and target words, int64 `[n_links]`, sorted; and posteriors of the links, from 0 to 1.
+        the sorted positions of the source and target words, int64 `[n_links]`, and the posteriors of the links, from 0 to 1.
     """
     known = ~np.isnan(matrix)
     rows, columns = np.flatnonzero(known.any(1)), np.flatnonzero(known.any(0))

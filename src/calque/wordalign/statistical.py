@@ -1,4 +1,4 @@
-"""Statistical word alignment of parallel text, and trained aligners for new text."""
+"""Statistical word alignment of parallel text, and trained aligners that can be applied to new text."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ from calque.wordalign.vocabulary import Classes, Vocabulary, code_points, joined
 
 Prior = Callable[[ParallelCorpus], Similarities]
 Settings = FastAlignSettings | HmmSettings | GibbsSettings
-FEW = 2_000  # `auto` uses the sampler for fewer sentence pairs, because it is fast and most useful on small texts
+FEW = 2_000  # `auto` uses the Gibbs sampler below this number of sentence pairs, where it is fast and helps most
 MAX_WORDS = 500
 FORMAT = "calque word aligner 1"
-BLOCK = 1 << 15  # number of sentence pairs aligned at a time by `WordAligner.aligned`
+BLOCK = 1 << 15  # number of sentence pairs that `WordAligner.aligned` aligns at a time
 _KINDS: dict[str, type[Model]] = {kind.kind: kind for kind in (DiagonalModel, HmmModel, GibbsModel)}
 
 
@@ -46,35 +46,35 @@ def align_words(
     settings: Settings | None = None, classes: Classes | None = None, seed: int = 0, threads: int | None = None,
     max_words: int = MAX_WORDS, prior: Prior | None = None, prior_weight: float | None = None, progress: bool = False,
 ) -> WordPairs:  # fmt: skip
-    """Link the words that are translations of each other, based on the co-occurrence of words in parallel text.
+    """Link words that are translations of each other, based on word co-occurrence in parallel text.
 
     Args:
-        corpus: the text to align.
-        symmetrize: symmetrisation of the directions: `one-to-one` (the intersection, without words that have two links),
+        corpus: parallel text to align.
+        symmetrize: symmetrisation method: `one-to-one` (the intersection, without words that have two links),
             `intersection`, `union`, `grow-diag`, `grow-diag-final` or `grow-diag-final-and`; see `calque.wordalign.symmetrize`.
             Results of different methods are not comparable.
-        extra: more text in the same languages, for training only. A few sentences are aligned much better with more text.
-        model: `fast-align` (IBM model 2 that favours the diagonal; the fastest), `hmm` (two hidden Markov models trained to
-            agree), `gibbs` (a sampler with fertilities; the most accurate) or `auto` (the sampler for texts of fewer than
-            2,000 sentence pairs, else the HMM).
+        extra: additional parallel text in the same languages, used only for training. It improves the links of small texts.
+        model: `fast-align` (IBM model 2 with a preference for the diagonal; the fastest), `hmm` (two hidden Markov models
+            trained to agree), `gibbs` (a Gibbs sampler with fertilities; the most accurate) or `auto` (`gibbs` for fewer than
+            2,000 sentence pairs, otherwise `hmm`).
         settings: settings of the model: `FastAlignSettings`, `HmmSettings` or `GibbsSettings`.
-        classes: classes of words; default: unchanged words for `fast-align`, and for other models lower-cased words, of which
-            rare words are represented by their first five letters.
-        seed: seed of the sampler; the other models are deterministic.
-        threads: number of threads, which does not affect the links; default: the number of processors.
-        max_words: maximum number of words of a side; a warning counts longer sentence pairs, which get no links.
-        prior: function from a text to the similarities of its words, such as `calque.Linker("mini").similarities`; for `hmm` and
-            `gibbs`. If the encoder supports the languages, the combination makes fewer errors than the aligner or the encoder
-            alone. For an encoder that is first aligned on this text, see `calque.HeldOut`.
-        prior_weight: weight of the similarities; default: `similarity` of the settings.
+        classes: settings of the word classes. By default, `fast-align` uses unchanged words, and the other models use
+            lower-cased words, with rare words represented by their first five letters.
+        seed: random seed of `gibbs`; the other models are deterministic.
+        threads: number of threads, which does not affect the links; default: the number of available processors.
+        max_words: maximum number of words per side. Longer sentence pairs get no links, and a warning reports their number.
+        prior: function that computes the word similarities of a text, such as `calque.Linker("mini").similarities`, for `hmm`
+            and `gibbs`. If the encoder supports the languages, the combination makes fewer errors than the aligner or the
+            encoder alone. For an encoder that is first aligned on this text, see `calque.HeldOut`.
+        prior_weight: weight of the similarities; default: the setting `similarity`.
         progress: whether to show a progress bar.
 
     Returns:
-        links with posteriors, for every sentence pair of `corpus`; pairs with an empty side have no links.
+        links with posteriors for all sentence pairs of `corpus`; pairs with an empty side have no links.
 
     Raises:
-        SettingError: the model or symmetrisation is unknown, the settings are for another model, `extra` is in other languages,
-            or a weight is given without a prior.
+        SettingError: the model or the symmetrisation method is unknown, the settings are for another model, `extra` is in other
+            languages, or `prior_weight` is set without a prior.
     """
     check_method(symmetrize)
     aligner = WordAligner.train(
@@ -85,12 +85,12 @@ def align_words(
 
 
 class WordAligner:
-    """A trained word aligner: `WordAligner.train(corpus)`, then `align`, `save` and `WordAligner.open`.
+    """A trained word aligner, which is built by `WordAligner.train` or read from a file by `WordAligner.open`.
 
     Args:
-        model: the trained tables.
-        vocabularies: vocabularies of the source and the target language.
-        langs: source and target language.
+        model: the trained model.
+        vocabularies: vocabularies of the source language and of the target language.
+        langs: language codes of the source and the target.
         max_words, prior: see `align_words`; the prior is not saved.
     """
 
@@ -128,7 +128,7 @@ class WordAligner:
         _check_prior(model, prior)
         if prior_weight is not None:
             if prior is None:
-                raise SettingError(f"prior_weight={prior_weight:g} needs a prior: set prior, or leave out prior_weight")
+                raise SettingError(f"prior_weight={prior_weight:g} needs a prior; set prior, or leave out prior_weight")
             check_number("prior_weight", prior_weight, least=0)
             chosen = chosen.weighted(prior_weight)
         check_number("max_words", max_words, least=1, whole=True)
@@ -153,14 +153,14 @@ class WordAligner:
         """Link the words of the training corpus or of a new text.
 
         Out-of-vocabulary words are linked by spelling and position. The links of a sentence pair do not depend on the other
-        sentence pairs. The links of the training corpus are those computed in training.
+        sentence pairs. For the training corpus itself, the links computed in training are returned.
 
         Args:
             corpus: text in the languages of the aligner.
             symmetrize, seed, threads, progress: see `align_words`.
 
         Raises:
-            SettingError: the languages differ, or the symmetrisation is unknown.
+            SettingError: the languages differ, or the symmetrisation method is unknown.
         """
         check_method(symmetrize)
         if corpus.langs != self.langs:
@@ -177,14 +177,14 @@ class WordAligner:
         self, corpus: ParallelCorpus, *, symmetrize: str = "one-to-one", seed: int = 0, threads: int | None = None,
         block: int = BLOCK,
     ) -> Iterator[WordPairs]:  # fmt: skip
-        """Yield the links of `align` block by block, with the links of one block in memory.
+        """Yield the links of `align` block by block, so that only the links of one block are in memory.
 
         Args:
             corpus, symmetrize, seed, threads: see `align`.
-            block: number of sentence pairs of a block.
+            block: number of sentence pairs in a block.
 
         Yields:
-            links of each block, whose sentence pairs are numbered from 0.
+            the links of each block, whose sentence pairs are numbered from 0.
         """
         check_method(symmetrize)
         trained = self._trained_on[1] if self._trained_on is not None and corpus is self._trained_on[0] else None
@@ -199,7 +199,7 @@ class WordAligner:
             yield join_directions(links.pairs(part, True), links.pairs(part, False), symmetrize)
 
     def _links(self, corpus: ParallelCorpus, seed: int, threads: int, progress: bool) -> Links:
-        """Return the links of both directions of a new text."""
+        """Return the links of a new text in both directions."""
         sides, spellings, known = [], [], [len(vocabulary) for vocabulary in self.vocabularies]
         for vocabulary, sentences in zip(self.vocabularies, (corpus.source, corpus.target), strict=True):
             words, offsets, unknown = vocabulary.encode(sentences)
@@ -214,7 +214,7 @@ class WordAligner:
             return self.model.links(Job(bitext, alike, seed, keys, threads, updates.update, similar))
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the vocabularies and the tables to one safetensors file."""
+        """Write the vocabularies and the model to a safetensors file."""
         from safetensors.numpy import save_file
 
         arrays = {f"model.{name}": np.ascontiguousarray(array) for name, array in self.model.arrays().items()}
@@ -228,7 +228,7 @@ class WordAligner:
             "settings": asdict(self.model.settings),
             "classes": asdict(self.vocabularies[0].classes),
         }
-        # The metadata is a single entry, because safetensors writes several entries in an order that varies between processes.
+        # All metadata is in one entry, because safetensors writes several entries in an order that varies between processes.
         record = json.dumps({**about, "digest": _digest(json.dumps(about), arrays)})
         with whole(path) as part:
             save_file(arrays, part, metadata={"calque": record})
@@ -238,20 +238,20 @@ class WordAligner:
         """Read a file written by `save`.
 
         Raises:
-            InputError: the file cannot be read, or does not contain a word aligner.
+            InputError: the file cannot be read or does not contain a word aligner.
         """
         from safetensors import safe_open
 
         if os.path.isdir(path):
-            raise InputError("is a folder, expected a file written by calque words --tables", path=path)
+            raise InputError("must be a file written by calque words --tables, but is a folder", path=path)
         try:
             with safe_open(fspath(path), framework="numpy") as file:
                 metadata = file.metadata() or {}
                 arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
             about = json.loads(metadata["calque"])
-            # Compiled loops do not check the bounds of arrays.
+            # Compiled loops do not check array bounds, so corrupt arrays must be rejected here.
             if about.pop("digest") != _digest(json.dumps(about), arrays):
-                raise ValueError("wrong checksum: the file is corrupt; train the aligner again")
+                raise ValueError("the checksum is wrong, so the file is corrupt; train the aligner again")
             kind, classes = _KINDS[about["model"]], Classes(**about["classes"])
             tables = {k.removeprefix("model."): v for k, v in arrays.items() if k.startswith("model.")}
             source, target = (
@@ -266,7 +266,7 @@ class WordAligner:
 
 
 def is_aligner(path: str) -> bool:
-    """Return whether the metadata of a file are those of a saved `WordAligner`; the file may still be corrupt."""
+    """Return whether a file has the metadata of a saved `WordAligner`; the file may still be corrupt."""
     from safetensors import SafetensorError, safe_open
 
     try:
@@ -278,11 +278,11 @@ def is_aligner(path: str) -> bool:
 
 def _check_prior(model: str, prior: Prior | None) -> None:
     if prior is not None and model == DiagonalModel.kind:
-        raise SettingError(f"model={model!r} cannot use a prior: use hmm or gibbs")
+        raise SettingError(f"model={model!r} cannot use a prior; use hmm or gibbs")
 
 
 def _digest(record: str, arrays: dict[str, np.ndarray]) -> str:
-    """Return a hash of the content of a saved aligner."""
+    """Return a hash of the metadata and arrays of a saved aligner."""
     digest = hashlib.blake2b(record.encode("utf-8", "replace"), digest_size=16)
     for name in sorted(arrays):
         digest.update(f"\n{name} {arrays[name].dtype} {arrays[name].shape} ".encode("utf-8", "replace"))
@@ -323,8 +323,8 @@ def _bar(n: int | None, model: str, langs: tuple[str, str], progress: bool):
 
 @loop
 def sentence_keys(source, source_offsets, n_source, target, target_offsets, n_target):
-    """Return a key for every sentence pair, uint64, which depends only on the words of the pair. Unknown words (indices of at
-    least `n_source` or `n_target`) are numbered within their sentence."""
+    """Return a key for each sentence pair, uint64, that depends only on the words of the pair. Out-of-vocabulary words (indices
+    from `n_source` or `n_target` on) are numbered within their sentence."""
     keys = np.empty(len(source_offsets) - 1, np.uint64)
     for b in range(len(keys)):
         key = mix(np.uint64(source_offsets[b + 1] - source_offsets[b]))

@@ -1,4 +1,4 @@
-"""Symmetrisation of the links of two directions, as defined by Moses and atools."""
+"""Symmetrisation of the links of two alignment directions, as defined by Moses and atools."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ METHODS: tuple[str, ...] = get_args(Symmetrization)
 
 
 def check_method(method: str) -> None:
-    """Check the name of a symmetrisation.
+    """Check the name of a symmetrisation method.
 
     Raises:
         SettingError: the name is unknown.
@@ -25,20 +25,20 @@ def check_method(method: str) -> None:
 
 
 def symmetrize(forward: WordPairs, backward: WordPairs, method: str = "intersection") -> WordPairs:
-    """Return the symmetrised links of two directions.
+    """Return the symmetrised links of two alignment directions.
 
-    `grow-diag` starts from the intersection and adds links of the union that are adjacent to a selected link, also diagonally,
-    if one of the two words has no link yet. `-final` then adds links of either direction if one word, `-final-and` if both
-    words have no link yet (Koehn et al. 2005, "Edinburgh system description"). `one-to-one` is the intersection without words
-    that have two links (Cao 2020).
+    `grow-diag` starts from the intersection and adds links of the union that are horizontally, vertically or diagonally
+    adjacent to a selected link, if at least one of the two words has no link yet. `-final` then adds links of either direction
+    if at least one of the words has no link yet, and `-final-and` only if both have none (Koehn et al. 2005, "Edinburgh
+    system description"). `one-to-one` is the intersection without words that have two links (Cao 2020).
 
     Args:
-        forward, backward: links of the same sentence pairs, both as (source, target).
+        forward, backward: links of the two directions for the same sentence pairs, both as (source, target).
         method: one of `METHODS`.
 
     Returns:
-        links sorted by sentence, source and target. If both directions have posteriors, the posterior of a link is the mean of
-        both, where a direction without the link counts as 0.
+        links sorted by sentence, source and target. If both directions have posteriors, the posterior of a link is their mean,
+        in which a direction without the link counts as 0.
 
     Raises:
         SettingError: the method is unknown, or the numbers of sentence pairs differ.
@@ -46,7 +46,7 @@ def symmetrize(forward: WordPairs, backward: WordPairs, method: str = "intersect
     check_method(method)
     if forward.n_sentences != backward.n_sentences:
         raise SettingError(
-            f"links must be of the same text, got {forward.n_sentences} and {backward.n_sentences} sentence pairs"
+            f"links must belong to the same text, got {forward.n_sentences} and {backward.n_sentences} sentence pairs"
         )
     n, code = forward.n_sentences, -1 if method == "one-to-one" else METHODS.index(method)
     sentence, source, target, posterior = join(_arrays(forward), _arrays(backward), n, code)
@@ -55,7 +55,7 @@ def symmetrize(forward: WordPairs, backward: WordPairs, method: str = "intersect
 
 
 def _arrays(pairs: WordPairs) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return the offsets of the sentences, source, target and posterior (default: 1)."""
+    """Return the sentence offsets, source positions, target positions and posteriors (default: 1) of links."""
     posterior = np.ones(len(pairs), np.float32) if pairs.posterior is None else pairs.posterior
     source, target = np.ascontiguousarray(pairs.source), np.ascontiguousarray(pairs.target)
     return pairs.offsets(), source, target, np.ascontiguousarray(posterior)
@@ -63,7 +63,7 @@ def _arrays(pairs: WordPairs) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.nd
 
 @loop
 def join(forward, backward, n_sentences, method):
-    """Return sentence, source, target and posterior of the selected links."""
+    """Return the sentence indices, source positions, target positions and posteriors of the selected links."""
     size = len(forward[1]) + len(backward[1])
     sentence, source, target = np.empty(size, np.int64), np.empty(size, np.int64), np.empty(size, np.int64)
     posterior, n = np.empty(size, np.float32), 0
@@ -74,7 +74,7 @@ def join(forward, backward, n_sentences, method):
                 height, width = max(height, rows[i] + 1), max(width, columns[i] + 1)
         if height == 0:
             continue
-        # Bit 1: link of forward. Bit 2: link of backward. Bit 4: link of the result.
+        # Value 1 marks a link of `forward`, 2 a link of `backward`, and 4 a selected link.
         state, weight = np.zeros(height * width, np.uint8), np.zeros(height * width, np.float32)
         row, column = np.zeros(height, np.bool_), np.zeros(width, np.bool_)
         bit = 1
@@ -107,7 +107,7 @@ def join(forward, backward, n_sentences, method):
 
 @loop
 def _one_to_one(state, height, width):
-    """Remove every link whose row or column has another link; bit 8 marks removed links."""
+    """Remove every selected link whose row or column has another selected link; the value 8 marks removed links."""
     for s in range(height):
         for t in range(width):
             if state[s * width + t] & 4:

@@ -1,12 +1,12 @@
-"""Word types for statistical alignment, with rare words replaced by their stems, and the spelling similarity of word types.
+"""Word classes for statistical alignment, in which rare words are replaced by their stems, and spelling similarity of words.
 
-Names, numbers and loan words are aligned by spelling. The measure is the longest common subsequence ratio (Melamed 1995,
-"Automatic evaluation and uniform filter cascades for inducing N-best translation lexicons") of the words in Latin letters without
-accents.
+Spelling similarity helps to align names, numbers and loan words. It is the longest common subsequence ratio (Melamed 1995,
+"Automatic evaluation and uniform filter cascades for inducing N-best translation lexicons") of the words after transliteration
+to Latin letters without accents.
 """
 
 # pyright: reportAttributeAccessIssue=false
-# pyarrow.compute creates its functions at import, so that type checkers do not find these functions.
+# pyarrow.compute creates its functions at import time, so type checkers cannot find them.
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ _GREEK = "α:a β:v γ:g δ:d ε:e ζ:z η:i θ:th ι:i κ:k λ:l μ:m ν:n ξ:x
 _ROMAN = str.maketrans({letter[0]: letter[2:] for letter in (_CYRILLIC + _GREEK).split(" ")})
 _U = np.uint64
 BITS = 64
-LONGEST = 255  # longer words count as words of this length
+LONGEST = 255  # maximum word length that fits into the 8 bits of `shared`; longer words count as this long
 
 CodePoints = tuple[np.ndarray, np.ndarray]
 
 
 def code_points(words: pa.Array) -> CodePoints:
-    """Return words as lower-case code points without accents, with Cyrillic and Greek in Latin letters.
+    """Return words as lower-case code points without accents, with Cyrillic and Greek transliterated to Latin letters.
 
     Returns:
-        code points of all words, uint32, and offsets of the words, int64 `[n + 1]`.
+        the code points of all words, uint32, and the offsets of the words, int64 `[n + 1]`.
     """
     bare = pc.replace_substring_regex(pc.utf8_lower(pc.utf8_normalize(words, form="NFKD")), r"[\p{M}\n]+", "")
     text = "".join(word + "\n" for word in bare.to_pylist())
@@ -50,7 +50,7 @@ def code_points(words: pa.Array) -> CodePoints:
 
 
 def joined(first: CodePoints, second: CodePoints) -> CodePoints:
-    """Return the words of `first`, followed by the words of `second`."""
+    """Concatenate the words of `first` and `second`."""
     return np.concatenate([first[0], second[0]]), np.concatenate([first[1], first[1][-1] + second[1][1:]])
 
 
@@ -61,14 +61,14 @@ def ratios() -> np.ndarray:
 
 
 def shared(pairs: Pairs, source: CodePoints, target: CodePoints) -> np.ndarray:
-    """Return 256 · length of the longest common subsequence + length of the longer word (at most 255) of each pair.
+    """Return 256 · length of the longest common subsequence + length of the longer word (at most 255) for each type pair.
 
     Args:
-        pairs: pairs of types.
-        source, target: spelling of every type, see `code_points`. Only the first 64 letters of a source word are compared.
+        pairs: type pairs to compare.
+        source, target: spelling of each type, see `code_points`. Only the first 64 letters of a source word are compared.
 
     Returns:
-        uint16 `[n_pairs]`.
+        the spelling similarities, uint16 `[n_pairs]`.
     """
     (left, left_offsets), (right, right_offsets) = source, target
     letters, numbers = np.unique(np.concatenate([left, right]), return_inverse=True)
@@ -79,7 +79,7 @@ def shared(pairs: Pairs, source: CodePoints, target: CodePoints) -> np.ndarray:
 
 @loop
 def common(left, left_offsets, right, right_offsets, n_letters, starts, target):
-    """Compute `shared` by the bit-parallel algorithm of Hyyrö (2004), in which a machine word is a column of the table."""
+    """Compute `shared` with the bit-parallel algorithm of Hyyrö (2004), in which a machine word holds a column of the table."""
     masks, out = np.zeros(n_letters, np.uint64), np.zeros(len(target), np.uint16)
     for s in range(len(starts) - 1):
         low, length = left_offsets[s], left_offsets[s + 1] - left_offsets[s]
@@ -104,20 +104,20 @@ def common(left, left_offsets, right, right_offsets, n_letters, starts, target):
     return out
 
 
-_RARE = "\u2026"  # last character of the name of a stem, so that the stem differs from an identical word
+_RARE = "\u2026"  # suffix of stem names, which distinguishes a stem from an identical word
 
 
 @dataclass(frozen=True)
 class Classes:
-    """Settings of the classes of words in alignment. A class is a frequent word, or a stem that rare words share.
+    """Settings of the word classes used in alignment. A class is a frequent word, or a stem that rare words share.
 
-    A rare word has too few contexts to estimate its translations, so it shares the translations of its stem, the first
+    A rare word occurs too rarely for its translations to be estimated, so it shares those of its stem, which is its first
     `stem` characters (Fraser & Marcu 2005, "ISI's participation in the Romanian-English alignment task").
 
     Args:
-        lower: whether to fold case and compatibility forms such as full-width letters (NFKC).
-        stem: number of characters of the stem of a rare word; 0 keeps all words whole.
-        frequent: minimum number of occurrences of a word that forms its own class.
+        lower: whether to lower-case words and normalise compatibility forms such as full-width letters (NFKC).
+        stem: number of characters in the stem of a rare word; 0 disables stems.
+        frequent: minimum number of occurrences for a word to have its own class.
     """
 
     lower: bool = True
@@ -132,9 +132,9 @@ class Vocabulary:
     """Word classes of one language.
 
     Args:
-        names: name of each class (the word, or the stem followed by `…`), Arrow strings.
-        spellings: most frequent spelling in each class, Arrow strings.
-        classes: settings of the classes.
+        names: name of each class (a word, or a stem followed by `…`), as Arrow strings.
+        spellings: most frequent word of each class, as Arrow strings.
+        classes: settings of the word classes.
     """
 
     def __init__(self, names: pa.Array, spellings: pa.Array, classes: Classes):
@@ -145,15 +145,15 @@ class Vocabulary:
 
     @cached_property
     def points(self) -> CodePoints:
-        """Spellings as code points."""
+        """Spellings as code points, see `code_points`."""
         return code_points(self.spellings)
 
     @classmethod
     def build(cls, sentences: Sentences, classes: Classes) -> tuple[Vocabulary, np.ndarray, np.ndarray]:
-        """Build the vocabulary of a text.
+        """Build the vocabulary of a text, and encode the text.
 
         Returns:
-            vocabulary, class of each word, int32 `[n_words]`, and offsets of the sentences, int64 `[n + 1]`.
+            the vocabulary, the class index of each word, int32 `[n_words]`, and the sentence offsets, int64 `[n + 1]`.
         """
         types, numbers, offsets = _types(sentences, classes)
         frequency = np.bincount(numbers, minlength=len(types))
@@ -166,20 +166,20 @@ class Vocabulary:
         of_type = np.array(encoded.indices)
         names = encoded.dictionary
         best = np.zeros(len(names), dtype=np.int64)
-        order = np.argsort(frequency, kind="stable")  # the last assignment wins, which is the most frequent spelling
+        order = np.argsort(frequency, kind="stable")  # the last assignment, of the most frequent spelling, wins
         best[of_type[order]] = order
         np.take(of_type.astype(np.int32), numbers, out=numbers)
         return cls(names, types.take(pa.array(best)), classes), numbers, offsets
 
     def encode(self, sentences: Sentences) -> tuple[np.ndarray, np.ndarray, pa.Array]:
-        """Return the classes of the words of a new text; words without a class get numbers of at least `len(self)`.
+        """Encode a new text as class indices; out-of-vocabulary words get indices from `len(self)` on.
 
-        Equal words without a class have different numbers in different sentences, so that the links of a sentence do not depend
-        on the rest of the text.
+        The same out-of-vocabulary word gets different indices in different sentences, so that the links of a sentence do not
+        depend on the rest of the text.
 
         Returns:
-            class of each word, int32 `[n_words]`, offsets of the sentences, int64 `[n + 1]`, and spellings of the words without
-            a class.
+            the index of each word, int32 `[n_words]`, the sentence offsets, int64 `[n + 1]`, and the spellings of the
+            out-of-vocabulary words.
         """
         types, numbers, offsets = _types(sentences, self.classes)
         class_of = pc.index_in(types, self.names)
@@ -196,7 +196,7 @@ class Vocabulary:
 
 
 def _types(sentences: Sentences, classes: Classes) -> tuple[pa.Array, np.ndarray, np.ndarray]:
-    """Return the word types after folding, the type of each word, and the offsets of the sentences."""
+    """Return the word types after normalisation, the type index of each word, and the sentence offsets."""
     offsets = offsets_of(sentences.lengths())
     words = pa.chunked_array([chunk.flatten() for chunk in sentences.chunks()], pa.string())
     encoded = words.dictionary_encode().unify_dictionaries()
