@@ -28,7 +28,7 @@ def test_the_mean_of_a_language_is_shifted_to_that_of_its_translations(tiny_enco
         expected = before - before.mean(0) + other / sum(sizes)
         np.testing.assert_allclose(words(made, [text.target for text in texts]), expected, atol=1e-5)
     np.testing.assert_array_equal(words(made, [corpora[0].source]), words(tiny_encoder, [corpora[0].source]))
-    with pytest.raises(SettingError, match="one side of a text must be in zz"):
+    with pytest.raises(SettingError, match="at least one text must have a side in zz"):
         centred(tiny_encoder, corpora, towards="zz")
 
 

@@ -71,7 +71,7 @@ def test_only_other_languages_are_shifted_and_maps_are_saved(tiny_encoder, corpo
 
 
 def test_too_few_languages_and_mapped_encoders_are_refused(tiny_encoder, corpora):
-    with pytest.raises(SettingError, match="means needs text in en and in another language, got en"):
+    with pytest.raises(SettingError, match="means requires text in en and in another language, got en"):
         LanguageMeans(towards="en").align(tiny_encoder, {"en": corpora[0].source})
     mapped = LanguageMeans(towards="en").align(tiny_encoder, corpora[0])
     with pytest.raises(SettingError, match="already has maps"):

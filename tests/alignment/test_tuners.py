@@ -158,7 +158,7 @@ def test_frozen_layers_do_not_change(tiny_encoder, text):
     assert any(".layer.1." in name for name in changed)
     for options, message in (
         ({"freeze": tiny_encoder.n_layers}, "at least one must be trained"),
-        ({"freeze": 1, "layers": (1,)}, "freeze=1: the loss uses layer 1, below which all layers would be frozen"),
+        ({"freeze": 1, "layers": (1,)}, "freeze=1 would freeze all layers that affect the loss"),
     ):
         with pytest.raises(SettingError, match=message):
             Contrastive(towards="en", **options).tune(tiny_encoder, corpus, pairs)

@@ -99,7 +99,7 @@ def test_misplaced_answers_count_in_tests_only():
     assert (losses == 0).tolist() == [k == 3 for k in range(8)]
     with torch.no_grad():
         assert job.counts(head.eval(), run.text.take(np.arange(8)), run.answers)["em"][:, 1].sum() == 8
-    with pytest.raises(SettingError, match=r"en\.json: at least one answer must be at its answer_start"):
+    with pytest.raises(SettingError, match=r"en\.json: at least one answer must be found at its answer_start"):
         Answering([replace(named, data=replace(named.data, spans=np.full_like(spans, -1)))], [named])
 
 
@@ -126,7 +126,7 @@ def test_from_the_command_line(tmp_path, capsys, tiny_folder, monkeypatch):
     assert scores[0]["settings"]["max_answer"] == 4
     assert len(scores[1]["runs"]) == 2
     assert "--layers does not apply to qa; it is for retrieval" in fails(capsys, *job, "--layers", 3)
-    assert "qa needs frozen vectors, got tune=True: leave out --tune" in fails(capsys, *job, "--tune")
+    assert "qa requires frozen vectors, got tune=True; remove --tune" in fails(capsys, *job, "--tune")
     (tmp_path / "bad.de.json").write_text("{", encoding="utf-8")
     assert "bad.de.json line 1: not JSON" in fails(capsys, *job[:6], "bad.de.json")
 

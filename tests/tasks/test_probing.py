@@ -141,8 +141,8 @@ def test_counts_and_losses_equal_a_loop_over_targets(kind, width):
     ("make", "fact"),
     [
         (lambda: Probing([pairs(5, "en")], [spans(5, "de")]), "all files must have the same probe"),
-        (lambda: Probing([asked([["a"]], "en", [[]])], [spans(5, "de")]), "en.jsonl: must have spans with labels"),
-        (lambda: Probing([asked([["a"]], "en", [[([(0, 1)], [])]])], [spans(5, "de")]), "a target must have a label"),
+        (lambda: Probing([asked([["a"]], "en", [[]])], [spans(5, "de")]), "en.jsonl: the file must have labelled spans"),
+        (lambda: Probing([asked([["a"]], "en", [[([(0, 1)], [])]])], [spans(5, "de")]), "targets must have labels"),
     ],
 )  # fmt: skip
 def test_settings_that_cannot_work(make, fact):

@@ -230,7 +230,7 @@ def test_special_tokens_are_two_more_links_of_a_sentence(tiny_encoder):
     by_form = {score.metric: score.value for score in special.evaluate_embeddings(source, target)}
     assert by_form["accuracy.all.en-de"] == 5 / 6
     assert by_form["form.all.en-de"] == 1  # another [SEP] is the same form
-    with pytest.raises(SettingError, match="needs an encoder with special tokens"):
+    with pytest.raises(SettingError, match="requires an encoder with special tokens"):
         special.evaluate(Fixed())
 
 
@@ -253,7 +253,7 @@ def test_seen_and_equal_forms_and_shared_sentences():
     ("options", "message"),
     [
         ({"candidates": "some"}, "candidates must be one of all, linked, got 'some'"),
-        ({"train_pairs": WordPairs([], [], [], n_sentences=1)}, "give train as well"),
+        ({"train_pairs": WordPairs([], [], [], n_sentences=1)}, "set train as well"),
         ({"train": ParallelCorpus.of([], [], ("en", "fr"))}, "train must be in the languages"),
         ({"pairs": WordPairs([0], [0], [5], n_sentences=1)}, "target word 5"),
     ],

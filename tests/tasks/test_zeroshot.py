@@ -67,7 +67,7 @@ def test_the_epoch_is_chosen_on_source_text_unless_target_text_is_asked_for():
     assert (about["select"], about["dev"]) == ("target", ["dev.en", "dev.de"])
     alone = Tagging("ner", **data, dev=dev[1:], select="target", **settings)
     assert [each.name for each in alone.dev] == ["dev.de"]
-    with pytest.raises(SettingError, match="target needs development text"):
+    with pytest.raises(SettingError, match="target requires development text"):
         Tagging("ner", **data, dev=dev[:1], select="target", **settings)
     last = Tagging("ner", **data, select="last", **settings).evaluate(Planted())[0]
     assert last.settings["chosen_epochs"] == [0]
@@ -155,7 +155,7 @@ def test_labels_that_only_a_test_text_has():
                        r".*--rename MISC=") as caught:  # fmt: skip
         Tagging("ner", [train], [test], seeds=(0,), options={"epochs": 1}).evaluate(encoder)
     assert (caught.value.line, encoder.passes) == (test.data.lines[first], 0)  # before the texts are encoded
-    with pytest.raises(InputError, match="has no tag but O; expected spans, e.g. B-PER"):
+    with pytest.raises(InputError, match="has only the tag O; expected spans, e.g. B-PER"):
         Tagging("ner", [tagged(30, "en", tag=lambda k: "O")], [tagged(5, "de")], seeds=(0,))
     few = {"seeds": (0,), "options": QUICK, "hidden": 16, "bootstrap": 0}
     dropped = replace(test, data=renamed(test.data, {"MISC": ""}))
@@ -183,10 +183,10 @@ def test_renaming():
         (lambda: Tagging("ner", [tagged(2, "en")], [tagged(2, "de")], head="x"), "head must be one of .* got 'x'"),
         (lambda: Classification("nli", [labelled(9, "en")], [labelled(9, "de")]), "nli needs 2 texts a line, got 1"),
         (lambda: jobs(tune=True)["parsing"].evaluate(Planted()), "cannot be fine-tuned"),
-        (lambda: Tagging("pos", [tagged(5, "en")], [tagged(0, "de")]), r"de\.tsv: contains no texts"),
+        (lambda: Tagging("pos", [tagged(5, "en")], [tagged(0, "de")]), r"de\.tsv contains no texts"),
         (
             lambda: Tagging("ner", [tagged(30, "en")], [tagged(5, "en")], dev=[tagged(5, "de")]),
-            "needs development text in en, but got text in de only",
+            "requires development text in en, got text only in de",
         ),
     ],
 )

@@ -1,4 +1,4 @@
-"""Alignment methods. METHODS lists them without importing their classes."""
+"""Alignment methods. `METHODS` lists the methods without importing their classes."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ class MethodRow:
     """An alignment method in `METHODS`.
 
     Attributes:
-        target: class of the method as `package.module:Class`; a subclass of `Method`.
-        help: description in one line.
-        settings: arguments that this method passes to the class.
-        learns_from: usable data: "parallel" (text with word links), "dictionary", "text" (plain text of each language).
-        trains: whether the method changes the encoder's weights; such a method has a seed, a schedule and checkpoints.
-        of_each: whether the method uses a separate encoder for each language; these encoders may differ in size.
-        symmetrize: default symmetrisation of word links.
-        report: function that builds a section of a report, as `package.module:function`; "" for no section.
+        target: import path of the class, `package.module:Class`; the class must be a subclass of `Method`.
+        help: one-line description.
+        settings: arguments that are passed to the class.
+        learns_from: supported training data: "parallel" (text with word links), "dictionary" or "text" (monolingual text).
+        trains: whether the method trains the encoder's weights; if true, it has a seed, a schedule and checkpoints.
+        of_each: whether the method uses a separate encoder for each language; their dimensions may differ.
+        symmetrize: default symmetrisation method for word links.
+        report: import path of the function that builds a report section, `package.module:function`; "" if there is none.
     """
 
     target: str
@@ -35,12 +35,12 @@ class MethodRow:
 
     @property
     def needs_links(self) -> bool:
-        """True if the method needs word links of parallel text."""
+        """True if the method requires parallel text with word links."""
         return "text" not in self.learns_from
 
 
 def _maps(name: str, text: str, *learns_from: str) -> MethodRow:
-    """Return the row of a method that fits maps, on parallel text (`LinkedMaps`) or only on dictionaries (`DictionaryMaps`)."""
+    """Return the row of a method that fits maps: `LinkedMaps` if it supports parallel text, otherwise `DictionaryMaps`."""
     target = "calque.alignment.maps:LinkedMaps"
     if "parallel" not in learns_from:
         target = "calque.alignment.dictionary:DictionaryMaps"
@@ -56,9 +56,9 @@ METHODS: Table[MethodRow] = Table(
     {
         "rotation": _maps("rotation", "orthogonal map of word vectors", "parallel", "dictionary"),
         "normalized-rotation": _maps(
-            "normalized-rotation", "rotation of vectors that are centred first", "parallel", "dictionary"
+            "normalized-rotation", "rotation of mean-centred vectors", "parallel", "dictionary"
         ),
-        "sentence-rotation": _maps("sentence-rotation", "rotation fitted on mean vectors of sentences", "parallel"),
+        "sentence-rotation": _maps("sentence-rotation", "rotation fitted on mean sentence vectors", "parallel"),
         "linear": _maps("linear", "linear map fitted by least squares", "parallel", "dictionary"),
         "means": MethodRow(
             "calque.alignment.text_maps:LanguageMeans",
@@ -78,10 +78,10 @@ METHODS: Table[MethodRow] = Table(
         ),
         "clcr": MethodRow(
             "calque.clcr.method:KeyPointAlignment",
-            "extracts key points, equal in number and order in all languages, with one encoder for each language",
+            "extracts equally many key points, in the same order, from all languages, with one encoder per language",
             trains=True,
             of_each=True,
-            symmetrize="grow-diag-final-and",  # a word is linked to all words of its translation
+            symmetrize="grow-diag-final-and",  # links each word to all words of its translation
             report="calque.clcr.report:key_points",
         ),
     },
@@ -91,10 +91,10 @@ METHODS: Table[MethodRow] = Table(
 
 
 def methods_for(supervision: str) -> tuple[str, ...]:
-    """Return the names of the methods that can use "parallel" text, a "dictionary", or plain "text" of each language."""
+    """Return the names of the methods that support `supervision`: "parallel" (text), "dictionary", or "text" (monolingual)."""
     return tuple(name for name, row in METHODS.items() if supervision in row.learns_from)
 
 
 def learns_from(method: str, supervision: str) -> bool:
-    """Return whether a method can use a kind of data; methods of other packages can use only parallel text."""
+    """Return whether a method supports this training data; methods from other packages support only parallel text."""
     return method in methods_for(supervision) or (supervision == "parallel" and is_path(method))

@@ -1,4 +1,4 @@
-"""Word-aligned parallel text split for training, with all sentences in one table."""
+"""Word-aligned parallel text for training, with the subwords of all sentences in one table."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from calque.offsets import offsets_of, ranges
 from calque.pairs import WordPairs
 from calque.text import ParallelCorpus, Sentences
 
-_SENTENCES = 1 << 14  # number of sentences split into subwords at a time
+_SENTENCES = 1 << 14  # number of sentences that are split into subwords at a time
 
 
 @dataclass
 class Counts:
-    """Numbers of used and unused sentence pairs and links, for the record."""
+    """Numbers of used and unused sentence pairs and links, which are saved with the result."""
 
     sentence_pairs: int = 0
     links: int = 0
@@ -35,37 +35,37 @@ class Counts:
 
 @dataclass(frozen=True)
 class SentenceRows:
-    """Words with a vector in each sentence of one side."""
+    """Words that have a vector, for the sentences on one side of a corpus."""
 
-    rows: np.ndarray  # [n_words] index of each word's vector among the vectors of the update
+    rows: np.ndarray  # [n_words] index of each word's vector among the vectors in the update
     owner: np.ndarray  # [n_words] index of each word's sentence
-    counts: np.ndarray  # [n_sentences] number of words of each sentence
+    counts: np.ndarray  # [n_sentences] number of words with a vector in each sentence
 
 
 @dataclass(frozen=True)
 class GroupRows:
-    """Row indices of one corpus's words in the word vectors of an update. `reference` and `reference_linked` are indices in
-    the array that contains only the vectors of target sentences."""
+    """Row indices of the words of one corpus in the word vectors of an update. `reference` and `reference_linked` index the
+    array that contains only the vectors of target sentences."""
 
     source: np.ndarray  # [n_pairs] row of each pair's source word
     target: np.ndarray  # [n_pairs] row of each pair's target word
-    regularised: np.ndarray  # [n_target_words] row of each word of the target sentences
+    regularised: np.ndarray  # [n_target_words] row of each word in the target sentences
     reference: np.ndarray  # [n_target_words] row of each word among the vectors of target sentences
     reference_linked: np.ndarray  # [n_pairs] row of each pair's target word among the vectors of target sentences
-    pairs_of_part: tuple[int, ...]  # number of pairs in each part, by process and part
-    words_of_part: tuple[int, ...]  # number of target words in each part, by process and part
-    kinds: np.ndarray | None = None  # [n_pairs] ids, equal for pairs that are positives of each other
-    sentences: tuple[SentenceRows, SentenceRows] | None = None  # words of both sides, if the loss uses sentences
-    sentences_of_part: tuple[int, ...] = ()  # number of sentence pairs in each part, by process and part
+    pairs_of_part: tuple[int, ...]  # number of pairs in each part, ordered by process and then by part
+    words_of_part: tuple[int, ...]  # number of target words in each part, in the order of `pairs_of_part`
+    kinds: np.ndarray | None = None  # [n_pairs] ids; pairs with equal ids are positives of each other
+    sentences: tuple[SentenceRows, SentenceRows] | None = None  # words of both sides, if the loss needs them
+    sentences_of_part: tuple[int, ...] = ()  # number of sentence pairs in each part, in the order of `pairs_of_part`
 
 
 @dataclass
 class Update:
-    """One of the parts in which a process computes an update.
+    """One of the parts into which a process divides its share of an update.
 
     Attributes:
-        batches: sentence indices of each batch. The words of these sentences, in this order, are the rows of vectors.
-        target_batches: sentence indices of each batch of target sentences.
+        batches: sentence indices of each batch. The word vectors are in the order of these sentences.
+        target_batches: sentence indices of each batch that contains only target sentences.
         groups: row indices for each corpus.
     """
 
@@ -76,13 +76,13 @@ class Update:
 
 @dataclass(frozen=True)
 class _Corpus:
-    """Sentence pairs and links of a corpus that are used in training.
+    """Sentence pairs and links of one corpus that are used for training.
 
     Attributes:
-        source, target: indices of both sentences of each sentence pair, int64 `[n]`.
+        source, target: index of the source and of the target sentence of each sentence pair, int64 `[n]`.
         pairs: linked words.
-        offsets: offsets of the sentence pairs in the links, int64 `[n + 1]`.
-        kinds: ids, equal for pairs that are positives of each other, int64 `[n_pairs]`, or None.
+        offsets: start of each sentence pair's links in `pairs`, int64 `[n + 1]`.
+        kinds: ids, which are equal for pairs that are positives of each other, int64 `[n_pairs]`; or None.
     """
 
     source: np.ndarray
@@ -92,26 +92,26 @@ class _Corpus:
     kinds: np.ndarray | None = None
 
     def links_of(self, numbers: np.ndarray) -> np.ndarray:
-        """Return the number of links of each sentence pair, int64 `[n]`."""
+        """Return the number of links in each sentence pair, int64 `[n]`."""
         return self.offsets[numbers + 1] - self.offsets[numbers]
 
 
 class AlignedText:
-    """Corpora with their word links, split into subwords once.
+    """Corpora with their word links. All sentences are split into subwords once.
 
-    In every corpus the side in language `towards` is the target, as in Cao (2020).
+    As in Cao (2020), the target side of every corpus is the side in the language `towards`.
 
     Args:
         corpora, pairs: parallel texts and the word links of each text.
-        towards: target language, in which every corpus has one side.
-        special: whether to link the boundary tokens ([CLS], [SEP]) of both sentences like words (Cao 2020, code).
-        max_words: maximum number of words of a sentence; if None, longer sentences are truncated at the encoder's limit.
-        kinds: function that returns ids of the links of a corpus, equal for links that are positives of each other.
-        sentences: whether updates contain the words of each sentence.
+        towards: target language; every corpus must have one side in this language.
+        special: whether to link the boundary tokens ([CLS], [SEP]) of both sentences as if they were words (Cao's code).
+        max_words: maximum number of words in a sentence, or None to truncate sentences at the encoder's limit instead.
+        kinds: function that returns an id for each link of a corpus; links with equal ids are positives of each other.
+        sentences: whether updates list the words of each sentence, for losses that use sentence vectors.
 
     Attributes:
         table: all sentences, split into subwords.
-        word_counts: number of words of each sentence, int64 `[n_sentences]`.
+        word_counts: number of words in each sentence, int64 `[n_sentences]`.
         counts: numbers of used and unused sentence pairs and links.
     """
 
@@ -128,7 +128,7 @@ class AlignedText:
         sentences: bool = False,
     ):
         if not corpora or len(corpora) != len(pairs):
-            raise SettingError(f"each text must have word links, got {len(corpora)} texts and links of {len(pairs)}")
+            raise SettingError(f"each text must have word links, got {len(corpora)} texts but links for {len(pairs)}")
         self.counts = Counts()
         self.towards = towards
         self._special = int(special)
@@ -137,7 +137,7 @@ class AlignedText:
         self._corpora: list[_Corpus] = []
         texts: list[tuple[ParallelCorpus, WordPairs]] = []
         for corpus, linked in zip(corpora, pairs, strict=True):
-            corpus.side(towards)  # raises an error for a corpus without the language
+            corpus.side(towards)  # raises an error if the corpus has no side in this language
             linked.check(corpus)
             texts.append((corpus.swapped(), linked.swapped()) if corpus.langs[0] == towards else (corpus, linked))
         sides = [side for corpus, _ in texts for side in (corpus.source, corpus.target)]
@@ -160,7 +160,7 @@ class AlignedText:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Hash of the text and its links."""
+        """Hash of the texts and their links."""
         digest = hashlib.blake2b(digest_size=16)
         for array in (self.table.ids, self.table.offsets, self.table.word_starts, self.table.word_lengths):
             digest.update(np.ascontiguousarray(array).data)
@@ -172,12 +172,12 @@ class AlignedText:
 
     @property
     def sizes(self) -> list[int]:
-        """Number of sentence pairs of each corpus."""
+        """Number of sentence pairs in each corpus."""
         return [len(corpus.source) for corpus in self._corpora]
 
     def _with_vectors(self, pairs: WordPairs, source: int, target: int) -> WordPairs:
-        """Return the links between words that have vectors, and count the other links. `source` and `target` are the indices of
-        the first source and the first target sentence in the table."""
+        """Return the links whose words both have vectors, and count the remaining links. `source` and `target` are the indices
+        of the first source sentence and the first target sentence in the table."""
         covered = np.ones(len(pairs), dtype=bool)
         for base, words in ((source, pairs.source), (target, pairs.target)):
             first = self.table.word_offsets[base + pairs.sentence] + self._special
@@ -187,7 +187,7 @@ class AlignedText:
         return kept
 
     def _usable(self, corpus: ParallelCorpus, pairs: WordPairs, max_words: int | None) -> tuple[np.ndarray, WordPairs]:
-        """Return the indices of the usable sentence pairs and their links, and count the unusable sentence pairs."""
+        """Return the indices and the links of the usable sentence pairs, and count the unusable sentence pairs."""
         longest = np.maximum(corpus.source.lengths(), corpus.target.lengths())
         short = np.ones(len(corpus), dtype=bool) if max_words is None else longest <= max_words
         linked = np.zeros(len(corpus), dtype=bool)
@@ -202,11 +202,11 @@ class AlignedText:
         return usable, pairs
 
     def batches(self, sentences: np.ndarray, budget: int) -> list[np.ndarray]:
-        """Divide sentences into batches of similar length.
+        """Divide sentences into batches of sentences with similar lengths.
 
         Args:
             sentences: sentence indices.
-            budget: maximum number of subwords of a batch, including padding; a longer sentence forms its own batch.
+            budget: maximum number of subwords in a batch, including padding; a longer sentence forms its own batch.
         """
         lengths = self.table.lengths[sentences]
         order = np.argsort(lengths, kind="stable")
@@ -223,13 +223,13 @@ class AlignedText:
     def update(
         self, chosen: Sequence[np.ndarray], *, budget: int, rank: int = 0, world: int = 1, accumulate: int = 1
     ) -> list[Update]:
-        """Return the parts of one update that this process computes.
+        """Return this process's parts of one update.
 
         Args:
-            chosen: indices of sentence pairs by corpus, see `BatchPlan`.
-            budget: maximum number of subwords of a batch, including padding.
-            rank, world: rank of this process and number of processes.
-            accumulate: number of parts of each process.
+            chosen: indices of the selected sentence pairs of each corpus, see `BatchPlan`.
+            budget: maximum number of subwords in a batch, including padding.
+            rank, world: rank of this process, and number of processes.
+            accumulate: number of parts into which each process divides its sentence pairs.
         """
         parts = [np.array_split(numbers, world * accumulate) for numbers in chosen]
         pairs_of, words_of = [], []
@@ -272,14 +272,14 @@ class AlignedText:
         return Update(batches, target_batches, groups)
 
     def _rows(self, batches: list[np.ndarray]) -> np.ndarray:
-        """Return the row of each sentence's first word, −1 for sentences outside the batches, int64 `[n_sentences]`."""
+        """Return the row of each sentence's first word, or −1 if the sentence is in no batch, int64 `[n_sentences]`."""
         ordered = np.concatenate([np.zeros(0, dtype=np.int64), *batches])
         row = np.full(len(self.word_counts), -1, dtype=np.int64)
         row[ordered] = offsets_of(self.word_counts[ordered])[:-1]
         return row
 
     def _of_sentences(self, sentences: np.ndarray, rows: np.ndarray) -> SentenceRows:
-        """Return the words of sentences, except special tokens and words that have no vector."""
+        """Return the words of the sentences, without special tokens and words that have no vector."""
         counts = self.word_counts[sentences] - 2 * self._special
         covered = self.table.covered[ranges(self.table.word_offsets[sentences] + self._special, counts)]
         owner = np.repeat(np.arange(len(sentences)), counts)[covered]
@@ -288,14 +288,14 @@ class AlignedText:
 
 
 def _split_texts(encoder: TrainableEncoder, texts: Sequence[Sentences]) -> Iterator[SplitSentences]:
-    """Split the sentences of texts into subwords, and yield the results block by block."""
+    """Split the sentences of all texts into subwords, and yield the results block by block."""
     for text in texts:
         for start in range(0, len(text), _SENTENCES):
             yield encoder.split(text[start : start + _SENTENCES])
 
 
 def _renumbered(pairs: WordPairs, kept: np.ndarray) -> WordPairs:
-    """Return the links of the sentence pairs `kept`, with indices of sentence pairs that follow the order of `kept`."""
+    """Return the links of the sentence pairs `kept`, and renumber the sentence pairs in the order of `kept`."""
     number = np.full(pairs.n_sentences, -1, dtype=np.int64)
     number[kept] = np.arange(len(kept))
     return WordPairs(

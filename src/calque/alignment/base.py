@@ -1,4 +1,4 @@
-"""Interfaces of alignment methods."""
+"""Base class and interfaces of alignment methods."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ C = TypeVar("C", bound=type)
 
 
 class RunOptions(TypedDict, total=False):
-    """Keyword arguments of the function `align` of every method.
+    """Keyword arguments that the function `align` of every method accepts.
 
     Attributes:
-        folder: folder for the checkpoints of methods that train.
+        folder: folder for the checkpoints of methods that train the encoder.
         checkpoint_every: number of updates between checkpoints.
         progress: whether to show progress bars on standard error.
     """
@@ -43,13 +43,13 @@ class RunOptions(TypedDict, total=False):
 
 
 class FromLinks(Protocol):
-    """Interface of methods that use parallel text and the word links of each text."""
+    """Interface of methods that use parallel text with word links."""
 
     def align(self, encoder: Encoder, corpus: Text, pairs: Links, /, **run: Unpack[RunOptions]) -> Encoder: ...
 
 
 class FromDictionary(Protocol):
-    """Interface of methods that use anchors by language and layer, and usually dictionaries."""
+    """Interface of methods that use anchors for each language and layer, and usually dictionaries."""
 
     def align(
         self, encoder: Encoder, anchors: AnchorsByLayer, dictionaries: Sequence[Dictionary] = (), /,
@@ -58,7 +58,7 @@ class FromDictionary(Protocol):
 
 
 class FromText(Protocol):
-    """Interface of methods that use plain text of each language, or the sides of parallel text."""
+    """Interface of methods that use monolingual text in each language, or each side of parallel text separately."""
 
     def align(
         self, encoder: Encoder, texts: Mapping[str, Sentences] | Text, /, **run: Unpack[RunOptions]
@@ -67,16 +67,16 @@ class FromText(Protocol):
 
 @dataclass(frozen=True)
 class HeldOutScore:
-    """A score of a method's result on held-out sentences.
+    """Score of a trained model on held-out sentences.
 
     Attributes:
-        table: name of the table in a report.
-        langs: languages of the score.
+        table: name of the report table that contains the score.
+        langs: the two languages of the test sentences.
         model: name of the trained model.
         metric: name of the metric.
-        counts: counts of each sentence, `[n_sentences, n]`.
+        counts: counts for each sentence, `[n_sentences, n]`.
         statistic: function that computes the score from the sums of `counts`, see `calque.tasks.bootstrap`.
-        percent: whether the score is a fraction, which is displayed in per cent.
+        percent: whether the score is a fraction that is displayed as a percentage.
     """
 
     table: str
@@ -91,8 +91,8 @@ class HeldOutScore:
 class Method(ABC):
     """Base class of alignment methods, which return an encoder.
 
-    A class of another package, named on the command line or in a study, is built with `towards` and the given options as
-    keyword arguments. Options that are keyword arguments of its function `align` are passed to `align` instead.
+    A class from another package can be named on the command line or in a study. It is built with `towards` and the user's
+    options as keyword arguments, except that options which are keyword arguments of its `align` are passed to `align`.
 
     Attributes:
         towards: language that all other languages are aligned with.
@@ -107,22 +107,22 @@ class Method(ABC):
         Args:
             encoder: encoder to align.
             corpus, pairs: data, see `FromLinks`, `FromDictionary` and `FromText`.
-            run: see `RunOptions`, and further options of the method.
+            run: the arguments in `RunOptions`, and further options of the method.
         """
 
     def settings(self) -> dict[str, Any]:
-        """Return the settings that determine the result, for the record; the base class returns all public attributes."""
+        """Return the settings that determine the result, to be saved with it; the base class returns all public attributes."""
         return {name: value for name, value in vars(self).items() if not name.startswith("_")}
 
     def held_out_scores(self) -> Sequence[HeldOutScore]:
-        """Return the scores of the last call of `align` on held-out text; the base class returns no scores."""
+        """Return scores on held-out text from the last call of `align`; the base class returns no scores."""
         return ()
 
     def rows(self, load: Mapping[str, Any]) -> str:
-        """Return the unit that a vector of the aligned encoder represents, see `Encoder.rows`.
+        """Return what each vector from the aligned encoder represents, see `Encoder.rows`.
 
         Args:
-            load: further arguments of `load_encoder` that a study contains.
+            load: further arguments of `load_encoder` that are set in a study.
 
         Raises:
             SettingError: the encoder does not support these arguments.
@@ -132,12 +132,12 @@ class Method(ABC):
         return "words"
 
     def record(self) -> dict[str, Any]:
-        """Return the record of the last call of `align` for the model card; the key `settings` contains the settings."""
+        """Return a record of the last call of `align` for the model card; its key `settings` contains the settings."""
         return {"settings": self.settings()}
 
 
 def accept_renamed(**names: str) -> Callable[[C], C]:
-    """Decorate a class to accept arguments by old names (`old="new"`), which are not in its signature, with a warning."""
+    """Return a class decorator that accepts old argument names (`old="new"`) with a warning; the signature omits them."""
 
     def decorate(kind: Any) -> Any:
         build, warned = kind.__init__, set()

@@ -21,29 +21,29 @@ from calque.text import ParallelCorpus, Sentences
 @accept_renamed(keep="similarity_distillation")
 @dataclass(kw_only=True, eq=False)
 class Contrastive(Tuner):
-    """InfoNCE over the linked words of a batch, in both directions.
+    """Contrastive alignment with the InfoNCE loss over the linked words of a batch, in both directions.
 
-    Let x be the L2-normalised vectors of source words, y those of the linked target words, and τ the temperature. The loss of
-    each corpus and layer is the mean over pairs k and both directions of
+    Let x be the L2-normalised vectors of the source words, y those of the linked target words, and τ the temperature. The
+    loss for each corpus and layer is the mean, over all pairs k and both directions, of
 
         −log exp(x_k·y_k/τ) / Σ_j exp(x_k·y_j/τ)
 
     (van den Oord et al. 2018, "Representation learning with contrastive predictive coding").
 
-    A batch often contains several pairs of the *same* two words. These pairs are negatives of each other in this formula, so
-    that occurrences of the same word are pushed apart. `same_share` is the weight of a loss in which such pairs are positives,
-    and `similarity_distillation` preserves the similarities within the language `towards`.
+    A batch often contains several pairs of the *same* two words. In this formula, these pairs are negatives of each other, so
+    occurrences of the same word are pushed apart. `same_share` is the weight of a loss in which such pairs are positives,
+    and `similarity_distillation` preserves the similarities between words of the language `towards`.
 
     Args:
-        towards: reference language, in which similarities are preserved.
+        towards: reference language, whose word similarities are preserved.
         temperature: temperature τ of the softmax.
-        same_share: weight, from 0 to 1, of a loss in which all pairs of the same two words (in lower case) are positives
-            (Khosla et al. 2020, "Supervised contrastive learning", Eq. 2). In the loss with the remaining weight, these pairs
-            are negatives, as published.
-        similarity_distillation: weight of the divergence between word similarities in the trained and in the frozen encoder,
-            within the language `towards` (Fang et al. 2021, "SEED", Eq. 3).
-        sentences: weight of the contrastive loss over sentence pairs, with mean word vectors (translation ranking, Feng et al.
-            2022, "Language-agnostic BERT sentence embedding", Eqs. 1–2, without their margin).
+        same_share: weight, from 0 to 1, of a loss in which all pairs of the same two lower-cased words are positives
+            (Khosla et al. 2020, "Supervised contrastive learning", Eq. 2). The remaining weight is that of the standard
+            InfoNCE loss, in which these pairs are negatives.
+        similarity_distillation: weight of the divergence between the trained and the frozen encoder's similarities of words
+            in the language `towards` (Fang et al. 2021, "SEED", Eq. 3).
+        sentences: weight of a contrastive loss over sentence pairs, computed from mean word vectors (translation ranking, Feng
+            et al. 2022, "Language-agnostic BERT sentence embedding", Eqs. 1–2, without their margin).
         layers: layers in which the loss is computed; default: the encoder's layer.
         epochs, learning_rate, seed: see `Schedule`.
         batch, freeze, lora: see `Tuner`.
@@ -89,14 +89,14 @@ class Contrastive(Tuner):
 
 
 def info_nce(x: Tensor, y: Tensor, *, temperature: float, kinds: Tensor | None = None, share: float = 0.0) -> Tensor:
-    """Return the InfoNCE loss, averaged over both directions; the loss of no rows is 0.
+    """Return the InfoNCE loss, averaged over both directions, or 0 if there are no rows.
 
     Args:
-        x, y: L2-normalised vectors `[n, dim]`; row k of `x` and row k of `y` are translations.
+        x, y: L2-normalised vectors `[n, dim]`; row k of `x` and row k of `y` are translations of each other.
         temperature: temperature τ.
-        kinds: id of each row's pair of word types, int64 `[n]`, −1 for rows without id; default: all rows differ.
-        share: weight of the loss in which rows with the same id are positives. The loss in which these rows are negatives has
-            the remaining weight.
+        kinds: id of each row's pair of word types, int64 `[n]`, or −1 for a row without an id; default: no rows share an id.
+        share: weight of the loss in which rows with the same id are positives. The remaining weight is that of the loss in
+            which these rows are negatives.
     """
     if not len(x):
         return (x.sum() + y.sum()) * 0.0
@@ -115,14 +115,14 @@ def info_nce(x: Tensor, y: Tensor, *, temperature: float, kinds: Tensor | None =
 
 
 def similarity_divergence(now: Tensor, before: Tensor, *, temperature: float) -> Tensor:
-    """Return the mean divergence between each row's similarities to the other rows before and after training.
+    """Return the mean divergence, before and after training, of each row's similarities to the other rows.
 
-    With q_ij and p_ij the softmax over j ≠ i of cosine(i, j)/τ after and before, the divergence is the mean over i of
-    Σ_j p_ij log(p_ij / q_ij), which is 0 if the similarities do not change (relational distillation, after Park et al. 2019, and
+    Let p_ij and q_ij be the softmax over j ≠ i of cosine(i, j)/τ before and after training. The divergence is the mean over i
+    of Σ_j p_ij log(p_ij / q_ij), which is 0 if the similarities do not change (relational distillation, Park et al. 2019;
     Fang et al. 2021, "SEED", Eq. 3).
 
     Args:
-        now, before: vectors of the same words `[n, dim]`; with fewer than three words, the result is 0.
+        now, before: vectors of the same words after and before training `[n, dim]`; for fewer than three words, return 0.
         temperature: temperature τ.
     """
     n = len(now)
@@ -137,7 +137,7 @@ def similarity_divergence(now: Tensor, before: Tensor, *, temperature: float) ->
 
 
 def number_word_pairs(corpus: ParallelCorpus, pairs: WordPairs) -> np.ndarray:
-    """Return an id for each linked pair, which is equal for pairs of the same words in lower case, int64 `[n_pairs]`."""
+    """Return an id for each linked pair, int64 `[n_pairs]`; pairs of the same two lower-cased words have equal ids."""
 
     def types_of(sentences: Sentences, word: np.ndarray) -> np.ndarray:
         types, numbers, offsets = number_words(sentences)

@@ -1,4 +1,4 @@
-"""Alignment by maps that are fitted on anchors, with or without dictionaries."""
+"""Alignment with maps that are fitted on anchors, with or without dictionaries."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from calque.alignment.base import AnchorsByLayer
     from calque.encoders.base import Encoder
 
-#: arguments of `fit_dictionary` for each method
+#: default arguments of `fit_dictionary` for each method
 _FITS: dict[str, dict[str, Any]] = {
     "rotation": {"method": "rotation"},
     "normalized-rotation": {"method": "rotation", "normalise": "centre"},
@@ -29,22 +29,22 @@ _FITS: dict[str, dict[str, Any]] = {
 
 
 class FailedMapWarning(UserWarning):
-    """Warning that the fit of a map without a dictionary failed."""
+    """Warning that fitting a map without a dictionary failed."""
 
 
 class DictionaryMaps(Method):
     """Maps for each layer and language, fitted on anchors (Schuster et al. 2019, §4).
 
     Args:
-        method: rotation, normalized-rotation or linear.
-        towards: language to whose vectors all other languages are mapped.
-        start: initialisation of a fit without dictionaries (`fit_unsupervised`).
+        method: kind of map, "rotation", "normalized-rotation" or "linear".
+        towards: target language, to which the vectors of all other languages are mapped.
+        start: initialisation for fitting without dictionaries, see `fit_unsupervised`.
         identical: whether to add identically spelt words to the dictionary, see `with_identical_words`.
         combine: see `MappedEncoder`.
-        options: arguments of `fit_dictionary` or `fit_unsupervised`, which override the defaults of the method.
+        options: arguments for `fit_dictionary` or `fit_unsupervised`, which override the defaults of the method.
 
     Attributes:
-        fits: fitted maps of the last call of `align`, by language and layer.
+        fits: maps fitted by the last call of `align`, by language and layer.
 
     Raises:
         SettingError: the method is unknown.
@@ -64,20 +64,20 @@ class DictionaryMaps(Method):
     def align(
         self, encoder: Any, corpus: AnchorsByLayer, pairs: Sequence[Dictionary] = (), **run: Unpack[RunOptions]
     ) -> Encoder:
-        """Return the encoder with maps. An encoder of static vectors contains its maps.
+        """Return the encoder with its maps. A static encoder stores the maps itself instead of being wrapped.
 
         Args:
             encoder: encoder that computed the anchors.
-            corpus: anchors by language and layer, the most frequent words first; the layers of all languages must be equal.
-            pairs: dictionaries between `towards` and another language, in either direction. Dictionaries of the same language
-                are joined. With `start`, there must be no dictionaries.
+            corpus: anchors by language and layer, sorted by decreasing frequency; all languages must have the same layers.
+            pairs: dictionaries between `towards` and another language, in either direction. Dictionaries for the same language
+                are joined. If `start` is set, there must be no dictionaries.
             run: not used.
 
         Raises:
-            SettingError: a language has no anchors or no dictionary, or the fit fails.
+            SettingError: a language has no anchors or no dictionary, or a map cannot be fitted.
 
         Warns:
-            FailedMapWarning: the fit of a map without a dictionary failed.
+            FailedMapWarning: fitting a map without a dictionary failed.
         """
         by_lang, layers = self._checked(corpus, pairs)
         self.fits = {
@@ -94,16 +94,16 @@ class DictionaryMaps(Method):
     def _checked(
         self, anchors: AnchorsByLayer, dictionaries: Sequence[Dictionary]
     ) -> tuple[Mapping[str, Dictionary | None], tuple[int, ...]]:
-        """Check the arguments, and return the dictionary of each mapped language (None with `start`), and the layers."""
+        """Check the arguments. Return the dictionary of each mapped language (None if `start` is set) and the layers."""
         if bool(dictionaries) == (self.start is not None):
-            raise SettingError("maps need either dictionaries or an unsupervised initialisation (start), not both")
+            raise SettingError("maps require either dictionaries or an unsupervised initialisation (start), not both")
         if self.towards not in anchors:
             raise SettingError(f"towards must be a language with anchors ({', '.join(anchors)}), got {self.towards}")
         without = {lang: None for lang in anchors if lang != self.towards}
         by_lang = joined(dictionaries, self.towards) if dictionaries else without
         layers, *others = {tuple(sorted(by_layer)) for by_layer in anchors.values()}
         if not by_lang or others:
-            raise SettingError(f"anchors must have at least two languages with equal layers, got {[layers, *others]}")
+            raise SettingError(f"anchors must cover two or more languages with equal layers, got {[layers, *others]}")
         for lang in by_lang:
             if lang not in anchors:
                 raise SettingError(f"every language of a dictionary must have anchors, but {lang} has no anchors")
@@ -126,7 +126,7 @@ class DictionaryMaps(Method):
 
 
 def record_of(fit: DictionaryFit) -> dict[str, Any]:
-    """Return the record of a fit as JSON values."""
+    """Return the results of a fit as JSON values."""
 
     def number(value: float) -> float | None:
         return round(value, 4) if math.isfinite(value) else None
@@ -143,16 +143,16 @@ def record_of(fit: DictionaryFit) -> dict[str, Any]:
 
 
 def joined(dictionaries: Sequence[Dictionary], towards: str) -> dict[str, Dictionary]:
-    """Join dictionaries to one dictionary for each language, with `towards` as its target language.
+    """Merge the dictionaries into one dictionary per language, with `towards` as its target language.
 
     Raises:
-        SettingError: `towards` is not a language of a dictionary.
+        SettingError: a dictionary does not contain the language `towards`, or its two languages are equal.
     """
     by_lang: dict[str, Dictionary] = {}
     for dictionary in dictionaries:
         source, target, langs = dictionary.source, dictionary.target, dictionary.langs
         if towards not in langs or langs[0] == langs[1]:
-            raise SettingError(f"a dictionary of {' and '.join(langs)} cannot be used to map towards {towards}")
+            raise SettingError(f"a dictionary for {' and '.join(langs)} cannot be used to map towards {towards}")
         if langs[0] == towards:
             source, target, langs = target, source, (langs[1], towards)
         if (old := by_lang.get(langs[0])) is not None:

@@ -30,7 +30,7 @@ from calque.training.plan import BatchPlan
 from calque.training.sources import TrainedSource, VectorSource, WordRows, float32_copy, freeze_below
 
 StudentEncoder = HuggingFaceEncoder | SubwordVectors
-_SMOOTHING = 1e-3  # constant a of Arora et al. (2017), as in model2vec
+_SMOOTHING = 1e-3  # the constant a of Arora et al. (2017), with the value used in model2vec
 
 
 class Student(NamedTuple):
@@ -40,34 +40,34 @@ class Student(NamedTuple):
     pooling: SentencePooling
 
     def write_modules(self, folder: Path) -> None:
-        """Write the pooling as modules of sentence-transformers to an empty folder, from which `encoder.save` copies files."""
+        """Write the pooling as sentence-transformers modules to an empty folder, from which `encoder.save` copies the files."""
         self.pooling.save(self.encoder, folder)
         self.encoder.modules = folder
 
 
 @dataclass(kw_only=True, eq=False)
 class Distillation(TrainingSettings):
-    """Train a student so that its sentence vectors equal the vectors of a teacher.
+    """Train a student encoder to reproduce the sentence vectors of a teacher.
 
-    For a sentence s in the teacher's language, its translation t, teacher M and student m, the loss is the mean over a batch of
+    For a sentence s in the teacher's language, its translation t, teacher M and student m, the loss is the batch mean of
     ‖m(s) − M(s)‖² and ‖m(t) − M(s)‖² (Reimers & Gurevych 2020, "Making monolingual sentence embeddings multilingual using
-    knowledge distillation", Section 3; the paper divides by the number of dimensions, which with Adam only changes the rate).
-    If the teacher's vectors are L2-normalised, the student's vectors are normalised, too. If the dimensions differ, a linear
-    layer follows the student's pooling.
+    knowledge distillation", Section 3). The paper also divides by the dimension, which with Adam only rescales the learning
+    rate. If the teacher's vectors are L2-normalised, so are the student's vectors. If the dimensions differ, the student's
+    pooling is followed by a linear layer.
 
     Args:
         towards: language of the teacher.
-        ranking: weight of the ranking loss: cross entropy of the correct teacher vector among the teacher vectors of all texts
-            in the update, with logits cosine / `temperature`.
+        ranking: weight of the ranking loss. This loss is the cross-entropy of identifying the correct teacher vector among the
+            teacher vectors of all texts in the update, with the logits cosine / `temperature`.
         temperature: temperature of the ranking loss.
-        negatives: number of teacher vectors, drawn from the full text in each update, that are added to the ranking loss as
-            candidates. Their texts are not encoded by the student, so that negatives cost little time.
-        source_share: fraction of pairs of an update of which the student also encodes the sentence in the teacher's language;
-            1 in the paper. If texts of several languages share these sentences, a smaller fraction suffices.
+        negatives: number of additional candidates in the ranking loss: teacher vectors sampled from all texts in each update.
+            The student does not encode their texts, so negatives cost little time.
+        source_share: fraction of the pairs in an update for which the student also encodes the sentence in the teacher's
+            language; 1 in the paper. If the texts of several languages share these sentences, a smaller fraction suffices.
         epochs, learning_rate, seed: see `Schedule`.
-        batch: number of sentence pairs or sentences of each text in an update.
+        batch: number of sentence pairs from each parallel text, and of sentences from each plain text, in an update.
         freeze: see `TrainingSettings`.
-        accumulate: number of parts in which each process computes an update, to save memory.
+        accumulate: number of parts into which each process divides an update, to save memory.
         precision: precision of the forward pass, "float32" or "bfloat16", see `Tuner.align`.
     """
 
@@ -87,7 +87,7 @@ class Distillation(TrainingSettings):
         check_number("temperature", self.temperature, above=0)
         check_number("negatives", self.negatives, least=0, whole=True)
         if self.negatives and not self.ranking:
-            raise SettingError("negatives need a ranking loss: set ranking above 0")
+            raise SettingError("negatives require a ranking loss; set ranking above 0")
         check_number("source_share", self.source_share, least=0, most=1)
         check_number("accumulate", self.accumulate, least=1, whole=True)
         check_precision(self.precision, TRAINING_PRECISIONS)
@@ -101,17 +101,17 @@ class Distillation(TrainingSettings):
         """Train a copy of the student.
 
         Args:
-            student, pooling: student (an encoder or static subword vectors) and its sentence pooling, which are not changed.
-            teacher: stored vectors of the teacher; missing vectors are computed.
-            corpora: parallel texts, with one side in the teacher's language.
-            texts: further plain text in the teacher's language.
-            folder: folder for checkpoints and metrics. A run that was interrupted resumes with bitwise equal results.
-            checkpoint_every: number of updates between checkpoints, which are also written every minute; 0 disables both.
+            student, pooling: student (an encoder or static subword vectors) and its sentence pooling; neither is changed.
+            teacher: stored vectors of the teacher; missing vectors are computed and added.
+            corpora: parallel texts, each with one side in the teacher's language.
+            texts: additional monolingual texts in the teacher's language.
+            folder: folder for checkpoints and metrics. An interrupted run resumes from it with bitwise identical results.
+            checkpoint_every: number of updates between checkpoints. A checkpoint is also saved once a minute; 0 disables both.
             progress: whether to show progress bars on standard error.
 
         Raises:
-            SettingError: there is nothing to train on, settings contradict each other, or `folder` has a checkpoint of another
-                run.
+            SettingError: there is no training text, settings contradict each other, or `folder` contains a checkpoint of a
+                different run.
         """
         processes = Processes(self.precision)
         objective = self.objective(student, pooling, teacher, corpora, texts, processes=processes, progress=progress)
@@ -137,7 +137,7 @@ class Distillation(TrainingSettings):
         student: StudentEncoder, pooling: SentencePooling, teacher: TeacherVectors,
         corpora: Sequence[ParallelCorpus], texts: Sequence[Sentences] = (), *, processes: Processes, progress: bool = False,
     ) -> Distilling:  # fmt: skip
-        """Compute missing vectors of the teacher, and return the objective of training a copy of the student; the arguments are
+        """Compute the teacher's missing vectors, and return the objective for training a copy of the student. The arguments are
         those of `distil`."""
         ours = [corpus if corpus.langs[0] == self.towards else corpus.swapped() for corpus in corpora]
         self.computed = teacher.fill(
@@ -157,12 +157,12 @@ class Distillation(TrainingSettings):
         return Distilling(tuned, ending, lesson, teacher, source, processes, self)
 
     def _pooling(self, student: StudentEncoder, pooling: SentencePooling, teacher: TeacherVectors) -> SentencePooling:
-        """Return a copy of the student's pooling with the dimensions and normalisation of the teacher's vectors."""
+        """Return a copy of the student's pooling whose output matches the teacher's dimension and normalisation."""
         after: list[nn.Module] = [part for part in copy.deepcopy(pooling.after) if not isinstance(part, UnitLength)]
         if (width := pooling.width(student.dim)) != teacher.dim:
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(self.seed)
-                after += [nn.Linear(width, teacher.dim), nn.Identity()]  # sentence-transformers needs an activation
+                after += [nn.Linear(width, teacher.dim), nn.Identity()]  # sentence-transformers requires an activation
         if any(isinstance(part, UnitLength) for part in list(teacher.pooling.after)[-1:]):
             after.append(UnitLength())
         return SentencePooling(
@@ -171,10 +171,10 @@ class Distillation(TrainingSettings):
         )  # fmt: skip
 
     def terms(self, vectors: Tensor, own: Tensor, candidates: Tensor, n: int) -> dict[str, Tensor]:
-        """Return the terms of the loss for a part of the texts of an update.
+        """Return the loss terms for one part of the texts in an update.
 
         Args:
-            vectors: student's vectors of this part, `[k, dim]`.
+            vectors: student vectors of the texts in this part, `[k, dim]`.
             own: index of each text's teacher vector among the candidates, int64 `[k]`.
             candidates: distinct teacher vectors of the full update, `[m, dim]`.
             n: number of texts in the full update.
@@ -195,10 +195,10 @@ class Lesson:
     """Texts tokenised for the student, with the indices of their teacher vectors.
 
     Attributes:
-        table: all texts; for each corpus, first the texts in the teacher's language, then their translations.
-        places: index of each text's teacher vector, which is shared by translations; −1 for an unused text, int64 `[n_texts]`.
-        parts: indices of the texts of each pair `[n, 2]` or single text `[n, 1]`, int64, for each corpus.
-        counts: numbers of used and unused texts, for the record.
+        table: all texts. Each corpus lists the texts in the teacher's language before their translations.
+        places: index of each text's teacher vector, which translations share, or −1 for an unused text, int64 `[n_texts]`.
+        parts: for each corpus, the text indices of each pair `[n, 2]` or of each single text `[n, 1]`, int64.
+        counts: numbers of used sentence pairs, used sentences and truncated texts, which are saved with the result.
     """
 
     table: SplitSentences
@@ -212,7 +212,7 @@ class Lesson:
         student: StudentEncoder, pooling: SentencePooling, teacher: TeacherVectors,
         corpora: Sequence[ParallelCorpus], texts: Sequence[Sentences],
     ) -> Lesson:  # fmt: skip
-        """Tokenise all texts. Source sides are in the teacher's language, and `teacher` contains their vectors."""
+        """Tokenise all texts. The source sides must be in the teacher's language, and `teacher` must contain their vectors."""
         tables, places, parts, base = [], [], [], 0
         for sides in [*((corpus.source, corpus.target) for corpus in corpora), *((text,) for text in texts)]:
             split = [pooling.split(student, side) for side in sides]
@@ -234,7 +234,7 @@ class Lesson:
 
     @property
     def fingerprint(self) -> str:
-        """Hash of the texts and of their use in training."""
+        """Hash of the texts and of the indices used for training."""
         digest = hashlib.blake2b(digest_size=16)
         for array in (self.table.ids, self.table.offsets, self.table.word_starts, *self.parts):
             digest.update(np.ascontiguousarray(array).tobytes())
@@ -242,13 +242,13 @@ class Lesson:
 
 
 class Distilling(Objective[Sequence[np.ndarray]]):
-    """Objective of distillation. An update contains the indices of the sentence pairs of each corpus, for all processes.
+    """Distillation objective. An update contains the indices of the sentence pairs of each corpus, for all processes.
 
     Args:
-        pooling: pooling of the student's token vectors to sentence vectors.
+        pooling: module that pools the student's token vectors into sentence vectors.
         source: source of the student's token vectors.
-        processes: processes of the run; each process computes the loss of a part of the texts.
-        method: settings and terms of the loss.
+        processes: processes of the run, each of which computes the loss for a part of the texts.
+        method: distillation settings, with the function that computes the loss terms.
     """
 
     def __init__(
@@ -267,7 +267,7 @@ class Distilling(Objective[Sequence[np.ndarray]]):
         self._updates = state["updates"]
 
     def texts(self, update: Sequence[np.ndarray]) -> np.ndarray:
-        """Return the sorted indices of the texts of an update. The choice depends on the number of the update and the seed."""
+        """Return the sorted indices of the texts used in an update; the selection depends on the update number and the seed."""
         rng = np.random.default_rng([self._method.seed, self._updates])
         found = []
         for part, rows in zip(self.lesson.parts, update, strict=True):
@@ -277,7 +277,7 @@ class Distilling(Objective[Sequence[np.ndarray]]):
         return np.sort(np.concatenate(found))
 
     def sampled_negatives(self) -> np.ndarray:
-        """Return indices of randomly drawn teacher vectors as negatives."""
+        """Return the indices of randomly sampled teacher vectors, which serve as negatives."""
         rng = np.random.default_rng([self._method.seed, self._updates, 1])
         return self._places[rng.integers(len(self._places), size=self._method.negatives)]
 
@@ -302,7 +302,7 @@ class Distilling(Objective[Sequence[np.ndarray]]):
 
 
 class _BagSource(VectorSource):
-    """Source of the mean subword vector of each text, with a trainable table."""
+    """Source of mean subword vectors, one per text, computed from a trainable embedding table."""
 
     def __init__(self, model: nn.Embedding, split: SplitSentences):
         self.dim, self.model = model.embedding_dim, model
@@ -324,16 +324,16 @@ def static_student(
     tokenizer: Any, teacher: TeacherVectors, texts: Sequence[Sentences], *, lang: str = "", name: str = "static",
     unit: bool = True, progress: bool = False,
 ) -> SubwordVectors:  # fmt: skip
-    """Return static vectors by model2vec's recipe: the mean-centred teacher vector of each subword, weighted by frequency.
+    """Build static vectors as model2vec does: the mean-centred teacher vector of each subword, weighted by frequency.
 
     The weight is a / (a + p) with a = 0.001 (Arora et al. 2017, "A simple but tough-to-beat baseline for sentence embeddings"),
-    where p is the relative frequency of the subword in the text, or its estimate by Zipf's law without text. The dimensions of
-    the teacher are not reduced, so that the result can be trained on the teacher's vectors.
+    where p is the relative frequency of the subword in the texts, or its estimate by Zipf's law if there are no texts. The
+    teacher's dimensions are not reduced, so the result can be trained on the teacher's vectors.
 
     Args:
-        tokenizer: fast tokenizer of `transformers`.
-        teacher: stored vectors of the teacher, to which the vectors of all subwords are added.
-        texts: texts for counting subwords.
+        tokenizer: fast tokenizer from `transformers`.
+        teacher: stored vectors of the teacher; the vectors of all subwords are added to this store.
+        texts: texts in which subwords are counted.
         lang: language of the teacher.
         name, unit: see `SubwordVectors`.
         progress: whether to show a progress bar.

@@ -1,4 +1,4 @@
-"""Run any alignment method by its name."""
+"""Run any alignment method by name."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def align(
     """Align the languages of an encoder.
 
     Args:
-        encoder: encoder, which is not changed, or an argument of `load_encoder`.
-        data: one or more parallel texts; or sentences by language, for methods that need no translations; or anchors by
-            language and layer, for methods that use dictionaries.
-        method: name of a method, see `calque align`, or `package.module:Class`.
-        pairs: word links of each parallel text (default: links by the statistical aligner), or dictionaries.
+        encoder: encoder, which is not changed, or a name or path for `load_encoder`.
+        data: one or more parallel texts. Methods that need no translations also accept sentences by language, and methods that
+            use dictionaries accept anchors by language and layer.
+        method: name of a method (see `calque align`), or a class as `package.module:Class`.
+        pairs: word links of each parallel text, or dictionaries; default: links computed by the statistical aligner.
         towards: language that all other languages are aligned with; default: the first language of the data.
-        folder, checkpoint_every: folder of the checkpoints for resuming, and number of updates between checkpoints.
+        folder, checkpoint_every: folder for checkpoints, from which a run resumes, and number of updates between checkpoints.
         progress: whether to show progress bars on standard error.
         options: arguments of the method's class and of its function `align`.
 
@@ -76,7 +76,7 @@ def align(
 def make_method(
     name: str, towards: str, options: Mapping[str, Any], kind: str = "parallel"
 ) -> tuple[Method, dict[str, Any]]:
-    """Build a method for parallel text, dictionaries or plain text, and return it with the options for its function `align`.
+    """Build a method for the given kind of data, and return it with the options for its function `align`.
 
     Raises:
         SettingError: the method is unknown, cannot use this kind of data, or does not have one of the options.
@@ -98,7 +98,7 @@ def make_method(
 
 
 def align_options(method: type[Method]) -> list[str]:
-    """Return the names of the options of a method's function `align`: keyword-only arguments that are not in `RunOptions`."""
+    """Return the option names of a method's function `align`: its keyword-only arguments that are not in `RunOptions`."""
     return [
         name for name, parameter in signature(method.align).parameters.items()
         if parameter.kind is Parameter.KEYWORD_ONLY and name not in RunOptions.__annotations__

@@ -21,22 +21,22 @@ if TYPE_CHECKING:
 
 
 class HeldOut:
-    """Cross-fitted prior for the statistical aligners. The similarities of each part of the text are computed by a copy of the
-    encoder that was aligned on the links of the other parts.
+    """Cross-fitted prior for the statistical aligners. The similarities for each part of the text are computed by a copy of
+    the encoder that was aligned on the links of the other parts.
 
-    Sentence pairs are assigned to parts in turn. Pairs with equal source sentences are in the same part, so that no copy is
-    trained on a source sentence for which the copy computes similarities. The result is deterministic.
+    Sentence pairs are assigned to the parts in turn. Pairs with equal source sentences go to the same part, so no copy is
+    trained on a source sentence for which it computes similarities. The result is deterministic.
 
     Args:
-        encoder: encoder, which is copied and not changed.
+        encoder: encoder to copy; it is not changed.
         corpora: one or more texts, which may be in different languages.
         pairs: word links of each text.
-        parts: number of parts, which is also the number of training runs.
+        parts: number of parts; one copy is trained for each part.
         tuner: alignment method; default: contrastive alignment with small batches, see `small`.
-        progress: whether to show the progress bars of training.
+        progress: whether to show progress bars during training.
 
     Raises:
-        SettingError: there are fewer distinct source sentences than parts, or no links outside of a part.
+        SettingError: there are fewer distinct source sentences than parts, or all links are in one part.
 
     Example:
         `calque.align_words(corpus, model="gibbs", prior=HeldOut(encoder, [corpus], [calque.align_words(corpus)]))`
@@ -54,7 +54,7 @@ class HeldOut:
     ):
         check_number("parts", parts, least=2, whole=True)
         if not corpora or len(corpora) != len(pairs):
-            raise SettingError(f"each text must have word links, got {len(corpora)} texts and links of {len(pairs)}")
+            raise SettingError(f"each text must have word links, got {len(corpora)} texts but links for {len(pairs)}")
         part_of = deal(corpora, parts)
         tuner = tuner or small(encoder, common(corpora))
         found: list[list[np.ndarray]] = [[np.zeros((0, 0), np.float32)] * len(corpus) for corpus in corpora]
@@ -63,7 +63,7 @@ class HeldOut:
             linked = [(c.take(rows), p.take(rows)) for c, p, rows in zip(corpora, pairs, others, strict=True)]
             linked = [(corpus, links) for corpus, links in linked if len(links)]
             if not linked:
-                raise SettingError(f"no links outside of part {part + 1} of {parts}; try fewer parts, or more text")
+                raise SettingError(f"all word links are in part {part + 1} of {parts}; try fewer parts or more text")
             texts, links_of = map(list, zip(*linked, strict=True))
             aligned = tuner.tune(encoder, texts, links_of, progress=progress)
             for corpus, numbers, matrices in zip(corpora, part_of, found, strict=True):
@@ -79,10 +79,10 @@ class HeldOut:
         }
 
     def __call__(self, corpus: ParallelCorpus) -> Similarities:
-        """Return the similarities of sentence pairs that occur in the given texts, in any order.
+        """Return the similarities of sentence pairs from the texts passed to the constructor, in any order.
 
         Raises:
-            SettingError: a sentence pair is not from these texts.
+            SettingError: a sentence pair does not occur in these texts.
         """
         found = [self._where.get(pair) for pair in _words(corpus)]
         if None in found:
@@ -94,8 +94,8 @@ class HeldOut:
 
 
 def deal(corpora: Sequence[ParallelCorpus], parts: int) -> list[np.ndarray]:
-    """Return the index of the part that contains each sentence pair of each text, int64 `[n_sentences]`. The n-th distinct
-    source sentence is in part n modulo `parts`.
+    """Return, for each text, the index of the part that contains each sentence pair, int64 `[n_sentences]`. The n-th distinct
+    source sentence belongs to part n modulo `parts`.
 
     Raises:
         SettingError: there are fewer distinct source sentences than parts.
@@ -113,13 +113,13 @@ def deal(corpora: Sequence[ParallelCorpus], parts: int) -> list[np.ndarray]:
 
 
 def small(encoder: TrainableEncoder, towards: str, *, seed: int = 0) -> Contrastive:
-    """Return contrastive alignment for a few hundred sentence pairs: small batches, six epochs, and half the default learning
-    rate."""
+    """Return contrastive alignment with settings for a few hundred sentence pairs: small batches, six epochs, and about half
+    the default learning rate."""
     return Contrastive(towards=towards, epochs=6, batch=8, learning_rate=rate_by_width(encoder.dim, 5 / 3), seed=seed)
 
 
 def common(corpora: Sequence[ParallelCorpus]) -> str:
-    """Return the language that all texts have in common; if there are two, return the source language of the first text.
+    """Return the language that all texts share; if they share both, return the source language of the first text.
 
     Raises:
         SettingError: the texts have no common language.

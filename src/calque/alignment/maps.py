@@ -1,4 +1,4 @@
-"""Alignment by maps that are fitted on linked words."""
+"""Alignment with maps that are fitted on linked words or sentence pairs."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
     from calque.alignment.base import Links, Text
     from calque.encoders.base import Encoder
 
-#: kind of map of each method that fits maps on sentences instead of words
+#: for each method that fits maps on sentences instead of words, the kind of map
 _OF_SENTENCES = {"sentence-rotation": "rotation"}
 
 
 class LinkedMaps(Method):
-    """Maps for each language and layer, fitted on linked words in context or on sentence pairs; see `MappedEncoder.fit`.
+    """Maps for each language and layer, fitted on linked words in context or on sentence pairs (see `MappedEncoder.fit`).
 
     Args:
-        method: rotation (Wang et al. 2019), normalized-rotation, linear, or sentence-rotation (Aldarmaki & Diab 2019).
-        towards: language to whose vectors all other languages are mapped.
+        method: "rotation" (Wang et al. 2019), "normalized-rotation", "linear" or "sentence-rotation" (Aldarmaki & Diab 2019).
+        towards: target language, to which the vectors of all other languages are mapped.
         layers: layers to map; default: the encoder's layer.
-        combine: combination of the mapped layers: sum, mean, concat, or only the last layer (last).
-        standardize: standardise the vectors first; default: only if one dimension dominates the vectors.
+        combine: how to combine the mapped layers: "sum", "mean", "concat", or "last" (use only the last layer).
+        standardize: whether to standardise the vectors first; default: only if one dimension dominates the vectors.
     """
 
     def __init__(
@@ -47,10 +47,10 @@ class LinkedMaps(Method):
         self._settings: dict[str, Any] = {}
 
     def align(self, encoder: Any, corpus: Text, pairs: Links, **run: Unpack[RunOptions]) -> Encoder:
-        """Return the encoder with maps that are fitted in one pass over the text; `folder` is not used.
+        """Return the encoder with maps fitted in one pass over the text; `folder` is not used.
 
-        An encoder of static vectors contains its maps. The maps are fitted without the encoder's sentence part, which is
-        computed from mapped vectors.
+        A static encoder stores the maps itself instead of being wrapped. Its maps are fitted without its sentence part,
+        which is computed from mapped vectors.
         """
         static = isinstance(encoder, StaticEncoder)
         corpora = [corpus] if not isinstance(corpus, Sequence) else corpus
@@ -80,11 +80,11 @@ def with_maps(
     combine: Combine = "last",
     settings: Mapping[str, Any],
 ) -> MappedEncoder | StaticEncoder:
-    """Return the encoder with maps by language and layer. An encoder of static vectors has one layer and contains its maps.
+    """Return the encoder with maps by language and layer. A static encoder has one layer and stores the maps itself.
 
     Args:
         encoder, maps, towards, combine: see `MappedEncoder`.
-        settings: settings for the record; the value of `method` is appended to the encoder's name.
+        settings: settings to save with the encoder; the value of `method` is appended to the name of a static encoder.
     """
     if isinstance(encoder, StaticEncoder):
         name = f"{encoder.name}+{settings['method']}"

@@ -1,4 +1,4 @@
-"""Maps from plain text: shifts of language means, and standardisation."""
+"""Maps fitted on monolingual text: shifts of language means, and standardisation."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 
 @dataclass(kw_only=True, eq=False)
 class LanguageMeans(Method):
-    """Shift each language's mean to that of `towards`, see `shifts`.
+    """Shift each language's mean vector to the mean of `towards`, see `shifts`.
 
     Args:
-        towards: reference language, which must be a language of the text.
+        towards: reference language, which must be one of the languages of the text.
         layers: layers to map; default: the encoder's layer.
         combine: see `MappedEncoder`.
-        offset: add the mean of the language `towards`, whose vectors then do not change; if false, the means are only removed.
+        offset: whether to add the mean of `towards`, so that its own vectors do not change; if false, means are only removed.
     """
 
     towards: str
@@ -48,12 +48,12 @@ class LanguageMeans(Method):
     def align(
         self, encoder: Any, corpus: Text | Mapping[str, Sentences], pairs: Any = (), **run: Unpack[RunOptions]
     ) -> Encoder:
-        """Return the encoder with maps. An encoder of static vectors contains its maps, fitted without its sentence part.
+        """Return the encoder with its maps. A static encoder stores the maps itself; they are fitted without its sentence part.
 
         Args:
             encoder: encoder to map.
-            corpus: sentences of each language, or parallel text, whose sides are used as plain text. Each duplicate of a
-                sentence is counted.
+            corpus: sentences by language, or parallel text, whose sides are used as monolingual text. Duplicate sentences are
+                counted each time they occur.
             pairs: not used.
             run: see `RunOptions`; `folder` is not used.
 
@@ -63,7 +63,7 @@ class LanguageMeans(Method):
         texts = _by_language(corpus)
         if self.towards not in texts or len(texts) < 2:
             raise SettingError(
-                f"means needs text in {self.towards} and in another language, got {', '.join(texts) or 'none'}"
+                f"means requires text in {self.towards} and in another language, got {', '.join(texts) or 'no text'}"
             )
         words = encoder.replace(sentence=None, maps=None) if isinstance(encoder, StaticEncoder) else encoder
         moments = moments_of(words, texts, self.layers, progress=run.get("progress", False))
@@ -89,10 +89,10 @@ class LanguageMeans(Method):
 
 @dataclass(kw_only=True, eq=False)
 class Standardize(Method):
-    """Standardise all dimensions over the text of all languages, see `standardized`; languages are not aligned.
+    """Standardise every dimension over the texts of all languages, see `standardized`. This does not align the languages.
 
     Args:
-        towards: a language of the text; every method requires this argument, which has no effect here.
+        towards: one of the languages of the text. Every method has this argument, but it does not affect this method.
         layers: layers to standardise; default: the encoder's layer.
     """
 
@@ -110,10 +110,10 @@ class Standardize(Method):
 
 
 def shifts(moments: Mapping[str, Moments], *, towards: str, offset: bool = True) -> dict[str, LinearMap]:
-    """Return the maps that shift each language's mean to that of `towards`: x → x − x̄ + ȳ.
+    """Return the maps that shift each language's mean x̄ to the mean ȳ of `towards`: x → x − x̄ + ȳ.
 
     Libovický et al. (2020, Findings of EMNLP) only subtract the mean (`offset=False`). Adding the mean of `towards` preserves
-    distances, but not cosines. Vectors of `towards` do not change, so that heads trained on these vectors can still be used.
+    distances but not cosines. The vectors of `towards` do not change, so task heads trained on them can still be used.
 
     Args:
         moments: moments of each language's word vectors, see `Moments`.
@@ -121,7 +121,7 @@ def shifts(moments: Mapping[str, Moments], *, towards: str, offset: bool = True)
         offset: whether to add the mean of `towards`; if false, all languages are centred, including `towards`.
 
     Returns:
-        maps by language, for the languages whose vectors change.
+        maps by language, only for languages whose vectors change.
     """
     target = moments[towards].source_mean * offset
     return {
@@ -130,7 +130,7 @@ def shifts(moments: Mapping[str, Moments], *, towards: str, offset: bool = True)
 
 
 def _shift(source: np.ndarray, target: np.ndarray, n: int) -> LinearMap:
-    """Return the map x → x − x̄ + ȳ for the mean x̄ of `n` vectors."""
+    """Return the map x → x − x̄ + ȳ, where x̄ (`source`) is the mean of `n` vectors and ȳ is `target`."""
     return LinearMap.from_arrays({"matrix": np.eye(len(source)), "source_mean": source, "target_mean": target}, n)
 
 
@@ -140,10 +140,10 @@ def moments_of(
 ) -> dict[str, dict[int, Moments]]:  # fmt: skip
     """Return the moments of word vectors by language and layer.
 
-    The text is encoded block by block, and only moments are kept. Words without a vector are ignored.
+    The text is encoded block by block, and only the moments are kept in memory. Words without a vector are ignored.
 
     Args:
-        texts: one or more texts of each language.
+        texts: one or more texts in each language.
         layers: layers of the encoder; default: the encoder's layer.
         block: number of sentences encoded at a time.
         progress: whether to show a progress bar on standard error.
@@ -173,14 +173,14 @@ def moments_of(
 def centred(
     encoder: Encoder, corpora: Sequence[ParallelCorpus], *, towards: str, progress: bool = False
 ) -> MappedEncoder:
-    """Return the encoder with each language's mean shifted to that of its translations in `towards`: x → x − x̄ + ȳ.
+    """Return the encoder with each language's mean shifted to the mean of its translations in `towards`: x → x − x̄ + ȳ.
 
-    A contrastive loss with negatives of the *other* language does not align the means, because a shift of all words of a
-    language changes all competing scores nearly equally. Means are computed over all words of both sides of the text, so that
-    the topic of the text cancels. Vectors of `towards` do not change.
+    A contrastive loss with negatives from the *other* language does not align the means, because shifting all words of a
+    language changes all competing scores nearly equally. The means are computed over all words on both sides of the same
+    text, so the topic of the text cancels out. The vectors of `towards` do not change.
 
     Args:
-        encoder: aligned encoder, whose layer of word vectors is shifted.
+        encoder: aligned encoder; its default layer of word vectors is shifted.
         corpora: parallel texts; texts without `towards` are ignored.
         towards: reference language.
 
@@ -196,7 +196,7 @@ def centred(
             (lang,) = set(sides) - {towards}
             found.setdefault(lang, []).append((moments[lang][layer], moments[towards][layer]))
     if not found:
-        raise SettingError(f"one side of a text must be in {towards}, because other languages are shifted to its mean")
+        raise SettingError(f"at least one text must have a side in {towards}, whose mean is the reference")
     maps = {}
     for lang, parts in found.items():
         counts = [own.n for own, _ in parts]
@@ -206,7 +206,7 @@ def centred(
 
 
 def _by_language(corpus: Text | Mapping[str, Sentences]) -> dict[str, list[Sentences]]:
-    """Return the texts of each language."""
+    """Return the texts in each language."""
     if isinstance(corpus, Mapping):
         return {lang: [text] for lang, text in corpus.items()}
     texts: dict[str, list[Sentences]] = {}

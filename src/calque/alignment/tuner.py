@@ -1,4 +1,4 @@
-"""Base class of methods that train the encoder."""
+"""Base class of alignment methods that train the encoder."""
 
 from __future__ import annotations
 
@@ -30,26 +30,26 @@ if TYPE_CHECKING:
     from calque.alignment.base import Links, Text
     from calque.encoders.base import Encoder
 
-#: ratio of the default learning rate of adapters to that of all weights
+#: ratio of the default learning rate for adapters to the default learning rate for all weights
 LORA_RATE = 10
 
 
 @dataclass(kw_only=True, eq=False)
 class Tuner(TrainingSettings, Method):
-    """Base class of methods that train the encoder's weights. A subclass defines the loss.
+    """Base class of alignment methods that train the encoder's weights. A subclass defines the loss.
 
     Args:
         towards: language that all other languages are aligned with.
         layers: layers in which the loss is computed; default: the encoder's layer.
-        lora: rank of LoRA adapters (Hu et al. 2022; needs PEFT) that are trained instead of the weight matrices. The default
-            learning rate is then 10 times higher (`LORA_RATE`), and the result is an `AdaptedEncoder`. By default, the weights
-            are trained.
+        lora: rank of the LoRA adapters (Hu et al. 2022; requires PEFT) that are trained instead of the weight matrices. The
+            default learning rate is then 10 times higher (`LORA_RATE`), and the result is an `AdaptedEncoder`. By default,
+            there are no adapters and the weights are trained.
         epochs, learning_rate, seed, batch, freeze: see `TrainingSettings`.
     """
 
-    #: whether the boundary tokens ([CLS], [SEP]) of both sentences are linked like words
+    #: whether the boundary tokens ([CLS], [SEP]) of both sentences are linked as if they were words
     special: ClassVar[bool] = True
-    #: maximum number of words of each sentence of a pair; if None, there is no limit
+    #: maximum number of words in either sentence of a pair; if None, there is no limit
     max_words: ClassVar[int | None] = 64
 
     towards: str
@@ -63,15 +63,15 @@ class Tuner(TrainingSettings, Method):
             from calque.encoders.adapted import library
 
             check_number("lora", self.lora, least=1, whole=True)
-            library()  # fails early if PEFT is missing
+            library()  # raises an error early if PEFT is not installed
 
     @abstractmethod
     def loss(self, batch: LinkedBatch) -> Tensor | dict[str, Tensor]:
-        """Return the loss of one text and layer, or its terms by name; the sum over all texts and layers is minimised."""
+        """Return the loss for one text and layer, or its terms by name; training minimises the sum over texts and layers."""
 
     @property
     def needs_reference(self) -> bool:
-        """True if the loss uses vectors of the encoder before training."""
+        """True if the loss also uses vectors computed by the encoder before training."""
         return False
 
     @property
@@ -80,16 +80,16 @@ class Tuner(TrainingSettings, Method):
         return False
 
     def kinds(self) -> Callable[[ParallelCorpus, WordPairs], np.ndarray] | None:
-        """Return a function that gives equal ids to links that are positives of each other (see `AlignedText`), or None."""
+        """Return a function that assigns equal ids to links that are positives of each other (see `AlignedText`), or None."""
         return None
 
     def default_rate(self, dim: int) -> float:
-        """Return the default learning rate for an encoder of `dim` dimensions."""
-        # 2e-3 was best on held-out text at 128 dimensions; 5e-5 is common at 768.
+        """Return the default learning rate for an encoder with `dim` dimensions."""
+        # 2e-3 was best on held-out text for 128 dimensions; 5e-5 is a common value for 768 dimensions.
         return rate_by_width(dim, 2)
 
     def settings(self) -> dict[str, Any]:
-        """Return the settings except those of the schedule, for the record and the identity of checkpoints."""
+        """Return all settings except the schedule; they are saved with the result and identify checkpoints."""
         names = ["towards", "layers", "batch", "special", "max_words", "freeze"]
         names += ["lora"] if self.lora is not None else []
         names += [field.name for field in fields(self) if field.name not in Tuner.__dataclass_fields__]
@@ -107,17 +107,17 @@ class Tuner(TrainingSettings, Method):
         """Train a copy of `encoder`.
 
         Args:
-            encoder: encoder, which is not changed; the result shares its frozen weights.
-            corpus, pairs: one or more parallel texts, which can be in different languages, and the word links of each text.
+            encoder: encoder, which is not changed. The result shares its frozen weights.
+            corpus, pairs: one or more parallel texts, possibly in different languages, and the word links of each text.
             standardize, accumulate, precision: see `align`.
-            folder: folder for checkpoints and metrics. A run that was interrupted resumes with bitwise equal results. Delete
-                the last checkpoint after the result is saved.
-            checkpoint_every: number of updates between checkpoints, which are also written every minute; 0 disables both.
-            progress: whether to show a progress bar with the terms of the loss on standard error.
+            folder: folder for checkpoints and metrics. An interrupted run resumes from it with bitwise identical results.
+                Delete the last checkpoint once the result is saved.
+            checkpoint_every: number of updates between checkpoints. A checkpoint is also saved once a minute; 0 disables both.
+            progress: whether to show a progress bar with the loss terms on standard error.
 
         Raises:
-            SettingError: the encoder has no weights to train, settings contradict each other, or `folder` has a checkpoint of
-                another run.
+            SettingError: the encoder has no trainable weights, settings contradict each other, or `folder` contains a
+                checkpoint of a different run.
         """
         from calque.encoders.standard import sides_of, standardized
 
@@ -156,15 +156,15 @@ class Tuner(TrainingSettings, Method):
         self, encoder: Any, corpus: Text, pairs: Links, *, standardize: bool | None = None, centre: bool = False,
         accumulate: int = 1, precision: TrainingPrecision = "float32", **run: Unpack[RunOptions],
     ) -> Encoder:  # fmt: skip
-        """Train a copy of `encoder`, see `tune`.
+        """Train a copy of `encoder` as `tune` does, and optionally centre the result.
 
         Args:
             encoder, corpus, pairs, run: see `tune`.
-            standardize: standardise the word vectors before training and in the result; default: only if one dimension
-                dominates the vectors.
-            centre: after training, shift the mean vector of each language to the mean vector of the language `towards`.
-            accumulate: number of parts in which a process computes an update, to save memory; the result does not change.
-            precision: precision of forward passes: "float32", whose results are reproducible on one machine, or
+            standardize: whether to standardise the word vectors before training and in the result; default: only if one
+                dimension dominates the vectors.
+            centre: whether to shift the mean vector of each language to the mean vector of `towards` after training.
+            accumulate: number of parts into which a process divides an update, to save memory; the result is the same.
+            precision: precision of forward passes: "float32", which is reproducible on the same machine, or
                 "bfloat16".
         """
         tuned = self.tune(
@@ -184,7 +184,7 @@ class Tuner(TrainingSettings, Method):
         self, tuned: TrainableEncoder, encoder: TrainableEncoder, corpora: Sequence[ParallelCorpus],
         pairs: Sequence[WordPairs], processes: Processes, *, accumulate: int = 1,
     ) -> Alignment:  # fmt: skip
-        """Return the training objective of the encoder `tuned`; `encoder` is the encoder before training."""
+        """Return the objective for training the encoder `tuned`; `encoder` is the encoder before training."""
         text = AlignedText(
             corpora, pairs, encoder, towards=self.towards, special=self.special, max_words=self.max_words,
             kinds=self.kinds(), sentences=self.reads_sentences,
@@ -195,7 +195,7 @@ class Tuner(TrainingSettings, Method):
         )  # fmt: skip
 
     def _copy(self, encoder: TrainableEncoder, device: torch.device) -> TrainableEncoder:
-        """Return a copy of the encoder for training; the frozen weights of the copy need no gradient."""
+        """Return a copy of the encoder for training; the frozen weights of the copy do not require gradients."""
         if self.lora is None:
             tuned = float32_copy(encoder, device, freeze=self.freeze)
             freeze_below(tuned.model, self.freeze)
@@ -206,11 +206,11 @@ class Tuner(TrainingSettings, Method):
         return with_adapters(encoder, self.lora, layers=layers, device=device, seed=self.seed)
 
     def _check(self, encoder: Any) -> None:
-        """Check that the encoder can be trained, and that some layer of the loss is not frozen."""
+        """Check that the encoder can be trained and that `freeze` leaves layers that affect the loss."""
         require(encoder, "trained")
         highest = max(encoder.layer_numbers(self.layers))
         if self.freeze is not None and highest <= self.freeze < encoder.n_layers:
             raise SettingError(
-                f"freeze={self.freeze}: the loss uses layer {highest}, below which all layers would be frozen; freeze fewer "
-                "layers"
+                f"freeze={self.freeze} would freeze all layers that affect the loss, whose highest layer is {highest}; freeze "
+                "fewer layers"
             )

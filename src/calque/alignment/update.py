@@ -1,9 +1,9 @@
-"""Exact updates of alignment losses with several processes and with accumulation.
+"""Exact gradients of alignment losses with several processes and with gradient accumulation.
 
 An alignment loss is a function of the word vectors of a batch. An update computes the vectors, gathers the vectors of all
-processes and parts, computes the loss and its gradient with respect to the vectors, and propagates this gradient through the
-model. Several processes or parts thus give the gradient of one large batch for *every* loss, even a contrastive loss (gradient
-caching, Gao et al. 2021, "Scaling Deep Contrastive Learning Batch Size under Memory Limited Setup").
+processes and parts, computes the loss and its gradient with respect to the vectors, and backpropagates this gradient through
+the model. With several processes or parts, the gradient of *every* loss, even a contrastive loss, thus equals that of one large
+batch (gradient caching, Gao et al. 2021, "Scaling Deep Contrastive Learning Batch Size under Memory Limited Setup").
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ class LinkedBatch:
     """Word vectors of one text and layer in an update, gathered from all processes.
 
     Args:
-        source, target: vectors of linked words (with `Tuner.special` also of boundary tokens), `[n_pairs, dim]`; `target` is in
-            the language `towards`.
-        regularised: vectors of all words of the target sentences `[n_target_words, dim]`.
-        reference: vectors of the same words from the frozen encoder `[n_target_words, dim]`, or None.
+        source, target: vectors of linked words and, with `Tuner.special`, of boundary tokens, `[n_pairs, dim]`. The target
+            words are in the language `towards`.
+        regularised: vectors of all words in the target sentences `[n_target_words, dim]`.
+        reference: vectors of these target words from the frozen encoder `[n_target_words, dim]`, or None.
         reference_linked: vectors of the linked target words from the frozen encoder `[n_pairs, dim]`, or None.
-        kinds: ids, equal for pairs that are positives of each other, −1 for pairs without id, int64 `[n_pairs]`; or None.
+        kinds: ids, which are equal for pairs that are positives of each other, −1 for no id, int64 `[n_pairs]`; or None.
         sentences: mean word vectors of source and target sentences `[n_sentence_pairs, dim]`, or None.
     """
 
@@ -47,15 +47,15 @@ class LinkedBatch:
 
 
 class Alignment(Objective[Sequence[np.ndarray]]):
-    """Objective of a loss on linked words.
+    """Training objective for a loss on linked words.
 
     Args:
         text: text from which updates select sentence pairs.
-        reference: encoder before training (f0), or None if the loss does not use f0. Its vectors of the target sentences are
-            computed in every update, in the precision of training.
+        reference: encoder before training (f0), or None if the loss does not use f0. It encodes the target sentences in every
+            update, with the same precision as in training.
         loss: see `Tuner.loss`.
         budget: maximum number of subwords in a forward pass, including padding.
-        accumulate: number of parts in which each process computes an update.
+        accumulate: number of parts into which each process divides an update.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class Alignment(Objective[Sequence[np.ndarray]]):
         self._loss, self._budget, self._accumulate = loss, budget, accumulate
 
     def backward(self, update: Sequence[np.ndarray]) -> dict[str, float]:
-        """Compute loss and gradients, see `Objective`.
+        """Compute the loss and its gradients, see `Objective`.
 
         Args:
             update: indices of the sentence pairs of each corpus, for all processes.
@@ -105,17 +105,17 @@ class Alignment(Objective[Sequence[np.ndarray]]):
         for i, part in enumerate(parts):
             done = passes[i] if undivided else self._pass(part, seed + 7919 * i)
             done.backward({layer: rows.grad for layer, rows in leaves[i].items() if rows.grad is not None})
-        # Every process has all vectors and computes the same loss, but propagates only the gradients of its own vectors.
+        # Every process has all vectors and computes the same loss, but backpropagates only through its own vectors.
         values = torch.stack([value.detach() for value in terms.values()])
         return {"loss": float(values.sum()), **dict(zip(terms, values.tolist(), strict=True))}
 
     def _pass(self, part: Update, seed: int, *, gradient: bool = True) -> Pass:
-        """Return the forward pass over the sentences of a part."""
-        torch.manual_seed(seed)  # both forward passes of a part need equal dropout
+        """Run the forward pass over the sentences of a part."""
+        torch.manual_seed(seed)  # both forward passes of a part must use the same dropout masks
         return self._pass_of(self.encoder, part.batches, gradient)
 
     def _frozen(self, part: Update) -> dict[int, Tensor]:
-        """Return the word vectors of a part's target sentences from the frozen encoder."""
+        """Return the frozen encoder's word vectors of a part's target sentences."""
         return {} if self.reference is None else self._pass_of(self.reference, part.target_batches, False).vectors
 
     def _pass_of(self, encoder: TrainableEncoder, batches: Sequence[np.ndarray], gradient: bool) -> Pass:
@@ -130,7 +130,7 @@ class Alignment(Objective[Sequence[np.ndarray]]):
         layer: int,
         number: int,
     ) -> LinkedBatch:
-        """Return the vectors of one text and layer, ordered by the rank of the process and then by part."""
+        """Return the vectors of one text and layer, ordered by process rank and then by part."""
         rows, vectors = [part.groups[number] for part in parts], [leaf[layer] for leaf in leaves]
 
         def of_all(found: Sequence[Tensor], counts: tuple[int, ...]) -> Tensor:

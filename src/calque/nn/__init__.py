@@ -1,1 +1,1 @@
-"""Network layers over words: CRFs, recurrent layers, scorers of word pairs. Sentences are concatenated without padding."""
+"""Neural network layers over words: CRFs, LSTMs, scorers for word pairs. Sentences are concatenated without padding."""

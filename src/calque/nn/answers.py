@@ -1,4 +1,4 @@
-"""Answer spans: scores of passage words as the first and the last word of the answer, their loss, and the best span."""
+"""Answer span prediction: a model that scores the span ends, the loss, and the search for the best span."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from calque.nn.recurrent import StackedLSTM
 
 
 class MatchedEnds(nn.Module):
-    """Span model that compares a passage and a question word by word. Their vectors are computed independently. The model is
-    the first part of ESIM (Chen et al. 2017, §3.1 to 3.3), with scores of span ends instead of a pooled vector. As in BiDAF
-    (Seo et al. 2017), passage words attend to question words, and a second LSTM processes the passage.
+    """Model that predicts answer spans by comparing a passage and a question word by word. The word vectors of the two texts
+    are computed independently. The model is the first part of ESIM (Chen et al. 2017, §3.1 to 3.3), but scores span ends
+    instead of pooling. As in BiDAF (Seo et al. 2017), passage words attend to question words before a second LSTM.
 
         p̄ = BiLSTM(p),  q̄ = BiLSTM(q)                        one LSTM for p and q
         p̃_i = Σ_j softmax_j(p̄_i · q̄_j) q̄_j
@@ -22,8 +22,8 @@ class MatchedEnds(nn.Module):
         first, last = W BiLSTM(relu(F m))
 
     Args:
-        hidden: hidden size of both LSTMs in each direction, and output size of the projection F.
-        dropout: dropout of the input vectors, of the projection, and before the last layer.
+        hidden: hidden size of both LSTMs per direction, and output size of the projection F.
+        dropout: dropout rate, applied to the input vectors, to the projection and before the last layer.
 
     Example:
         >>> head = MatchedEnds(8, hidden=5, dropout=0.0)
@@ -43,8 +43,8 @@ class MatchedEnds(nn.Module):
         """Score the words of the passages as the first and as the last word of the answer, `[n_words, 2]`.
 
         Args:
-            rows: vectors of all passages, then of all questions, float `[n_rows, dim]`.
-            lengths: number of rows of each passage, then of each question, int64 `[2 * n]`; must be positive.
+            rows: word vectors of all passages, then of all questions, float `[n_rows, dim]`.
+            lengths: number of rows in each passage, then in each question, int64 `[2 * n]`; must be positive.
         """
         n = len(lengths) // 2
         n_words = int(lengths[:n].sum())
@@ -59,16 +59,16 @@ class MatchedEnds(nn.Module):
 
 
 def end_losses(scores: Tensor, owner: Tensor, words: Tensor, right: Tensor) -> Tensor:
-    """Return the mean cross-entropy of the first and of the last word of the gold answers, `[n]`.
+    """Return the cross-entropy of each gold answer, averaged over its first and its last word, `[n]`.
 
-    The softmax for a question is over the words of its passage (Devlin et al. 2019, §4.2).
+    The softmax for each question is over the words of its passage (Devlin et al. 2019, §4.2).
 
     Args:
-        scores: score of each row as the first and as the last word, float `[n_rows, 2]`.
-        owner: index of the question of each row, int64 `[n_rows]`.
+        scores: scores of each row as the first and as the last word of the answer, float `[n_rows, 2]`.
+        owner: index of each row's question, int64 `[n_rows]`.
         words: index of each row's word in its passage, int64 `[n_rows]`.
-        right: index of the first and last word of each gold answer, −1 if a question has no answer, int64 `[n, 2]`. The
-            loss of a word without a row is 0.
+        right: indices of the first and the last word of each gold answer, or −1 if a question has no answer, int64 `[n, 2]`.
+            A word without a row has loss 0.
     """
     n = len(right)
     total = scores.new_zeros(n)
@@ -82,22 +82,22 @@ def end_losses(scores: Tensor, owner: Tensor, words: Tensor, right: Tensor) -> T
 
 
 def _log_sums(values: Tensor, owner: Tensor, n: int) -> Tensor:
-    """Return the log-sum-exp of the values of each question, `[n]`; 0 for a question without values."""
+    """Return the log-sum-exp of each question's values, `[n]`, or 0 for a question without values."""
     top = values.new_zeros(n).scatter_reduce(0, owner, values.detach(), "amax", include_self=False)
     sums = values.new_zeros(n).index_add(0, owner, (values - top[owner]).exp())
     return top + torch.where(sums > 0, sums, 1.0).log()
 
 
 def best_ends(scores: np.ndarray, owner: np.ndarray, n: int, max_words: int) -> np.ndarray:
-    """Return the span of at most `max_words` words with the largest sum of end scores, for each question. Of equally good
-    spans, the first is returned, then the shortest.
+    """Return, for each question, the span of at most `max_words` words with the largest sum of end scores. Ties are resolved
+    in favour of the span that starts first, then of the shortest span.
 
     Args:
-        scores, owner: see `end_losses`; the rows of a question must be contiguous and in order.
-        max_words: maximum number of words of an answer.
+        scores, owner: see `end_losses`. The rows of each question must be contiguous and in order.
+        max_words: maximum number of words in an answer.
 
     Returns:
-        first and last row of each span, int64 `[n, 2]`; −1 for a question without rows.
+        first and last row of each span, int64 `[n, 2]`, or −1 for a question without rows.
     """
     first, last = scores[:, 0], scores[:, 1]
     best, length = first + last, np.zeros(len(scores), dtype=np.int64)

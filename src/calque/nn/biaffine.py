@@ -1,4 +1,4 @@
-"""Scores of word pairs for dependency parsing: arcs, and labels of arcs."""
+"""Biaffine scorers for dependency parsing, which score arcs and arc labels for pairs of words."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from calque.nn.ragged import Ragged, SentenceDropout
 
 
 class MLP(nn.Module):
-    """Projection of word vectors for one role, head or dependent (Dozat & Manning 2017, "Deep biaffine attention for
-    neural dependency parsing", eqs. 4–5): `dropout(ELU(W x + b))`.
+    """Projection of word vectors to one role, head or dependent: `dropout(ELU(W x + b))` (Dozat & Manning 2017, "Deep
+    biaffine attention for neural dependency parsing", eqs. 4–5).
 
-    The activation ELU is that of Schuster et al.'s (2019) parser; Dozat & Manning use a leaky ReLU.
+    The ELU activation follows the parser of Schuster et al. (2019); Dozat & Manning use a leaky ReLU.
 
     Args:
-        dropout: fraction of components that are set to zero after the activation, with one mask for a sentence.
+        dropout: dropout rate after the activation, with one mask per sentence.
 
     Example:
         >>> MLP(8, 5)(torch.randn(7, 8), torch.tensor([4, 3])).shape
@@ -34,23 +34,23 @@ class MLP(nn.Module):
 
 
 class Biaffine(nn.Module):
-    """Bilinear score of each class for a pair of vectors, with linear terms (Dozat & Manning 2017, eqs. 3 and 6).
+    """Bilinear scorer with linear terms, which scores each class for a pair of vectors (Dozat & Manning 2017, eqs. 3 and 6).
 
         score_k(x, y) = xᵀ U_k y + u_k · y  [+ v_k · x + b_k, if bias_right]
 
-    The score is computed as `[x; 1]ᵀ W_k [y; 1]`; the second 1 is omitted unless `bias_right`. Scores of arcs (eq. 6) have only
-    the linear term of the head y, which is a prior for y being a head. Scores of labels (eq. 3) have all terms.
+    The score is computed as `[x; 1]ᵀ W_k [y; 1]`; the second 1 is omitted if `bias_right` is false. Arc scores (eq. 6) have
+    only the linear term of the head y, which is a prior for y being a head. Label scores (eq. 3) have all terms.
 
-    `arcs` scores all word pairs of a sentence; only these scores need padding. `labels` scores each word with one head only,
-    the gold head in training, or the predicted head at inference.
+    `arcs` scores all word pairs of a sentence, which is the only step that needs padding. `labels` scores each word with only
+    one head: the gold head during training, or the predicted head at test time.
 
     Args:
-        left, right: dimensions of x and y.
-        out: number of classes; 1 for arcs.
+        left, right: dimensions of x and of y.
+        out: number of classes, which is 1 for arcs.
         bias_right: whether to append a 1 to y.
 
     Attributes:
-        weight: W, `[out, left + 1, right (+ 1)]`, initialised with 0, so that all pairs have equal scores before training.
+        weight: W, `[out, left + 1, right (+ 1)]`, initialised to 0, so all pairs have equal scores before training.
 
     Example:
         >>> arc, label = Biaffine(5, 5, 1, bias_right=False), Biaffine(3, 3, 4)
@@ -67,24 +67,24 @@ class Biaffine(nn.Module):
         self.weight = nn.Parameter(torch.zeros(out, left + 1, right + bias_right))
 
     def forward(self, left: Tensor, right: Tensor) -> Tensor:
-        """Score row i of `left`, `[n, left]`, with row i of `right`, `[n, right]`; return `[n, out]`."""
+        """Score each row of `left`, `[n, left]`, with the same row of `right`, `[n, right]`; return `[n, out]`."""
         left, right = _with_one(left, True), _with_one(right, self.bias_right)
-        # Compute one product for all classes, [n, right] with [out * left, right], which is faster than n small products.
+        # One matrix product for all classes, [n, right] by [out * left, right], is faster than n small products.
         moved = F.linear(right, self.weight.flatten(0, 1)).view(len(left), self.out, left.shape[1])
         return (moved * left[:, None]).sum(2)
 
     def arcs(self, dependents: Tensor, heads: Tensor, lengths: Tensor | Ragged) -> Tensor:
-        """Score the root and every word of a sentence as the head of each word of the sentence.
+        """Score the root and every word of a sentence as the head of each word in the sentence.
 
         Args:
             dependents: vectors of the words as dependents, `[n_words, left]`.
-            heads: vectors of the root and then of the words as heads, `[n_words + 1, right]`.
-            lengths: number of words of each sentence, int64 `[n_sentences]`.
+            heads: vector of the root, then vectors of the words, as heads, `[n_words + 1, right]`.
+            lengths: number of words in each sentence, int64 `[n_sentences]`.
 
         Returns:
-            scores, `[n_sentences, longest, longest + 1]`. Row `i` is the i-th word; column 0 is the root, and column `j` the
-            j-th word, counted from 1, as in `algebra.trees`. Padding columns are −inf; the other columns of padding rows
-            are 0. A word also has a score as its own head.
+            scores, `[n_sentences, longest, longest + 1]`. As in `algebra.trees`, row `i` is the i-th word, column 0 is the
+            root, and column `j` is the j-th word, counted from 1. Padding columns are −inf, and the remaining columns of
+            padding rows are 0. Each word also has a score as its own head.
         """
         ragged = Ragged.of(lengths, len(dependents))
         longest, device = int(ragged.lengths.max(initial=0)), dependents.device
@@ -93,12 +93,12 @@ class Biaffine(nn.Module):
         queries = moved.new_zeros(len(ragged), longest, moved.shape[1]).index_put((sentence, position), moved)
         places, offsets = torch.arange(longest + 1), torch.from_numpy(ragged.offsets[:-1, None])
         inside = places <= torch.from_numpy(ragged.lengths[:, None])
-        rows = (offsets + places).where(inside & (places > 0), 0)  # padding refers to the root, and is masked below
+        rows = (offsets + places).where(inside & (places > 0), 0)  # padding points to the root and is masked below
         candidates = F.embedding(rows.to(device), _with_one(heads, self.bias_right))
         return (queries @ candidates.mT).masked_fill(~inside[:, None].to(device), -torch.inf)
 
     def labels(self, dependents: Tensor, heads: Tensor, chosen: Tensor, lengths: Tensor | Ragged) -> Tensor:
-        """Score every class for each word and its head.
+        """Score every class for each word with its chosen head.
 
         Args:
             dependents, heads, lengths: see `arcs`.

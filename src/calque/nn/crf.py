@@ -12,13 +12,13 @@ from calque.nn.ragged import Ragged
 
 
 def forbidden_in_bio(names: Sequence[str]) -> tuple[Tensor, Tensor]:
-    """Return masks of the transitions and first tags that the BIO scheme (IOB2) forbids: `I-X` must follow `B-X` or `I-X`.
+    """Return masks of the tag transitions and first tags that the BIO scheme (IOB2) forbids: `I-X` must follow `B-X` or `I-X`.
 
     Args:
-        names: names of the tags. A tag that begins with neither `B-` nor `I-` is outside of spans.
+        names: tag names. A tag that begins with neither `B-` nor `I-` is outside of all spans.
 
     Returns:
-        mask of transitions from the row's tag to the column's tag, bool `[n_tags, n_tags]`, and of first tags, `[n_tags]`.
+        mask of transitions from the row's tag to the column's tag, bool `[n_tags, n_tags]`, and mask of first tags, `[n_tags]`.
 
     Raises:
         SettingError: no tag can begin a sentence.
@@ -43,7 +43,7 @@ class ChainCRF(nn.Module):
         score(y) = start[y_1] + Σ_t scores[t, y_t] + Σ_{t>1} transitions[y_{t−1}, y_t] + end[y_n]
 
     The sum is computed by the forward algorithm (Rabiner 1989, "A tutorial on hidden Markov models", III.A), in log space and
-    in float64. Each step processes all sentences that have not ended.
+    in float64. Each step processes all sentences that have not ended yet.
 
     Args:
         forbidden: masks of the transitions and of the first tags that `decode` must avoid, see `forbidden_in_bio`. The
@@ -74,15 +74,15 @@ class ChainCRF(nn.Module):
             self.register_buffer(f"_forbidden_{name}", mask, persistent=False)  # determined by the tag names
 
     def log_likelihood(self, scores: Tensor, tags: Tensor, lengths: Tensor | Ragged) -> Tensor:
-        """Return log p(tags | scores) of each sentence.
+        """Return log p(tags | scores) for each sentence.
 
         Args:
-            scores: tag scores of the concatenated words of all sentences, float `[n_words, n_tags]`.
+            scores: tag scores for the concatenated words of all sentences, float `[n_words, n_tags]`.
             tags: gold tag of each word, int64 `[n_words]`.
-            lengths: number of words of each sentence, int64 `[n_sentences]`, preferably on the CPU.
+            lengths: number of words in each sentence, int64 `[n_sentences]`, preferably on the CPU.
 
         Returns:
-            log-likelihoods, `[n_sentences]`, float64 for float64 scores, otherwise float32; 0 for a sentence without words.
+            log-likelihoods, `[n_sentences]`, in float64 for float64 scores, otherwise in float32; 0 for an empty sentence.
         """
         ragged = Ragged.of(lengths, len(scores))
         tags, wide = tags.long().contiguous(), scores.double()
@@ -117,9 +117,9 @@ class ChainCRF(nn.Module):
 
     @torch.no_grad()
     def decode(self, scores: Tensor, lengths: Tensor | Ragged) -> Tensor:
-        """Return the best tag sequence of each sentence that avoids `forbidden` transitions (Viterbi 1967), int64 `[n_words]`.
+        """Return each sentence's best tag sequence without `forbidden` transitions (Viterbi 1967), int64 `[n_words]`.
 
-        Of equally good sequences, return the one with the smallest last tag, then the smallest second-to-last tag, and so on.
+        Ties are resolved in favour of the smallest last tag, then the smallest second-to-last tag, and so on.
         """
         ragged = Ragged.of(lengths, len(scores))
         transitions = self.transitions.double().masked_fill(self._forbidden_transitions, -torch.inf)
@@ -137,5 +137,5 @@ class ChainCRF(nn.Module):
         tags = [(delta + end).argmax(1)]
         for at_end, pointer in zip(reversed(ends), reversed(pointers), strict=True):
             before = pointer.gather(1, tags[-1][:, None]).squeeze(1)
-            tags.append(torch.cat([before, at_end[len(before) :]]))  # sentences that end at this step are last
+            tags.append(torch.cat([before, at_end[len(before) :]]))  # sentences that end at this step come last
         return torch.empty_like(words).index_copy(0, words, torch.cat(tags[::-1]))

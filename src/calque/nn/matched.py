@@ -1,4 +1,4 @@
-"""Attention within sentence pairs. Sentence pairs of similar lengths are padded and computed together."""
+"""Attention within sentence pairs. Sentence pairs with similar lengths are padded and processed together."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from torch.nn import functional as F
 from calque.offsets import offsets_of
 
 _PAIRS = 8  # maximum number of sentence pairs in a group
-_PLACES = 1_000_000  # maximum number of word pairs in a group of several sentence pairs
+_PLACES = 1_000_000  # maximum number of word pairs in a group, with padding, unless it has only one sentence pair
 
 
 class Side(NamedTuple):
     """Padded layout of one side of a group of sentence pairs.
 
     Attributes:
-        places: row of each word, int64 `[n, longest]`; padding repeats the first row of a sentence.
-        held: mask of the places that contain a word, bool `[n, longest]`.
+        places: row of each word, int64 `[n, longest]`; padding repeats the first row of the sentence.
+        held: mask of the positions that contain a word, bool `[n, longest]`.
     """
 
     places: Tensor
@@ -28,13 +28,13 @@ class Side(NamedTuple):
 
     @classmethod
     def of(cls, starts: np.ndarray, lengths: np.ndarray, device: torch.device | str) -> Side:
-        """Build the layout of sentences; `starts` and `lengths` are their first rows and numbers of words, int64 `[n]`."""
+        """Build the layout from each sentence's first row (`starts`) and number of words (`lengths`), int64 `[n]`."""
         place = np.arange(int(lengths.max()))
         held = place < lengths[:, None]
         return cls(*(torch.from_numpy(each).to(device) for each in (starts[:, None] + place * held, held)))
 
     def take(self, rows: Tensor) -> Tensor:
-        """Arrange rows, `[n_rows, dim]`, in the padded layout, `[n, longest, dim]`."""
+        """Arrange `rows`, `[n_rows, dim]`, in the padded layout, `[n, longest, dim]`."""
         return F.embedding(self.places, rows)
 
 
@@ -42,10 +42,10 @@ class MatchedSentences:
     """Layout of a batch of sentence pairs; the words of each side are concatenated.
 
     Args:
-        keys, queries: number of words of each sentence, int64 `[n]`; must be positive.
+        keys, queries: number of words in each key sentence and in each query sentence, int64 `[n]`; must be positive.
 
     Attributes:
-        groups: keys and queries of each group of sentence pairs of similar lengths.
+        groups: layouts of the keys and of the queries for each group of sentence pairs with similar lengths.
         numbers: indices of the sentence pairs in each group, int64 `[n]`.
     """
 
@@ -60,7 +60,7 @@ class MatchedSentences:
         ]
 
     def swapped(self) -> MatchedSentences:
-        """Return a layout with keys and queries exchanged."""
+        """Return the layout with keys and queries swapped."""
         other = object.__new__(type(self))
         other.n_keys, other.n_queries, other.numbers = self.n_queries, self.n_keys, self.numbers
         other.groups = [(queries, keys) for keys, queries in self.groups]
@@ -70,16 +70,16 @@ class MatchedSentences:
 def attention(
     keys: Tensor, queries: Tensor, sentences: MatchedSentences, *, scale: float = 1.0, nearest: bool = False
 ) -> Tensor:
-    """Return, for each query, the weighted mean of the keys of its sentence pair, with the weights
+    """Return, for each query, the weighted mean of the keys in its sentence pair, with the weights
 
         softmax_i(scale · (q · k_i [− ‖k_i‖² / 2]))
 
     Args:
         keys: vectors that are both keys and values, `[n_keys, dim]`.
-        queries: vectors of the queries, `[n_queries, dim]`.
-        sentences: layout of keys and queries.
-        scale: factor of the scores.
-        nearest: whether to subtract half the squared norm of each key, so that the nearest key has the highest weight.
+        queries: query vectors, `[n_queries, dim]`.
+        sentences: layout of the keys and queries.
+        scale: factor by which the scores are multiplied.
+        nearest: whether to subtract half the squared norm of each key, which gives the nearest key the highest weight.
 
     Returns:
         weighted means, `[n_queries, dim]`.
@@ -97,7 +97,7 @@ def attention(
 
 
 def _alike(m: np.ndarray, n: np.ndarray) -> list[np.ndarray]:
-    """Group sentence pairs of similar lengths; the numbers of sentence pairs and of word pairs in a group are limited."""
+    """Group sentence pairs with similar lengths, and limit the number of sentence pairs and of word pairs in each group."""
     groups: list[list[int]] = []
     longest = 0, 0
     for pair in np.argsort(m + n, kind="stable").tolist():

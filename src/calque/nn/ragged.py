@@ -1,4 +1,4 @@
-"""Sentences of different lengths in one batch, concatenated without padding."""
+"""Batches of sentences with different lengths, concatenated without padding."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from calque.offsets import offsets_of, ranges
 class Ragged:
     """Layout of the concatenated sentences of a batch.
 
-    In time-major order, words are sorted by their position in the sentence, and words at one position by the length of
-    their sentence, longest first. Sentences that have not ended at a position are therefore the first rows of the previous
-    block, as in PyTorch's PackedSequence. Empty sentences are left out.
+    In time-major order, words are sorted by their position in the sentence. Words at the same position are sorted by the
+    length of their sentence, longest first. Sentences that have not ended are therefore the first rows of the previous
+    position's block, as in PyTorch's PackedSequence. Empty sentences are omitted.
 
     Args:
-        lengths: number of words of each sentence, int64 `[n_sentences]`.
+        lengths: number of words in each sentence, int64 `[n_sentences]`.
 
     Attributes:
-        lengths, offsets: number of words and first word of each sentence, int64 `[n_sentences]` and `[n_sentences + 1]`.
+        lengths, offsets: number of words and start of each sentence, int64 `[n_sentences]` and `[n_sentences + 1]`.
         n_words: total number of words.
 
     Example:
@@ -40,7 +40,7 @@ class Ragged:
 
     @classmethod
     def of(cls, lengths: Tensor | Ragged, n_words: int) -> Ragged:
-        """Convert lengths, int64 `[n_sentences]`, preferably on the CPU, to a `Ragged`; a `Ragged` is returned unchanged.
+        """Convert sentence lengths, int64 `[n_sentences]`, preferably on the CPU, to `Ragged`; return a `Ragged` unchanged.
 
         Raises:
             SettingError: the lengths do not add up to `n_words`.
@@ -55,36 +55,36 @@ class Ragged:
 
     @cached_property
     def order(self) -> np.ndarray:
-        """Indices of the non-empty sentences, the longest first, int64 `[n_filled]`."""
+        """Indices of the non-empty sentences, longest first, int64 `[n_filled]`."""
         return np.argsort(-self.lengths, kind="stable")[: np.count_nonzero(self.lengths)]
 
     @cached_property
     def sizes(self) -> list[int]:
-        """Number of sentences that have not ended at each step."""
+        """Number of sentences that have a word at each step."""
         running = np.bincount(self.lengths)[::-1].cumsum()[::-1]  # [t]: number of sentences with at least t words
         return running[1:].tolist()
 
     @cached_property
     def _places(self) -> tuple[np.ndarray, np.ndarray]:
-        """Sentence and position of the word at each place of the time-major order."""
+        """Sentence index and position in the sentence of each word, in time-major order."""
         sizes = np.array(self.sizes, dtype=np.int64)
         return self.order[ranges(np.zeros_like(sizes), sizes)], np.repeat(np.arange(len(sizes)), sizes)
 
     @cached_property
     def from_left(self) -> np.ndarray:
-        """Index of the word at each place of the time-major order, int64 `[n_words]`."""
+        """Word indices in time-major order, int64 `[n_words]`."""
         sentence, step = self._places
         return self.offsets[sentence] + step
 
     @cached_property
     def from_right(self) -> np.ndarray:
-        """Index of the word at each place of the time-major order of the reversed sentences, int64 `[n_words]`."""
+        """Word indices in the time-major order of the reversed sentences, int64 `[n_words]`."""
         sentence, step = self._places
         return self.offsets[sentence + 1] - 1 - step
 
     @cached_property
     def sentence(self) -> np.ndarray:
-        """Index of the sentence of each word, int64 `[n_words]`."""
+        """Index of each word's sentence, int64 `[n_words]`."""
         return np.repeat(np.arange(len(self.lengths)), self.lengths)
 
     @cached_property
@@ -94,7 +94,7 @@ class Ragged:
 
 
 class SentenceDropout(nn.Module):
-    """Dropout of word vectors, `[n_words, dim]`, with probability `p` and one mask for all words of a sentence (Gal &
+    """Dropout for word vectors, `[n_words, dim]`, with probability `p` and one mask for all words of a sentence (Gal &
     Ghahramani 2016, "A theoretically grounded application of dropout in recurrent neural networks").
     """
 

@@ -1,4 +1,4 @@
-"""Recurrent layers over sentences of different lengths."""
+"""Recurrent layers for batches of sentences with different lengths."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ class StackedLSTM(nn.Module):
 
         i, f, o = σ(W x_t + U h_{t−1} + b),  g = tanh(W x_t + U h_{t−1} + b),  c_t = f · c_{t−1} + i · g,  h_t = o · tanh c_t
 
-    The concatenated outputs of both directions are the input of the next layer. The output for a sentence does not depend
-    on the other sentences of the batch, and no padding is used.
+    The concatenated outputs of both directions are the input to the next layer. The output for a sentence does not depend on
+    the other sentences in the batch, and no padding is used.
 
     Args:
-        hidden: size of the hidden state in each direction.
-        dropout: fraction of components that are set to zero between layers, with one mask for a sentence
-            (`SentenceDropout`). Dropout is not applied before the first layer, after the last or to recurrent connections.
+        hidden: size of the hidden state per direction.
+        dropout: dropout rate between layers, with one mask per sentence (`SentenceDropout`). Dropout is not applied before
+            the first layer, after the last layer or to recurrent connections.
 
     Example:
         >>> lstm = StackedLSTM(8, 5, 2)
@@ -36,11 +36,11 @@ class StackedLSTM(nn.Module):
         self.dropout = SentenceDropout(dropout)
 
     def forward(self, x: Tensor, lengths: Tensor | Ragged) -> Tensor:
-        """Return the contextual vectors of all words.
+        """Return the LSTM outputs for all words.
 
         Args:
             x: concatenated word vectors of all sentences, float `[n_words, dim]`.
-            lengths: number of words of each sentence, int64 `[n_sentences]`, preferably on the CPU; can be 0.
+            lengths: number of words in each sentence, int64 `[n_sentences]`, preferably on the CPU; can be 0.
 
         Returns:
             vectors, `[n_words, out_dim]`, where `out_dim` is `2 * hidden`.

@@ -1,4 +1,4 @@
-"""Tagging head, which computes tag scores from word vectors."""
+"""Tagging head that computes tag scores from word vectors."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from calque.nn.recurrent import StackedLSTM
 
 
 class TaggingHead(nn.Module):
-    """Head that computes tag scores of words, and optionally intent scores of sentences.
+    """Task head that computes tag scores for words, and optionally intent scores for sentences.
 
     Args:
-        n_intents: number of sentence labels, which are predicted from the mean over the words. If 0, none are predicted.
-        lstm: hidden size and number of layers of a bidirectional LSTM below the output. If None, there is no LSTM.
-        crf: whether to score tag sequences by a CRF (Lafferty et al. 2001) instead of scoring each tag alone.
-        dropout: fraction of components that are set to zero in the input and in the input of the last layer.
+        n_intents: number of sentence labels (intents), which are predicted from the mean over words; 0 if there are none.
+        lstm: hidden size and number of layers of a bidirectional LSTM below the output layer; if None, there is no LSTM.
+        crf: whether to score tag sequences with a CRF (Lafferty et al. 2001) instead of scoring each tag independently.
+        dropout: dropout rate for the input, between the LSTM layers, and before the last layer.
     """
 
     def __init__(
@@ -34,14 +34,14 @@ class TaggingHead(nn.Module):
         self.intent = nn.Linear(width, n_intents) if n_intents else None
 
     def forward(self, rows: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Return the scores of tags, `[W, n_tags]`, and of intents, `[S, n_intents]`, or None without intents."""
+        """Return the tag scores, `[W, n_tags]`, and the intent scores, `[S, n_intents]`, or None if there are no intents."""
         states = self.drop(rows)
         if self.lstm is not None:
             states = self.drop(self.lstm(states, lengths))
         return self.out(states), None if self.intent is None else self.intent(means(states, lengths))
 
     def tag_losses(self, scores: Tensor, tags: Tensor, lengths: Tensor) -> Tensor:
-        """Return −log p of the gold tags of each sentence, `[S]`."""
+        """Return −log p(gold tags) for each sentence, `[S]`."""
         if self.crf is not None:
             return -self.crf.log_likelihood(scores, tags, lengths)
         losses = functional.cross_entropy(scores, tags, reduction="none")

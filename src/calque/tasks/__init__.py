@@ -1,4 +1,4 @@
-"""Tasks, which evaluate encoders. Their classes are imported at first use."""
+"""Tasks that evaluate encoders. Their classes are imported on first use."""
 
 from __future__ import annotations
 

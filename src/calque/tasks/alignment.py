@@ -1,4 +1,4 @@
-"""Word alignment against gold links: error rate, precision, recall, F1."""
+"""Evaluation of word alignments against gold links: error rate, precision, recall and F1."""
 
 from __future__ import annotations
 
@@ -26,33 +26,33 @@ def score_links(
     links: WordPairs, gold: WordPairs, *, data: str = "", languages: tuple[str, ...] = (), bootstrap: int = 1000,
     seed: int = 0, settings: dict[str, Any] | None = None,
 ) -> list[Score]:  # fmt: skip
-    """Return alignment error rate, precision, recall and F1 (Och and Ney 2003, §5.1).
+    """Return the alignment error rate (AER), precision, recall and F1 of word links (Och and Ney 2003, §5.1).
 
-    Let A be the links, S the sure gold links and P ⊇ S the sure and possible gold links, counted over all sentences.
-    Then precision = |A∩P| / |A|, recall = |A∩S| / |S|, F1 their harmonic mean, and
-    AER = 1 − (|A∩S| + |A∩P|) / (|A| + |S|). A lower AER is better; for the other three, higher is better.
-    Duplicate links count once; a duplicate gold link is sure if one of its copies is sure.
+    Let A be the predicted links, S the sure gold links and P ⊇ S the sure and possible gold links of all sentences. Then
+    precision = |A∩P| / |A|, recall = |A∩S| / |S|, F1 is their harmonic mean, and AER = 1 − (|A∩S| + |A∩P|) / (|A| + |S|).
+    Lower AER is better; higher precision, recall and F1 are better. Duplicate links are counted once; a duplicate gold link
+    is sure if at least one of its copies is sure.
 
     Args:
-        links: predicted links; whether a predicted link is sure or possible is ignored.
-        data, languages, seed, settings: attributes of the scores.
-        bootstrap: number of bootstrap samples for the intervals, which resample sentences.
+        links: predicted links, whose distinction between sure and possible is ignored.
+        data, languages, seed, settings: values that are recorded with the scores, see `Score`.
+        bootstrap: number of bootstrap samples for the confidence intervals; sentences are resampled.
 
     Returns:
-        AER, precision, recall and F1. The attribute `n` is the number of sure gold links for recall, the number of predicted
-        links for precision, and their sum for AER and F1.
+        AER, precision, recall and F1. The attribute `n` is the number of predicted links for precision, the number of sure
+        gold links for recall, and the sum of both for AER and F1.
 
     Raises:
-        SettingError: `links` and `gold` differ in their number of sentences, or no gold link is sure.
+        SettingError: `links` and `gold` have different numbers of sentences, or no gold link is sure.
     """
     if links.n_sentences != gold.n_sentences:
-        raise SettingError(f"links must be of {gold.n_sentences} sentence pairs, as gold, got {links.n_sentences}")
+        raise SettingError(f"links must cover {gold.n_sentences} sentence pairs, like gold, got {links.n_sentences}")
     width = 1 + max(int(words.max(initial=0)) for each in (links, gold) for words in (each.source, each.target))
-    # Encode each link as one number.
+    # Encode each link as a single number, so links can be compared as sets.
     predicted, both = ((each.sentence * width + each.source) * width + each.target for each in (links, gold))
     predicted, sure, both = np.unique(predicted), np.unique(both[~gold.possible]), np.unique(both)
     if not len(sure):
-        raise SettingError("at least one gold link must be sure, got none: recall and error rate are undefined")
+        raise SettingError("at least one gold link must be sure, got none; recall and error rate are undefined")
     columns = (predicted, sure, np.intersect1d(predicted, sure), np.intersect1d(predicted, both))
     counts = np.stack([np.bincount(keys // width**2, minlength=gold.n_sentences) for keys in columns], axis=1)
     record = {
@@ -82,7 +82,7 @@ def _recall(counts: np.ndarray) -> np.ndarray:
 
 
 def _f1(counts: np.ndarray) -> np.ndarray:
-    precision, recall = np.nan_to_num(_precision(counts)), _recall(counts)  # 0 without predicted links
+    precision, recall = np.nan_to_num(_precision(counts)), _recall(counts)  # 0 if no links are predicted
     total = precision + recall
     return np.where(total == 0, 0.0, 2 * ratio(precision * recall, total))
 
@@ -91,15 +91,15 @@ _FORMULAS = {"aer": _aer, "precision": _precision, "recall": _recall, "f1": _f1}
 
 
 class WordAlignment(Task):
-    """Compare the word links that follow from an encoder's vectors with gold links.
+    """Evaluate the word links derived from an encoder's vectors against gold links.
 
     Args:
         corpus: parallel text.
-        gold: gold links of the text.
-        method: method that links words by their vectors: "mutual" or "softmax" (see `calque.wordalign.similarity`).
-        bootstrap: number of bootstrap samples for the intervals.
+        gold: gold word links of the text.
+        method: how words are linked by their vectors, "mutual" or "softmax" (see `calque.wordalign.similarity`).
+        bootstrap: number of bootstrap samples for the confidence intervals.
         seed: seed that is recorded with the scores.
-        data: name of the text in the scores.
+        data: name of the text, which is recorded with the scores.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class WordAlignment(Task):
     def from_files(  # type: ignore[override]
         cls, inputs: Inputs, *, method: Method = "mutual"
     ) -> list[Task]:
-        """Return one task for each test text. Without `links`, the gold links are read from the third column of the text."""
+        """Return one task per test text. If there are no `links`, gold links are read from the third column of the text."""
         tasks: list[Task] = []
         for one, (test, corpus) in zip(inputs.each(), inputs.corpora(), strict=True):
             gold = WordPairs.open(one.links[0]) if one.links else gold_links(corpus, check=False)
@@ -122,7 +122,7 @@ class WordAlignment(Task):
         return tasks
 
     def evaluate(self, encoder: Encoder, *, progress: bool = False) -> list[Score]:
-        """Return the error rate, precision, recall and F1 of the links that follow from the encoder's vectors."""
+        """Return the error rate, precision, recall and F1 of the links derived from the encoder's vectors."""
         require(encoder, "measured", self.rows)
         source, target = (encoder.encode(side, progress=progress) for side in (self.corpus.source, self.corpus.target))
         method: Any = self.method
@@ -135,14 +135,14 @@ class WordAlignment(Task):
         return self.score(pairs, about={**about, **about_encoder(encoder)})
 
     def score(self, links: WordPairs, *, about: dict[str, Any] | None = None) -> list[Score]:
-        """Return the scores of given links, such as the links of a statistical aligner."""
+        """Return the scores of existing links, such as the output of a statistical aligner."""
         record: Any = {"data": self.data, "languages": self.corpus.langs, "seed": self.seed, "settings": about}
         return score_links(links.check(self.corpus), self.gold, bootstrap=self.bootstrap, **record)
 
 
 def _fitting(corpus: ParallelCorpus, gold: WordPairs, *, path: str) -> tuple[ParallelCorpus, WordPairs]:
-    """Drop sentence pairs with gold links to words that do not exist, and warn about their number. If more than 5% of the
-    sentence pairs have such links, raise an `InputError`, because the text is probably tokenised differently."""
+    """Drop sentence pairs whose gold links refer to words that do not exist, and report how many were dropped. If more than 5%
+    of the pairs have such links, raise an `InputError`, because the text was probably tokenised differently."""
     fits = np.ones(len(corpus), dtype=bool)
     if gold.n_sentences == len(corpus):
         for words, side in ((gold.source, corpus.source), (gold.target, corpus.target)):

@@ -30,33 +30,33 @@ if TYPE_CHECKING:
     from calque.encoders.base import Encoder
 
 
-# -- exact match and F1 of answers, as in the official script -----------------------------------------------------------
+# -- exact match and F1 of answers, as in the official SQuAD script ------------------------------------------------------
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _ASCII = str.maketrans("", "", string.punctuation)
 
 
-@lru_cache(1 << 17)  # gold answers are normalised after every epoch
+@lru_cache(1 << 17)  # cached because gold answers are normalised again after every epoch
 def normalized(text: str) -> str:
-    """Lower-case an answer, and remove ASCII punctuation, English articles and repeated spaces, as SQuAD's `evaluate-v1.1.py`
-    does (Rajpurkar et al. 2016). XQuAD and TyDi QA use this script for all languages."""
+    """Lower-case an answer, and remove ASCII punctuation, English articles and repeated spaces, as in SQuAD's
+    `evaluate-v1.1.py` (Rajpurkar et al. 2016). XQuAD and TyDi QA use this script for all languages."""
     return " ".join(_ARTICLES.sub(" ", text.lower().translate(_ASCII)).split())
 
 
 def answer_scores(answer: str, gold: Iterable[str]) -> tuple[float, float]:
-    """Return the F1 over words and the exact match of an answer, each as the maximum over all gold answers, from 0 to 1."""
+    """Return the word-level F1 and the exact match of an answer, from 0 to 1, each as the maximum over all gold answers."""
     words, others = normalized(answer), [normalized(each) for each in gold]
     return max(_f1(words.split(), other.split()) for other in others), float(words in others)
 
 
 def _f1(answer: list[str], gold: list[str]) -> float:
-    """Return 2PR / (P + R) over the multisets of words; 0 if no word is shared, even for two empty answers."""
+    """Return 2PR / (P + R) over the multisets of words, or 0 if they share no word, even if both answers are empty."""
     common = sum((Counter(answer) & Counter(gold)).values())
     return 2 * common / (len(answer) + len(gold)) if common else 0.0
 
 
-# -- vectors of questions and passages ---------------------------------------------------------------------------------
+# -- question and passage vectors --------------------------------------------------------------------------------------
 class QuestionVectors(NamedTuple):
-    """Word vectors of passages and of questions, and the index of each question's passage, int64 `[n]`."""
+    """Word vectors of passages and questions, and the index of each question's passage (`owner`, int64 `[n]`)."""
 
     passages: Embeddings
     questions: Embeddings
@@ -72,7 +72,7 @@ class QuestionVectors(NamedTuple):
 
 
 class QuestionSource(VectorSource):
-    """Source of batches of word vectors. In a batch, the passages of all questions precede the questions."""
+    """Source of word vector batches. In each batch, the passages of all questions precede the questions."""
 
     def __init__(self, vectors: QuestionVectors, device: torch.device | str = "cpu"):
         self._passages, self._questions = (FrozenSource(each, device) for each in (vectors.passages, vectors.questions))
@@ -88,7 +88,7 @@ class QuestionSource(VectorSource):
 
 
 class SpanAnswers(Answers):
-    """Gold answers to all questions of several data sets."""
+    """Gold answers to the questions of one or more data sets."""
 
     def __init__(self, texts: Sequence[QuestionText]):
         self.parts = list(texts)
@@ -105,11 +105,11 @@ class SpanAnswers(Answers):
         return cls([each for part in parts for each in part.parts])
 
     def ends(self, numbers: np.ndarray) -> Tensor:
-        """Return the index of the first and last word of each first gold answer, −1 if it is invalid, int64 `[S, 2]`."""
+        """Return the first and last word index of each question's first gold answer, −1 if invalid, int64 `[S, 2]`."""
         return torch.stack([self.of_texts(name, numbers) for name in ("first", "last")], dim=1)
 
     def span_scores(self, number: int, first: int, last: int) -> tuple[float, float]:
-        """Return the F1 and the exact match of an answer, given as a span of words of the passage."""
+        """Return the F1 and the exact match of an answer that spans the words `first` to `last` of the passage."""
         part = int(np.searchsorted(self._ends, number, side="right")) - 1
         text, question = self.parts[part], number - int(self._ends[part])
         passage = int(text.owner[question])
@@ -120,20 +120,20 @@ class SpanAnswers(Answers):
 
 # -- the task ----------------------------------------------------------------------------------------------------------
 class Answering(ZeroShot[QuestionText]):
-    """Extractive question answering, scored by F1 over words and exact match as in SQuAD's script (`answer_scores`). An answer
-    is a span of whole words. F1 selects the epoch.
+    """Extractive question answering, scored by word-level F1 and exact match as in SQuAD's script (`answer_scores`). An answer
+    is a span of whole words. The epoch is selected by F1.
 
-    Passages and questions are encoded separately, and each passage only once. The head (`nn.answers.MatchedEnds`) compares
-    the words of passage and question. Long passages are encoded in overlapping windows, and the vector of a word is taken
-    from the window with the most context (`encoders.extraction`).
+    Passages and questions are encoded separately, and each passage is encoded only once. The task head
+    (`nn.answers.MatchedEnds`) compares the words of passage and question. Long passages are encoded in overlapping windows;
+    each word's vector is taken from the window with the most context (`encoders.extraction`).
 
-    If a question has several gold answers, training uses the first. Questions whose gold answer is not found at its
-    `answer_start` are ignored in training, but count in tests.
+    If a question has several gold answers, training uses the first one. Questions whose gold answer is not found at its
+    `answer_start` are ignored in training but are scored in testing.
 
     Args:
         train, tests, dev, seeds, select, options, bootstrap, seed: see `ZeroShot`.
-        hidden, dropout: settings of the head, see `MatchedEnds`.
-        max_answer: maximum number of words of a predicted answer (BERT: 30 subwords).
+        hidden, dropout: hidden size and dropout rate of the task head, see `MatchedEnds`.
+        max_answer: maximum number of words in a predicted answer; BERT uses 30 subwords.
     """
 
     name = "qa"
@@ -144,17 +144,17 @@ class Answering(ZeroShot[QuestionText]):
         dropout: float = 0.1, max_answer: int = 30, tune: bool = False, **protocol: Any,
     ):  # fmt: skip
         if tune:
-            raise SettingError("qa needs frozen vectors, got tune=True: leave out --tune")
+            raise SettingError("qa requires frozen vectors, got tune=True; remove --tune")
         check_number("max_answer", max_answer, least=1, whole=True)
         self.hidden, self.dropout, self.max_answer = hidden, dropout, max_answer
         super().__init__(train, tests, **protocol)
         if not any((each.data.spans[each.data.offsets[:-1], 0] >= 0).any() for each in train):
             names = ", ".join(each.name for each in train)
-            raise SettingError(f"{names}: at least one answer must be at its answer_start in the passage, got none")
+            raise SettingError(f"{names}: at least one answer must be found at its answer_start, got none")
 
     @staticmethod
     def read(path: str, lang: str, *, on_error: Literal["raise", "skip"] = "raise") -> QuestionText:
-        """Read the questions of a file; `on_error`: "raise" an error for an invalid question, or "skip" the question."""
+        """Read the questions from a file. Invalid questions raise an error or, with `on_error="skip"`, are skipped."""
         return read_questions(path, lang=lang, on_error=on_error)
 
     def settings(self) -> dict[str, Any]:
@@ -177,7 +177,7 @@ class Answering(ZeroShot[QuestionText]):
     def frozen(self, embeddings: QuestionVectors, device: torch.device) -> VectorSource:
         return QuestionSource(embeddings, device)
 
-    # -- the head --------------------------------------------------------------------------------------------------
+    # -- task head -------------------------------------------------------------------------------------------------
     def head(self, dim: int) -> nn.Module:
         return MatchedEnds(dim, hidden=self.hidden, dropout=self.dropout)
 
@@ -199,6 +199,6 @@ class Answering(ZeroShot[QuestionText]):
 
 
 def _passage_words(given: WordRows) -> tuple[np.ndarray, np.ndarray]:
-    """Return, for each passage row, the index of its question in `given.numbers` and the position of its word."""
+    """Return, for each passage row, the index of its question in `given.numbers` and its word position in the passage."""
     lengths = given.lengths[: len(given.numbers)].numpy()
     return np.repeat(np.arange(len(lengths)), lengths), ranges(np.zeros_like(lengths), lengths)

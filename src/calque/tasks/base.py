@@ -1,4 +1,4 @@
-"""Scores, and the interface of tasks."""
+"""Scores, and the base class of tasks."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ Languages = Literal["pairs", "files"]
 
 @dataclass(frozen=True)
 class Score:
-    """Score with the information needed to interpret it.
+    """A score together with the information needed to interpret it.
 
     Attributes:
         task: name of the task, such as `retrieval`.
         data: name of the test data.
-        languages: languages of the task, source first.
+        languages: languages of the evaluation, source languages first.
         metric: name of the metric, such as `accuracy`.
         value: value of the metric, as a fraction if `percent` is true; NaN if there are no test items.
-        low, high: ends of the 95% interval over texts, and over training runs if there are several.
+        low, high: ends of the 95% confidence interval over texts, and also over training runs if there are several.
         n: number of test items.
         seed: seed of all random choices except the bootstrap.
-        settings: all other settings that affect the score, and counts.
-        percent: whether `value` is a fraction, which reports show in per cent.
-        runs: value of each training run, whose mean is `value`; empty if nothing is trained.
-        resamples: values in the bootstrap samples, for paired comparisons; see `calque.tasks.bootstrap`.
-        texts: number of texts that the bootstrap resamples.
+        settings: all other settings that affect the score, and counts such as the number of skipped items.
+        percent: whether `value` is a fraction, which reports display as a percentage.
+        runs: values of the training runs, whose mean is `value`; empty if nothing is trained.
+        resamples: values on the bootstrap samples, for paired comparisons; see `calque.tasks.bootstrap`.
+        texts: number of texts from which the bootstrap resamples.
     """
 
     task: str
@@ -53,14 +53,14 @@ class Score:
     texts: int = 0
 
     def shown(self, digits: int = 1) -> tuple[str, str, str]:
-        """Return the value and the two ends of its interval as strings."""
+        """Return the value and the two ends of its confidence interval as strings."""
         scale = 100 if self.percent else 1
         low, value, high = (f"{scale * number:.{digits}f}" for number in (self.low, self.value, self.high))
         return value, low, high
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON. NaN becomes None, `queries` is a copy of `n`, and empty `runs`, `resamples` and `texts`
-        are omitted."""
+        """Return the score as JSON values. NaN becomes None, `queries` is a copy of `n`, and empty `runs`, `resamples` and
+        `texts` are omitted."""
 
         def defined(value: float) -> float | None:
             return None if math.isnan(value) else value
@@ -86,21 +86,21 @@ class Score:
 
 
 def about_encoder(encoder: Encoder) -> dict[str, Any]:
-    """Return the settings of a score that identify the encoder."""
+    """Return the settings that identify the encoder in a score."""
     return {"encoder": encoder.name, "encoder_fingerprint": encoder.fingerprint}
 
 
 class Task(ABC):
-    """Base class of tasks, which evaluate an encoder.
+    """Base class of tasks that evaluate an encoder.
 
-    A class of another package, named as `package.module:Class`, must set `files` and `languages`; for calque's own tasks, the
-    rows of `calque.tasks.table` set both. The options of a task are the keyword-only parameters of the functions that `takes`
-    returns.
+    A class from another package, specified as `package.module:Class`, must set `files` and `languages`. For calque's own
+    tasks, the rows of `calque.tasks.table` set both. A task's options are the keyword-only parameters of the functions that
+    `takes` returns.
 
     Attributes:
-        files: names of the attributes of `Inputs` whose files the task reads, including `test`.
-        languages: "pairs" for parallel text or dictionaries with `langs`; "files" if each file has its own language.
-        rows: supported units of an encoder's vectors, see `Encoder.rows`.
+        files: names of the attributes of `Inputs` that contain the files which the task reads, including `test`.
+        languages: "pairs" if `langs` sets the languages of parallel text or dictionaries; "files" if each file has its own.
+        rows: supported units of encoder vectors, see `Encoder.rows`.
         notes: additional settings that are recorded with the scores.
     """
 
@@ -111,25 +111,25 @@ class Task(ABC):
 
     @classmethod
     def from_files(cls, inputs: Inputs, **options: Any) -> list[Task]:
-        """Build the tasks from files, for example one task for each test text. The base class builds one task from the inputs
-        and the options.
+        """Build the tasks from files, for example one task per test text. The base class builds one task from the inputs and
+        the options.
 
         Raises:
-            SettingError: some files or options cannot be combined.
+            SettingError: the files or options cannot be combined.
         """
         make: Any = cls
         return [make(inputs, **options)]
 
     @classmethod
     def takes(cls) -> list[Callable[..., Any]]:
-        """Return the functions whose keyword-only parameters are options of the task: `from_files`, and the functions that
-        receive the `**options` of `from_files`."""
+        """Return the functions whose keyword-only parameters are options of the task: `from_files` and the functions to which
+        it passes its `**options`."""
         return [cls.from_files, cls]
 
     @abstractmethod
     def evaluate(self, encoder: Encoder, *, progress: bool = False) -> list[Score]:
-        """Evaluate an encoder, and return its scores; the first score is the main score."""
+        """Evaluate an encoder and return its scores, the main score first."""
 
     def news(self, scores: Sequence[Score]) -> Iterable[str]:
-        """Return messages about the scores, one line each."""
+        """Return messages about the scores, each on one line."""
         return []

@@ -1,4 +1,4 @@
-"""Bootstrap intervals over sentences, for statistics that are computed from sums over sentences."""
+"""Bootstrap confidence intervals over sentences, for statistics that are computed from sums over sentences."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from calque.algebra import student
 Statistic = Callable[[np.ndarray], np.ndarray]
 
 KEPT = 400  # number of bootstrap values saved with a score, for comparisons
-_BLOCK = 4_000_000  # maximum number of sampling counts in memory
-_SEED = 20180607  # seed of the bootstrap samples, the same for all scores
+_BLOCK = 4_000_000  # maximum number of values in a block of sampling counts, which limits memory
+_SEED = 20180607  # all scores use this seed, so their bootstrap samples are paired
 
 
 @dataclass(frozen=True)
 class Measured:
-    """Value of a statistic over all texts, with its percentile interval over texts.
+    """Value of a statistic over all texts, with its bootstrap percentile interval over texts.
 
     Attributes:
-        resamples: values in the first `KEPT` bootstrap samples, with five digits; empty if nothing is sampled.
+        resamples: values on the first `KEPT` bootstrap samples, rounded to five digits; empty if there are no samples.
         texts: number of texts.
     """
 
@@ -35,23 +35,23 @@ class Measured:
 
     @property
     def ends(self) -> tuple[float, float, float]:
-        """Value, lower end and upper end of the interval."""
+        """The value, and the lower and upper end of its interval."""
         return self.value, self.low, self.high
 
     @property
     def kept(self) -> dict[str, Any]:
-        """Attributes of a `Score` that save the bootstrap."""
+        """Attributes of a `Score` that store the bootstrap."""
         return {"resamples": self.resamples, "texts": self.texts}
 
     def over_runs(self, runs: Sequence[float]) -> tuple[float, float, float]:
-        """Return the mean over training runs, and the ends of its interval over both runs and texts.
+        """Return the mean over training runs, and the ends of its confidence interval over both runs and texts.
 
-        The variance adds two parts: that of the mean over runs, `s² / n` with `n − 1` degrees of freedom, and that of the
+        Two variances are added: that of the mean over runs, `s² / n` with `n − 1` degrees of freedom, and that of the
         resamples. The interval uses Student's quantiles weighted by both (Cochran and Cox 1950), because resampling few runs
-        gives far too narrow intervals. Both parts contain the noise of single answers, so the interval is slightly too wide.
+        gives far too narrow intervals. Both variances include the noise of single answers, so it is slightly too wide.
 
         Args:
-            runs: value of each run. With fewer than two runs, return the interval over texts.
+            runs: value of each run. If there are fewer than two runs, the interval over texts is returned.
         """
         if len(runs) < 2 or not self.resamples:
             return self.ends
@@ -62,23 +62,23 @@ class Measured:
 def measure(sums: np.ndarray, statistic: Statistic, *, samples: int = 1000) -> Measured:
     """Compute a statistic over all sentences, with its bootstrap interval.
 
-    The bootstrap samples depend only on the number of sentences. Sample b therefore contains the same sentences for all
-    methods, so their differences are paired. Test sets that are translations of each other have equally many sentences, and are
-    resampled jointly. For unrelated test sets of equal size, this has no effect on average.
+    The bootstrap samples depend only on the number of sentences. Sample b therefore contains the same sentences for every
+    method, so differences between methods are paired. Test sets that are translations of each other have the same number of
+    sentences and are resampled jointly. For unrelated test sets of equal size, this has no effect on average.
 
     Args:
-        sums: counts of each sentence `[n_sentences, n_sums]`, such as the number of correct answers and of test items.
-        statistic: function from counts summed over sentences `[…, n_sums]` to values `[…]`, such as a ratio.
+        sums: counts for each sentence `[n_sentences, n_sums]`, such as the number of correct answers and of test items.
+        statistic: function that maps counts summed over sentences `[…, n_sums]` to values `[…]`, such as a ratio.
         samples: number of bootstrap samples. If 0, both ends of the interval equal the value.
     """
     return measure_all([(sums, statistic)], samples=samples)[0]
 
 
 def measure_all(figures: Sequence[tuple[np.ndarray, Statistic]], *, samples: int = 1000) -> list[Measured]:
-    """Compute several statistics on the same bootstrap samples, which takes hardly longer than one statistic.
+    """Compute several statistics on the same bootstrap samples, which takes hardly longer than computing one.
 
     Args:
-        figures: `sums` and `statistic` of each value, as in `measure`.
+        figures: arguments `sums` and `statistic` of `measure` for each value to compute.
         samples: see `measure`.
     """
     texts, drawn = len(figures[0][0]) if figures else 0, [[np.zeros(0)] for _ in figures]
@@ -94,13 +94,13 @@ def measure_all(figures: Sequence[tuple[np.ndarray, Statistic]], *, samples: int
 
 
 def over_groups(sums: np.ndarray, groups: Sequence[Hashable]) -> np.ndarray:
-    """Sum over the texts of each group, `[n_groups, …]`, in order of first occurrence; return `sums` unchanged without groups.
+    """Sum the counts of each group's texts, `[n_groups, …]`, in order of first occurrence; without groups, return `sums`.
 
     Some texts are not independent, such as questions on one passage, so the bootstrap must resample whole groups.
 
     Args:
-        sums: counts of each text `[n_texts, …]`.
-        groups: group of each text; may be empty.
+        sums: counts for each text `[n_texts, …]`.
+        groups: group of each text, or an empty sequence.
     """
     if not len(groups):
         return sums
@@ -112,11 +112,11 @@ def over_groups(sums: np.ndarray, groups: Sequence[Hashable]) -> np.ndarray:
 
 
 def intervals(sums: np.ndarray, statistic: Statistic, *, samples: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the values and the lower and upper interval ends of many statistics over all sentences, each `[n_figures]`.
+    """Return the values of many statistics over all sentences, and their lower and upper interval ends, each `[n_figures]`.
 
     Args:
-        sums: counts of each sentence `[n_sentences, …]`.
-        statistic: function from counts summed over sentences `[samples, …]` to values `[samples, n_figures]`.
+        sums: counts for each sentence `[n_sentences, …]`.
+        statistic: function that maps counts summed over sentences `[samples, …]` to values `[samples, n_figures]`.
         samples: see `measure`.
     """
     sums = np.asarray(sums, dtype=np.float64)
@@ -131,7 +131,7 @@ def intervals(sums: np.ndarray, statistic: Statistic, *, samples: int) -> tuple[
 
 def sampled(n: int, samples: int) -> Iterable[np.ndarray]:
     """Return how often each of `n` sentences is drawn in each bootstrap sample, float64 `[…, n]`, in blocks of samples. The
-    counts of a sample follow a multinomial distribution. Results of moderate size are cached."""
+    counts in a sample follow a multinomial distribution. Results of moderate size are cached."""
     return _cached(n, samples) if n * samples <= _BLOCK else _blocks(n, samples)
 
 
@@ -157,16 +157,16 @@ def ends_of(drawn: np.ndarray, value: float) -> tuple[float, float]:
 
 
 def ratio(numerator: np.ndarray, denominator: np.ndarray) -> np.ndarray:
-    """Return the quotient, which is NaN for a zero denominator."""
+    """Return the quotient, or NaN where the denominator is zero."""
     undefined = np.full(np.shape(numerator), np.nan)
     return np.divide(numerator, denominator, out=undefined, where=np.asarray(denominator) != 0)
 
 
 def accuracy(sums: np.ndarray) -> np.ndarray:
-    """Return the accuracy from the number of correct answers and the number of test items."""
+    """Return the accuracy, given the number of correct answers and the number of test items."""
     return ratio(sums[..., 0], sums[..., 1])
 
 
 def f1(sums: np.ndarray) -> np.ndarray:
-    """Return F1 from the number of correct, predicted and gold items; 0 if no item is correct, as in CoNLL's script."""
+    """Return the F1 from the numbers of correct, predicted and gold items; 0 if none is correct, as in CoNLL's script."""
     return np.nan_to_num(ratio(2.0 * sums[..., 0], sums[..., 1] + sums[..., 2]))

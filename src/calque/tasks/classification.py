@@ -36,28 +36,28 @@ HEADS = ("mean", "bilstm", "esim", "cls")
 
 
 class Classification(ZeroShot[LabelledText]):
-    """Classification of texts or text pairs, scored by accuracy. Sentiment is also scored by the mean F1 over the labels
+    """Classification of texts or text pairs, scored by accuracy. Sentiment is also scored by macro-averaged F1 over the labels
     (`macro-f1`, Barbieri et al. 2022).
 
-    Three heads use frozen word vectors. "mean" applies two dense layers to the mean vector (Multi-sense, §4.2). "bilstm"
-    applies them to the maxima over the hidden states of a bidirectional LSTM (Conneau et al. 2017; the NLI baseline of
-    Multi-sense). For a pair with vectors u and v, their input is [u; v; |u − v|; u·v]. "esim" compares the words of two texts
-    (Chen et al. 2017; `calque.nn.esim`) and is the head of CLCR (§4.2). "cls" trains the encoder with a linear layer on the
-    first special token (Cao et al. 2020, §4.3); a text pair is one sequence, with segment embeddings if the model has them.
+    Three task heads use frozen word vectors. "mean" applies two dense layers to the mean vector (Multi-sense, §4.2). "bilstm"
+    applies them to the max-pooled hidden states of a bidirectional LSTM (Conneau et al. 2017; the NLI baseline of the
+    Multi-sense paper). For a text pair with vectors u and v, the dense layers receive [u; v; |u − v|; u·v]. "esim" compares
+    two texts word by word (Chen et al. 2017; `calque.nn.esim`) as in CLCR (§4.2). "cls" fine-tunes the encoder with a linear
+    layer on the first special token (Cao et al. 2020, §4.3); a pair is one sequence, with segment embeddings if available.
 
-    Chen et al. train ESIM on half a million pairs with 300 hidden units, a dropout of 0.5 and a learning rate of 4e-4. For
-    frozen vectors and a few thousand pairs, the defaults of this class are better.
+    Chen et al. train ESIM on half a million pairs with 300 hidden units, a dropout rate of 0.5 and a learning rate of 4e-4.
+    With frozen vectors and a few thousand pairs, the defaults of this class work better.
 
     Args:
-        kind: "nli" for text pairs, "sentiment" for single texts.
+        kind: name of the task, "nli" for text pairs or "sentiment" for single texts.
         train, tests, dev, seeds, tune, select, options, bootstrap, seed: see `ZeroShot`.
-        head: one of `HEADS`; default: cls with `tune`, otherwise bilstm for text pairs and mean for single texts.
-        hidden: hidden size of the dense layers, and of the LSTM in each direction.
-        dropout: dropout before each dense layer; esim also applies it to the word vectors and before its second LSTM.
+        head: one of `HEADS`; default: "cls" with `tune`, otherwise "bilstm" for text pairs and "mean" for single texts.
+        hidden: hidden size of the dense layers, and of the LSTM per direction.
+        dropout: dropout rate before each dense layer; "esim" also applies it to the word vectors and before its second LSTM.
     """
 
     names = ("nli", "sentiment")
-    rows = ("words", "key points")  # the heads accept any number of vectors per text
+    rows = ("words", "key points")  # the task heads accept any number of vectors per text
     statistics: Mapping[str, Any]
 
     def __init__(
@@ -72,11 +72,11 @@ class Classification(ZeroShot[LabelledText]):
             raise SettingError(f"head must be one of {', '.join(HEADS)}, got {head!r}")
         if tune != (head == "cls"):
             raise SettingError(
-                f"head {head} cannot be used with tune={tune}: cls needs --tune, other heads need frozen vectors"
+                f"head {head} cannot be used with tune={tune}; cls requires --tune, other heads require frozen vectors"
             )
         self.kind_of_head = head
         if head == "esim" and kind != "nli":
-            raise SettingError(f"head esim compares two texts, but {kind} has single texts: use mean or bilstm")
+            raise SettingError(f"head esim compares two texts, but {kind} has single texts; use mean or bilstm")
         self.columns = 2 if kind == "nli" else 1
         for each in (*train, *tests, *protocol.get("dev", ())):
             if len(each.data.texts) != self.columns:
@@ -85,7 +85,7 @@ class Classification(ZeroShot[LabelledText]):
         self.labels = tuple(sorted({name for each in train for name in each.data.labels.names}))
         if len(self.labels) < 2:
             names = ", ".join(each.name for each in train)
-            raise SettingError(f"{names}: must have at least two labels, got {', '.join(self.labels) or 'none'}")
+            raise SettingError(f"{names} must have at least two labels, got {', '.join(self.labels) or 'none'}")
         self.statistics = {"accuracy": accuracy} | ({"macro-f1": macro_f1} if kind == "sentiment" else {})
         super().__init__(train, tests, tune=tune, **protocol)
 
@@ -97,10 +97,10 @@ class Classification(ZeroShot[LabelledText]):
         """Read labelled texts.
 
         Args:
-            on_error: "raise" an error for an invalid line, or "skip" the line.
-            rename: new names of labels; texts whose label has an empty new name are removed.
-            format: file format, if it cannot be detected; see `read_labelled`.
-            pretokenized: whether the words are separated by spaces.
+            on_error: how to treat invalid lines: "raise" an error, or "skip" the line.
+            rename: mapping from old to new label names; texts whose label is renamed to "" are removed.
+            format: file format, needed if it cannot be detected; see `read_labelled`.
+            pretokenized: whether the texts are already tokenized, with words separated by spaces.
         """
         how: Any = {"format": format, "pretokenized": pretokenized}
         text = read_labelled(path, lang=lang, on_error=on_error, **how)
@@ -110,7 +110,7 @@ class Classification(ZeroShot[LabelledText]):
         return {"head": self.kind_of_head, "hidden": self.hidden, "dropout": self.dropout, "labels": list(self.labels)}
 
     def groups(self, data: LabelledText) -> list[int]:
-        """Group consecutive lines with the same premise. The group numbers are equal in all translations of a data set."""
+        """Group consecutive lines with the same premise. All translations of a data set have the same group numbers."""
         premises = [premise.words for premise in data.texts[0]] if self.columns == 2 else []
         return [number for number, (_, lines) in enumerate(groupby(premises)) for _ in lines]
 
@@ -126,7 +126,7 @@ class Classification(ZeroShot[LabelledText]):
 
     def answers(self, each: Dataset[LabelledText]) -> Answers:
         lengths = np.ones(len(each.data), dtype=np.int64)
-        leave_out = "leave its texts out (--rename {kind}=)"
+        leave_out = "leave out its texts (--rename {kind}=)"
         return Answers(lengths, texts={"labels": codes_of(each.data.labels, self.labels, each, lengths, leave_out)})
 
     def head(self, dim: int) -> nn.Module:
@@ -152,7 +152,7 @@ class Classification(ZeroShot[LabelledText]):
 
 
 def side_by_side(columns: Sequence[Sentences]) -> Sentences:
-    """Return the texts of all columns in one list, row by row, so that data sets can be concatenated."""
+    """Return the texts of all columns in one list, row by row, which allows data sets to be concatenated."""
     if len(columns) == 1:
         return columns[0]
     n = len(columns[0])
@@ -160,7 +160,7 @@ def side_by_side(columns: Sequence[Sentences]) -> Sentences:
 
 
 class PairSource(VectorSource):
-    """Source of batches of frozen vectors of text pairs. In a batch, the first texts of all pairs precede the second texts; in
+    """Source of batches of frozen vectors for text pairs. In a batch, the first texts of all pairs precede the second texts; in
     `whole`, the two texts of a pair are adjacent."""
 
     def __init__(self, whole: FrozenSource):
@@ -176,32 +176,32 @@ class PairSource(VectorSource):
 
 
 def macro_f1(counts: np.ndarray) -> np.ndarray:
-    """Return the mean F1 over labels from the number of correct, predicted and gold texts of each label, `[…, 3 * n_labels]`.
-    The F1 of a label without predicted and gold texts is 0."""
+    """Return the macro-averaged F1, given the number of correct, predicted and gold texts of each label, `[…, 3 * n_labels]`.
+    The F1 of a label that is neither predicted nor in the gold labels is 0."""
     return f1(counts.reshape(*counts.shape[:-1], -1, 3)).mean(-1)
 
 
 def relabelled(text: LabelledText, names: Mapping[str, str]) -> LabelledText:
-    """Rename labels, and remove the texts whose label has an empty new name.
+    """Rename labels, and remove texts whose label is renamed to the empty string.
 
     Raises:
-        InputError: no text is left.
+        InputError: all texts are removed.
     """
     renamed = Labels.of([names.get(name, name) for name in text.labels.names])
     labels = Labels(renamed.codes[text.labels.codes], renamed.names)
     known = tuple(name for name in labels.names if name)
     codes = labels.among(known)
     if not (codes >= 0).any():
-        raise InputError("--rename removes all texts: keep at least two labels", path=text.path)
+        raise InputError("--rename removes all texts; keep at least two labels", path=text.path)
     return replace(text, labels=Labels(codes, known)).take(np.flatnonzero(codes >= 0))
 
 
 class TextHead(nn.Module):
-    """Head that computes label scores `[S, n_labels]` from the word vectors of texts.
+    """Classifier head that computes label scores `[S, n_labels]` from the word vectors of texts.
 
     Args:
-        columns: 1 for single texts. If 2, text s of 2·S texts is paired with text s + S.
-        lstm: use maxima over the hidden states of an LSTM instead of mean vectors.
+        columns: 1 for single texts, 2 for text pairs. The pairs consist of the texts s and s + S of 2·S texts.
+        lstm: whether to max-pool the hidden states of an LSTM instead of averaging the word vectors.
     """
 
     def __init__(self, dim: int, n_labels: int, *, columns: int, lstm: bool, hidden: int, dropout: float):
@@ -222,7 +222,7 @@ class TextHead(nn.Module):
 
 
 class FirstHead(nn.Module):
-    """Head that computes label scores `[S, n_labels]` from one vector of each text by a linear layer."""
+    """Classifier head that computes label scores `[S, n_labels]` from one vector per text with a linear layer."""
 
     def __init__(self, dim: int, n_labels: int, *, dropout: float):
         super().__init__()
@@ -233,6 +233,6 @@ class FirstHead(nn.Module):
 
 
 def has_segments(model: Any) -> bool:
-    """Return whether a model has embeddings of more than one segment."""
+    """Return whether a model has more than one segment (token type) embedding."""
     known = "token_type_ids" in inspect.signature(model.forward).parameters
     return known and (getattr(model.config, "type_vocab_size", 0) or 0) > 1

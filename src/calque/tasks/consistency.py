@@ -1,4 +1,4 @@
-"""Same-language consistency: is the nearest other word of a language the same word type?"""
+"""Same-language consistency: does the nearest other word in the same language have the same word type?"""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ if TYPE_CHECKING:
     from calque.tasks.inputs import Inputs
     from calque.vectors import Embeddings
 
-LETTERS = 4  # minimum number of characters of a query
+LETTERS = 4  # minimum number of characters in a query
 
 
 class Consistency(Task):
-    """Measure whether an encoder still distinguishes the words of one language.
+    """Measure whether an encoder still distinguishes the words of a single language.
 
-    The queries are the words of at least four letters that occur more than once. `same-form` is the fraction of queries whose
-    nearest other word in the text, by cosine, has the same lower-cased word type; of equally near words, the first is used. A
-    loss with other occurrences of a word as negatives lowers `same-form`, an effect that token-level retrieval does not show.
+    The queries are words of at least four letters that occur more than once. `same-form` is the fraction of queries whose
+    nearest other word in the text, by cosine, has the same lower-cased word type; ties go to the first word. A loss that uses
+    other occurrences of a word as negatives lowers `same-form`, which token-level retrieval does not reveal.
 
     Args:
         text: text in one language.
-        letters: minimum number of characters of a query; a query must also contain a letter.
-        bootstrap: number of bootstrap samples for the interval, which resample sentences.
+        letters: minimum number of characters in a query, which must also contain at least one letter.
+        bootstrap: number of bootstrap samples for the confidence interval; sentences are resampled.
         seed: seed that is recorded with the score.
-        data: name of the text in the score.
+        data: name of the text, which is recorded with the score.
     """
 
     files = ("test",)
@@ -55,7 +55,7 @@ class Consistency(Task):
 
     @classmethod
     def from_files(cls, inputs: Inputs, *, letters: int = LETTERS) -> list[Task]:  # type: ignore[override]
-        """Return one task for each plain text or, with `langs`, for each side of each parallel text."""
+        """Return one task per monolingual text or, with `langs`, one task per side of each parallel text."""
         words, texts = inputs.words, []
         if inputs.langs:
             texts = [(name, side) for name, corpus in inputs.corpora() for side in (corpus.source, corpus.target)]
@@ -66,15 +66,15 @@ class Consistency(Task):
         return [cls(text, letters=letters, seed=words.seed, data=name) for name, text in texts]
 
     def evaluate(self, encoder: Encoder, *, progress: bool = False) -> list[Score]:
-        """Encode the text, and return the score."""
+        """Encode the text and return the score."""
         require(encoder, "measured", self.rows)
         return self.evaluate_embeddings(encoder.encode(self.text, progress=progress), about=about_encoder(encoder))
 
     def evaluate_embeddings(self, vectors: Embeddings, *, about: dict[str, Any] | None = None) -> list[Score]:
-        """Score given word vectors.
+        """Compute the score from precomputed word vectors.
 
         Args:
-            vectors: vectors of all words of the text.
+            vectors: vectors of all words in the text.
             about: settings of the encoder that are recorded with the score.
 
         Raises:
@@ -88,13 +88,13 @@ class Consistency(Task):
         covered = covered_words(vectors)
         long = np.array([len(word) >= self.letters and any(map(str.isalpha, word)) for word in types], dtype=bool)
         counts = np.bincount(numbers[covered], minlength=len(types))
-        rows = np.flatnonzero(covered & (long & (counts > 1))[numbers])  # indices of the queries
+        rows = np.flatnonzero(covered & (long & (counts > 1))[numbers])  # word indices of the queries
         hits = np.zeros(0, dtype=bool)
         if len(rows):
             candidates = np.flatnonzero(covered)
             unit = unit_rows(vectors.data, None if covered.all() else candidates)
             places, none = np.searchsorted(candidates, rows), np.zeros(0, dtype=np.int64)
-            # One of the two nearest neighbours of a query is the query itself, unless several vectors are equal.
+            # Unless several vectors are equal, one of the two nearest neighbours of a query is the query itself.
             found = cosine_neighbours(unit[places], unit, n_best=2, target_queries=none).targets
             other = candidates[np.where(found[:, 0] == places, found[:, 1], found[:, 0])]
             hits = numbers[other] == numbers[rows]
@@ -122,6 +122,6 @@ class Consistency(Task):
 
     @cached_property
     def _repeated(self) -> int:
-        """Number of repeated sentences; each word of a repeated sentence has a neighbour with an equal vector."""
+        """Number of repeated sentences, whose words each have a neighbour with an identical vector."""
         sentences = [sentence.words for sentence in self.text if len(sentence)]
         return len(sentences) - len(set(sentences))

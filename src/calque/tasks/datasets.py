@@ -1,4 +1,4 @@
-"""Annotated texts with their name and language, and arrays of gold answers."""
+"""Annotated data sets with their name and language, and arrays of gold answers."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def read_datasets(
 
     Args:
         files: paths with the language in the file name (`panx.dev.de.tsv`) or before the path (`de=dev.tsv`).
-        max_texts: maximum number of texts of a file, evenly spaced; default: all.
-        known: cache of data sets, because a file can be used twice, for example for development and for testing.
+        max_texts: maximum number of texts to use from each file, evenly spaced; default: all.
+        known: cache of data sets, because a file may be used twice, for example for development and for testing.
 
     Raises:
         SettingError: the language of a file is unknown.
@@ -63,13 +63,13 @@ def read_datasets(
 
 
 def spread_over(n: int, size: int | None) -> np.ndarray | None:
-    """Return `size` evenly spaced indices below `n`, or None if all are used. The first `size` texts would be a biased sample,
-    because files are often sorted by label or source."""
+    """Return `size` evenly spaced indices below `n`, or None if all texts are used. The first `size` texts would be a biased
+    sample, because files are often sorted by label or source."""
     return None if size is None or size >= n else np.arange(size) * n // size
 
 
 def number_or_name(column: str | None) -> int | str | None:
-    """Convert a column to an integer if it consists of digits."""
+    """Convert the column to an integer if it is a number; otherwise, return it unchanged."""
     return int(column) if column is not None and column.isdecimal() else column
 
 
@@ -81,11 +81,11 @@ def codes_of(
 
     Args:
         lengths: number of labels in each text, int64 `[n_texts]`.
-        remedy: second remedy in the error message, with `{kind}` as a placeholder for the unknown label.
+        remedy: second remedy that the error message suggests, with `{kind}` as a placeholder for the unknown label.
         kind_of: function that converts a label to its name in `--rename`.
 
     Raises:
-        InputError: a label is not in `names`; the message contains its line number.
+        InputError: a label is not in `names`; the message contains the line number of the label.
     """
     codes = labels.among(names)
     wrong = np.flatnonzero(codes < 0)
@@ -103,7 +103,7 @@ def codes_of(
 
 
 def warn_of_shared(test: Dataset[Any], trained: Sequence[Dataset[Any]]) -> None:
-    """Warn if a test set overlaps with a training text. Other languages are checked too, because a language can be wrong."""
+    """Warn if a test set overlaps with a training text. All languages are checked, because a declared language can be wrong."""
     for each in trained:
         tested, others = (getattr(text.data, "texts", None) or (text.data.sentences,) for text in (test, each))
         if len(tested) == len(others):
@@ -111,12 +111,12 @@ def warn_of_shared(test: Dataset[Any], trained: Sequence[Dataset[Any]]) -> None:
 
 
 class Answers:
-    """Gold answers of texts as arrays over words and over texts.
+    """Gold answers for texts, as arrays over words and over texts.
 
     Args:
-        lengths: number of words of each text, int64 `[n_texts]`.
-        words: answers for each word, `[n_words]`, by name.
-        texts: answers for each text, `[n_texts]`, by name.
+        lengths: number of words in each text, int64 `[n_texts]`.
+        words: arrays with an answer for each word, `[n_words]`, by name.
+        texts: arrays with an answer for each text, `[n_texts]`, by name.
     """
 
     def __init__(

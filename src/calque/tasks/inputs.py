@@ -1,4 +1,4 @@
-"""Input files of tasks."""
+"""Input files and settings of tasks."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ def _words() -> Words:
 
 @dataclass(frozen=True)
 class Inputs:
-    """Files of a task as given by the user on the command line, in a study, or in Python.
+    """Input files and settings of a task, from the command line, a study or Python.
 
     Args:
-        task: name of the task, for classes that implement several tasks.
+        task: name of the task, which classes that implement several tasks need.
         test: test files.
         langs: languages of each parallel text or dictionary, source first.
-        train: training files; for word retrieval, the text on which the encoder was aligned.
-        dev: development text that selects the epoch or the threshold of sentence mining.
+        train: training files. For word retrieval, this is the text on which the encoder was aligned.
+        dev: development text for selecting the epoch, or the threshold for mining sentence pairs.
         ceiling: annotated text in the test languages, such as a translation of `train` (translate-train).
         links, train_links: word links of parallel texts in Pharaoh format.
-        text: plain text, `LANG=FILE`.
-        project: parallel texts for label projection; `langs` and `links` then belong to these texts.
+        text: monolingual text files, as `LANG=FILE`.
+        project: parallel texts for label projection; `langs` and `links` then refer to these texts.
         first_senses: path of WordNet's file `index.sense`.
-        words: settings of tokenisation and word alignment, and the maximum number of texts: the first texts of a parallel or
-            plain text, but evenly spaced texts of a training file.
-        test_limit: maximum number of texts of an annotated test or development file, evenly spaced; default: all.
+        words: settings for tokenisation and word alignment, and the maximum number of texts. Parallel and monolingual text is
+            cut off after this number; from training files, evenly spaced texts are used.
+        test_limit: maximum number of texts, evenly spaced, to use from an annotated test or development file; default: all.
         say: function that prints messages.
     """
 
@@ -59,14 +59,14 @@ class Inputs:
 
     @property
     def given(self) -> list[str]:
-        """Names of the attributes that contain files."""
+        """Names of the file attributes that are not empty."""
         return [name for name in FILES if getattr(self, name)]
 
     def only(self, kind: str) -> str:
-        """Return the file of a kind; raise a `SettingError` unless there is exactly one."""
+        """Return the only file of this kind; raise a `SettingError` if there is not exactly one."""
         files = getattr(self, kind)
         if len(files) != 1:
-            raise SettingError(f"--{kind} must be one file, got {len(files)}")
+            raise SettingError(f"--{kind} must be exactly one file, got {len(files)}")
         return files[0]
 
     def each(self) -> list[Self]:
@@ -79,17 +79,17 @@ class Inputs:
         from calque.input_texts import check_pairs
 
         if not self.langs:
-            raise SettingError(f"{self.task} needs --langs, e.g. --langs en de")
+            raise SettingError(f"{self.task} requires --langs, e.g. --langs en de")
         n = max(len(self.test), len(self.langs))
         tests, langs = _for_each(self.test, n, "--test"), list(self.langs)
         check_pairs(tests, langs)
         if self.links and len(self.links) != n:
-            raise SettingError(f"--links must have one file for each of {n} test texts, got {len(self.links)}")
+            raise SettingError(f"--links must have one file for each of the {n} test texts, got {len(self.links)}")
         train = _for_each(self.train, n, "--train") if self.train else []
         dev = _for_each(self.dev, n, "--dev") if self.dev else []
         if self.train_links and len(self.train_links) != len(train):
-            fact = f"must be {len(train)} files, got {len(self.train_links)}" if train else "needs --train"
-            raise SettingError(f"--train-links {fact}{': give one for each training text' if train else ''}")
+            fact = f"must be {len(train)} files, got {len(self.train_links)}" if train else "requires --train"
+            raise SettingError(f"--train-links {fact}{'; set one for each training text' if train else ''}")
         return [
             replace(
                 self, test=tests[k : k + 1], langs=langs[k : k + 1], links=self.links[k : k + 1], train=train[k : k + 1],
@@ -103,18 +103,18 @@ class Inputs:
         return [(one.test[0], self.words.read(one.test[0], one.langs[0])) for one in self.each()]
 
 
-#: attributes that contain files
+#: attributes that contain file paths
 FILES = (
     "test", "train", "dev", "ceiling", "links", "train_links", "text", "project", "first_senses",
 )  # fmt: skip
-#: names that an option of a task cannot have: the attributes of `Inputs` and of `Inputs.words`
+#: names that the options of a task must not have: the attributes of `Inputs` and of `Inputs.words`
 FIELDS = (
     *(each.name for each in fields(Inputs)), "model", "symmetrize", "pretokenized", "seed", "limit", "by_layer",
 )  # fmt: skip
 
 
 def _for_each(given: Sequence[T], n: int, option: str) -> list[T]:
-    """Return one value for each of `n` test texts; repeat a single value."""
+    """Return one value for each of the `n` test texts, repeating the value if there is only one."""
     if len(given) not in (1, n):
-        raise SettingError(f"{option} must be given once, or once for each of {n} test texts, got {len(given)}")
+        raise SettingError(f"{option} must be set once, or once for each of the {n} test texts, got {len(given)}")
     return list(given) * n if len(given) == 1 else list(given)

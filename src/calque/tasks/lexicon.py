@@ -1,4 +1,4 @@
-"""Bilingual lexicon induction: translation of words by nearest neighbours among vectors of word types."""
+"""Bilingual lexicon induction: word translation by nearest neighbours among word type vectors."""
 
 from __future__ import annotations
 
@@ -27,26 +27,26 @@ if TYPE_CHECKING:
     from calque.tasks.inputs import Inputs
 
 _CELLS = 40_000_000  # maximum number of similarity values in memory
-_TYPES = 200_000  # maximum number of candidates: the most frequent word types of a language
+_TYPES = 200_000  # maximum number of candidates, which are the most frequent word types of a language
 
 
 class Lexicon(Task):
-    """Translate the source words of a dictionary by the nearest word type of the target language.
+    """Translate the source words of a dictionary by the nearest word types of the target language.
 
     Precision at k is the fraction of source words with a gold translation among the k nearest words (Conneau et al. 2018a). The
-    mean reciprocal rank uses the rank of the best gold translation (Glavaš et al. 2019). If a word has several entries, each of
-    their translations is correct. Entries with a word that has no vector are left out and counted in `settings`.
+    mean reciprocal rank uses the rank of the best gold translation (Glavaš et al. 2019). If a word has several entries, all of
+    their translations are correct. Entries with a word that has no vector are skipped; `settings` contains their number.
 
     Args:
-        dictionary: pairs of words.
+        dictionary: word pairs to test.
         texts: text in each language, by language code. The vector of a word is the mean over its occurrences in the text. If
-            None, every word is encoded as a sentence of one word, which suits static vectors.
-        similarity: "csls" or "cosine".
-        lower: merge words that differ only in case, in the texts and in the dictionary. The texts are encoded with their
-            original case. This is meant for lower-cased dictionaries.
+            None, every word is encoded as a one-word sentence, which suits static vectors.
+        similarity: similarity measure, "csls" or "cosine".
+        lower: whether to merge words that differ only in case, in the texts and in the dictionary. The texts are encoded
+            in their original case. This option is meant for lower-cased dictionaries.
         k: number of nearest neighbours in CSLS.
-        bootstrap: number of bootstrap samples for the intervals.
-        seed, data: seed and name of the dictionary, which are recorded with the scores.
+        bootstrap: number of bootstrap samples for the confidence intervals.
+        seed, data: seed and name of the dictionary, both recorded with the scores.
     """
 
     def __init__(
@@ -78,12 +78,12 @@ class Lexicon(Task):
         """Build the task from files.
 
         Args:
-            inputs: a dictionary, its languages, and optionally plain text in each (`de=de.txt` if the name has no language).
-            entries: range of source words in the order of the dictionary: the first index, and optionally the end (exclusive).
-            on_error: "raise" an error for a line of the dictionary that is not a word pair, or "skip" the line.
+            inputs: a dictionary, its languages, and optionally text in each language (`de=de.txt` if the name has no language).
+            entries: range of source words in dictionary order: index of the first word, and optionally of the end (exclusive).
+            on_error: how to treat dictionary lines that are not word pairs: "raise" an error, or "skip" the line.
         """
         if not inputs.langs:
-            raise SettingError(f"{inputs.task} needs --langs, e.g. --langs en de")
+            raise SettingError(f"{inputs.task} requires --langs, e.g. --langs en de")
         test = inputs.only("test")
         check_pairs(inputs.test, inputs.langs)
         (langs,), words, (start, stop) = inputs.langs, inputs.words, (*entries, None)[:2]
@@ -135,7 +135,7 @@ class Lexicon(Task):
         ]
 
     def anchors(self, encoder: Encoder, *, progress: bool = False) -> tuple[Anchors, Anchors]:
-        """Return the word types of each language with their vectors."""
+        """Return the word types of both languages with their vectors."""
         anchors = []
         for lang, words in zip(self.dictionary.langs, (self.dictionary.source, self.dictionary.target), strict=True):
             alone = Sentences.of([[word] for word in dict.fromkeys(words)], lang)
@@ -147,7 +147,7 @@ class Lexicon(Task):
         return anchors[0], anchors[1]
 
     def _ranks(self, source: Anchors, target: Anchors) -> tuple[np.ndarray, int]:
-        """Return the rank of each source word's best gold translation, counted from 1, and the number of entries left out."""
+        """Return the rank of each source word's best gold translation, counted from 1, and the number of skipped entries."""
         left, right = ({word: k for k, word in enumerate(side.words)} for side in (source, target))
         gold: dict[int, list[int]] = {}
         entries = zip(self.dictionary.source, self.dictionary.target, strict=True)
@@ -171,13 +171,13 @@ class Lexicon(Task):
             part = queries[start : start + step]
             for query, scores in zip(part, (2 * x[part] @ y.T).sub_(hubness), strict=True):
                 of_gold = scores[gold[query]]
-                # A candidate that is as similar as the gold word ranks before the gold word, so a tie counts as wrong.
+                # Candidates that are as similar as the gold word rank before it, so a tie counts as wrong.
                 ranks.append(int((scores >= of_gold.max()).sum()) - int((of_gold == of_gold.max()).sum()) + 1)
         return np.array(ranks, dtype=np.float64), left_out
 
 
 def by_frequency(dictionary: Dictionary, start: int, stop: int | None) -> Dictionary:
-    """Return the entries of the source words `start` to `stop` (exclusive) in dictionary order, to split a dictionary.
+    """Return the entries for the source words from `start` to `stop` (exclusive) in dictionary order.
 
     Raises:
         SettingError: the dictionary has no source words in this range.

@@ -1,4 +1,4 @@
-"""Word types, and overlap between test and training text: seen word pairs, identical words, shared sentences."""
+"""Word types, and the overlap between test and training text: seen word pairs, identical words and shared sentences."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from calque.text import ParallelCorpus, Sentences
 if TYPE_CHECKING:
     from calque.vectors import Embeddings
 
-MUCH = 0.2  # fraction of shared test sentences above which to warn; fewer can be repeated greetings and headings
+MUCH = 0.2  # fraction of shared test sentences above which to warn; fewer may be common greetings or headings
 
 
 def covered_words(vectors: Embeddings) -> np.ndarray:
@@ -39,7 +39,7 @@ def first_occurrences(sentences: Sentences) -> np.ndarray:
 
 
 def identical_words(corpus: ParallelCorpus, pairs: WordPairs) -> np.ndarray:
-    """Return the mask of links between identical lower-cased words, bool `[n_pairs]`."""
+    """Return the mask of links between words that are identical in lower case, bool `[n_pairs]`."""
     source, target = _linked_types(corpus, pairs, {})
     return source == target
 
@@ -54,9 +54,9 @@ def seen_pairs(corpus: ParallelCorpus, pairs: WordPairs, train: ParallelCorpus, 
 
 
 def shared_sentences(corpus: ParallelCorpus, train: ParallelCorpus) -> np.ndarray:
-    """Return the mask of sentence pairs with at least one side that occurs in the training text, bool `[n_sentences]`.
+    """Return the mask of sentence pairs of which at least one side occurs in the training text, bool `[n_sentences]`.
 
-    Case and empty sentences are ignored.
+    Case is ignored, and so are empty sentences.
     """
     return shared_texts([corpus.source], [train.source]) | shared_texts([corpus.target], [train.target])
 
@@ -65,7 +65,7 @@ def shared_texts(test: Sequence[Sentences], train: Sequence[Sentences]) -> np.nd
     """Return the mask of test texts that occur in the training texts, ignoring case, bool `[n_texts]`.
 
     Args:
-        test, train: columns of texts; a text pair is shared only if both columns match.
+        test, train: columns of texts. A text pair counts as shared only if both columns match.
     """
     texts = list(_texts(test))
     known = (set(texts) - {""}).intersection(_texts(train))
@@ -78,20 +78,20 @@ def _texts(columns: Sequence[Sentences]) -> Iterator[str]:
 
 
 class OverlapWarning(CalqueWarning):
-    """Warning that the training text contains a large part of the test text, so that scores partly measure memorisation."""
+    """Warning that the training text contains much of the test text, so the scores partly measure memorisation."""
 
 
 def warn_of_overlap(test: str, shared: np.ndarray, train: str) -> None:
-    """Warn if more than a fifth of the test sentences are in the training text.
+    """Warn if more than a fifth of the test sentences occur in the training text.
 
     Args:
-        shared: mask of the test sentences that are in the training text.
+        shared: mask of the test sentences that occur in the training text.
     """
     n = int(shared.sum())
     if n > MUCH * len(shared):
         message = (
             f"{test}: {n:,} of {len(shared):,} test sentences are in the training text {train}; "
-            "the scores partly measure memorisation: test on other text"
+            "the scores partly measure memorisation; test on different text"
         )
         warnings.warn(OverlapWarning(message), stacklevel=3)
 
@@ -99,7 +99,7 @@ def warn_of_overlap(test: str, shared: np.ndarray, train: str) -> None:
 def _linked_types(
     corpus: ParallelCorpus, pairs: WordPairs, vocabulary: dict[str, int]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the index of the lower-cased word type of each link's source word and of its target word."""
+    """Return the lower-cased word type indices of each link's source word and target word."""
     source, target = (
         _numbers(side, vocabulary)[offsets_of(side.lengths())[pairs.sentence] + words]
         for side, words in ((corpus.source, pairs.source), (corpus.target, pairs.target))
@@ -108,10 +108,10 @@ def _linked_types(
 
 
 def _numbers(sentences: Sentences, vocabulary: dict[str, int], *, lower: bool = True) -> np.ndarray:
-    """Return the index of each word's word type, int64 `[n_words]`, and add new word types to the vocabulary.
+    """Return the index of each word's type, int64 `[n_words]`, and add new word types to the vocabulary.
 
-    Python converts the word types to lower case, once in each chunk of the Arrow column, because Arrow's lower-casing differs
-    from Python's in some scripts.
+    Word types are lower-cased in Python, once per chunk of the Arrow column, because Arrow's lower-casing differs from
+    Python's in some scripts.
     """
     words, _ = sentences.flat()
     numbers = [np.zeros(0, dtype=np.int64)]

@@ -32,16 +32,16 @@ if TYPE_CHECKING:
 class Parsing(ZeroShot[Treebank]):
     """Dependency parsing with the biaffine parser (Dozat and Manning 2017) on aligned vectors, as in Schuster et al. UAS is the
     fraction of words with the correct head, and LAS the fraction of words with the correct head and relation. Punctuation is
-    ignored, as in the script of CoNLL-X. LAS selects the epoch.
+    ignored, as in the CoNLL-X script. The epoch is selected by LAS.
 
-    For LAS, words with a gold relation that does not occur in the training text count as wrong.
+    In LAS, words whose gold relation does not occur in the training text count as wrong.
 
     Args:
         train, tests, dev, seeds, tune, select, options, bootstrap, seed: see `ZeroShot`.
-        hidden, layers: hidden size of the LSTM in each direction, and number of its layers.
-        arc, label: output sizes of the layers before the scorer of arcs and the scorer of labels.
-        upos: dimension of the embeddings of gold universal parts of speech. If 0, parts of speech are not used.
-        dropout: dropout of the input, between the layers of the LSTM, and after the layers before the scorers.
+        hidden, layers: hidden size of the LSTM per direction, and number of LSTM layers.
+        arc, label: output sizes of the projections before the arc scorer and before the label scorer.
+        upos: dimension of the embeddings of gold universal part-of-speech tags; 0 disables these embeddings.
+        dropout: dropout rate for the input, between and after the LSTM layers, and after the projections.
     """
 
     name = "parsing"
@@ -57,13 +57,13 @@ class Parsing(ZeroShot[Treebank]):
         self.shape: dict[str, Any] = {"hidden": hidden, "layers": layers, "arc": arc, "label": label, "upos": upos,
                                       "dropout": dropout}  # fmt: skip
         self.relations = tuple(sorted({name for each in train for name in each.data.relations.names}))
-        # Parts of speech that do not occur in the training text share the last embedding.
+        # Part-of-speech tags that do not occur in the training text share an additional embedding, the last one.
         self.parts = tuple(sorted({name for each in train for name in each.data.upos.names}))
         super().__init__(train, tests, **protocol)
 
     @staticmethod
     def read(path: str, lang: str, *, on_error: Literal["raise", "skip"] = "raise") -> Treebank:
-        """Read a treebank; `on_error`: "raise" an error for an invalid tree, or "skip" the tree."""
+        """Read a treebank. Invalid trees raise an error or, with `on_error="skip"`, are skipped."""
         return read_treebank(path, lang=lang, on_error=on_error)
 
     def defaults(self) -> dict[str, Any]:
@@ -122,7 +122,7 @@ class Parsing(ZeroShot[Treebank]):
 
 
 class ParsingHead(nn.Module):
-    """Head that computes scores of arcs and labels from word vectors. The last part of speech represents unknown ones."""
+    """Task head that scores arcs and arc labels from word vectors. The last part of speech stands for unknown tags."""
 
     def __init__(
         self, dim: int, n_relations: int, n_parts: int, *, hidden: int, layers: int, arc: int, label: int, upos: int,
@@ -146,17 +146,17 @@ class ParsingHead(nn.Module):
         return self.drop(self.lstm(rows, lengths))
 
     def arcs(self, states: Tensor, lengths: Tensor) -> Tensor:
-        """Return the scores of each word's heads, `[S, words, words + 1]`. Column 0 is the root; padding columns are −inf."""
+        """Return the score of each candidate head of each word, `[S, words, words + 1]`; see `Biaffine.arcs`."""
         return self.arc.arcs(*self._roles(states, lengths, self.arc_dependent, self.arc_head), lengths)
 
     def arcs_of_words(self, states: Tensor, lengths: Tensor) -> Tensor:
-        """Return the scores of the heads of all words, concatenated, `[W, words + 1]`."""
+        """Return the head scores of all words, concatenated without padding rows, `[W, words + 1]`."""
         table = self.arcs(states, lengths)
         inside = torch.arange(table.shape[1]) < lengths[:, None]
         return table[inside.to(states.device)]
 
     def labels(self, states: Tensor, heads: Tensor, lengths: Tensor) -> Tensor:
-        """Return the scores of all relations for given arcs, `[W, n_relations]`.
+        """Return the scores of all relations for the arc of each word, `[W, n_relations]`.
 
         Args:
             heads: position of each word's head, counted from 1, or 0 for the root, int64 `[W]`.
@@ -166,7 +166,7 @@ class ParsingHead(nn.Module):
         )
 
     def _roles(self, states: Tensor, lengths: Tensor, dependent: nn.Module, head: nn.Module) -> tuple[Tensor, Tensor]:
-        """Return the representations of words as dependents, and of the root and the words as heads."""
+        """Return the vectors of the words as dependents, and of the root and the words as heads."""
         alone = torch.tensor([1])
         with_root = torch.cat([self.root[None], states])
         return dependent(states, lengths), head(with_root, torch.cat([alone, lengths]))
@@ -174,5 +174,5 @@ class ParsingHead(nn.Module):
 
 @lru_cache(1 << 17)
 def _is_punctuation(word: str) -> bool:
-    """Return whether a word consists of Unicode punctuation only, as in CoNLL-X's eval.pl."""
+    """Return whether a word consists only of Unicode punctuation, as in CoNLL-X's eval.pl."""
     return bool(word) and all(unicodedata.category(letter).startswith("P") for letter in word)

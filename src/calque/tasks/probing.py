@@ -1,4 +1,4 @@
-"""Edge probing (Tenney et al. 2019b), which measures how much sentence structure word vectors encode."""
+"""Edge probing (Tenney et al. 2019b), which measures how much linguistic structure word vectors encode."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 
 
 class Targets(NamedTuple):
-    """Targets of a batch, without targets that have a span without vectors.
+    """Targets in a batch, except those with a span that has no vectors.
 
     Attributes:
         numbers: indices of the targets, int64 `[T]`.
-        owner: index of the text of each target in the batch, int64 `[T]`.
-        spans: rows of the first span of each target, and for pairs of spans also of the second span.
+        owner: index of each target's text in the batch, int64 `[T]`.
+        spans: rows of the first span of each target and, if targets are pairs of spans, rows of the second span.
     """
 
     numbers: np.ndarray
@@ -44,14 +44,14 @@ class Targets(NamedTuple):
 
 
 class ProbeAnswers(Answers):
-    """Targets of several texts, with their gold labels.
+    """Targets in several texts, with their gold labels.
 
     Args:
-        lengths: number of words of each text, int64 `[n_texts]`.
-        counts: number of targets of each text, int64 `[n_texts]`.
+        lengths: number of words in each text, int64 `[n_texts]`.
+        counts: number of targets in each text, int64 `[n_texts]`.
         spans: spans of the targets, int64 `[n_targets, 1 or 2, 2]`, see `ProbeText`.
-        gold: mask of each target's labels among the labels of the training text, bool `[n_targets, n_labels]`.
-        true: number of gold labels of each text, including labels that are not in the training text, int64 `[n_texts]`.
+        gold: mask of each target's gold labels among the labels of the training text, bool `[n_targets, n_labels]`.
+        true: number of gold labels in each text, including labels that are not in the training text, int64 `[n_texts]`.
     """
 
     def __init__(self, lengths: np.ndarray, counts: np.ndarray, spans: np.ndarray, gold: np.ndarray, true: np.ndarray):
@@ -61,7 +61,7 @@ class ProbeAnswers(Answers):
 
     @classmethod
     def of(cls, data: ProbeText, labels: Sequence[str]) -> ProbeAnswers:
-        """Build the targets of a data set, with labels as indices into `labels`."""
+        """Build the targets of a data set; the columns of `gold` are in the order of `labels`."""
         codes = data.labels.among(labels)
         target = np.repeat(np.arange(len(data.spans)), np.diff(data.label_offsets))
         gold = np.zeros((len(data.spans), len(labels)), dtype=bool)
@@ -75,7 +75,7 @@ class ProbeAnswers(Answers):
         return cls(*(np.concatenate(several) for several in zip(*arrays, strict=True)))
 
     def targets(self, given: WordRows) -> Targets:
-        """Return the targets of the given texts. Words without a vector are ignored, and so are targets with an empty span."""
+        """Return the targets in the given texts. Words without a vector are ignored, as are targets with an empty span."""
         counts = self.counts[given.numbers]
         numbers = ranges(self._first[given.numbers], counts)
         owner = np.repeat(np.arange(len(counts)), counts)
@@ -83,7 +83,7 @@ class ProbeAnswers(Answers):
         if given.words is None:
             bounds = offsets_of(lengths)[owner][:, None, None] + spans
         else:
-            # Sort the rows by text and word, so that a span is a contiguous range of rows.
+            # Sort the rows by text and word, which makes each span a contiguous range of rows.
             width = int(self.lengths[given.numbers].max(initial=0)) + 1
             keys = np.repeat(np.arange(len(lengths)), lengths) * width + given.words
             order = np.argsort(keys, kind="stable")
@@ -99,7 +99,7 @@ class ProbeAnswers(Answers):
 
 
 class KeyPointVectors(Embeddings):
-    """Vectors of some words of each text, in any order within a text.
+    """Vectors for a subset of the words in each text, in any order within a text.
 
     Args:
         words: index of each vector's word in its text, int64 `[n_rows]`.
@@ -115,22 +115,22 @@ class KeyPointVectors(Embeddings):
 
 
 class Probing(ZeroShot[ProbeText]):
-    """Label spans, or pairs of spans, from the vectors of their words alone, so that information about the context must be in
+    """Label spans, or pairs of spans, using only the vectors of their words. Information about the context must therefore be in
     the vectors (Tenney et al. 2019b, "What do you learn from context? Probing for sentence structure in contextualized word
-    representations"). Probes are parts of speech, dependencies, entities, and any task in jiant's JSON lines.
+    representations"). The probes are parts of speech, dependencies, entities, and any task in jiant's JSON Lines format.
 
     Each label of a target is a binary decision; a label is predicted if its probability is above 0.5. The scores are the
-    micro-averaged F1, precision and recall over all decisions. F1 selects the epoch. A gold label that does not occur in the
-    training text counts as missed.
+    micro-averaged F1, precision and recall over all decisions. The epoch is selected by F1. Gold labels that do not occur in
+    the training text count as missed.
 
-    An encoder that computes vectors of key points is probed as in "CLCR" (Table 6): a span consists of its words that are key
-    points, as returned by the encoder's `key_points`. A target that has a span without key points is left out in training and
-    counts as missed in tests.
+    An encoder that computes key point vectors is probed as in "CLCR" (Table 6): a span consists of those of its words that
+    are key points, as returned by the encoder's `key_points`. A target with a span that has no key points is skipped in
+    training and counts as missed in testing.
 
     Args:
         train, tests, dev, seeds, tune, select, options, bootstrap, seed: see `ZeroShot`. All texts must have the same probe.
         width: dimension of the projected word vectors.
-        hidden, dropout: hidden size and dropout of the perceptron.
+        hidden, dropout: hidden size and dropout rate of the multilayer perceptron.
     """
 
     name = "probing"
@@ -152,11 +152,11 @@ class Probing(ZeroShot[ProbeText]):
         self.probe = train[0].data.probe if train else ""
         self.spans = train[0].data.spans.shape[1] if train else 1
         self.labels = tuple(sorted({name for each in train for name in each.data.labels.names}))
-        # Include the probe in the name, because comparisons of scores must distinguish two probes of one file.
+        # Include the probe in the name, because score comparisons must distinguish different probes of the same file.
         tests = [replace(each, name=f"{each.name} ({self.probe})") for each in tests]
         super().__init__(train, tests, dev=dev, **protocol)
         if not self.labels:
-            raise SettingError(f"{', '.join(each.name for each in train)}: a target must have a label, got none")
+            raise SettingError(f"{', '.join(each.name for each in train)}: targets must have labels, got none")
         n_texts = sum(len(each.data) for each in train)
         self.per_text = sum(len(each.data.spans) for each in train) / n_texts
 
@@ -165,14 +165,14 @@ class Probing(ZeroShot[ProbeText]):
         path: str, lang: str, *, on_error: Literal["raise", "skip"] = "raise", probe: str | None = None,
         column: str | None = None, subtypes: bool = False,
     ) -> ProbeText:  # fmt: skip
-        """Read the targets of a file.
+        """Read the targets from a file.
 
         Args:
-            on_error: "raise" an error for an invalid line, or "skip" the line.
-            probe: pos, dependencies or entities; may be None if the file has only one probe. For JSON lines, any name of the
-                labels.
-            column: column of the tags, given as its number, as upos or xpos, or as the name of a data set's column.
-            subtypes: keep the subtypes of relations, such as `nsubj:pass`.
+            on_error: how to treat invalid lines: "raise" an error, or "skip" the line.
+            probe: "pos", "dependencies" or "entities"; may be None if the file has only one probe. For JSON Lines, any name for
+                the labels.
+            column: column that contains the tags: its number, "upos", "xpos", or the name of a data set column.
+            subtypes: whether to keep the subtypes of relations, such as `nsubj:pass`.
         """
         how: Any = {"probe": probe, "column": number_or_name(column), "subtypes": subtypes}
         return read_probe(path, lang=lang, on_error=on_error, **how)
@@ -198,7 +198,7 @@ class Probing(ZeroShot[ProbeText]):
     def frozen(self, embeddings: Embeddings, device: torch.device) -> VectorSource:
         return FrozenSource(embeddings, device, words=getattr(embeddings, "words", None))
 
-    # -- the head --------------------------------------------------------------------------------------------------
+    # -- task head -------------------------------------------------------------------------------------------------
     def answers(self, each: Dataset[ProbeText]) -> ProbeAnswers:
         return ProbeAnswers.of(each.data, self.labels)
 
@@ -206,8 +206,8 @@ class Probing(ZeroShot[ProbeText]):
         return Probe(dim, len(self.labels), spans=self.spans, **self.shape)
 
     def losses(self, head: nn.Module, given: WordRows, answers: Answers) -> Tensor:
-        """Return the sum of the losses of each text's targets, divided by the average number of targets of a text. The mean of
-        these values over texts is then the mean loss over targets."""
+        """Return the sum of each text's target losses, divided by the average number of targets per text. The mean over texts
+        then equals the mean loss over targets."""
         assert isinstance(head, Probe)
         assert isinstance(answers, ProbeAnswers)
         targets = answers.targets(given)
@@ -219,7 +219,7 @@ class Probing(ZeroShot[ProbeText]):
         assert isinstance(head, Probe)
         assert isinstance(answers, ProbeAnswers)
         targets = answers.targets(given)
-        guess = (head(given.rows, targets.spans) > 0).cpu().numpy()  # a probability above 0.5
+        guess = (head(given.rows, targets.spans) > 0).cpu().numpy()  # equivalent to a probability above 0.5
         right, predicted = (
             np.bincount(targets.owner, weights=each.sum(axis=1), minlength=len(given.numbers))
             for each in (guess & answers.gold[targets.numbers], guess)
@@ -229,10 +229,10 @@ class Probing(ZeroShot[ProbeText]):
 
 
 def _check(each: Dataset[ProbeText], first: Dataset[ProbeText]) -> None:
-    """Raise a `SettingError` if a text has no targets, or if its probe differs from that of the first training text."""
+    """Raise a `SettingError` if a data set has no targets, or if its probe differs from that of the first training set."""
     if not len(each.data.spans):
-        raise SettingError(f"{each.name}: must have spans with labels, got none")
+        raise SettingError(f"{each.name}: the file must have labelled spans, got none")
     mine, other = ((one.data.probe, one.data.spans.shape[1]) for one in (each, first))
     if mine != other:
         shown = " and ".join(f"{one.name} has {one.data.probe}" for one in (first, each))
-        raise SettingError(f"all files must have the same probe, but {shown}; --probe sets the probe of a file")
+        raise SettingError(f"all files must have the same probe, but {shown}; set it with --probe")

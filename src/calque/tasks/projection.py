@@ -1,4 +1,4 @@
-"""Label projection, a baseline for zero-shot transfer: tag the source side of parallel text, project the tags to the target
+"""Label projection, a baseline for zero-shot transfer: tag the source side of parallel text, project the tags onto the target
 side (Yarowsky, Ngai and Wicentowski 2001), and train on the projected tags."""
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from calque.text import ParallelCorpus, Sentences
 if TYPE_CHECKING:
     from calque.encoders.base import Encoder
 
-_STRETCH = 2  # maximum ratio of a projection's length to its span's length; one more word is allowed
+_STRETCH = 2  # maximum length of a projection relative to its span; one additional word is allowed
 
 
 def project_spans(source: TaggedText, pairs: WordPairs, target: Sentences) -> TaggedText:
-    """Project BIO spans over word links, and return the tagged target sentences.
+    """Project BIO spans across word links, and return the tagged target sentences.
 
-    The projection of a span is the range from the first to the last target word linked to the span. A sentence is skipped if a
-    span has no link, if its projection has more than twice its number of words plus one, or if projections overlap, because a
-    partly tagged sentence would be a wrong example.
+    The projection of a span is the range from the first to the last target word linked to the span. A sentence is skipped if
+    a span of n words has no link or a projection of more than 2n + 1 words, or if projections overlap, because a partially
+    tagged sentence would be a wrong training example.
     """
     offsets = offsets_of(source.sentences.lengths())
     table = span_table(source.tags.codes, source.tags.names, offsets)
@@ -57,10 +57,10 @@ def project_spans(source: TaggedText, pairs: WordPairs, target: Sentences) -> Ta
 
 
 def project_tags(source: TaggedText, pairs: WordPairs, target: Sentences) -> TaggedText:
-    """Project word tags over word links, and return the tagged target sentences.
+    """Project word tags across word links, and return the tagged target sentences.
 
-    A target word gets the most frequent tag of its linked words. A word without links gets the most frequent tag of its word
-    type in the text. Sentences with a word that gets no tag are skipped.
+    A target word receives the most frequent tag of its linked words. A word without links receives the most frequent tag of
+    its word type in the text. Sentences are skipped if a word receives no tag.
     """
     offsets = offsets_of(source.sentences.lengths())
     linked = _links(pairs.swapped())
@@ -84,30 +84,30 @@ def project_tags(source: TaggedText, pairs: WordPairs, target: Sentences) -> Tag
 def projected(
     tagger: Any, encoder: Encoder, corpus: ParallelCorpus, pairs: WordPairs, *, progress: bool = False
 ) -> Dataset[TaggedText]:
-    """Train the tagger on source text, tag the source side of parallel text, and project the tags over its word links; return
-    the result as training text in the target language.
+    """Train the tagger, tag the source side of parallel text, and project the tags across its word links. Return the result as
+    training text in the target language.
 
     Args:
-        tagger: `Tagging` task with training text in the language of one side of the corpus.
+        tagger: `Tagging` task, with training text in the language of one side of the corpus.
 
     Raises:
-        SettingError: the training text is in neither language of the corpus, or no sentence can be tagged.
+        SettingError: the training text is in neither language of the corpus, or no sentence received tags.
     """
     if corpus.side(tagger.train[0].lang) == "target":
         corpus, pairs = corpus.swapped(), pairs.swapped()
     tagged = tagger.tag(encoder, corpus.source, progress=progress)
     text = (project_tags if tagger.name == "pos" else project_spans)(tagged, pairs, corpus.target)
     if not len(text):
-        raise SettingError("no tags could be projected over the word links: check that the text is the right one")
+        raise SettingError("no tags could be projected across the word links; check that they match the text")
     skipped = int((corpus.target.lengths() > 0).sum()) - len(text)
     return Dataset(f"projected ({len(text):,} sentences, {skipped:,} skipped)", corpus.langs[1], text)
 
 
 class LabelProjection(Task):
-    """Train on projected labels, and test in each target language.
+    """Train on projected labels and test in each target language.
 
     Args:
-        make: function that builds the tagging task from training and test texts.
+        make: function that builds the tagging task from training and test sets.
         corpora: name, content and word links of each parallel text.
     """
 
@@ -122,7 +122,7 @@ class LabelProjection(Task):
         self.make, self.train, self.tests, self.corpora, self.say = make, list(train), list(tests), list(corpora), say
 
     def evaluate(self, encoder: Encoder, *, progress: bool = False) -> list[Score]:
-        """Return the scores of all test sets in the target languages.
+        """Return the scores for all test sets in the target languages.
 
         Raises:
             SettingError: no test set is in a target language.
@@ -137,7 +137,7 @@ class LabelProjection(Task):
                 found = self.make([train], tests).evaluate(encoder, progress=progress)
                 scores += [score.about(**about) for score in found]
         if not scores:
-            raise SettingError("no test set is in a target language of --project: add one with --test")
+            raise SettingError("at least one test set (--test) must be in a target language of --project, got none")
         return scores
 
 
@@ -150,7 +150,7 @@ def _links(pairs: WordPairs) -> dict[tuple[int, int], list[int]]:
 
 
 def _most_frequent(tags: Counter[str]) -> str | None:
-    """Return the most frequent tag; of equally frequent tags, the first in alphabetical order."""
+    """Return the most frequent tag; ties go to the first tag in alphabetical order."""
     return min(tags, key=lambda tag: (-tags[tag], tag)) if tags else None
 
 

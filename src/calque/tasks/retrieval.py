@@ -1,4 +1,4 @@
-"""Contextual word retrieval: is the nearest word of the other language the translation in context?"""
+"""Contextual word retrieval: is the nearest word in the other language the correct translation in context?"""
 
 from __future__ import annotations
 
@@ -44,31 +44,31 @@ class WordRetrieval(Task):
 
     Each linked word of a test text is a query, and the candidates are the words of all sentences on the other side.
     Token-level accuracy (`accuracy`) is the fraction of queries whose nearest neighbour is the linked token, averaged over
-    both directions. The links are all links or, with a training text, also the unseen links only: links between two different
-    lower-cased word types that are never linked in the training text. Accuracy over unseen links, if available, is the main
-    score, because neither memorised pairs nor a shared vocabulary can raise it.
+    both directions. It is computed over all links and, with a training text, also over unseen links. A link is unseen if it
+    connects two different lower-cased word types that are never linked in the training text. If available, accuracy over
+    unseen links is the main score, because neither memorised pairs nor a shared vocabulary can raise it.
 
     Type-level accuracy (`form`) counts a query as correct if the lower-cased word type of the nearest neighbour is correct.
-    A loss that separates tokens of one word type raises token-level accuracy only.
+    A loss that separates tokens of the same word type raises only token-level accuracy.
 
     Args:
         corpus: parallel test text.
-        pairs: word links of the test text. If None, the statistical aligner links the test text only, so that links do not
-            depend on the encoder's training text. Links that share a word are always dropped.
+        pairs: word links of the test text. If None, the statistical aligner is run on the test text alone, so the links do
+            not depend on the encoder's training text. Links that share a word are always dropped.
         train: training text on which the encoder was aligned.
-        train_pairs: word links of the training text. If None, the aligner links test and training text together. This finds
-            more links in the training text, so that more pairs count as seen.
-        contextual: if False, only the first occurrence of each word type is a candidate and a query.
+        train_pairs: word links of the training text. If None, the aligner is run on test and training text together. This
+            finds more links in the training text, so more pairs count as seen.
+        contextual: if False, only the first occurrence of each word type is used as a candidate and a query.
         candidates, similarity, k: see `retrieve`.
-        special: treat the boundary tokens of a sentence ([CLS], [SEP]) as linked words, as in the code of Cao et al. This
-            raises the accuracy over all links. Boundary tokens never count as unseen links.
-        model, symmetrize: model and symmetrization of the statistical aligner.
-        bootstrap: number of bootstrap samples for the intervals, which resample sentences, not words.
+        special: whether to treat the boundary tokens of a sentence ([CLS], [SEP]) as linked words, as in the code of Cao et
+            al. This raises the accuracy over all links. Boundary tokens never count as unseen links.
+        model, symmetrize: model and symmetrisation method of the statistical aligner.
+        bootstrap: number of bootstrap samples for the confidence intervals; sentences are resampled, not words.
         seed: seed of the statistical aligner.
-        data: name of the test text in the scores.
+        data: name of the test text, which is recorded with the scores.
 
     Raises:
-        SettingError: some arguments cannot be combined.
+        SettingError: the arguments cannot be combined.
         InputError: links refer to words that do not exist in the text.
     """
 
@@ -91,7 +91,7 @@ class WordRetrieval(Task):
         data: str = "",
     ):
         if train_pairs is not None and train is None:
-            raise SettingError("train_pairs needs the training text that it links: give train as well")
+            raise SettingError("train_pairs requires the training text that it links; set train as well")
         if train is not None and train.langs != corpus.langs:
             raise SettingError(f"train must be in the languages of the test text, {corpus.langs}, got {train.langs}")
         for given, text in ((pairs, corpus), (train_pairs, train)):
@@ -108,19 +108,19 @@ class WordRetrieval(Task):
     def from_files(  # type: ignore[override]
         cls, inputs: Inputs, *, candidates: Candidates = "all", similarity: Similarity = "csls", contextual: bool = True
     ) -> list[Task]:
-        """Return one task for each test text."""
+        """Return one task per test text."""
         tasks: list[Task] = []
         for one in inputs.each():
             task = cls.read(one, candidates=candidates, similarity=similarity, contextual=contextual)
             if task.train is not None:
                 warn_of_overlap(task.data, shared_sentences(task.corpus, task.train), one.train[0])
-                task.notes = {"train": [Path(one.train[0]).name]}  # the training text decides which pairs are unseen
+                task.notes = {"train": [Path(one.train[0]).name]}  # recorded because it determines the unseen pairs
             tasks.append(task)
         return tasks
 
     @classmethod
     def read(cls, one: Inputs, **options: Any) -> WordRetrieval:
-        """Build the task for one item of `Inputs.each`. A limit on the number of texts applies to the test text only."""
+        """Build the task for one item of `Inputs.each`. A limit on the number of texts applies only to the test text."""
         (test,), (langs,), words, train, train_pairs = one.test, one.langs, one.words, None, None
         corpus = words.read(test, langs)
         pairs = words.open_pairs(one.links[0], corpus) if one.links else None
@@ -135,21 +135,21 @@ class WordRetrieval(Task):
     # -- queries -----------------------------------------------------------------------------------------------------------
     @cached_property
     def links(self) -> tuple[WordPairs, WordPairs | None]:
-        """One-to-one links of the test text, and links of the training text. The aligner computes missing links."""
+        """One-to-one links of the test text and links of the training text, computed by the aligner if they are not set."""
         from calque.wordalign import align_words
 
         pairs, train_pairs = self._given
         options: Any = {"model": self.model, "symmetrize": self.symmetrize, "seed": self.seed}
         if pairs is None:
             pairs = align_words(self.corpus, **options)
-        if self.train is not None and train_pairs is None:  # aligning both together improves the training links
+        if self.train is not None and train_pairs is None:  # aligning both texts together improves the training links
             both = align_words(self.corpus + self.train, **options)
             train_pairs = both.slice(len(self.corpus), len(self.corpus) + len(self.train))
         return pairs.one_to_one(), train_pairs
 
     @cached_property
     def _seen(self) -> np.ndarray | None:
-        """Mask of links whose word types are linked in the training text, bool `[n_pairs]`; None without a training text."""
+        """Mask of links whose word types are linked in the training text, bool `[n_pairs]`; None if there is no such text."""
         pairs, train_pairs = self.links
         if self.train is None or train_pairs is None:
             return None
@@ -157,14 +157,14 @@ class WordRetrieval(Task):
 
     @cached_property
     def unseen(self) -> np.ndarray | None:
-        """Mask of links between two different word types that are never linked in the training text, bool `[n_pairs]`; None
-        without a training text."""
+        """Mask of links between two different word types that are never linked in the training text, bool `[n_pairs]`; None if
+        there is no training text."""
         return None if self._seen is None else ~self._seen & ~identical_words(self.corpus, self.links[0])
 
     @cached_property
     def _queries(self) -> tuple[WordPairs, np.ndarray | None]:
         """Links whose words are the queries, and the mask of unseen links. With `special`, every sentence has a boundary token
-        before its first word and after its last word. The boundary tokens are linked and never count as unseen."""
+        before its first word and after its last word. Boundary tokens are linked and never count as unseen."""
         pairs, unseen = self.links[0], self.unseen
         if not self.special:
             return pairs, unseen
@@ -181,7 +181,7 @@ class WordRetrieval(Task):
 
     @cached_property
     def _counts(self) -> dict[str, Any]:
-        """Settings and counts of the scores that do not depend on the encoder."""
+        """Recorded settings and counts that do not depend on the encoder."""
         pairs, given, symmetrize = self.links[0], self._given[0], self.symmetrize
         symmetrize = symmetrize if symmetrize == "one-to-one" else f"{symmetrize}, one-to-one"
         counts: dict[str, Any] = {
@@ -198,7 +198,7 @@ class WordRetrieval(Task):
 
     @cached_property
     def _sides(self) -> list[Sentences]:
-        """Both sides of the test text. With `special`, each sentence also contains its two boundary tokens."""
+        """Both sides of the test text. With `special`, each sentence includes its two boundary tokens."""
         sides = [self.corpus.source, self.corpus.target]
         if not self.special:
             return sides
@@ -209,7 +209,7 @@ class WordRetrieval(Task):
         return [word_types(side)[0] for side in self._sides]
 
     def news(self, scores: Sequence[Score]) -> Iterable[str]:
-        """Return a message that names the source of the test links."""
+        """Return a message that says where the test links come from."""
         links = scores[0].settings["links"]
         yield f"{self.data}: word links {'from files' if links == 'given' else f'from the statistical aligner ({links})'}"
 
@@ -222,8 +222,8 @@ class WordRetrieval(Task):
         """Encode both sides and compute the scores.
 
         Returns:
-            token-level, then type-level accuracy. Each is computed over unseen links, if there is a training text, then over
-            all links; each first as the mean of both directions, then for each direction.
+            token-level accuracy, then type-level accuracy. If there is a training text, each is computed over unseen links
+            before all links. The mean of both directions precedes the score of each direction.
 
         Raises:
             SettingError: the test text has no links, or no link has a vector for both words.
@@ -241,10 +241,10 @@ class WordRetrieval(Task):
     def retrieve(
         self, source: Embeddings, target: Embeddings, *, similarity: Similarity | None = None, depth: int = 1
     ) -> Retrieved:
-        """Retrieve the nearest words of all linked words, see the function `retrieve`.
+        """Retrieve the words nearest to each linked word, see the function `retrieve`.
 
         Args:
-            source, target: vectors of all words of each side of the test text; with `special`, see `with_special_tokens`.
+            source, target: vectors of all words on each side of the test text; with `special`, see `with_special_tokens`.
 
         Raises:
             SettingError: the vectors do not match the words of the test text.
@@ -269,11 +269,11 @@ class WordRetrieval(Task):
         about: dict[str, Any] | None = None,
         found: Retrieved | None = None,
     ) -> list[Score]:
-        """Compute the scores of given word vectors, such as the vectors of one of several layers.
+        """Compute the scores from precomputed word vectors, such as those of a particular layer.
 
         Args:
             about: settings of the encoder that are recorded with the scores.
-            found: result of `retrieve` for these vectors; computed if None.
+            found: result of `retrieve` for these vectors, which is computed if None.
 
         Raises:
             SettingError: the vectors do not match the words of the test text, or no link has a vector for both words.
@@ -317,8 +317,8 @@ class WordRetrieval(Task):
         return "-".join(self.corpus.langs), "-".join(self.corpus.langs[::-1])
 
     def _sums(self, found: Retrieved, source: Embeddings, target: Embeddings) -> dict[str, np.ndarray]:
-        """Return the number of correct answers and of queries in each sentence, `[n_sentences, 2]`, by metric. Each kind of
-        accuracy and each selection of links has three metrics: both directions together, then each direction."""
+        """Return the number of correct answers and of queries in each sentence, `[n_sentences, 2]`, by metric. For each kind of
+        accuracy and each selection of links, there are three metrics: both directions together, then each direction."""
         pairs, unseen = self._queries
         sentence, queries = pairs.sentence[found.queries], found.queries
         hits = {"accuracy": [found.source_hits, found.target_hits], "form": []}
@@ -344,7 +344,7 @@ class WordRetrieval(Task):
 
 
 def with_special_tokens(encoder: Encoder, sentences: Sentences) -> Embeddings:
-    """Return the word vectors of sentences, with the vectors of the boundary tokens ([CLS], [SEP]) around each sentence.
+    """Return the word vectors of sentences, including the boundary tokens ([CLS], [SEP]) around each sentence.
 
     Raises:
         SettingError: the encoder has no boundary tokens.
@@ -353,7 +353,7 @@ def with_special_tokens(encoder: Encoder, sentences: Sentences) -> Embeddings:
     from calque.training.sources import vectors_of
 
     if not isinstance(encoder, HuggingFaceEncoder):
-        raise SettingError(f"special=True needs an encoder with special tokens, got {encoder.name}; leave special out")
+        raise SettingError(f"special=True requires an encoder with special tokens, got {encoder.name}")
     split = encoder.subwords.split(sentences).with_special()
     vectors = vectors_of(encoder, split, budget=encoder.budget)
     return Embeddings(vectors.data, split.word_offsets, split.covered)
@@ -362,14 +362,14 @@ def with_special_tokens(encoder: Encoder, sentences: Sentences) -> Embeddings:
 # -- search --------------------------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Retrieved:
-    """Nearest words of all queries, in both directions.
+    """Words nearest to each query, in both directions.
 
     Attributes:
-        queries: index of each query's link in the given links, int64 `[n]`.
+        queries: index of each query's link in the links passed to `retrieve`, int64 `[n]`.
         source_hits, target_hits: whether the nearest word of the source (target) word is the linked word, bool `[n]`.
         source_pool, target_pool: masks of the candidate words, bool `[n_words]`.
         dropped: number of links that are not queries because one of their words has no vector.
-        target_lists, source_lists: indices of the nearest words in all words, padded with −1, int64 `[n, depth]`.
+        target_lists, source_lists: word indices of the nearest target (source) words, padded with −1, int64 `[n, depth]`.
     """
 
     queries: np.ndarray
@@ -394,18 +394,18 @@ def retrieve(
     target_words: np.ndarray | None = None,
     depth: int = 1,
 ) -> Retrieved:
-    """Retrieve the nearest neighbour of every linked word (Cao et al. 2020, §3.2).
+    """Retrieve the nearest neighbours of every linked word (Cao et al. 2020, §3.2).
 
     Args:
         pairs: one-to-one word links.
-        candidates: "all": all words of the other side (the paper); "linked": only words that have a link (its code).
-        similarity: "cosine", or "csls" with `k` neighbours, whose hubness terms are computed on the same candidates. Of
-            equally similar words, the first is returned.
-        source_words, target_words: mask of words that may be candidates and queries, bool `[n_words]`; default: all.
-        depth: number of nearest words to return for each query.
+        candidates: "all" for all words on the other side, as in the paper; "linked" for linked words only, as in its code.
+        similarity: "cosine", or "csls" with `k` neighbours, whose hubness terms are computed over the same candidates. Ties
+            go to the first word.
+        source_words, target_words: mask of words that may be candidates and queries, bool `[n_words]`; default: all words.
+        depth: number of nearest words to return per query.
 
     Raises:
-        SettingError: a value is unknown, or the links are not one-to-one, or a link refers to a word that does not exist.
+        SettingError: an argument has an unknown value, the links are not one-to-one, or a linked word does not exist.
     """
     for name, value, known in (("candidates", candidates, Candidates), ("similarity", similarity, Similarity)):
         if value not in get_args(known):
@@ -413,10 +413,10 @@ def retrieve(
     sides, rows, pools = (source, target), [], []
     for side, words, chosen in ((source, pairs.source, source_words), (target, pairs.target, target_words)):
         if len(side) != pairs.n_sentences or (words >= np.diff(side.offsets)[pairs.sentence]).any():
-            raise SettingError("word links and vectors must be of the same words; was the text tokenised differently?")
+            raise SettingError("links and vectors must refer to the same words; was the text tokenised differently?")
         rows.append(side.rows(pairs.sentence, words))
         if len(np.unique(rows[-1])) != len(words):
-            raise SettingError("links must be one-to-one: call their method one_to_one() first")
+            raise SettingError("links must be one-to-one; call their method one_to_one() first")
         pools.append(np.ones(side.n_words, dtype=bool) if chosen is None else np.array(chosen, dtype=bool))
     allowed = np.flatnonzero(pools[0][rows[0]] & pools[1][rows[1]])
     for side, pool in zip(sides, pools, strict=True):

@@ -1,4 +1,4 @@
-"""Sentence retrieval: is the nearest sentence of the other language the translation?"""
+"""Sentence retrieval: is the nearest sentence in the other language the translation?"""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Similarity = Literal["cosine", "csls"]
 
 
 class Uncomputed(NamedTuple):
-    """Inputs of a score's bootstrap: the statistic, and the counts of each sentence, `[n_sentences, k]`."""
+    """A score before the bootstrap: its statistic, and the counts for each sentence (`sums`, `[n_sentences, k]`)."""
 
     metric: str
     sums: np.ndarray
@@ -40,28 +40,28 @@ class Uncomputed(NamedTuple):
 
 
 class SentenceRetrieval(Task):
-    """Retrieve the translation of each sentence among all sentences of the other language, and mine pairs.
+    """Retrieve the translation of each sentence among all sentences in the other language, and mine sentence pairs.
 
-    `accuracy` is the fraction of sentences whose nearest sentence is the translation. `xsim` is the error rate of LASER,
-    which uses the ratio margin over the k nearest sentences. Both are averaged over the directions and computed for each.
+    `accuracy` is the fraction of sentences whose nearest sentence is the translation. `xsim` is LASER's error rate, which
+    uses the ratio margin over the k nearest sentences. Both are computed in each direction and averaged over the directions.
     A sentence with the same text as the translation counts as correct.
 
-    With a development text, F1, precision and recall of mined pairs are computed, too (Artetxe & Schwenk 2019). The mining
-    threshold is the ratio margin with the best F1 on the development text.
+    With a development text, the F1, precision and recall of mined pairs are also computed (Artetxe & Schwenk 2019). The
+    mining threshold is the ratio margin with the best F1 on the development text.
 
     Args:
-        text: parallel text. Split it only at spaces (`pretokenized=True`) if the sentence vectors are pooled from subwords.
-        dev: development text that sets the mining threshold. If None, no pairs are mined.
-        sentence_pooling: pooling of sentence vectors, see `SentencePooling.of`; default: the encoder's own pooling, or else
-            the mean of the word vectors.
-        similarity: similarity for `accuracy`, "cosine" or "csls".
+        text: parallel text. If sentence vectors are pooled from subwords, split it only at spaces (`pretokenized=True`).
+        dev: development text for choosing the mining threshold. If None, no pairs are mined.
+        sentence_pooling: pooling method for sentence vectors, see `SentencePooling.of`; default: the encoder's own pooling,
+            or the mean of the word vectors if the encoder has none.
+        similarity: similarity measure for `accuracy`, "cosine" or "csls".
         k: number of nearest neighbours; default: 10 for CSLS (Conneau et al. 2018a), and 4 for margins.
-        tokenize: tokenise text that was split at spaces, if the pooling is over words.
-        bootstrap: number of bootstrap samples for the intervals, which resample sentences.
-        data: name of the text in the scores.
+        tokenize: whether to tokenise the text, which was split at spaces, if vectors are pooled over words.
+        bootstrap: number of bootstrap samples for the confidence intervals; sentences are resampled.
+        data: name of the text, which is recorded with the scores.
 
     Raises:
-        SettingError: some arguments cannot be combined.
+        SettingError: the arguments cannot be combined.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class SentenceRetrieval(Task):
             check_number("k", k, least=1, whole=True)
         if dev is not None and dev.langs != text.langs:
             raise SettingError(f"dev must be in the languages of the test text, {text.langs}, got {dev.langs}")
-        # keep pairs with words on both sides
+        # keep only pairs that have words on both sides
         self.text = text.take(np.flatnonzero((text.source.lengths() > 0) & (text.target.lengths() > 0)))
         self.dev, self.k, self.margin_k = dev, k, k or 4
         self.sentence_pooling: Pooling | None = sentence_pooling
@@ -91,7 +91,7 @@ class SentenceRetrieval(Task):
         similarity: Similarity = "cosine",
         k: int | None = None,
     ) -> list[Task]:
-        """Return one task for each test text. The files are split at spaces only; the task tokenises them if necessary."""
+        """Return one task per test text. The files are split only at spaces; the task tokenises them if necessary."""
         words = replace(inputs.words, pretokenized=True)
         options: Any = {
             "sentence_pooling": sentence_pooling, "similarity": similarity, "k": k,
@@ -109,10 +109,10 @@ class SentenceRetrieval(Task):
         """Encode both sides and compute the scores.
 
         Returns:
-            accuracy, then xsim, each as the mean of both directions and for each direction; then the scores of mining.
+            accuracy, then xsim, each as the mean of both directions and for each direction, and finally the mining scores.
 
         Raises:
-            SettingError: the encoder does not support the pooling, or has no vector for any sentence of a language.
+            SettingError: the encoder does not support the pooling method, or has no vector for any sentence in a language.
         """
         require(encoder, "measured", self.rows)
         pooling = SentencePooling.of(encoder, self.sentence_pooling)
@@ -135,7 +135,7 @@ class SentenceRetrieval(Task):
         return scores
 
     def _encoded(self, encoder: Encoder, pooling: SentencePooling, progress: bool, side: Sentences) -> SentenceVectors:
-        """Return sentence vectors; the text is tokenised first if the pooling is over words.
+        """Return sentence vectors, after tokenising the text if necessary for pooling over words.
 
         Raises:
             SettingError: no sentence has a vector.
@@ -152,7 +152,7 @@ class SentenceRetrieval(Task):
         return vectors
 
     def _retrieval(self, source: SentenceVectors, target: SentenceVectors) -> list[Uncomputed]:
-        """Return the inputs of accuracy and of xsim, each for the mean of both directions, then for each direction."""
+        """Return accuracy and xsim before the bootstrap, each for the mean of both directions, then for each direction."""
         numbers = [text_numbers(side) for side in (self.text.source, self.text.target)]
         covered, n, (x, y) = source.covered & target.covered, len(source.covered), self.text.langs
         about = {
@@ -167,7 +167,7 @@ class SentenceRetrieval(Task):
         xsim = [xsim_neighbours(a.data, b.data, k=self.margin_k) for a, b in ((source, target), (target, source))]
         uncomputed: list[Uncomputed] = []
         for name, found, more in (("accuracy", (near.targets[:, 0], near.sources[:, 0]), about), ("xsim", xsim, {})):
-            # Row i of both sides is a translation pair. Any sentence with the same text as the translation is correct.
+            # The sentences in row i are translations. Any sentence with the same text as the translation is correct.
             hits = [(at >= 0) & (of[at] == of) & covered for at, of in zip(found, numbers[::-1], strict=True)]
             forward, backward = (each if name == "accuracy" else ~each for each in hits)
             for metric, counts in (
@@ -181,11 +181,11 @@ class SentenceRetrieval(Task):
     def _mined(
         self, dev: ParallelCorpus, encode: Callable[[Sentences], SentenceVectors], vectors: Sequence[SentenceVectors]
     ) -> list[Uncomputed]:
-        """Return the inputs of F1, precision and recall of mined pairs, with counts for each source sentence.
+        """Return the F1, precision and recall of mined pairs before the bootstrap, with counts for each source sentence.
 
         Args:
-            encode: function from sentences to vectors.
-            vectors: vectors of both sides of the test text.
+            encode: function that returns the vectors of sentences.
+            vectors: sentence vectors of both sides of the test text.
         """
         text, known = minable(self.text), minable(dev)
         pairs = self._candidates(encode(known.source), encode(known.target))
@@ -207,7 +207,7 @@ class SentenceRetrieval(Task):
         ]  # fmt: skip
 
     def _candidates(self, source: SentenceVectors, target: SentenceVectors) -> Mined:
-        """Return candidate pairs among the sentences that have a vector."""
+        """Return candidate pairs of sentences, both of which have a vector."""
         rows = [np.flatnonzero(side.covered) for side in (source, target)]
         found = mine(best_by_margin(source.data[rows[0]], target.data[rows[1]], k=self.margin_k))
         return Mined(rows[0][found.source], rows[1][found.target], found.scores)
@@ -216,10 +216,10 @@ class SentenceRetrieval(Task):
 # -- mining ------------------------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Minable:
-    """Distinct sentences of two texts, and the gold pairs.
+    """Distinct sentences on both sides of a parallel text, and the gold pairs.
 
     Attributes:
-        source, target: distinct sentences.
+        source, target: distinct sentences on each side.
         gold: distinct gold pairs, sorted, int64 `[n_pairs, 2]`.
         rows: index of the first occurrence of each sentence in the original text, int64 `[n]` and `[m]`.
     """
@@ -250,6 +250,6 @@ def minable(text: ParallelCorpus) -> Minable:
 
 
 def text_numbers(sentences: Sentences) -> np.ndarray:
-    """Number the distinct sentences in order of first occurrence, from 0; return the number of each, int64 `[n_sentences]`."""
+    """Return a number for each sentence, int64 `[n_sentences]`: distinct sentences are numbered by first occurrence."""
     known: dict[tuple[str, ...], int] = {}
     return np.array([known.setdefault(sentence.words, len(known)) for sentence in sentences], dtype=np.int64)

@@ -1,7 +1,7 @@
 """Table of all tasks, with their classes, input files and command-line options.
 
-To add a task, write its class in a new file, and add a row to this table. The command line, studies, reports and the
-documentation use the table without importing the tasks.
+To add a task, write its class in a new file and add a row to this table. The command line, studies, reports and the
+documentation read the table without importing the tasks.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from calque.tasks.inputs import FIELDS
 
 @dataclass(frozen=True)
 class TaskRow:
-    """Row of the table: one task.
+    """Table row that describes one task.
 
     Attributes:
-        target: class of the task, as `package.module:Class`.
+        target: import path of the task's class, `package.module:Class`.
         help: one-line description.
         title: name of the task in reports.
-        files: names of the attributes of `Inputs` whose files the task reads.
+        files: names of the attributes of `Inputs` that contain the files which the task reads.
         options: names of further options, from the class, from `Words` and from `Inputs` (`langs`, `model`, `symmetrize`,
             `seed`, `pretokenized`, `test_limit`).
-        languages: "pairs" if the files are parallel text or dictionaries with `langs`; "files" if each file has its own
+        languages: "pairs" if `langs` sets the languages of parallel text or dictionaries; "files" if each file has its own
             language.
         one: names from `files` for which the task accepts only one file.
-        lang: language of files that declare none; None if a language is required.
-        pretokenized: default of `--pretokenized`; true for gold links, which refer to words separated by spaces.
+        lang: default language of files that do not declare a language; None if a language is required.
+        pretokenized: default of `--pretokenized`; true if gold links are used, which refer to words separated by spaces.
     """
 
     target: str
@@ -50,7 +50,7 @@ class TaskRow:
 
 
 def option_names(kind: type[Task]) -> list[str]:
-    """Return the names of the options that the class of a task defines."""
+    """Return the names of the options that a task class defines."""
     names: list[str] = []
     for function in kind.takes():
         parameters = inspect.signature(function).parameters.values()
@@ -91,7 +91,7 @@ TASKS: Table[TaskRow] = Table(
     {
         "retrieval": TaskRow(
             "calque.tasks.retrieval:WordRetrieval",
-            "Is the nearest word of the other language, in context, the translation?",
+            "Is the nearest word in the other language the translation in context?",
             "word retrieval",
             ("test", "train", "links", "train_links"),
             (*_LINKING, "candidates", "similarity", "contextual", "by_layer", "pretokenized"),
@@ -99,7 +99,7 @@ TASKS: Table[TaskRow] = Table(
         ),
         "sentences": TaskRow(
             "calque.tasks.sentences:SentenceRetrieval",
-            "Is the nearest sentence of the other language the translation? Also xsim and bitext mining.",
+            "Is the nearest sentence in the other language the translation? Also xsim and bitext mining.",
             "sentence retrieval",
             ("test", "dev"),
             ("langs", "sentence_pooling", "similarity", "k", "pretokenized"),
@@ -107,7 +107,7 @@ TASKS: Table[TaskRow] = Table(
         ),
         "word-alignment": TaskRow(
             "calque.tasks.alignment:WordAlignment",
-            "Word links found by vector similarity, compared with gold links: error rate, precision, recall, F1.",
+            "Are the word links found by vector similarity correct? Error rate, precision, recall and F1.",
             "word alignment",
             ("test", "links"),
             ("langs", "seed", "method", "pretokenized"),
@@ -116,16 +116,16 @@ TASKS: Table[TaskRow] = Table(
         ),
         "consistency": TaskRow(
             "calque.tasks.consistency:Consistency",
-            "Is the nearest word of the same language the same word?",
+            "Is the nearest word in the same language the same word?",
             "same-language consistency",
             ("test",),
             ("langs", "letters", "seed", "pretokenized"),
         ),
-        "ner": _tags("Named entities: F1 of whole spans.", "named entities"),
-        "slots": _tags("Slots and intents: F1 of whole spans, and accuracy.", "slot filling"),
-        "pos": _tags("Parts of speech: accuracy.", "part-of-speech tagging"),
-        "nli": _labels("Inference, pairs of texts: accuracy.", "inference"),
-        "sentiment": _labels("Sentiment, single texts: accuracy and macro-F1.", "sentiment"),
+        "ner": _tags("Named entity recognition: F1 over whole spans.", "named entities"),
+        "slots": _tags("Slot filling and intent detection: F1 over whole spans, and accuracy.", "slot filling"),
+        "pos": _tags("Part-of-speech tagging: accuracy.", "part-of-speech tagging"),
+        "nli": _labels("Natural language inference, on text pairs: accuracy.", "inference"),
+        "sentiment": _labels("Sentiment classification, on single texts: accuracy and macro-F1.", "sentiment"),
         "parsing": TaskRow(
             "calque.tasks.parsing:Parsing",
             "Dependency parsing: LAS and UAS without punctuation.",
@@ -135,7 +135,7 @@ TASKS: Table[TaskRow] = Table(
         ),
         "probing": TaskRow(
             "calque.tasks.probing:Probing",
-            "Edge probing: labels of spans and pairs of spans. Micro-averaged F1, precision and recall.",
+            "Edge probing of spans and pairs of spans: micro-averaged F1, precision and recall.",
             "edge probing",
             _ANNOTATED,
             (*_TRAINED, "probe", "width", "column", "subtypes"),
@@ -149,7 +149,7 @@ TASKS: Table[TaskRow] = Table(
         ),
         "lexicon": TaskRow(
             "calque.tasks.lexicon:Lexicon",
-            "Bilingual lexicon induction: precision at 1, 5 and 10, mean reciprocal rank.",
+            "Bilingual lexicon induction: precision at 1, 5 and 10, and mean reciprocal rank.",
             "bilingual lexicon",
             ("test", "text"),
             ("langs", "similarity", "entries", "lower", "on_error", "pretokenized"),
@@ -158,7 +158,7 @@ TASKS: Table[TaskRow] = Table(
         ),
         "wsd": TaskRow(
             "calque.senses.disambiguation:Disambiguation",
-            "Word senses by the nearest sense vector: F1.",
+            "Word sense disambiguation by the nearest sense vector: F1.",
             "word senses",
             ("test", "train", "first_senses"),
             ("test_limit",),
@@ -172,6 +172,6 @@ TASKS: Table[TaskRow] = Table(
 
 
 def users(name: str) -> Sequence[str]:
-    """Return the tasks that accept a file or option; empty if all tasks accept it, or none."""
+    """Return the tasks that accept a file or option, or an empty list if either all tasks or none accept it."""
     tasks = [task for task, row in TASKS.items() if name in row.takes]
     return [] if len(tasks) == len(TASKS) else tasks

@@ -1,4 +1,4 @@
-"""Zero-shot tagging of words: named entities, slots and intents, parts of speech."""
+"""Zero-shot word tagging: named entities, slots and intents, and parts of speech."""
 
 from __future__ import annotations
 
@@ -36,21 +36,21 @@ HEADS = ("bilstm-crf", "linear", "linear-crf")
 
 
 class Tagging(ZeroShot[TaggedText]):
-    """Tag every word. Entities and slots are scored by the F1 of whole spans as in CoNLL, over all span types (`f1`) and for
-    each type (`f1.PER`). Parts of speech, and the intents in the data of `slots`, are scored by accuracy.
+    """Tag every word. Entities and slots are scored by F1 over whole spans as in CoNLL, over all span types (`f1`) and for each
+    type (`f1.PER`). Parts of speech, and intents if the data for `slots` has them, are scored by accuracy.
 
-    The head "bilstm-crf" consists of a bidirectional LSTM with two layers and a linear-chain conditional random field on frozen
-    vectors, as in Kulshreshtha et al. (2020, §3.3) and in the Multi-sense paper (§4.2). The heads "linear" and "linear-crf"
-    are meant for fine-tuning the encoder together with the head.
+    The task head "bilstm-crf" is a 2-layer bidirectional LSTM with a linear-chain conditional random field, on frozen vectors,
+    as in Kulshreshtha et al. (2020, §3.3) and in the Multi-sense paper (§4.2). The task heads "linear" and "linear-crf" are
+    meant for fine-tuning the encoder together with the head.
 
     Args:
-        kind: "ner", "slots" or "pos".
+        kind: name of the task, "ner", "slots" or "pos".
         train, tests, dev, seeds, tune, select, options, bootstrap, seed: see `ZeroShot`.
-        head: one of `HEADS`; default: linear with `tune`, otherwise bilstm-crf.
-        hidden, layers: hidden size of the LSTM in each direction, and number of its layers.
-        dropout: dropout of the input of the head and of the input of its last layer.
-        unknown: treatment of labels in test or development text that do not occur in any training text: "raise" an error,
-            or "miss", which counts these labels as wrong.
+        head: one of `HEADS`; default: "linear" with `tune`, otherwise "bilstm-crf".
+        hidden, layers: hidden size of the LSTM per direction, and number of LSTM layers.
+        dropout: dropout rate, see `TaggingHead`.
+        unknown: how to treat labels in test or development text that occur in no training text: "raise" an error, or
+            "miss", which counts these labels as wrong.
     """
 
     files = (*ZeroShot.files, "project", "links")
@@ -64,7 +64,7 @@ class Tagging(ZeroShot[TaggedText]):
         **protocol: Any,
     ):  # fmt: skip
         if unknown not in ("raise", "miss"):
-            raise SettingError(f"unknown must be raise or miss, got {unknown!r}; --rename LABEL= drops a label")
+            raise SettingError(f"unknown must be raise or miss, got {unknown!r}; to drop a label, set --rename LABEL=")
         if kind not in self.names:
             raise SettingError(f"kind of tagging must be ner, slots or pos, got {kind!r}")
         self.name: str = kind
@@ -79,7 +79,7 @@ class Tagging(ZeroShot[TaggedText]):
         with_intents = kind == "slots" and all(data.data.intents is not None for data in (*train, *tests))
         self.intents = _names(each.data.intents for each in train) if with_intents else ()
         self.unknown = unknown
-        # The head can predict the first labels of this tuple; labels that occur only in test texts follow.
+        # The head can predict the first labels in this tuple; labels that occur only in test or development text follow.
         more = [each.data for each in (*tests, *dev)] if unknown == "miss" else []
         self.gold_tags = _extended(self.tags, [data.tags for data in more])
         self.gold_intents = _extended(self.intents, [data.intents for data in more if data.intents is not None])
@@ -98,13 +98,13 @@ class Tagging(ZeroShot[TaggedText]):
         path: str, lang: str, *, on_error: Literal["raise", "skip"] = "raise", rename: Mapping[str, str] | None = None,
         format: str = "auto", column: str | None = None,
     ) -> TaggedText:  # fmt: skip
-        """Read a tagged text.
+        """Read tagged text.
 
         Args:
-            on_error: "raise" an error for an invalid line, or "skip" the line.
-            rename: new names of labels, for files with different names; a type of span or a tag with an empty name becomes O.
-            format: file format, if it cannot be detected; see `read_tagged`.
-            column: column of the tags, given as its number, as upos or xpos, or as the name of a data set's column.
+            on_error: how to treat invalid lines: "raise" an error, or "skip" the line.
+            rename: mapping from old to new label names, for files with different label names; "" replaces a label by O.
+            format: file format, needed if it cannot be detected; see `read_tagged`.
+            column: column that contains the tags: its number, "upos", "xpos", or the name of a data set column.
         """
         how: Any = {"format": format, "column": number_or_name(column)}
         text = read_tagged(path, lang=lang, on_error=on_error, **how)
@@ -178,7 +178,7 @@ class Tagging(ZeroShot[TaggedText]):
         return counts_by_metric
 
     def tag(self, encoder: Encoder, sentences: Sentences, *, progress: bool = False) -> TaggedText:
-        """Train a head with seed 0, and return the sentences with predicted tags."""
+        """Train a task head with seed 0, and return the sentences with predicted tags."""
         experiment = Experiment(self, encoder, progress=progress)
         trained = experiment.train(0)
         lengths = sentences.lengths()
@@ -193,16 +193,16 @@ class Tagging(ZeroShot[TaggedText]):
 
 
 def _need_spans(each: Dataset[TaggedText]) -> None:
-    """Raise an `InputError` if no tag of the text belongs to a span."""
+    """Raise an `InputError` if no tag in the text begins a span."""
     names = [name for name in each.data.tags.names if name != "O"]
     if not any(name.startswith("B-") for name in names):
-        has = f"has the tags {', '.join(names[:6])}{', …' if len(names) > 6 else ''}" if names else "has no tag but O"
-        fact = f"{has}; expected spans, e.g. B-PER, I-PER and O (use the task pos for single tags)"
+        has = f"has the tags {', '.join(names[:6])}{', …' if len(names) > 6 else ''}" if names else "has only the tag O"
+        fact = f"{has}; expected spans, e.g. B-PER, I-PER and O (for tags without spans, use the task pos)"
         raise InputError(fact, path=each.data.path or each.name)
 
 
 def _names(labels: Iterable[Any]) -> tuple[str, ...]:
-    """Return the sorted labels of the training texts, with O first. A span type that has a B- label also gets an I- label."""
+    """Return the sorted labels of the training texts, with O first. For each B- label, the I- label is also included."""
     names = {name for each in labels for name in each.names}
     names |= {f"I-{name[2:]}" for name in names if name.startswith("B-")}
     return tuple(sorted(names, key=lambda name: (name != "O", name)))
@@ -217,10 +217,10 @@ def _kind_of(label: str) -> str:
 
 
 def renamed(text: TaggedText, names: Mapping[str, str]) -> TaggedText:
-    """Rename span types or tags; a span type or tag with an empty new name becomes O.
+    """Rename span types or tags; a span type or tag that is renamed to the empty string becomes O.
 
     Args:
-        names: mapping from old to new names, without the prefixes B- and I- of spans.
+        names: mapping from old to new names, without the span prefixes B- and I-.
     """
 
     def new(name: str) -> str:

@@ -1,4 +1,4 @@
-"""Zero-shot transfer: train a task on text in some languages, and test it in other languages. All tasks share this protocol."""
+"""Zero-shot transfer: train on text in some languages, and test in other languages. All trained tasks share this protocol."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ if TYPE_CHECKING:
 
 D = TypeVar("D")
 Select = Literal["source", "target", "last"]
-_BATCH = 128  # number of texts in a batch for evaluation
+_BATCH = 128  # batch size for evaluation, in texts
 
 
 @dataclass
 class Trained:
-    """Trained head with its encoder, the selected epoch, and the score of this epoch on development text."""
+    """Trained task head with its encoder, the selected epoch, and the score of this epoch on development text."""
 
     head: nn.Module
     encoder: Any
@@ -59,31 +59,31 @@ class Trained:
 
 
 class ZeroShot(Task, Generic[D]):
-    """Train a head with several seeds on text in the source languages and test it on each test set.
+    """Train a task head with several seeds on text in the source languages, and test it on each test set.
 
-    By default, the words are encoded once, and the heads of all seeds are trained on the same frozen vectors. With `tune`, a
-    copy of the encoder is fine-tuned for each seed. The encoder determines which texts an alignment changes: an encoder mapped
-    towards the target language maps the training text (Kulshreshtha et al. 2020), and an encoder mapped towards the source
-    language maps the test text. The epoch with the best mean score on development texts is tested. `select` sets these texts:
+    By default, the words are encoded once, and the task heads for all seeds are trained on the same frozen vectors. With
+    `tune`, a copy of the encoder is fine-tuned for each seed. Which texts are mapped depends on the encoder: an encoder mapped
+    towards the target language maps the training text (Kulshreshtha et al. 2020); an encoder mapped towards the source language
+    maps the test text. The epoch with the best mean score on development texts is tested. `select` chooses these texts:
 
-    - "source": texts in the source languages; without such texts, one tenth of each training text is held out.
-    - "target": all texts, either in source and target languages (Cao et al. 2020, §3.5) or in the target languages only
-      (Kulshreshtha et al. 2020, §4.2). Every score records `select`, because this setting uses target data.
-    - "last": no texts; the last epoch is tested.
+    - "source": texts in the source languages. If there are none, one tenth of each training text is held out.
+    - "target": all development texts, in source and target languages (Cao et al. 2020, §3.5) or only in the target languages
+      (Kulshreshtha et al. 2020, §4.2). As this uses target-language data, `select` is recorded with every score.
+    - "last": none; the last epoch is tested.
 
     Args:
         train: training texts in one or more source languages.
         tests: test sets.
-        dev: development texts that select the epoch.
-        seeds: seeds of the training runs; default: 0 to 4, or 0 to 2 with `tune`.
-        tune: fine-tune the encoder together with the head.
-        options: settings of `Supervised` (epochs, batch, learning_rate, patience, …) that replace the task's defaults. With
-            `tune`, the default learning rate depends on the dimension of the encoder, see `tuned_rate`.
-        bootstrap: number of bootstrap samples for the intervals.
+        dev: development texts for selecting the epoch.
+        seeds: one seed for each training run; default: 0 to 4, or 0 to 2 with `tune`.
+        tune: whether to fine-tune the encoder together with the task head.
+        options: settings for `Supervised` (epochs, batch, learning_rate, patience, …) that override the task's defaults.
+            With `tune`, the default learning rate depends on the encoder's dimension, see `tuned_rate`.
+        bootstrap: number of bootstrap samples for the confidence intervals.
         seed: seed that is recorded with the scores.
 
     Attributes:
-        statistics: functions from counts summed over texts, `[…, k]`, to scores, `[…]`, by metric; the main score is first.
+        statistics: for each metric, a function from counts summed over texts, `[…, k]`, to scores, `[…]`; main metric first.
         sources: languages of the training texts.
         checkpoints: folder for training checkpoints. If None, no checkpoints are saved.
         protocol: "zero-shot", or "ceiling" if the training text is in the language of the test sets.
@@ -95,9 +95,9 @@ class ZeroShot(Task, Generic[D]):
     protocol = "zero-shot"
     files = ("test", "train", "dev", "ceiling")
     languages: ClassVar[Languages] = "files"
-    #: default number of epochs for a head on frozen vectors, and for a head that is trained with its encoder
+    #: default number of epochs for a task head on frozen vectors, and for a task head that is trained with its encoder
     epochs: ClassVar[tuple[int, int]] = (15, 3)
-    #: names of the tasks, for a class that implements several tasks and receives the name as its first argument
+    #: task names, for a class that implements several tasks and receives the name as its first argument
     names: ClassVar[tuple[str, ...]] = ()
 
     def __init__(
@@ -115,12 +115,12 @@ class ZeroShot(Task, Generic[D]):
     ):
         seeds = range(3 if tune else 5) if seeds is None else seeds
         if not train or not tests or not seeds:
-            raise SettingError("at least one training text, one test set and one seed must be given")
+            raise SettingError("there must be at least one training text, one test set and one seed")
         if select not in get_args(Select):
             raise SettingError(f"select must be source, target or last, got {select!r}")
         for each in (*train, *tests, *dev):
             if not len(each.data) or not self.sentences(each.data).lengths().any():  # type: ignore[arg-type]
-                raise SettingError(f"{each.name}: contains no texts")
+                raise SettingError(f"{each.name} contains no texts")
         self.train, self.tests, self.tune, self.select = list(train), list(tests), tune, select
         self.seeds, self.bootstrap, self.seed = list(seeds), bootstrap, seed
         self.options = {**self.defaults(), **({"learning_rate": None} if tune else {}), **dict(options or {})}
@@ -129,17 +129,17 @@ class ZeroShot(Task, Generic[D]):
         self.dev = {"source": known, "target": list(dev), "last": []}[select]
         if select == "source" and dev and not known:
             raise SettingError(
-                f"select=source needs development text in {', '.join(self.sources)}, but got text in "
-                f"{', '.join(dict.fromkeys(each.lang for each in dev))} only: add some, or set select=target"
+                f"select=source requires development text in {', '.join(self.sources)}, got text only in "
+                f"{', '.join(dict.fromkeys(each.lang for each in dev))}; add such text, or set select=target"
             )
         if select == "target" and len(known) == len(dev):
-            raise SettingError("select=target needs development text in a language other than the training languages")
+            raise SettingError("select=target requires development text in a language without training text")
 
     # -- from files ------------------------------------------------------------------------------------------------
     @staticmethod
     @abstractmethod
     def read(path: str, lang: str, *, on_error: Literal["raise", "skip"] = "raise") -> Any:
-        """Read a data set from a file. Further keyword-only parameters of a subclass are options of the task."""
+        """Read a data set from a file. Further keyword-only parameters in a subclass become options of the task."""
 
     @classmethod
     def takes(cls) -> list[Callable[..., Any]]:
@@ -156,20 +156,20 @@ class ZeroShot(Task, Generic[D]):
         on_error: Literal["raise", "skip"] = "raise",
         **own: Any,
     ) -> list[Task]:
-        """Return the task. For each language of `--ceiling`, also return the task trained on the ceiling text
-        (translate-train). With `--project`, return only the task that trains on labels projected over parallel text.
+        """Return the task. For each language in `--ceiling`, also return a task that is trained on the ceiling text
+        (translate-train). With `--project`, return only the task that trains on labels projected across parallel text.
 
         Args:
-            inputs: files, with the language in the file name or before the path.
+            inputs: input files, with the language in the file name or before the path.
             seeds: number of training runs, which use the seeds 0, 1, …; default: see the class.
             tune, select: see the class.
-            on_error: "raise" an error for an invalid line, or "skip" the line.
-            own: options of `read`, of `Supervised` and of the task's class.
+            on_error: how to treat invalid lines: "raise" an error, or "skip" the line.
+            own: options for `read`, for `Supervised` and for the task's class.
         """
         if not inputs.train:
-            raise SettingError(f"{inputs.task} needs training text: --train FILE")
+            raise SettingError(f"{inputs.task} requires training text; set --train FILE")
         if inputs.ceiling and inputs.project:
-            raise SettingError("--ceiling and --project cannot be combined: leave one out")
+            raise SettingError("--ceiling and --project cannot be combined; remove one of them")
         options = {name: own.pop(name) for name in inspect.signature(Supervised).parameters if name in own}
         offered = {"on_error": on_error, "pretokenized": inputs.words.pretokenized, **own}
         reading = {name: offered[name] for name in inspect.signature(cls.read).parameters if name in offered}
@@ -194,20 +194,20 @@ class ZeroShot(Task, Generic[D]):
             own_train, own_tests, own_dev = ([e for e in some if e.lang == lang] for some in (ceiling, tests, dev))
             if not own_tests:
                 langs = ", ".join(dict.fromkeys(each.lang for each in tests))
-                raise SettingError(f"--ceiling must be in a language of the test sets, {langs}, got {lang}")
-            # For the ceiling, the development text in the target language is in the language of the training text.
+                raise SettingError(f"--ceiling must be in a language of the test sets ({langs}), got {lang}")
+            # The ceiling is trained in the target language, so its development text is in the training language.
             tasks.append(make(own_train, own_tests, dev=own_dev, select="source" if select == "target" else select))
             tasks[-1].protocol = "ceiling"  # type: ignore[attr-defined]
         return tasks
 
     @classmethod
     def projected(cls, inputs: Inputs, make: Callable[..., Any], train: Sequence[Dataset[D]], tests: Any) -> Task:
-        """Return the task that trains on projected labels. Only tasks with tags of words implement this method."""
-        raise SettingError(f"--project needs a task with tags of words, got {inputs.task}")
+        """Return the task that trains on projected labels. Only word tagging tasks implement this method."""
+        raise SettingError(f"--project requires a word tagging task, got {inputs.task}")
 
     # -- defined by each task: head, losses and scores --------------------------------------------------------------
     def defaults(self) -> dict[str, Any]:
-        """Return the default settings of `Supervised` for the task."""
+        """Return the task's default settings for `Supervised`."""
         if self.tune:
             return {"epochs": self.epochs[1], "batch": 32, "warmup": 0.1, "decay": "linear", "clip": 1.0}
         return {"epochs": self.epochs[0], "batch": 32, "learning_rate": 1e-3, "patience": 4}
@@ -217,12 +217,12 @@ class ZeroShot(Task, Generic[D]):
         """Return further settings that are recorded with the scores."""
 
     def settings_of(self, test: Dataset[D]) -> dict[str, Any]:
-        """Return further settings that are recorded with the scores of one test set."""
+        """Return further settings that are recorded with the scores on one test set."""
         return {}
 
     def groups(self, data: D) -> Sequence[Hashable]:
-        """Return the group of each text, `[S]`, or an empty sequence if each text is a group. The bootstrap resamples the texts
-        of a group together, for example questions on one passage."""
+        """Return the group of each text, `[S]`, or an empty sequence if each text is its own group. The bootstrap resamples all
+        texts of a group together, for example all questions on one passage."""
         return ()
 
     @abstractmethod
@@ -231,11 +231,11 @@ class ZeroShot(Task, Generic[D]):
 
     @abstractmethod
     def answers(self, each: Dataset[D]) -> Answers:
-        """Return the gold answers as numbers, whose meaning is the same in every data set."""
+        """Return the gold answers as numbers that have the same meaning in every data set."""
 
     @abstractmethod
     def head(self, dim: int) -> nn.Module:
-        """Return a new head for vectors of `dim` dimensions."""
+        """Return a new task head for vectors with `dim` dimensions."""
 
     @abstractmethod
     def losses(self, head: nn.Module, given: WordRows, answers: Answers) -> Tensor:
@@ -243,31 +243,31 @@ class ZeroShot(Task, Generic[D]):
 
     @abstractmethod
     def counts(self, head: nn.Module, given: WordRows, answers: Answers) -> dict[str, np.ndarray]:
-        """Return the counts of the given texts from which `statistics` compute the scores, float `[S, k]` by metric."""
+        """Return, for each metric, the counts for each text from which `statistics` compute the score, float `[S, k]`."""
 
     def training(self, encoder: Encoder) -> dict[str, Any]:
-        """Return the settings of `Supervised` for this encoder."""
+        """Return the settings for `Supervised` with this encoder."""
         known = self.options.get("learning_rate") is not None or not self.tune
         return self.options if known else {**self.options, "learning_rate": tuned_rate(encoder.dim)}
 
     def split(self, encoder: Any, data: D) -> Any:
-        """Split the texts into subwords, for training the encoder."""
+        """Split the texts into subwords for fine-tuning the encoder."""
         return encoder.split(self.sentences(data))
 
     def encoded(self, encoder: Encoder, data: D, *, progress: bool = False) -> Any:
-        """Return the vectors of a frozen encoder, which are the input of `frozen`."""
+        """Return the vectors from a frozen encoder, which are the input to `frozen`."""
         return encoder.encode(self.sentences(data), progress=progress)
 
     def frozen(self, embeddings: Any, device: torch.device) -> VectorSource:
-        """Return a source of batches of the vectors that `encoded` returns."""
+        """Return a source that yields batches of the vectors returned by `encoded`."""
         return FrozenSource(embeddings, device)
 
     # -- the protocol ----------------------------------------------------------------------------------------------
     def evaluate(self, encoder: Encoder, *, progress: bool = False) -> list[Score]:
-        """Return the scores of every test set, the main score first. A score is the mean over the seeds, with an interval over
-        seeds and texts (`Measured.over_runs`); with one seed, the interval is over texts only.
+        """Return the scores on every test set, the main score first. A score is the mean over seeds, with a confidence interval
+        over seeds and texts (`Measured.over_runs`). With only one seed, the interval is over texts.
 
-        The setting `gap` is the score of the first test set in a source language, if there is one, minus this score.
+        If a test set is in a source language, the setting `gap` is the score on the first such test set minus this score.
         """
         experiment = Experiment(self, encoder, progress=progress)
         runs = [experiment.train(seed) for seed in self.seeds]
@@ -308,20 +308,20 @@ class ZeroShot(Task, Generic[D]):
 
 
 def _mean_of(statistic: Statistic, shape: tuple[int, ...]) -> Statistic:
-    """Return a statistic that is the mean over seeds; its input contains the sums of all seeds, `[seeds, k]`, in one row."""
+    """Return the statistic averaged over seeds; its input rows contain the flattened sums of all seeds, `[seeds, k]`."""
     return lambda flat: statistic(flat.reshape(*flat.shape[:-1], *shape)).mean(-1)
 
 
 class Experiment(Generic[D]):
-    """Vectors and gold answers of a task for one encoder, shared by all seeds. The encoder is not changed."""
+    """Vectors and gold answers of a task for one encoder, which all seeds share. The encoder is not changed."""
 
     def __init__(self, task: ZeroShot[D], encoder: Encoder, *, progress: bool = False):
         require(encoder, "measured", task.rows)
         self.task, self.encoder, self.processes, self.progress = task, encoder, Processes(), progress
-        self._known: dict[int, Any] = {}  # vectors or subwords, keyed by the `id` of their data set
+        self._known: dict[int, Any] = {}  # vectors or subwords, keyed by the `id` of the data
         answers_by_text = [task.answers(each) for each in task.train]
         self.answers = type(answers_by_text[0]).joined(answers_by_text)
-        self._gold = [task.answers(each) for each in task.tests]  # raises errors before the training
+        self._gold = [task.answers(each) for each in task.tests]  # raises errors before training starts
         sizes = [len(answers.lengths) for answers in answers_by_text]
         self.dev = [(self._data(each), task.answers(each)) for each in task.dev]
         self.held_out, self.kept = [], np.arange(sum(sizes))
@@ -333,13 +333,13 @@ class Experiment(Generic[D]):
         self.groups = np.repeat(langs, sizes)[self.kept]
         texts = [self._data(each) for each in task.train]
         self.text: Any = type(texts[0]).joined(texts)
-        if not task.tune:  # all seeds use the same tensors
+        if not task.tune:  # all seeds share the same tensors
             self.text = task.frozen(self.text, self.processes.device)
             self.dev = [(task.frozen(data, self.processes.device), answers) for data, answers in self.dev]
         self._tests: list[Any] | None = None
 
     def _data(self, each: Dataset[D]) -> Any:
-        """Return the vectors of a data set, or its subwords if the encoder is trained."""
+        """Return the vectors of a data set, or its subwords if the encoder is fine-tuned."""
         if id(each.data) not in self._known:
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
@@ -353,7 +353,7 @@ class Experiment(Generic[D]):
         if not self.task.tune:
             return self.task.encoded(self.encoder, each.data, progress=self.progress)
         if not isinstance(self.encoder, TrainableEncoder):
-            raise SettingError(f"{self.encoder.name} cannot be fine-tuned: use frozen vectors (leave out --tune)")
+            raise SettingError(f"{self.encoder.name} cannot be fine-tuned; use frozen vectors (remove --tune)")
         split = self.task.split(self.encoder, each.data)
         if split.truncated_sentences:
             limit = f"{self.encoder.max_length} subwords"
@@ -361,7 +361,7 @@ class Experiment(Generic[D]):
         return split
 
     def _key(self, seed: int) -> str:
-        """Return a hash over everything that affects the training: settings, encoder, texts and gold answers."""
+        """Return a hash of everything that affects training: settings, encoder, texts and gold answers."""
         task, digest = self.task, hashlib.blake2b(digest_size=16)
         for each in (*task.train, *task.dev):
             digest.update(repr([sentence.words for sentence in task.sentences(each.data)]).encode("utf-8", "replace"))
@@ -373,7 +373,7 @@ class Experiment(Generic[D]):
         return digest.hexdigest()
 
     def train(self, seed: int) -> Trained:
-        """Train a new head and, with `tune`, a copy of the encoder."""
+        """Train a new task head and, with `tune`, a copy of the encoder."""
         task, device = self.task, self.processes.device
         torch.manual_seed(seed)
         head = task.head(self.encoder.dim).to(device)
@@ -398,14 +398,14 @@ class Experiment(Generic[D]):
         return Trained(head, encoder, supervised.best_epoch, supervised.best)
 
     def test(self, trained: Trained) -> list[dict[str, np.ndarray]]:
-        """Return the counts of every test set by metric."""
+        """Return the counts for every test set, by metric."""
         if self._tests is None:
             self._tests = [self._data(each) for each in self.task.tests]
         tests = zip(self._tests, self._gold, strict=True)
         return [self._counts(trained.head, self._source(data, trained.encoder), answers) for data, answers in tests]
 
     def batches(self, trained: Trained, each: Dataset[D]) -> Iterator[WordRows]:
-        """Return the batches of a data set, with the vectors of a trained encoder."""
+        """Return the batches of a data set, with vectors from the encoder of a trained model."""
         return _batches(self._source(self._data(each), trained.encoder))
 
     def _source(self, data: Any, encoder: Any) -> VectorSource:
@@ -415,14 +415,14 @@ class Experiment(Generic[D]):
         return FrozenSource(vectors_of(encoder, data), device) if self.task.tune else self.task.frozen(data, device)
 
     def _source_of(self, numbers: np.ndarray, encoder: Any) -> VectorSource:
-        """Return a source of batches of some training texts."""
+        """Return a source of batches from the training texts with these indices."""
         if not self.task.tune:
             return SubsetSource(self.text, numbers)
         return FrozenSource(vectors_of(encoder, self.text.take(numbers)), self.processes.device, numbers)
 
     @torch.no_grad()
     def _counts(self, head: nn.Module, source: VectorSource, answers: Answers) -> dict[str, np.ndarray]:
-        """Return the counts of all texts in their original order, `[S, k]` by metric."""
+        """Return the counts for all texts in their original order, `[S, k]`, by metric."""
         numbers: list[np.ndarray] = []
         parts: dict[str, list[np.ndarray]] = {}
         for given in _batches(source):
@@ -434,12 +434,12 @@ class Experiment(Generic[D]):
 
 
 def _held_out(numbers: np.ndarray) -> np.ndarray:
-    """Return every tenth text, to select the epoch. Of fewer than ten texts, return the last; of a single text, none."""
+    """Hold out every tenth text for selecting the best epoch. Hold out the last of 2 to 9 texts, and none of a single text."""
     return numbers[9::10] if len(numbers) >= 10 else numbers[-1:] if len(numbers) > 1 else numbers[:0]
 
 
 def _batches(source: VectorSource) -> Iterator[WordRows]:
-    """Yield batches of texts of similar length."""
+    """Yield batches of texts with similar lengths."""
     order = np.argsort(-source.lengths, kind="stable")
     for start in range(0, len(order), _BATCH):
         yield source.take(order[start : start + _BATCH])
