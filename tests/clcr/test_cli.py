@@ -123,7 +123,7 @@ def test_the_threshold_can_be_changed_after_training(capsys, world, trained, tmp
     with pytest.raises(SettingError, match="delta must not be set for pivots"):
         load_encoder(trained, steps="pivots", translations="bb=x,y", delta=0.5)
     other = ("encode", "mini", world / "test.aa", "--lang", "aa", "--out", tmp_path / "x", "--load", "delta=0.5")
-    assert "mini, only to an encoder of key points" in fails(capsys, *other)
+    assert "mini, only to a key-point encoder" in fails(capsys, *other)
 
 
 def test_missing_encoders_are_reported(capsys, world, tmp_path):

@@ -238,7 +238,7 @@ def test_released_maps_are_applied_over_one_encoder_for_each_language(capsys, ti
     assert "32 dimensions" in fails(capsys, *job, tmp_path / "1", "--layers", 1)
     with pytest.raises(Exception, match="no encoder for language 'fr'"):
         load_encoder(several).encode([Sentence(("a",), "fr")])
-    with pytest.raises(Exception, match="must be the same"):
+    with pytest.raises(Exception, match="must have the same"):
         PerLanguage({"en": load_encoder(tiny_folder, layer=1), "de": load_encoder(tiny_folder, layer=2)})
 
 

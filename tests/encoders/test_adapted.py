@@ -129,7 +129,7 @@ def test_damaged_adapters_are_refused(tiny_encoder, tmp_path):
     config, weights = tmp_path / "a" / "adapter_config.json", tmp_path / "a" / "adapter_model.safetensors"
     text = config.read_text()
     for path, content, message in (
-        (config, text.replace('"r": 2', '"r": 3'), "has the wrong shape"),
+        (config, text.replace('"r": 2', '"r": 3'), "of the wrong shape"),
         (config, "{", "invalid configuration"),
         (weights, "no", "do not match the base"),
     ):
@@ -169,7 +169,7 @@ def test_adapters_are_trained_further_or_merged_before_training(tiny_encoder):
     assert further.origin == made.origin
     assert largest_difference(further, made) > 1e-4
     np.testing.assert_array_equal(made.encode(WORDS).data, vectors)
-    with pytest.raises(SettingError, match="lora must be 2, the rank of the adapters of"):
+    with pytest.raises(SettingError, match="lora must be 2, the rank of the existing adapters of"):
         Contrastive(towards="en", lora=4).tune(made, *text)
     plain = Contrastive(towards="en", batch=4, learning_rate=1e-4).tune(made, *text)  # without lora: merged
     assert type(plain) is HuggingFaceEncoder

@@ -112,7 +112,7 @@ def test_mapped_encoders_are_neither_trained_nor_mapped_again(text, tiny_encoder
     mapped = MappedEncoder.fit(tiny_encoder, *text, make=Rotation, towards="en")
     with pytest.raises(SettingError, match=r"cannot be trained: MappedEncoder has no model"):
         Contrastive(towards="en").tune(mapped, *text)
-    with pytest.raises(SettingError, match="already has maps; fit new maps on its base"):
+    with pytest.raises(SettingError, match="already has maps; fit new maps to its base"):
         MappedEncoder.fit(mapped, *text, make=Rotation, towards="en")
 
 

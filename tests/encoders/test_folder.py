@@ -212,7 +212,7 @@ def test_a_custom_encoder_without_save_is_saved_by_its_class_name(text, tmp_path
     mapped.save(tmp_path / "mapped")
     assert load_encoder(tmp_path / "mapped").fingerprint == mapped.fingerprint
     Bare(1).save(tmp_path / "other")
-    with pytest.raises(InputError, match=r"Bare\(\) has another fingerprint .*; implement save and open"):
+    with pytest.raises(InputError, match=r"Bare\(\) has a different fingerprint .*; implement save and open"):
         load_encoder(tmp_path / "other")
 
 
@@ -232,7 +232,7 @@ def test_maps_over_an_encoder_without_open_take_the_encoder_as_argument(text, tm
 def test_encoders_of_different_sizes_are_opened_only_on_request(tmp_path):
     both = PerLanguage({"aa": RandomVectors(4), "bb": RandomVectors(6)}, alike=False)
     both.save(tmp_path / "both")
-    with pytest.raises(SettingError, match="of the encoders must be the same"):
+    with pytest.raises(SettingError, match="all encoders must have the same"):
         load_encoder(tmp_path / "both")
     opened = load_encoder(tmp_path / "both", alike=False)
     assert opened.fingerprint == both.fingerprint

@@ -116,7 +116,7 @@ def test_refusals_missing_tokens_and_invalid_names_are_one_line(folder, tmp_path
     import huggingface_hub
 
     hub.refusal = OSError("no\nway")
-    with pytest.raises(OutputError, match=r"^me/x: upload rejected or hub not reachable \(no\); check the conn[^\n]*$"):
+    with pytest.raises(OutputError, match=r"^me/x: the upload failed \(no\); check the conn[^\n]*$"):
         push(folder, "me/x")
     for name in (tmp_path / "none", folder / "README.md", "mini", tmp_path):
         with pytest.raises(InputError, match=f"{name}: this folder contains no encoder"):
@@ -124,6 +124,6 @@ def test_refusals_missing_tokens_and_invalid_names_are_one_line(folder, tmp_path
     monkeypatch.setattr(huggingface_hub, "get_token", lambda: None)
     with pytest.raises(OutputError, match="no token for the Hugging Face hub; run hf auth login"):
         push(folder, "me/aligned")
-    with pytest.raises(SettingError, match="is not a valid name on the hub, expected USER/NAME"):
+    with pytest.raises(SettingError, match="is not a valid repository name; use USER/NAME"):
         check_repo("a/b/c")
     assert not hub.asked

@@ -321,11 +321,11 @@ def test_the_fingerprint_depends_on_weights_and_settings(tiny_folder, load):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"layer": 4}, "no layer 4: .* has layers 0 to 3, -1 means the last"),
-        ({"pooling": "max"}, "pooling='max', expected one of last, first, mean"),
+        ({"layer": 4}, "no layer 4: .* has layers 0 to 3 \\(-1 is the last\\)"),
+        ({"pooling": "max"}, "pooling must be one of last, first, mean"),
         ({"max_length": 65}, "max_length must be at most 64 for .*, got 65"),
-        ({"max_length": 2}, "max_length must be more than the 2 special tokens, got 2"),
-        ({"dtype": "int8"}, "dtype='int8', expected one of float32, bfloat16, float16"),
+        ({"max_length": 2}, "max_length must exceed the 2 special tokens, got 2"),
+        ({"dtype": "int8"}, "dtype must be one of float32, bfloat16, float16"),
         ({"device": "nonsense"}, "device='nonsense' cannot be used here"),
     ],
 )

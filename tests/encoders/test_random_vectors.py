@@ -44,7 +44,7 @@ def test_random_vectors_are_named_like_any_encoder_and_their_settings_are_checke
         load_encoder(tmp_path / "random", layer=1)
     about = json.loads((tmp_path / "random" / "calque.json").read_text())
     (tmp_path / "random" / "calque.json").write_text(json.dumps({**about, "dim": 0}))
-    with pytest.raises(InputError, match="invalid settings of random vectors"):
+    with pytest.raises(InputError, match="invalid settings for random vectors"):
         load_encoder(tmp_path / "random")
 
 
@@ -63,5 +63,5 @@ def test_an_untrained_network_differs_in_its_weights_only(tiny_folder, tmp_path)
     assert not any(torch.allclose(one.model.get_parameter(name), weights[name]) for name in matrices)
     one.save(tmp_path / "untrained")
     np.testing.assert_allclose(load_encoder(tmp_path / "untrained").encode(TEXT).data, one.encode(TEXT).data, atol=1e-6)
-    with pytest.raises(SettingError, match="random vectors is not a model of transformers"):
+    with pytest.raises(SettingError, match="random vectors is not a Transformers model"):
         untrained(RandomVectors())

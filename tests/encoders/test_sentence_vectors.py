@@ -145,11 +145,11 @@ def test_the_pooling_of_a_model_on_the_hub_is_used(tiny_folder, tmp_path, monkey
 @pytest.mark.parametrize(
     ("pooling", "after", "files", "said"),
     [
-        ({"pooling_mode": "median"}, [], {}, "pooling mode 'median', expected one of cls, max"),
+        ({"pooling_mode": "median"}, [], {}, "pooling mode must be one of cls, max"),
         ({}, [], {"sentence_bert_config": {"max_seq_length": "long"}}, "max_seq_length must be a positive .* got 'long'"),
         ({}, [], {"config_sentence_transformers": {"prompts": ["q: "]}}, "prompts must map names to strings"),
         ({}, [("2_LSTM", "LSTM")], {}, "the module LSTM is not supported"),
-        ({}, [("2_Dense", "Dense")], {}, "not a dense layer of sentence-transformers"),
+        ({}, [("2_Dense", "Dense")], {}, "not a sentence-transformers dense layer"),
         (
             {"include_prompt": False}, [],
             {"config_sentence_transformers": {"prompts": {"q": "q: "}, "default_prompt_name": "q"}},
@@ -186,7 +186,7 @@ def test_modules_outside_the_folder_are_refused(path, tiny_folder, tmp_path):
 
 def test_poolings_that_an_encoder_lacks_are_refused(tiny_encoder, family_folders):
     for encoder, name, said in (
-        (tiny_encoder, "own", "has no pooling modules of sentence-transformers"),
+        (tiny_encoder, "own", "has no sentence-transformers pooling modules"),
         (RandomVectors(8), "subwords", "has no subwords; use words"),
         (load_encoder(family_folders("gpt2"), layer=-1), "cls", "adds no special token before a text; use subwords"),
         (tiny_encoder, "sum", "must be one of own, words, subwords, cls, got 'sum'"),

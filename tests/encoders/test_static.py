@@ -142,7 +142,7 @@ def test_a_model_without_ngrams_covers_its_own_words_only(write):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "not a file of word vectors"),
+        (b"", "not a word vector file"),
         (b"just a sentence\nand another\n", "line 1: not a number"),
         (b"2 3\na 1 2 3\nb 1 x 3\n", "line 3: not a number in the vector of 'b' .*; is this a file of word vectors"),
         (b"2 3\na 1 nan 3\nb 1 2 3\n", "line 2: the vector of 'a' is not finite"),

@@ -62,8 +62,8 @@ def test_the_card_describes_the_method_and_skipped_pairs(tiny_folder, train, tmp
     train = tmp_path / "train.tsv"
     train.write_text(text + f"{'word ' * 70}\t{'Wort ' * 70}\n", encoding="utf-8")
     card = aligned(train, tiny_folder, tmp_path / "one")
-    assert "1 sentence pairs longer than 64 words on a side" in card
-    assert "Words of de and the words in en that translate them were trained to have similar vectors" in card
+    assert "1 sentence pairs with more than 64 words on one side" in card
+    assert "Words in de and their translations in en were trained to have similar vectors" in card
     card = aligned(train, tiny_folder, tmp_path / "two", "rotation")
     assert "The word vectors of de were moved towards those of en" in card
     assert run_code(card, tmp_path / "two")["vectors"].shape[0] == 3

@@ -116,7 +116,7 @@ def test_a_word_gets_the_nearest_sense_of_its_lemma():
     assert (score.n, score.settings["unseen_lemmas"], score.settings["answered"]) == (5, 1, 4)
     backed = Disambiguation(train, {"t": test}, first_sense={"bank%VERB": "bank%9"}).evaluate(Planted())[0]
     assert backed.value == pytest.approx(4 / 5)
-    with pytest.raises(SettingError, match="has vectors of key points, but vectors of words are required"):
+    with pytest.raises(SettingError, match="has vectors for key points, but vectors for words are required"):
         Disambiguation(train, {"t": test}).evaluate(KeyPoints())
 
 

@@ -1,7 +1,7 @@
 """Low-rank adapters (LoRA) on a frozen encoder, saved without the encoder.
 
 Hu et al. (2022), "LoRA: Low-Rank Adaptation of Large Language Models", Eq. 3: a matrix W becomes W + B A, where A `[r, n]` and
-B `[m, r]` are trained, and B is initialised to 0. The library PEFT computes, writes and reads adapters.
+B `[m, r]` are trained, and B is initialised to 0. The PEFT library computes, saves and loads adapters.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from calque.encoders.numerics import number_type, usable_device
 from calque.errors import CalqueError, InputError, MissingExtraError, SettingError
 
 WEIGHTS_FILE = "adapter_model.safetensors"
-_NAME = "default"  # PEFT's name of the adapters; calque uses one set
+_NAME = "default"  # PEFT's name for a set of adapters; calque uses only one set
 _PREFIX = "base_model.model."  # prefix of tensor names in PEFT's files
 
 
@@ -35,12 +35,12 @@ def library() -> Any:
     try:
         import peft
     except ImportError as error:
-        raise MissingExtraError("peft", "peft", "an encoder with adapters (LoRA)") from error
+        raise MissingExtraError("peft", "peft", "an encoder with LoRA adapters") from error
     return peft
 
 
 class Origin(NamedTuple):
-    """Base encoder of adapters: folder or name, hash of the weights (`weights_digest`), and type of the hashed weights."""
+    """The base encoder of adapters, with its folder or name, the hash of its weights (`weights_digest`), and their type."""
 
     place: str
     weights: str
@@ -48,14 +48,14 @@ class Origin(NamedTuple):
 
     @classmethod
     def of(cls, encoder: HuggingFaceEncoder) -> Origin:
-        """Return the origin of an encoder; raise SettingError if loading from this origin gives other weights."""
+        """Return the origin of an encoder; raise SettingError if loading it from there gives other weights."""
         model: Any = encoder.model
         place = str(model.name_or_path)
         place = _absolute(next((name for name, folder in BUNDLED.items() if str(folder) == place), place))
         origin = cls(place, weights_digest(model), str(model.dtype).removeprefix("torch."))
         if not place or weights_digest(origin.read(None)[0]) != origin.weights:
-            fact = f"adapters are saved without {encoder.name}, but its weights differ from {place or 'any folder'}"
-            raise SettingError(f"{fact}; save this encoder, and load it from the saved folder")
+            fact = f"adapters are saved without {encoder.name}, but its weights differ from those in {place or 'any folder'}"
+            raise SettingError(f"{fact}; save this encoder, and load it from the new folder")
         return origin
 
     def read(self, attention: str | None) -> tuple[Any, Any]:
@@ -71,10 +71,10 @@ class AdaptedEncoder(HuggingFaceEncoder):
     """An encoder with low-rank adapters in some of its linear modules.
 
     A saved folder contains only the adapters in PEFT's format (`adapter_config.json`, `adapter_model.safetensors`) and
-    `calque.json`, which records where to load the base encoder from.
+    `calque.json`, which records where the base encoder can be loaded from.
 
     Args:
-        origin: folder or name of the encoder without adapters, with a hash of its weights.
+        origin: folder or name of the encoder without adapters, and a hash of its weights.
         model, tokenizer, options: see `HuggingFaceEncoder`; the model must contain the adapters.
     """
 
@@ -84,7 +84,7 @@ class AdaptedEncoder(HuggingFaceEncoder):
 
     @torch.no_grad()
     def merged(self) -> HuggingFaceEncoder:
-        """Return an encoder with weights W + (α/r) B A, which is saved completely and does not need PEFT."""
+        """Return an encoder with the merged weights W + (α/r) B A, which is saved in full and does not need PEFT."""
         plain: Any = copy.copy(self)
         plain.__class__, plain.model = HuggingFaceEncoder, copy.deepcopy(self.model)
         del plain.origin, plain.model.peft_config
@@ -110,7 +110,7 @@ class AdaptedEncoder(HuggingFaceEncoder):
             state = {f"{_PREFIX}{name}": x.detach().cpu().contiguous() for name, x in _state(self.model).items()}
             save_file(state, path / WEIGHTS_FILE, metadata={"format": "pt"})
             about = self.origin._asdict()
-            if os.path.isdir(place):  # so that both folders can be moved together
+            if os.path.isdir(place):  # a relative path, so that both folders can be moved together
                 about["beside"] = os.path.relpath(place, Path(folder).absolute())
             write_about(path, "adapters", {"adapted": about, **self._record(path)})
 
@@ -123,15 +123,15 @@ class AdaptedEncoder(HuggingFaceEncoder):
         dtype: str | torch.dtype | None = None, device: str | torch.device | None = None, attention: str | None = None,
         **options: Any,
     ) -> Self:  # fmt: skip
-        """Load adapters that `save` or PEFT wrote, and their encoder; raise InputError if the encoder has changed."""
+        """Load adapters that `save` or PEFT wrote, with their base encoder; raise InputError if the base has changed."""
         path, number = Path(folder), number_type(dtype)
         peft = library()
         try:
             config = peft.PeftConfig.from_pretrained(str(path))
-        except Exception as error:  # corrupt files raise various exceptions
+        except Exception as error:  # corrupt files can raise many kinds of exceptions
             raise InputError(f"invalid configuration ({first_line(error)})", path=path / ADAPTERS_FILE) from error
         if not isinstance(config, peft.LoraConfig):
-            raise InputError(f"adapters must be of the type LORA, got {config.peft_type}", path=path / ADAPTERS_FILE)
+            raise InputError(f"adapters must be of type LORA, got {config.peft_type}", path=path / ADAPTERS_FILE)
         recorded = read_about(path) if about is None else about
         adapted = recorded.get("adapted", {})
         places = [str(path / adapted["beside"])] if "beside" in adapted else []
@@ -139,7 +139,7 @@ class AdaptedEncoder(HuggingFaceEncoder):
         place = next((place for place in places if place in BUNDLED or os.path.isdir(place)), places[-1])
         place = _absolute(place)
         origin = Origin(place, adapted.get("weights", ""), adapted.get("dtype", "float32"))
-        remedy = f"check adapted.place in {ABOUT_FILE}" if adapted else f"check the base in {ADAPTERS_FILE}"
+        remedy = f"check adapted.place in {ABOUT_FILE}" if adapted else f"check the base model in {ADAPTERS_FILE}"
         try:
             model, tokenizer = origin.read(attention)
         except InputError as error:
@@ -152,7 +152,7 @@ class AdaptedEncoder(HuggingFaceEncoder):
         if isinstance(number, torch.dtype):
             model.to(number)
         base = BUNDLED.get(place, place)
-        of_base = recorded_options(read_about(base), base)  # defaults for adapters that PEFT wrote
+        of_base = recorded_options(read_about(base), base)  # for adapters that PEFT wrote
         options = {"name": path.resolve().name, **of_base, **recorded_options(recorded, path), **options}
         opened = cls._of(model, tokenizer, {"origin": origin._replace(weights=weights), **options}, str(path))
         return opened._read_standard(path, recorded)
@@ -161,31 +161,31 @@ class AdaptedEncoder(HuggingFaceEncoder):
 def with_adapters(
     encoder: Any, rank: int, *, layers: range, device: torch.device, seed: int, kept: bool = True
 ) -> AdaptedEncoder:
-    """Return the encoder with trainable adapters in float32. Existing adapters are trained further.
+    """Return the encoder with trainable adapters in float32. If it already has adapters, they become trainable.
 
-    Frozen weights are shared with `encoder` if these weights are float32 and on `device`. All matrices of a layer get adapters
+    Frozen weights are shared with `encoder` if they are float32 and on `device`. All weight matrices of a layer get adapters
     (Dettmers et al. 2023, "QLoRA: Efficient finetuning of quantized LLMs", §4).
 
     Args:
-        rank: rank r, the number of rows of A and columns of B.
+        rank: rank r, which is the number of rows of A and of columns of B.
         layers: layers that get adapters, counted from 0.
-        seed: seed of the initialisation.
+        seed: seed for the initialisation.
         kept: whether the adapters will be saved; if so, `encoder` must be loadable from a folder or from the hub.
 
     Raises:
-        SettingError: `encoder` is not a model of `transformers`, has adapters of another rank, or (if `kept`) cannot be loaded
-            again.
+        SettingError: `encoder` is not a `transformers` model, already has adapters of a different rank, or (if `kept` is set)
+            cannot be reloaded.
     """
     if not isinstance(encoder, HuggingFaceEncoder) or not isinstance(encoder.model, PreTrainedModel):
-        raise SettingError(f"lora requires a model of transformers, but {encoder.name} is a {type(encoder).__name__}")
+        raise SettingError(f"lora requires a Transformers model, but {encoder.name} is a {type(encoder).__name__}")
     source: Any = encoder.model
     shared = {id(p): nn.Parameter(p.detach(), requires_grad=False) for p in source.parameters()}
     model = copy.deepcopy(source, shared | {id(buffer): buffer for buffer in source.buffers()})
     if isinstance(encoder, AdaptedEncoder):
         origin, (config,) = encoder.origin, model.peft_config.values()
         if config.r != rank:
-            fact = f"lora must be {config.r}, the rank of the adapters of {encoder.name}, got {rank}"
-            raise SettingError(f"{fact}; merge these adapters (calque merge) to add new adapters")
+            fact = f"lora must be {config.r}, the rank of the existing adapters of {encoder.name}, got {rank}"
+            raise SettingError(f"{fact}; merge these adapters (calque merge) before adding new ones")
         for p in _trained_parts(model):  # copied, so that training does not change `encoder`
             p.data = p.data.clone()
             p.requires_grad_(True)
@@ -207,7 +207,7 @@ def with_adapters(
 
 
 def _targets(model: Any, layers: range) -> list[str]:
-    """Return the names of all linear modules of the given layers, or of all layers if the model has no list of layers."""
+    """Return the names of all linear modules in the given layers, or in all layers if the model has no list of layers."""
     blocks = find_blocks(model, getattr(model.config, "num_hidden_layers", None))
     linear = [name for name, module in model.named_modules() if type(module).__name__ in ("Linear", "Conv1D")]
     if blocks is not None:
@@ -236,21 +236,21 @@ def _inject(config: Any, model: Any) -> None:
 
 
 def _state(model: Any) -> dict[str, Any]:
-    """Return A and B of all modules by name. Unlike its default, this call of PEFT does not query the hub."""
+    """Return the matrices A and B of all modules by name. Unlike the default, this call to PEFT does not query the hub."""
     state = library().get_peft_model_state_dict(model, adapter_name=_NAME, save_embedding_layers=False)
     return {name.removeprefix(_PREFIX): value for name, value in state.items()}
 
 
 def _read_adapters(model: Any, folder: Path, config: Any) -> None:
-    """Load the adapters of a folder into a model in place; raise InputError if names or shapes do not match."""
+    """Load the adapters in a folder into a model in place; raise InputError if names or shapes do not match."""
     try:
         _inject(config, model)
         state = {name.removeprefix(_PREFIX): x for name, x in load_file(folder / WEIGHTS_FILE).items()}
         shapes, expected = ({name: x.shape for name, x in each.items()} for each in (state, _state(model)))
         if wrong := sorted(name for name in shapes | expected if shapes.get(name) != expected.get(name)):
-            raise InputError(f"{wrong[0]} is missing or unexpected, or has the wrong shape", path=folder / WEIGHTS_FILE)
+            raise InputError(f"{wrong[0]} is missing, unexpected or of the wrong shape", path=folder / WEIGHTS_FILE)
         library().set_peft_model_state_dict(model, state, adapter_name=_NAME)
     except CalqueError:
         raise
-    except Exception as error:  # corrupt files raise various exceptions
+    except Exception as error:  # corrupt files can raise many kinds of exceptions
         raise InputError(f"the adapters do not match the base encoder ({first_line(error)})", path=folder) from error

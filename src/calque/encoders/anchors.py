@@ -22,7 +22,7 @@ from calque.errors import InputError, SettingError
 from calque.progress import bar
 from calque.text import Sentences
 
-_SAVE_EVERY = 60.0  # seconds between two writes of partial sums
+_SAVE_EVERY = 60.0  # seconds between writes of the partial sums
 
 
 def compute_anchors(
@@ -34,13 +34,13 @@ def compute_anchors(
     most: int | None = None,
     **options: Any,
 ) -> dict[int, Anchors]:
-    """Return the mean vector of each word type of a text, keyed by layer. The text is encoded block by block.
+    """Return the mean vector of each word type in a text, keyed by layer. The text is encoded block by block.
 
     Args:
         text: text in one language; see `sum_anchors`.
         layers: layer numbers; negative numbers count from the last layer. Default: the vectors of `encode`, with the number of
             the encoder's layer as key, or −1 if the encoder combines layers or is built on another encoder.
-        at_least: minimum number of occurrences of a word.
+        at_least: minimum number of times that a word must occur.
         most: maximum number of words; the most frequent words are kept.
         options: see `sum_anchors`.
     """
@@ -59,23 +59,23 @@ def sum_anchors(
     seed: int = 0,
     progress: bool = False,
 ) -> AnchorSums:
-    """Return the sums that anchors are computed from; `merge` adds up the sums of several processes.
+    """Return the sums from which anchors are computed; `AnchorSums.merge` adds up the sums of several processes.
 
-    A sentence is not encoded if each of its words is outside `vocabulary` or has reached `most_occurrences`. So anchors for the
-    words of a dictionary need only a part of the text.
+    A sentence is not encoded if each of its words is outside `vocabulary` or has reached `most_occurrences`. Anchors for the
+    words of a dictionary therefore require encoding only part of the text.
 
     Args:
         encoder, layers: see `compute_anchors`.
         text: text in one language, or an iterable of its blocks.
-        vocabulary, most_occurrences: see `AnchorSums`; `seed` only distinguishes runs that write to `partial`.
+        vocabulary, most_occurrences: see `AnchorSums`. seed: number that only distinguishes runs that write to `partial`.
         block: number of sentences encoded at a time.
         partial: file for partial sums, written every minute; a call with the same arguments resumes from this file.
 
     Raises:
-        SettingError: the text has several languages, the encoder lacks a layer, or `partial` was written in another run.
+        SettingError: the text has several languages, the encoder lacks a layer, or `partial` was written by a different run.
     """
     require(encoder, "measured")
-    if layers is None:  # -1 if the layers are mapped, because further maps cannot be fitted on them
+    if layers is None:  # -1 if the layers already have maps, because mapped layers cannot get further maps
         numbers = [-1 if encoder.layer is None or encoder.base is not None else encoder.layer]
     else:
         numbers = sorted(set(encoder.layer_numbers(layers)))
@@ -87,13 +87,13 @@ def sum_anchors(
     sums = AnchorSums(encoder.dim, layers=numbers, vocabulary=words, most_occurrences=most_occurrences, lang=first.lang)
     about, seen = {"encoder": encoder.name}, ""
     if partial is not None:
-        settings = json.dumps([numbers, words, most_occurrences, 0, [0, 1], seed, first.lang])  # as in old versions
+        settings = json.dumps([numbers, words, most_occurrences, 0, [0, 1], seed, first.lang])  # keeps old hashes valid
         about["settings"] = hashlib.blake2b(settings.encode(), digest_size=16).hexdigest()
         about["fingerprint"] = encoder.fingerprint
         if Path(partial).exists():
             recorded = pass_of(partial)
             if any(recorded.get(name) != about[name] for name in ("fingerprint", "settings")):
-                raise SettingError(f"{partial} has sums of another run (encoder, text or settings differ): remove it")
+                raise SettingError(f"{partial} has sums from another run (encoder, text or settings differ); remove it")
             sums, seen = AnchorSums.open(partial), recorded["text"]
     resumed, saved, done = sums.n_sentences, time.monotonic(), 0
     digest = hashlib.blake2b(digest_size=16)  # hash of the text so far
@@ -109,19 +109,19 @@ def sum_anchors(
                 digest.update(part.lengths().tobytes() + "\n".join(part.flat()[0].to_pylist()).encode())
                 if done - len(part) < resumed:
                     if done > resumed or (done == resumed and digest.hexdigest() != seen):
-                        raise SettingError(f"{partial} contains sums of another text: remove the file")
+                        raise SettingError(f"{partial} contains sums from another text; remove the file")
                     continue
             wanted = np.flatnonzero(sums.wanted(part))
             chosen = part if len(wanted) == len(part) else part.take(wanted)
             if len(chosen):
                 sums.add(chosen, encoder.encode(chosen) if layers is None else encoder.encode_layers(chosen, numbers))
-            sums.n_sentences = done  # counts skipped sentences, so that a stopped run resumes after them
+            sums.n_sentences = done  # includes skipped sentences, so that an interrupted run resumes after them
             if partial is not None and time.monotonic() - saved >= _SAVE_EVERY:
                 sums.save(partial, note=json.dumps(about | {"text": digest.hexdigest()}))
                 saved = time.monotonic()
             counter.update(len(part))
     if done < resumed:
-        raise SettingError(f"{partial} contains sums of a longer text: remove the file")
+        raise SettingError(f"{partial} contains sums from a longer text; remove the file")
     if partial is not None:
         sums.save(partial, note=json.dumps(about | {"text": digest.hexdigest()}))
     if sums.uncovered:
@@ -132,26 +132,26 @@ def sum_anchors(
 
 
 def pass_of(path: str | PathLike[str]) -> dict[str, Any]:
-    """Return the encoder's name and the hashes that `sum_anchors` wrote to a file; empty for other sums."""
+    """Return the encoder's name and the hashes that `sum_anchors` wrote to a file; the result is empty if it wrote none."""
     note = AnchorSums.note_of(path)
     try:
         return json.loads(note) if note.startswith("{") else {}
     except (ValueError, RecursionError) as error:
-        raise InputError("the record of the run is corrupt: compute the sums again", path=path) from error
+        raise InputError("the record of the run is corrupt; compute the sums again", path=path) from error
 
 
 def table_anchors(
     encoder: StaticEncoder, lang: str, *, most: int | None = None, also: Iterable[str] = ()
 ) -> dict[int, Anchors]:
-    """Return the static vectors of a language's table as anchors with counts of 0; maps and `sentence` are ignored.
+    """Return the static vectors of a language's table as anchors with counts of 0, without maps and `sentence`.
 
     Args:
         most: maximum number of words, taken from the start of the table.
-        also: further words, which get an anchor if the table contains them.
+        also: additional words, which get an anchor if the table contains them.
     """
     table = encoder.tables.get(lang, encoder.tables.get(""))
     if table is None:
-        raise SettingError(f"no word vectors for language {lang!r}, expected one of {sorted(encoder.tables)}")
+        raise SettingError(f"there are no word vectors for language {lang!r}; use one of {sorted(encoder.tables)}")
     others = (word for word in also if word in table.index)
     words = list(dict.fromkeys(word for word in chain(table.words[:most], others) if word))
     encoded = encoder.replace(sentence=None, maps=None).encode(Sentences.of([[word] for word in words], lang))
@@ -161,7 +161,7 @@ def table_anchors(
 
 
 def frequent_words(sentences: Sentences, most: int, also: Iterable[str] = ()) -> list[str]:
-    """Return the `most` most frequent words of a text, followed by the words of `also`."""
+    """Return the `most` most frequent words in a text, followed by the words in `also`."""
     counted = sentences.flat()[0].value_counts()
     order = np.argsort(-counted.field("counts").to_numpy(zero_copy_only=False), kind="stable")[:most]
     words = counted.field("values")

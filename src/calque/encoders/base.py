@@ -1,4 +1,4 @@
-"""The interface of encoders."""
+"""The base class of all encoders."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ class Encoder(ABC):
     several layers sets `n_layers` and implements `encode_layers`.
 
     Attributes:
-        dim: number of dimensions of a vector.
-        name: name in reports.
-        n_layers: number of the last layer, counted from 0.
+        dim: number of dimensions of each vector.
+        name: name shown in reports.
+        n_layers: number of the last layer, counting from 0.
         layer: layer that `encode` returns; None if `encode` combines several layers.
         base: encoder that this encoder is built on, or None.
-        precision: precision of matrix products in `encode`; None if `encode` computes no matrix products.
-        rows: unit that a vector represents, words or key points.
-        made: record of the alignment for the model card; None if the encoder was not aligned.
+        precision: precision of the matrix products in `encode`; None if there are none.
+        rows: unit that each vector represents: words or key points.
+        made: record of the alignment, shown in the model card; None if the encoder was not aligned.
     """
 
     dim: int
@@ -60,19 +60,19 @@ class Encoder(ABC):
 
     @abstractmethod
     def encode(self, sentences: Iterable[Sentence], *, progress: bool = False) -> Embeddings:
-        """Return one vector per word, in the order of the sentences; with `progress`, show a bar on standard error."""
+        """Return one vector per word, in the order of the sentences; with `progress`, show a progress bar on standard error."""
 
     def encode_to(
         self, path: str | PathLike[str], sentences: Sequence[Sentence], *, progress: bool = False
     ) -> Embeddings:
         """Write one vector per word to a safetensors file atomically, and return the memory-mapped vectors.
 
-        Memory holds the vectors of 4,096 sentences at a time.
+        At most the vectors of 4,096 sentences are held in memory at a time.
 
         Raises:
             OutputError: the file cannot be written, for example because the disk is full.
         """
-        if self.rows != "words":  # the number of rows is known only after encoding
+        if self.rows != "words":  # the number of vectors is known only after encoding
             self.encode(sentences, progress=progress).save(path)
             return Embeddings.open(path)
         offsets = offsets_of(word_counts(sentences))
@@ -81,7 +81,7 @@ class Encoder(ABC):
             "data": ((n, self.dim), np.float32), "offsets": (offsets.shape, np.int64), "covered": ((n,), np.bool_)
         }  # fmt: skip
         with filling(path, arrays_of) as arrays, bar(n, show=progress, **BAR) as counter, warnings.catch_warnings():
-            # One warning at the end replaces the warnings for each window.
+            # One warning at the end replaces the warnings about each window.
             warnings.simplefilter("ignore", UncoveredWordsWarning)
             arrays["offsets"][...] = offsets
             for start in range(0, len(sentences), WINDOW):
@@ -99,7 +99,7 @@ class Encoder(ABC):
 
     @property
     def languages(self) -> tuple[str, ...]:
-        """Languages that the encoder has tables, encoders or maps for; empty if the encoder accepts any language."""
+        """Languages for which the encoder has tables, encoders or maps; empty if it accepts any language."""
         return ()
 
     @property
@@ -108,21 +108,21 @@ class Encoder(ABC):
         return range(self.n_layers + 1)
 
     def layer_number(self, layer: int) -> int:
-        """Return the number of a layer, counted from 0; −1 means the last of `layers`."""
+        """Return a layer's number, counting from 0; negative numbers count from the end of `layers`."""
         layers = self.layers
         number = layers[layer] if -len(layers) <= layer < 0 else layer
         if number in layers:
             return number
         several = isinstance(layers, range) and len(layers) > 1
-        has = f"layers 0 to {layers[-1]}, -1 means the last" if several else f"layers {', '.join(map(str, layers))}"
+        has = f"layers 0 to {layers[-1]} (-1 is the last)" if several else f"layers {', '.join(map(str, layers))}"
         raise SettingError(f"there is no layer {layer}: {self.name} has {has}")
 
     def layer_numbers(self, layers: Sequence[int] | None) -> tuple[int, ...]:
-        """Return the numbers of layers; default: the layer of `encode`, or the last if `encode` combines several layers."""
+        """Return the numbers of the given layers; default: the encoder's layer, or the last if it combines several layers."""
         if layers is None:
             layers = [-1 if self.layer is None else self.layer]
         if not layers:
-            raise SettingError("layers must not be empty; name at least one, or omit layers to use the encoder's layer")
+            raise SettingError("layers must not be empty; give at least one, or omit layers to use the encoder's layer")
         return tuple(self.layer_number(layer) for layer in layers)
 
     def encode_layers(
@@ -144,7 +144,7 @@ class Encoder(ABC):
         return {layers[0]: self.encode(sentences, progress=progress)}
 
     def save(self, folder: str | PathLike[str]) -> None:
-        """Write a folder for `load_encoder`. The default writes the name of a class without constructor arguments."""
+        """Write a folder that `load_encoder` can load. This default is for classes without constructor arguments."""
         if (kind := encoder_kind(self)) == OWN:
             fact = f"{type(self).__name__} does not implement save, and its module cannot be imported"
             raise SettingError(f"{self.name} cannot be saved: {fact}")
@@ -152,14 +152,14 @@ class Encoder(ABC):
             write_about(path, kind, {"fingerprint": self.fingerprint})
 
     def write_card(self, folder: Path) -> None:
-        """Write model card and record to a folder, if the encoder was aligned."""
+        """Write the model card and the alignment record to a folder if the encoder was aligned."""
         if self.made is not None:
             from calque.encoders.card import write_card
 
             write_card(folder, self, self.made)
 
     def save_whole(self, folder: str | PathLike[str]) -> None:
-        """Save the encoder with all layers, so that layer numbers and fingerprint stay the same."""
+        """Save the encoder with all layers, so that the layer numbers and the fingerprint stay the same."""
         self.save(folder)
 
     @classmethod
@@ -167,43 +167,43 @@ class Encoder(ABC):
         """Load an encoder that `save` wrote. This default is for classes without constructor arguments.
 
         Args:
-            folder: the folder.
-            about: content of the folder's `calque.json`; default: read from the file.
+            folder: folder to load the encoder from.
+            about: content of the folder's `calque.json`; by default, it is read from the file.
             options: arguments that the caller passed to `load_encoder`.
         """
         if cls.save is not Encoder.save:
-            raise InputError(f"{cls.__name__} cannot be opened, because it implements save but not open", path=folder)
+            raise InputError(f"{cls.__name__} cannot be loaded, because it implements save but not open", path=folder)
         encoder = build(cls, options)
         if (read_about(folder) if about is None else about).get("fingerprint") not in (None, encoder.fingerprint):
-            fact = f"{cls.__name__}() has another fingerprint than the saved encoder"
+            fact = f"{cls.__name__}() has a different fingerprint from the saved encoder"
             raise InputError(f"{fact}; implement save and open", path=folder)
         return encoder
 
 
 def build(kind: type[Encoder], options: Mapping[str, Any] | None = None) -> Any:
-    """Build an encoder of a class without constructor arguments."""
+    """Build an encoder from a class that needs no constructor arguments."""
     for option in options or {}:
         raise SettingError(f"{option} does not apply to {kind.__name__}")
     try:
         return kind()
     except TypeError as error:
         fact = f"{kind.__module__}:{kind.__qualname__} cannot be built without arguments ({error})"
-        raise SettingError(f"{fact}; name a subclass that sets the arguments") from error
+        raise SettingError(f"{fact}; use a subclass that sets the arguments") from error
 
 
 def require(encoder: Any, use: Literal["measured", "mapped", "trained"], rows: Sequence[str] = ("words",)) -> None:
-    """Check that an encoder has the members that are required for `use`, and that its `rows` is one of the given units."""
-    # The class is checked first, because computing the property `fingerprint` can take long.
+    """Check that an encoder has all members required for `use`, and that its `rows` is one of the given units."""
+    # The class is checked first, because computing the property `fingerprint` can take a long time.
     missing = [name for name in _USES[use] if not hasattr(type(encoder), name) and not hasattr(encoder, name)]
     if missing:
         name = getattr(encoder, "name", "") or type(encoder).__name__
         fact = f"{name} cannot be {use}: {type(encoder).__name__} has no {', '.join(missing)}"
         raise SettingError(f'{fact}; see "Your own model, method, task" in the documentation (docs/guides/own.md)')
     if (given := getattr(encoder, "rows", "words")) not in rows:
-        fact = f"{encoder.name} has vectors of {given}, but vectors of {' or '.join(rows)} are required here"
-        raise SettingError(f"{fact}; tasks on whole texts, such as nli, accept words and key points")
+        fact = f"{encoder.name} has vectors for {given}, but vectors for {' or '.join(rows)} are required here"
+        raise SettingError(f"{fact}; text-level tasks, such as nli, accept words and key points")
     if use == "mapped" and getattr(encoder, "base", None) is not None:
-        raise SettingError(f"{encoder.name} already has maps; fit new maps on its base encoder, {encoder.base.name}")
+        raise SettingError(f"{encoder.name} already has maps; fit new maps to its base encoder, {encoder.base.name}")
 
 
 def made_of(
@@ -212,7 +212,7 @@ def made_of(
     """Return the record of an alignment that was run from Python, for the model card.
 
     Args:
-        method, towards: name of the method; language that the other languages are aligned with.
+        method, towards: name of the method, and language that the other languages are aligned with.
         corpora, pairs: parallel texts and their word links.
         about: result of `Method.record()`, which contains the settings.
     """

@@ -1,4 +1,4 @@
-"""Batches of sentences of similar length."""
+"""Batches of sentences with similar lengths."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from calque.offsets import offsets_of, ranges
 
 @dataclass(frozen=True)
 class WordBatch:
-    """A batch of sentences with the positions of its words.
+    """A batch of sentences, with the positions of their words.
 
     Attributes:
         input_ids: subword ids, int64 `[B, T]`.
-        attention_mask: 1 for a subword and 0 for padding, int64 `[B, T]`; None without padding.
-        inside: flat index into `B * T` of each subword, int64 `[N]`; None without padding.
-        spread: index of the subword (0 to N − 1) at each position, arbitrary at padding, int64 `[B * T]`; None without padding.
-        starts: flat index into `B * T` of each word's first subword, int64 `[W]`.
+        attention_mask: mask with 1 for subwords and 0 for padding, int64 `[B, T]`; None if there is no padding.
+        inside: index of each subword in the flattened batch, int64 `[N]`; None if there is no padding.
+        spread: index (0 to N − 1) of the subword at each position, any index at padding, int64 `[B * T]`; None without padding.
+        starts: index of each word's first subword in the flattened batch, int64 `[W]`.
         packed: index of each word's first subword among the N subwords, int64 `[W]`.
-        lengths: number of subwords of each word, 0 for a word without a vector, int64 `[W]`.
-        word_counts: number of words of each sentence, int64 `[B]`.
-        segments: segment of each subword in a pair of texts, int64 `[B, T]`; None if all are 0.
+        lengths: number of subwords of each word, or 0 for a word without a vector, int64 `[W]`.
+        word_counts: number of words in each sentence, int64 `[B]`.
+        segments: segment (token type) of each subword in a pair of texts, int64 `[B, T]`; None if all segments are 0.
     """
 
     input_ids: Tensor
@@ -40,7 +40,7 @@ class WordBatch:
 
     @property
     def n_subwords(self) -> int:
-        """Number N of subwords without padding."""
+        """Number N of subwords, excluding padding."""
         return self.input_ids.numel() if self.inside is None else len(self.inside)
 
     def to(self, device: torch.device | str) -> WordBatch:
@@ -54,7 +54,7 @@ class WordBatch:
 def collate(split: SplitSentences, sentences: np.ndarray) -> WordBatch:
     """Return the sentences at the given indices as one batch, padded on the right.
 
-    A word without a vector has length 0 and the position of the first subword of its sentence.
+    A word without a vector gets length 0 and the position of the first subword in its sentence.
     """
     sentences = np.asarray(sentences, dtype=np.int64)
     first = split.offsets[sentences]
@@ -94,13 +94,13 @@ def collate(split: SplitSentences, sentences: np.ndarray) -> WordBatch:
 
 
 def token_batches(lengths: np.ndarray, budget: int) -> list[np.ndarray]:
-    """Divide sentences into batches of similar length, as int64 arrays of indices. Every sentence is in exactly one batch.
+    """Group sentences of similar length into batches, and return the sentence indices of each batch as an int64 array.
 
     Sentences are sorted by length, longest first, so the first batch needs the most memory.
 
     Args:
-        lengths: number of subwords of each sentence `[n_sentences]`.
-        budget: maximum number of subwords of a batch with padding; a longer sentence is a batch by itself.
+        lengths: number of subwords in each sentence, `[n_sentences]`.
+        budget: maximum number of subwords in a batch, including padding; a longer sentence forms a batch of its own.
     """
     lengths = np.asarray(lengths)
     order = np.argsort(-lengths, kind="stable")

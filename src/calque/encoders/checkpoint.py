@@ -1,4 +1,4 @@
-"""Read and check models and tokenizers of `transformers`."""
+"""Load and check `transformers` models and tokenizers."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from calque.named import TRUST_CODE
 
 
 def read_checkpoint(name: str, dtype: torch.dtype | str, attention: str | None) -> tuple[Any, Any]:
-    """Load model and tokenizer from a folder or by a name on the hub, and check that they are complete and match.
+    """Load a model and its tokenizer from a folder or from the hub, and check that they are complete and match.
 
     Args:
-        dtype: type of the weights, or "auto" for the type in the file.
-        attention: `attn_implementation` of `transformers`; default: as in `transformers`.
+        dtype: weight type, or "auto" for the type in the file.
+        attention: `attn_implementation` of `transformers`, which chooses it by default.
     """
     from transformers import AutoConfig, AutoModel, AutoModelForTextEncoding, AutoTokenizer
 
@@ -40,7 +40,7 @@ def read_checkpoint(name: str, dtype: torch.dtype | str, attention: str | None) 
             if attention is not None:
                 how["attn_implementation"] = attention
             kind = AutoModel
-            if type(config) in AutoModelForTextEncoding._model_mapping:  # T5: load only the encoder
+            if type(config) in AutoModelForTextEncoding._model_mapping:  # for T5, load only the encoder
                 kind = AutoModelForTextEncoding
             elif config.is_encoder_decoder:
                 how["config"] = _without_decoder(config, name)
@@ -49,38 +49,38 @@ def read_checkpoint(name: str, dtype: torch.dtype | str, attention: str | None) 
             if "config" in how:
                 missing = _drop_decoder(model, missing, name)
             tokenizer = AutoTokenizer.from_pretrained(name, **where)
-            if type(tokenizer).__name__ in ("MarianTokenizer", "M2M100Tokenizer"):  # no fast version exists
+            if type(tokenizer).__name__ in ("MarianTokenizer", "M2M100Tokenizer"):  # have no fast version
                 from calque.encoders.sentencepiece_files import fast_tokenizer
 
                 tokenizer = fast_tokenizer(tokenizer)
     except CalqueError:
         raise
-    except Exception as error:  # corrupt files raise exceptions of many libraries
+    except Exception as error:  # corrupt files raise exceptions from many libraries
         if os.path.isdir(name):
             raise InputError(f"not an encoder that transformers can load ({first_line(error)})", path=name) from error
         fact = f"{name!r} is not a local folder, and loading it from the Hugging Face hub failed ({first_line(error)})"
-        raise InputError(f"{fact}; check the name and the connection, or give a folder") from error
-    if len(tokenizer) <= len(set(tokenizer.all_special_ids)):  # transformers builds an empty one if the file is missing
-        raise InputError("the encoder has no tokenizer, expected a tokenizer.json", path=name)
+        raise InputError(f"{fact}; check the name and the connection, or use a local folder") from error
+    if len(tokenizer) <= len(set(tokenizer.all_special_ids)):  # transformers builds an empty one if it is missing
+        raise InputError("the encoder has no tokenizer; add its tokenizer.json", path=name)
     if any(key.startswith("pooler.") for key in missing):
         model.pooler = None  # its random weights must not be hashed or saved
     if missing := [key for key in missing if not key.startswith("pooler.")]:
-        fact = f"{len(missing)} weights are missing ({min(missing)}, …), expected a complete checkpoint of {config.model_type}"
+        fact = f"{len(missing)} weights are missing ({min(missing)}, …); use a complete {config.model_type} checkpoint"
         raise InputError(fact, path=name)
     return model, tokenizer
 
 
 def _without_decoder(config: Any, name: str) -> Any:
-    """Set the number of decoder layers in the configuration of an encoder-decoder model to 0, and return the configuration."""
+    """Return the configuration of an encoder-decoder model after setting its number of decoder layers to 0."""
     if not hasattr(config, "decoder_layers"):
         fact = f"{name} is an encoder-decoder model ({config.model_type}) whose decoder cannot be removed"
-        raise SettingError(f"{fact}; supported are T5, Marian, M2M100, NLLB, mBART, BART and Pegasus")
+        raise SettingError(f"{fact}; supported models are T5, Marian, M2M100, NLLB, mBART, BART and Pegasus")
     config.decoder_layers, config.encoder_layerdrop = 0, 0.0  # layers skipped by LayerDrop have no hidden states
     return config
 
 
 def _drop_decoder(model: Any, missing: set[str], name: str) -> set[str]:
-    """Remove the decoder, and return the names of missing weights of the encoder."""
+    """Remove the decoder, and return the names of the encoder's missing weights."""
     encoder = model.get_encoder()
     if getattr(encoder, "main_input_name", "input_ids") != "input_ids":
         raise SettingError(f"{name} cannot encode text: its encoder requires {encoder.main_input_name}")
@@ -90,7 +90,7 @@ def _drop_decoder(model: Any, missing: set[str], name: str) -> set[str]:
 
 
 def hub_folder(name: str, mark: str, patterns: Sequence[str] = ()) -> Path | None:
-    """Return the local copy of a hub repository with the file `mark`, or None. Without `patterns`, all files are loaded."""
+    """Return the local copy of a hub repository with the file `mark`, or None. By default, all files are downloaded."""
     from huggingface_hub import hf_hub_download, snapshot_download
     from huggingface_hub.errors import HfHubHTTPError
 
@@ -100,24 +100,24 @@ def hub_folder(name: str, mark: str, patterns: Sequence[str] = ()) -> Path | Non
         here = unconnected()
         hf_hub_download(name, mark, local_files_only=here)
         return Path(snapshot_download(name, allow_patterns=list(patterns) or None, local_files_only=here))
-    except (OSError, ValueError, HfHubHTTPError):  # the file is absent or private, or there is no connection
+    except (OSError, ValueError, HfHubHTTPError):  # no such file, no access or no connection
         return None
 
 
 def _check_size(config: Any, name: str) -> None:
-    """Check that the sizes in the configuration match the weight files; a corrupt configuration could exhaust the memory."""
+    """Check that the sizes in the configuration match the weight files; with a corrupt configuration, memory could run out."""
     keys = ("num_hidden_layers", "hidden_size", "vocab_size", "intermediate_size")
     layers, width, vocabulary, inner = sizes = [getattr(config, key, 0) or 0 for key in keys]
     held = sum(path.stat().st_size for path in Path(name).glob("*") if path.suffix in (".safetensors", ".bin"))
     valid = all(isinstance(size, int) and size >= 0 for size in sizes)
-    # Up to 64 layers may share weights, so the file may be 64 times smaller than expected.
+    # Up to 64 layers may share weights, so the files can be 64 times smaller than the sizes suggest.
     if not valid or 0 < 64 * max(held, (held > 0) << 20) < width * (vocabulary + inner + layers * width):
-        fact = f"sizes {sizes!r:.80} do not match {held:,} bytes of weights; are both files from the same encoder?"
+        fact = f"the sizes {sizes!r:.80} do not match {held:,} bytes of weights; are both files from the same encoder?"
         raise InputError(fact, path=Path(name, "config.json"))
 
 
 def unconnected() -> bool:
-    """Return whether the hub's host name cannot be resolved, to avoid half a minute of attempts to connect."""
+    """Return whether the hub's host name cannot be resolved, which avoids half a minute of connection attempts."""
     from huggingface_hub.constants import ENDPOINT
 
     try:
@@ -130,11 +130,11 @@ def unconnected() -> bool:
 
 @contextmanager
 def _quiet(local: bool) -> Iterator[None]:
-    """Silence log messages of `transformers` during the block, and if `local` also its progress bars."""
+    """Silence log messages from `transformers` during the block, and also its progress bars if `local`."""
     from transformers.utils import logging
 
     verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    logging.set_verbosity(50)  # critical
+    logging.set_verbosity(50)  # only critical messages
     if local:
         logging.disable_progress_bar()
     try:
@@ -159,7 +159,7 @@ def save_model(model: Any, folder: str | PathLike[str]) -> None:
 
 def weights_digest(model: nn.Module) -> str:
     """Return a hash of all weights with their names and shapes. The hash is not cached, because optimisers can change weights
-    without changing PyTorch's version counter.
+    without increasing PyTorch's version counter.
     """
     digest = hashlib.blake2b(digest_size=16)
     for name, tensor in sorted(model.state_dict().items()):

@@ -1,4 +1,4 @@
-"""Compute vectors of many sentences in batches, and of texts longer than the encoder's limit."""
+"""Compute vectors for many sentences in batches, and for texts that exceed the encoder's length limit."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WINDOW = 4_096  # number of sentences that are sorted by length together
 
 
 class UncoveredWordsWarning(UserWarning):
-    """Some words have no vector."""
+    """Some words of the text have no vector."""
 
 
 def extract(
@@ -38,14 +38,14 @@ def extract(
     limit: int | None = None,
     progress: bool = False,
 ) -> dict[int, Embeddings]:
-    """Return the vectors of all words, keyed by layer. Apart from the result, memory holds one window of sentences.
+    """Return the vectors of all words, keyed by layer. Besides the result, only one window of sentences is held in memory.
 
     Args:
         split: function that splits a window of sentences into subwords.
-        vectors: function that returns the word vectors of a batch by layer, each `[W, dim]`, zero for a word of length 0.
-        budget: maximum number of subwords of a batch, including padding.
+        vectors: function that returns the word vectors of a batch by layer, each `[W, dim]`, with zeros for words of length 0.
+        budget: maximum number of subwords in a batch, including padding.
         window: number of sentences that are split and sorted by length together.
-        limit: maximum number of subwords of a sentence, for the warning.
+        limit: maximum number of subwords in a sentence, reported in the warning.
     """
     sentences = sentences if isinstance(sentences, Sequence) else list(sentences)
     offsets = offsets_of(word_counts(sentences))
@@ -70,27 +70,27 @@ def extract(
     reasons += [f"{empty:,} are dropped by the tokenizer"] * bool(empty)
     if reasons:
         fact = f"{truncated + empty:,} of {offsets[-1]:,} words have no vector: {' and '.join(reasons)}"
-        remedy = "their vectors are zero, and Embeddings.covered is False"
-        warnings.warn(f"{fact}; {remedy}", UncoveredWordsWarning, stacklevel=4)  # points to the caller of `encode`
+        remedy = "their vectors are zero, and Embeddings.covered is False for them"
+        warnings.warn(f"{fact}; {remedy}", UncoveredWordsWarning, stacklevel=4)  # refers to the caller of `encode`
     return {layer: Embeddings(vectors, offsets, covered) for layer, vectors in data.items()}
 
 
 def word_counts(sentences: Sequence[Sentence | Sequence[str]]) -> np.ndarray:
-    """Return the number of words of each sentence, int64."""
+    """Return the number of words in each sentence, int64."""
     if isinstance(sentences, Sentences):
         return sentences.lengths()
     return np.fromiter((len(not_a_string(sentence)) for sentence in sentences), dtype=np.int64, count=len(sentences))  # type: ignore[arg-type]
 
 
 def encode_long(encoder: Any, texts: Sentences, *, progress: bool = False) -> Embeddings:
-    """Return one vector for each word of texts of any length.
+    """Return one vector for each word of the texts, which can have any length.
 
     A long text is encoded in overlapping windows. A word in several windows gets the vector of the window in which the shorter
     of its left and right contexts is longest (as in BERT's `run_squad.py`, Devlin et al. 2019). A window starts in the middle
-    of the words that the previous window covered, so the length limit of the encoder need not be known.
+    of the words that the previous window covered, so the encoder's length limit need not be known.
 
     Warns:
-        UncoveredWordsWarning: a word has no vector even if encoded alone.
+        UncoveredWordsWarning: a word has no vector even when it is encoded alone.
     """
     first = again = _encoded(encoder, texts, progress)
     if first.covered is None:
@@ -119,7 +119,7 @@ def encode_long(encoder: Any, texts: Sentences, *, progress: bool = False) -> Em
 
 
 def _encoded(encoder: Any, texts: Sentences, progress: bool) -> Embeddings:
-    """Encode without the warning about truncated words, which the next window encodes."""
+    """Encode without the warning about truncated words, because the next window encodes these words."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UncoveredWordsWarning)
         return encoder.encode(texts, progress=progress)

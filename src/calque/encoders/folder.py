@@ -1,4 +1,4 @@
-"""Folders of encoders: `calque.json`, kinds of encoders, and atomic saving."""
+"""Read and write `calque.json`, list the kinds of encoders, and save folders atomically."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ ADAPTERS_FILE = "adapter_config.json"  # written by PEFT
 ELMO_FILES = "options.json", "weights.hdf5"  # in the format of bilm-tf and AllenNLP
 #: bundled encoders by name
 BUNDLED = {"mini": Path(__file__).parent.parent / "data" / "mini"}
-FORMAT = 1  # increase with every change that older versions would misread; a file without a number has format 1
-OWN = "own"  # kind of encoders whose class cannot be imported by name
+FORMAT = 1  # to be increased with every change that older versions would misread; files without a number have format 1
+OWN = "own"  # kind of an encoder whose class cannot be imported by name
 _ENCODER_MARKS = (ABOUT_FILE, "config.json", "options.json", ADAPTERS_FILE)
 #: files that mark a folder as an encoder or another result; they are moved last and removed first
 MARKS = (RUN_FILE, *_ENCODER_MARKS)
@@ -29,28 +29,28 @@ MARKS = (RUN_FILE, *_ENCODER_MARKS)
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of encoder in `calque.json`: its class as `package.module:Class`, whose `open` loads the folder, a
-    description for messages, and the arguments of `open` that other kinds do not have."""
+    """A kind of encoder in `calque.json`. `target` is its class as `package.module:Class`, whose `open` loads the folder.
+    `help` describes it in messages, and `options` are the arguments of `open` that other kinds do not have."""
 
     target: str
     help: str = ""
     options: tuple[str, ...] = ()
 
 
-#: kinds of encoders by name; a class of another package is a kind with the name of the class
+#: kinds of encoders by name; a class from another package is a kind named `package.module:Class`
 ENCODERS: Table[Kind] = Table(
     "kind of encoder",
     {
-        "huggingface": Kind("calque.encoders.huggingface:HuggingFaceEncoder", "a model of transformers"),
-        "adapters": Kind("calque.encoders.adapted:AdaptedEncoder", "adapters (LoRA) of a model of transformers"),
-        "mapped": Kind("calque.encoders.mapped:MappedEncoder", "an encoder and maps of its layers"),
-        "static": Kind("calque.encoders.static:StaticEncoder", "static word vectors, with maps or without"),
-        "subwords": Kind("calque.encoders.subword_vectors:SubwordVectors", "static vectors of subwords"),
-        "elmo": Kind("calque.senses.elmo:ElmoEncoder", "an ELMo"),
+        "huggingface": Kind("calque.encoders.huggingface:HuggingFaceEncoder", "a Transformers model"),
+        "adapters": Kind("calque.encoders.adapted:AdaptedEncoder", "LoRA adapters of a Transformers model"),
+        "mapped": Kind("calque.encoders.mapped:MappedEncoder", "an encoder with maps of its layers"),
+        "static": Kind("calque.encoders.static:StaticEncoder", "static word vectors, with or without maps"),
+        "subwords": Kind("calque.encoders.subword_vectors:SubwordVectors", "static subword vectors"),
+        "elmo": Kind("calque.senses.elmo:ElmoEncoder", "an ELMo model"),
         "per-language": Kind("calque.encoders.per_language:PerLanguage", "an encoder for each language"),
         "key-points": Kind(
             "calque.clcr.encoder:KeyPointEncoder",
-            "an encoder of key points",
+            "a key-point encoder",
             ("steps", "delta", "translations", "pretokenized"),
         ),
         "random": Kind("calque.encoders.random_vectors:RandomVectors", "a random vector for each word type"),
@@ -61,17 +61,17 @@ ENCODERS: Table[Kind] = Table(
 
 
 def encoder_kind(encoder: object) -> str:
-    """Return the kind of an encoder in `calque.json`: a name in `ENCODERS`, `package.module:Class`, or `OWN`."""
+    """Return the kind of an encoder in `calque.json`: a name in `ENCODERS`, `package.module:Class` or `OWN`."""
     target = f"{type(encoder).__module__}:{type(encoder).__qualname__}"
     known = {row.target: name for name, row in ENCODERS.items()}
     return known.get(target) or (target if is_path(target) and not target.startswith("__main__:") else OWN)
 
 
 def open_folder(place: str | PathLike[str], *, alike: bool = True, **options: Any) -> Any:
-    """Open an encoder, given by a folder, by files of another format, or by a name on the Hugging Face hub.
+    """Open an encoder from a folder, from files in another format, or from the Hugging Face hub.
 
     Args:
-        alike: passed to `PerLanguage` only.
+        alike: argument that is passed only to `PerLanguage`.
         options: arguments that the caller passed to `load_encoder`.
     """
     path = Path(place)
@@ -92,10 +92,10 @@ def open_folder(place: str | PathLike[str], *, alike: bool = True, **options: An
 
 
 def file_pair(path: Path) -> tuple[Path, Path] | None:
-    """Return the files of options and weights of an ELMo, or None for other paths.
+    """Return the options file and the weights file of an ELMo model, or None for other paths.
 
     Args:
-        path: folder with both files, or published weights `NAME_weights.hdf5`, whose options are in `NAME_options.json`.
+        path: folder with both files, or the weights file `NAME_weights.hdf5`, whose options are in `NAME_options.json`.
     """
     if path.is_dir():
         pair = path / ELMO_FILES[0], path / ELMO_FILES[1]
@@ -118,9 +118,9 @@ def read_about(folder: str | PathLike[str]) -> dict[str, Any]:
     try:
         about = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        raise InputError(f"not written by calque ({error})", path=path) from error
+        raise InputError(f"this file was not written by calque ({error})", path=path) from error
     if not isinstance(about, dict) or "kind" not in about:
-        raise InputError('not written by calque: expected a JSON object with the key "kind"', path=path)
+        raise InputError('this file was not written by calque: it must be a JSON object with the key "kind"', path=path)
     format, kind = about.get("format", FORMAT), about["kind"]
     if not isinstance(format, int) or not 0 < format <= FORMAT:
         fact = f"format must be at most {FORMAT}, got {format!r:.60}; is the file from a later version of calque?"
@@ -162,7 +162,7 @@ def saving(folder: str | PathLike[str], encoder: Any = None) -> Iterator[Path]:
 
 
 def move_into(part: Path, folder: Path) -> None:
-    """Move the contents of the folder `part` into `folder`, replacing files of the same names, and remove `part`."""
+    """Move the contents of the folder `part` into `folder`, replacing files with the same names, and remove `part`."""
     ours = any((folder / name).is_file() for name in (RUN_FILE, ABOUT_FILE))
     for mark in MARKS:
         if ours or (part / mark).is_file():

@@ -1,4 +1,4 @@
-"""Upload an encoder's folder to the Hugging Face hub with its model card."""
+"""Upload an encoder's folder and model card to the Hugging Face hub."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from calque.encoders.folder import holds_encoder
 from calque.errors import InputError, OutputError, SettingError
 
 CARD = "README.md"
-#: files that are not uploaded: training checkpoints and metrics, hidden and unfinished files, locks; the card is added below
+#: files that are not uploaded, such as training checkpoints, locks and hidden files; `push` adds the model card separately
 _NOT_PART = ["training/*", ".*", "*/.*", "*.part", "*.lock", "*.old", CARD]
 
 
@@ -25,29 +25,29 @@ def push(
     license: str | None = None,
     progress: bool = True,
 ) -> str:
-    """Upload a folder with an encoder in one commit to a model repository, and return the URL of the commit.
+    """Upload an encoder's folder to a model repository in one commit, and return the URL of the commit.
 
-    Checkpoints and metrics (`training/`), locks, hidden files and links are not uploaded.
+    Checkpoints and metrics (`training/`), locks, hidden files and symbolic links are not uploaded.
 
     Args:
-        folder: folder of the encoder.
-        repo: USER/NAME, or NAME for a repository of the logged-in user; created if necessary.
-        private: whether a new repository is private; default: as set for the account.
+        folder: folder that contains the encoder.
+        repo: repository, USER/NAME, or NAME for the logged-in user; it is created if necessary.
+        private: whether a new repository is private; default: the setting of the account.
         message: commit message.
-        revision: branch, created if necessary; default: main.
-        license: licence of the weights, for the uploaded card; the local file is not changed.
-        progress: show the bars of huggingface_hub on standard error.
+        revision: branch, which is created if necessary; default: main.
+        license: licence of the weights, added to the uploaded card; the local card is not changed.
+        progress: whether to show the progress bars of huggingface_hub on standard error.
 
     Raises:
         InputError: the folder contains no encoder, or its model card is corrupt.
-        OutputError: there is no token or no connection, or the hub rejected the upload.
+        OutputError: there is no token, the hub cannot be reached, or it rejects the upload.
     """
     from huggingface_hub import CommitOperationAdd, HfApi, ModelCard, get_token
     from huggingface_hub.utils import disable_progress_bars, filter_repo_objects
 
     path = Path(folder)
     if not holds_encoder(path):
-        raise InputError("this folder contains no encoder; expected one saved by calque or transformers", path=path)
+        raise InputError("this folder contains no encoder saved by calque or transformers", path=path)
     try:
         card: Any = ModelCard.load(path / CARD) if (path / CARD).is_file() else ModelCard(f"# {path.resolve().name}\n")
     except (OSError, ValueError) as error:
@@ -69,17 +69,17 @@ def push(
         files.append(CommitOperationAdd(CARD, str(card).encode()))
         message = message or f"Upload {path.resolve().name} with calque"
         return str(api.create_commit(name, files, commit_message=message, revision=revision).commit_url)
-    except Exception as error:  # errors of two HTTP libraries, depending on the version
+    except Exception as error:  # the HTTP library and its errors depend on the version
         remedy = "check the connection, the token (hf auth whoami), HF_ENDPOINT and HF_HUB_OFFLINE"
-        raise OutputError(f"{repo}: upload rejected or hub not reachable ({first_line(error)}); {remedy}") from error
+        raise OutputError(f"{repo}: the upload failed ({first_line(error)}); {remedy}") from error
 
 
 def check_repo(repo: str) -> str:
-    """Check and return the name of a repository, USER/NAME or NAME."""
+    """Return the name of a repository (USER/NAME or NAME) after checking it."""
     from huggingface_hub.utils import HFValidationError, validate_repo_id
 
     try:
         validate_repo_id(repo)
     except HFValidationError as error:
-        raise SettingError(f"{repo!r} is not a valid name on the hub, expected USER/NAME or NAME ({error})") from error
+        raise SettingError(f"{repo!r} is not a valid repository name; use USER/NAME or NAME ({error})") from error
     return repo

@@ -35,27 +35,27 @@ Pooling = Literal["last", "first", "mean"]
 POOLINGS = ("last", "first", "mean")
 _OPTIONS = ("layer", "pooling", "max_length", "precision", "bidirectional")  # recorded in `calque.json`
 STANDARD_FILE = "standardization.safetensors"
-_ACTIVATIONS = 1_000_000_000  # bytes of activations above which training recomputes the activations
+_ACTIVATIONS = 1_000_000_000  # training recomputes activations if they would take more bytes than this
 
 
 class HuggingFaceEncoder(TrainableEncoder):
-    """Word vectors from the hidden states of one layer of a `transformers` model.
+    """Encoder whose word vectors are hidden states from one layer of a `transformers` model.
 
-    Layer 0 is the embedding output, layer L the last, and −1 is also the last. The vectors of a sentence do not depend on the
-    other sentences of its batch, except for relative differences up to 1e-5 in float32 (`precision` "highest", the default).
+    Layer 0 is the embedding output; layer L is the last layer, also called −1. The vectors of a sentence do not depend on the
+    other sentences in its batch, except for relative differences up to 1e-5 in float32 (`precision` "highest", the default).
 
     Args:
-        model: model with `hidden_states` of one shape for all layers. Of an encoder-decoder model, only the encoder is used.
-        tokenizer: fast tokenizer.
+        model: model whose `hidden_states` have one shape in all layers. Only the encoder of an encoder-decoder model is used.
+        tokenizer: fast tokenizer of the model.
         layer, pooling, max_length, precision: see `load_encoder`.
-        name: name in reports.
+        name: name shown in reports.
         bidirectional: whether the subwords of a decoder attend to all subwords of the sentence, as in LLM2Vec (BehnamGhader et
-            al. 2024), instead of previous subwords only; default: as in the model's configuration.
+            al. 2024), instead of only to previous subwords; default: the setting in the model's configuration.
 
     Attributes:
-        subwords: splitter of words into subwords.
-        standard: means and standard deviations `[2, dim]` of the layers with standardised word vectors, keyed by layer, see
-            `calque.encoders.standard`. Hidden states are not standardised.
+        subwords: the encoder's subword splitter.
+        standard: means and standard deviations `[2, dim]`, keyed by layer, of the layers with standardised word vectors (see
+            `calque.encoders.standard`). Hidden states are not standardised.
         modules: folder of the sentence-transformers model whose modules `save` copies, or None.
 
     Raises:
@@ -75,7 +75,7 @@ class HuggingFaceEncoder(TrainableEncoder):
         bidirectional: bool | None = None,
     ):
         if pooling not in POOLINGS:
-            raise SettingError(f"pooling={pooling!r}, expected one of {', '.join(POOLINGS)}")
+            raise SettingError(f"pooling must be one of {', '.join(POOLINGS)}, got {pooling!r}")
         self.model, self.tokenizer = model.eval(), tokenizer
         self.name = name or str(getattr(model.config, "name_or_path", "")) or type(model).__name__
         self.pooling, self.precision = pooling, check_precision(precision)
@@ -86,10 +86,10 @@ class HuggingFaceEncoder(TrainableEncoder):
         self.max_length = self.subwords.max_length
         self.bidirectional = passes.attend_both_ways(model, bidirectional, self._probe())
         self.n_layers, self.dim, self._flat, self._shortened = passes.examine(model, self._probe())
-        self.padding = 2.0 if self._flat else 1.2  # fewer, larger batches are faster without padding
+        self.padding = 2.0 if self._flat else 1.2  # without padding, fewer but larger batches are faster
         self._blocks = passes.find_blocks(model, self.n_layers)
         self.layer = self.layer_number(self._default_layer() if layer is None else layer)
-        # Fastest on two cores: 1,024 subwords for 128 dimensions, and 512 for 768 dimensions, which fit the CPU cache.
+        # On two cores, 1,024 subwords are fastest for 128 dimensions, and 512 for 768, because they fit into the CPU cache.
         self.budget = min(1024, max(512, 131_072 // self.dim)) if self.device.type == "cpu" else 16_384
 
     def __repr__(self) -> str:
@@ -113,7 +113,7 @@ class HuggingFaceEncoder(TrainableEncoder):
         return layer
 
     def _limit(self, wanted: int | None) -> int | None:
-        """Return `wanted`, or by default the maximum number of subwords that tokenizer and model support."""
+        """Return `wanted`, or by default the maximum number of subwords that the tokenizer and the model support."""
         limits = [self.tokenizer.model_max_length]
         positions = getattr(self.model.config, "max_position_embeddings", None) or 0
         if positions > 0:
@@ -140,7 +140,7 @@ class HuggingFaceEncoder(TrainableEncoder):
         return {layer: found[number] for layer, number in numbers.items()}
 
     def _plain_forward(self, batches: Sequence[WordBatch], layers: Sequence[int]) -> dict[int, Tensor]:
-        """Compute word vectors by the forward pass of `transformers`, batch by batch."""
+        """Compute word vectors with the forward pass of `transformers`, batch by batch."""
         self._save_memory(batches, max(layers))
         pooled = []
         for batch in batches:
@@ -151,8 +151,8 @@ class HuggingFaceEncoder(TrainableEncoder):
     def _save_memory(self, batches: Sequence[WordBatch], top: int) -> None:
         """Enable gradient checkpointing (Chen et al. 2016) if activations would take more than 1 GB.
 
-        Gradients remain bitwise equal. The estimated size per subword and layer is 16 vectors of the model's dimension and 3
-        vectors of the feed-forward dimension, as in a decoder.
+        Gradients remain bitwise identical. The estimated size per subword and layer is that of 16 vectors of the model's
+        dimension and 3 vectors of the feed-forward dimension, as in a decoder.
         """
         model: Any = self.model
         trained = torch.is_grad_enabled() and model.training
@@ -182,7 +182,7 @@ class HuggingFaceEncoder(TrainableEncoder):
         return self._flat and isinstance(self.model, PreTrainedModel) and passes.is_bert_like(self.model)
 
     def _flat_forward(self, batches: Sequence[WordBatch], layers: Sequence[int]) -> dict[int, Tensor]:
-        """Compute word vectors by the forward pass without padding."""
+        """Compute word vectors with the forward pass without padding."""
         starts = offsets_of([batch.n_subwords for batch in batches]).tolist()
         first = torch.cat([batch.packed + start for batch, start in zip(batches, starts, strict=False)])
         lengths = torch.cat([batch.lengths for batch in batches])
@@ -192,11 +192,11 @@ class HuggingFaceEncoder(TrainableEncoder):
             return {layer: word_means(states[layer], first, lengths) for layer in layers}
         return {layer: states[layer] * (lengths > 0)[:, None] for layer in layers}
 
-    # -- identity and disk -----------------------------------------------------------------------------------------
+    # -- fingerprint and files -------------------------------------------------------------------------------------
     @property
     def fingerprint(self) -> str:
-        """Hash of weights, tokenizer, layer, pooling, length limit, and precision unless exact. The hash is not cached (half a
-        second for BERT-base), because changes of weights cannot be detected reliably."""
+        """Hash of the weights, tokenizer, layer, pooling, length limit, and other settings that are not the default. It is not
+        cached (computing it takes half a second for BERT-base), because weight changes cannot be detected reliably."""
         digest = hashlib.blake2b(digest_size=16)
         backend = json.loads(stable_text(self.subwords.backend))
         about = [self.layer, self.pooling, self.max_length, {**backend, "truncation": None, "padding": None}]
@@ -213,16 +213,16 @@ class HuggingFaceEncoder(TrainableEncoder):
 
         Layers above the encoder's layer are removed, because other programs use the last layer. A model that cannot be
         truncated (see `cut_above`) is saved with all layers, and `calque.json` records the layer. An encoder-decoder model is
-        saved with 0 decoder layers: `AutoModel.from_pretrained(folder).get_encoder()` returns the aligned encoder, but the
+        saved with 0 decoder layers. `AutoModel.from_pretrained(folder).get_encoder()` returns the aligned encoder, but the
         saved model cannot translate.
 
-        `SentenceTransformer(folder)` can load the folder, too. The modules of a sentence-transformers folder are copied; other
+        `SentenceTransformer(folder)` can also load the folder. The modules of a sentence-transformers folder are copied; other
         encoders get mean pooling over all subwords including special tokens (`subwords` in `sentence_vectors`). Encoder-decoder
-        models and standardised vectors get no modules, because sentence-transformers would compute other vectors.
+        models and standardised encoders get no modules, because sentence-transformers would compute different vectors.
 
         Args:
-            folder: folder to write to; files of the same names are replaced.
-            keep_layers: save all layers.
+            folder: folder to write to; existing files with the same names are replaced.
+            keep_layers: whether to save all layers.
         """
         self._save(folder, keep_layers, declare=True)
 
@@ -230,7 +230,7 @@ class HuggingFaceEncoder(TrainableEncoder):
         self._save(folder, keep_layers=True, declare=False)
 
     def _save(self, folder: str | PathLike[str], keep_layers: bool, *, declare: bool) -> None:
-        """Write the folder, see `save`; `declare=False` omits the pooling modules, for the base of another encoder."""
+        """Write the folder as described in `save`; `declare=False` omits the pooling modules, for bases of other encoders."""
         declare = declare and self.modules is None and not self.standard and not self.model.config.is_encoder_decoder
         with saving(folder, self) as path:
             self.model.eval()
@@ -246,7 +246,7 @@ class HuggingFaceEncoder(TrainableEncoder):
             write_about(path, "huggingface", about)
 
     def _record(self, folder: Path) -> dict[str, Any]:
-        """Return the settings for `calque.json`, and write means and standard deviations to the folder."""
+        """Return the settings for `calque.json`, and write the means and standard deviations to the folder."""
         usual = {"precision": "highest", "bidirectional": False}
         options = {key: getattr(self, key) for key in _OPTIONS}
         recorded: dict[str, Any] = {key: value for key, value in options.items() if usual.get(key, ...) != value}
@@ -256,11 +256,11 @@ class HuggingFaceEncoder(TrainableEncoder):
         return recorded
 
     def _read_standard(self, folder: Path, about: Mapping[str, Any]) -> Self:
-        """Read means and standard deviations from a folder, if its `calque.json` lists standardised layers."""
+        """Read the means and standard deviations from a folder if its `calque.json` lists standardised layers."""
         if layers := about.get("standardized"):
             arrays, _ = map_arrays(folder / STANDARD_FILE)
             if any(f"{layer}" not in arrays or arrays[f"{layer}"].shape != (2, self.dim) for layer in layers):
-                fact = "means or standard deviations are missing or of the wrong shape; save the encoder again"
+                fact = "means or standard deviations are missing or have the wrong shape; save the encoder again"
                 raise InputError(fact, path=folder / STANDARD_FILE)
             self.standard = {layer: torch.from_numpy(np.array(arrays[f"{layer}"])) for layer in layers}
         return self
@@ -271,11 +271,11 @@ class HuggingFaceEncoder(TrainableEncoder):
         dtype: str | torch.dtype | None = None, device: str | torch.device | None = None, attention: str | None = None,
         **options: Any,
     ) -> Self:  # fmt: skip
-        """Load an encoder from a folder or by a name on the hub; for the options, see `load_encoder`."""
+        """Load an encoder from a folder or from the hub; for the options, see `load_encoder`."""
         name = fspath(folder)
         path, number = Path(name), number_type(dtype)
         if not (path / "config.json").is_file() and (path.exists() or path.is_absolute() or name.count(os.sep) > 1):
-            fact = "this folder has no config.json, expected an encoder saved by transformers or calque"
+            fact = "this folder has no config.json; give an encoder saved by transformers or calque"
             raise InputError(fact if path.exists() else "no such folder", path=path)
         about = read_about(path) if about is None else about
         modules = own_modules(name, about)
@@ -289,7 +289,7 @@ class HuggingFaceEncoder(TrainableEncoder):
 
     @classmethod
     def _of(cls, model: Any, tokenizer: Any, options: Mapping[str, Any], place: str) -> Self:
-        """Build an encoder from model and tokenizer; raise InputError with `place` if they do not work together."""
+        """Build an encoder from a model and its tokenizer; raise InputError with `place` if they do not work together."""
         try:
             return cls(model, tokenizer, **options)
         except InputError as error:
@@ -297,7 +297,7 @@ class HuggingFaceEncoder(TrainableEncoder):
         except (CalqueError, CalqueWarning):
             raise
         except Exception as error:  # the model needs other inputs, such as pixels, or the files are corrupt
-            fact = f"tokenizer and {type(model).__name__} do not work together ({first_line(error)})"
+            fact = f"the tokenizer and {type(model).__name__} do not work together ({first_line(error)})"
             raise InputError(fact, path=place) from error
 
 

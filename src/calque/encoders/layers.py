@@ -1,4 +1,4 @@
-"""Forward passes of encoders: the pass of `transformers`, and a pass without padding for BERT-like models."""
+"""Forward passes through encoders: the one in `transformers`, and one without padding for BERT-like models."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LOCK = RLock()  # other threads must wait while the list of layers is truncated
 
 
 class DefaultLayerWarning(CalqueWarning):
-    """The default layer of a decoder is used."""
+    """No layer was set for a decoder, so a default layer is used."""
 
 
 def find_blocks(model: nn.Module, n_layers: int | None) -> str | None:
@@ -31,7 +31,7 @@ def find_blocks(model: nn.Module, n_layers: int | None) -> str | None:
     return next(lists, None)
 
 
-# -- pass of transformers ----------------------------------------------------------------------------------------------
+# -- forward pass of transformers --------------------------------------------------------------------------------------
 def encoder_of(model: Any) -> Any:
     """Return the encoder of an encoder-decoder model, or the model itself."""
     both = getattr(getattr(model, "config", None), "is_encoder_decoder", False)
@@ -39,22 +39,22 @@ def encoder_of(model: Any) -> Any:
 
 
 def all_states(model: Any, batch: WordBatch) -> tuple[Tensor, ...]:
-    """Return the hidden states of layers 0 to L computed by `transformers`, each `[B, T, dim]`."""
+    """Return the hidden states of layers 0 to L as computed by `transformers`, each `[B, T, dim]`."""
     model = encoder_of(model)
     inputs: dict[str, Any] = {"input_ids": batch.input_ids, "attention_mask": batch.attention_mask}
     if batch.segments is not None:
         inputs["token_type_ids"] = batch.segments
     if "use_cache" in inspect.signature(model.forward).parameters:
-        inputs["use_cache"] = False  # the cache of keys and values is only needed for generation
+        inputs["use_cache"] = False  # the key-value cache is needed only for generation
     with _LOCK:
         return model(**inputs, output_hidden_states=True).hidden_states
 
 
 def states_up_to(model: nn.Module, batch: WordBatch, layers: Sequence[int], blocks: str | None) -> dict[int, Tensor]:
-    """Return the hidden states `[B, T, dim]` of some layers, numbered from 0 to L, without computing higher layers.
+    """Return the hidden states `[B, T, dim]` of the given layers (0 to L) without computing higher layers.
 
-    During the forward pass, the model's list of layers (named `blocks`) is truncated after the highest wanted layer, and a hook
-    records the output of this layer before a final norm. If `blocks` is None, all layers are computed.
+    During the forward pass, the model's list of layers (named `blocks`) is truncated after the highest requested layer, and a
+    hook records the output of this layer before the final norm. If `blocks` is None, all layers are computed.
     """
     stack: Any = () if blocks is None else model.get_submodule(blocks)
     top, found = max(1, *layers), []
@@ -87,10 +87,10 @@ def _ended(model: nn.Module, blocks: str, layer: int) -> Iterator[None]:
         setattr(owner, name, stack)
 
 
-# -- pass without padding ----------------------------------------------------------------------------------------------
+# -- forward pass without padding --------------------------------------------------------------------------------------
 def is_bert_like(model: Any) -> bool:
-    """Return whether `bert_states` supports a model: an encoder of `FAMILIES` with attention `sdpa`, without hooks, and without
-    gradient checkpointing in training."""
+    """Return whether `bert_states` supports a model. It must be an encoder from `FAMILIES` with `sdpa` attention, without
+    additional hooks, and without gradient checkpointing if it is being trained."""
     config, layers = model.config, getattr(getattr(model, "encoder", None), "layer", None)
     if config.model_type not in FAMILIES or config._attn_implementation != "sdpa" or layers is None:
         return False
@@ -99,22 +99,22 @@ def is_bert_like(model: Any) -> bool:
     if any(layer.training and getattr(layer, "gradient_checkpointing", False) for layer in layers):
         return False
     kinds = [hooks for part in model.modules() for hooks in (part._forward_hooks, part._forward_pre_hooks)]
-    own = "transformers.utils.output_capturing"  # hooks of transformers itself
+    own = "transformers.utils.output_capturing"  # hooks that transformers itself registers are allowed
     return all(hook.__module__ == own for hooks in kinds for hook in hooks.values())
 
 
 def embedded(model: Any, batches: Sequence[WordBatch]) -> Tensor:
-    """Return the embeddings of all subwords of the batches without padding, `[N, dim]`; differentiable."""
+    """Return the differentiable embeddings of all subwords in the batches, without padding, `[N, dim]`."""
     width = max(batch.input_ids.shape[1] for batch in batches)
     padding = getattr(model.config, "pad_token_id", None) or 0
-    # One call for all batches, because the gradient of each call has the size of the embedding table.
+    # All batches are embedded in one call, because each call creates a gradient as large as the embedding table.
     ids = torch.cat([F.pad(b.input_ids, (0, width - b.input_ids.shape[1]), value=padding) for b in batches])
     segments = None
     if any(batch.segments is not None for batch in batches):
         parts = [torch.zeros_like(b.input_ids) if b.segments is None else b.segments for b in batches]
         segments = torch.cat([F.pad(part, (0, width - part.shape[1])) for part in parts])
     x = model.embeddings(input_ids=ids, token_type_ids=segments)
-    if hasattr(model, "embeddings_project"):  # ELECTRA
+    if hasattr(model, "embeddings_project"):  # ELECTRA projects embeddings to the hidden size
         x = model.embeddings_project(x)
     places, start = [], 0
     for batch in batches:
@@ -128,15 +128,15 @@ def embedded(model: Any, batches: Sequence[WordBatch]) -> Tensor:
 def bert_states(
     model: Any, x: Tensor, batches: Sequence[WordBatch], layers: Sequence[int], rows: Tensor | None = None
 ) -> dict[int, Tensor]:
-    """Return hidden states `[len(rows), dim]` of a BERT-like model by layer; differentiable.
+    """Return differentiable hidden states `[len(rows), dim]` of a BERT-like model, keyed by layer.
 
-    Matrix products are computed for the subwords of all batches together, without padding; attention is computed by batch.
-    In the highest layer, the part after attention is computed for the wanted subwords only.
+    Matrix products are computed for the subwords of all batches together, without padding; attention is computed for
+    each batch. In the highest layer, the part after attention is computed only for the requested subwords.
 
     Args:
         x: output of `embedded` for these batches.
-        layers: wanted layers, from 0 to L.
-        rows: indices of the wanted subwords, int64; default: all subwords.
+        layers: layers to return, from 0 to L.
+        rows: indices of the subwords to return, int64; default: all subwords.
     """
     wanted, top, states = set(layers), max(layers), {}
     if 0 in wanted:
@@ -156,7 +156,7 @@ def bert_states(
 
 
 def _attended(attention: Any, batch: WordBatch, *parts: Tensor) -> Tensor:
-    """Return the attention output of one batch, `[N, dim]`, from query, key and value of its subwords."""
+    """Return the attention output of one batch, `[N, dim]`, from the query, key and value of its subwords."""
     n, width = batch.input_ids.shape
     mask = None if batch.attention_mask is None else batch.attention_mask.bool()[:, None, None, :]
     if batch.spread is not None:
@@ -177,15 +177,15 @@ def _added(part: Any, x: Tensor, residual: Tensor) -> Tensor:
 def attend_both_ways(model: nn.Module, wanted: bool | None, batch: WordBatch) -> bool:
     """Make a decoder's attention bidirectional or causal (default: as configured), and return whether it is bidirectional.
 
-    `transformers` builds the attention mask of a decoder by `config.is_causal`, which is saved with the configuration. Encoders
-    are not changed, and the result for encoders is False.
+    `transformers` builds a decoder's attention mask according to `config.is_causal`, which is saved with the configuration.
+    An encoder is not changed, and the result is False.
     """
     config: Any = model.config
     switched = getattr(config, "is_causal", True) is False
     if wanted is None and not switched:
         return False
     wanted = wanted is not False
-    if not (switched or reads_left_to_right(model, batch)):  # an encoder, or a bidirectional decoder
+    if not (switched or reads_left_to_right(model, batch)):  # an encoder, or a decoder without a causal mask
         return False
     config.is_causal = not wanted
     for module in model.modules():
@@ -193,7 +193,7 @@ def attend_both_ways(model: nn.Module, wanted: bool | None, batch: WordBatch) ->
             module.is_causal = not wanted  # type: ignore[assignment]
     if reads_left_to_right(model, batch) == wanted:
         fact = f"the attention of {type(model).__name__} cannot be made {'bidirectional' if wanted else 'causal'}"
-        raise SettingError(f"{fact}; this requires a decoder of transformers 5 with attention 'sdpa' or 'eager'")
+        raise SettingError(f"{fact}; this requires a decoder from transformers 5 with 'sdpa' or 'eager' attention")
     return wanted
 
 
@@ -202,7 +202,7 @@ def reads_left_to_right(model: nn.Module, batch: WordBatch) -> bool:
     inside = torch.ones_like(batch.input_ids) if batch.attention_mask is None else batch.attention_mask
     row, last = int(inside.sum(1).argmax()), int(inside.sum(1).max()) - 1
     ids = batch.input_ids[row : row + 1, : last + 1].repeat(2, 1)
-    ids[1, last] = int(ids[1, last] == 0)  # another subword
+    ids[1, last] = int(ids[1, last] == 0)  # replace the last subword with another one
     with torch.inference_mode():
         one, other = encoder_of(model)(input_ids=ids, output_hidden_states=True).hidden_states[-1]
     return _close(other[:last], one[:last], 1e-6)
@@ -216,12 +216,12 @@ def _close(found: Tensor, state: Tensor, tolerance: float = 1e-5) -> bool:
 def examine(model: nn.Module, batch: WordBatch) -> tuple[int, int, bool, bool]:
     """Choose the forward pass of a model, and check the choice on a small batch with padding.
 
-    Models of `FAMILIES` use the pass without padding if the hidden states of both passes agree to 1e-5 of the largest entry. In
-    other models, unused layers are skipped if this does not change the hidden states. Models whose hidden states depend on the
-    padding, as with the convolutions of ConvBERT, are rejected.
+    Models from `FAMILIES` use the forward pass without padding if the hidden states of both passes agree to 1e-5 of the largest
+    entry. In other models, unused layers are skipped if this does not change the hidden states. Models whose hidden states
+    depend on padding, such as ConvBERT because of its convolutions, are rejected.
 
     Returns:
-        number of layers L; dimensions; whether `bert_states` can be used; whether unused layers can be skipped.
+        number of layers L, number of dimensions, whether `bert_states` can be used, and whether unused layers can be skipped.
     """
     name = type(model).__name__
     with torch.inference_mode():
@@ -229,7 +229,7 @@ def examine(model: nn.Module, batch: WordBatch) -> tuple[int, int, bool, bool]:
         n, dim = len(states) - 1, states[-1].shape[-1]
         if shapes := {tuple(state.shape) for state in states} - {(*batch.input_ids.shape, dim)}:
             fact = f"{name} has hidden states of shapes {', '.join(map(str, sorted(shapes)))}"
-            raise SettingError(f"{fact}; expected one vector for each subword, of the same size in all layers")
+            raise SettingError(f"{fact}; expected one vector per subword, with the same size in all layers")
         if not all(bool(state.isfinite().all()) for state in states):
             raise InputError(f"{name} computes vectors that are not finite; the weights may be corrupt")
         flat = shortened = False
@@ -254,8 +254,8 @@ def examine(model: nn.Module, batch: WordBatch) -> tuple[int, int, bool, bool]:
 def cut_above(model: PreTrainedModel, blocks: str | None, layer: int, batch: WordBatch) -> Iterator[bool]:
     """Remove the layers above `layer` (1 to L) during the block, so that a saved model ends there; yield whether this worked.
 
-    The model must have a single list of layers and their number in the configuration, and the hidden states of `layer` must
-    stay the same (no final norm), which is tested on a batch. Other models are not changed.
+    The model must have a single list of layers, its configuration must contain their number, and the hidden states of `layer`
+    must stay the same (no final norm), which is tested on `batch`. Other models are not changed.
     """
     config: Any = model.config
     n = 0 if blocks is None else len(model.get_submodule(blocks))  # type: ignore[arg-type]
@@ -263,7 +263,7 @@ def cut_above(model: PreTrainedModel, blocks: str | None, layer: int, batch: Wor
     if not 0 < layer < n or "num_hidden_layers" not in depths:
         yield False
         return
-    # Lists in the configuration with a value for each layer (layer_types, …) are truncated, too.
+    # Configuration lists with one value per layer (layer_types, …) are truncated as well.
     lists = {key: value for key, value in vars(config).items() if isinstance(value, list) and len(value) == n}
     inside = slice(None) if batch.attention_mask is None else batch.attention_mask.bool()
     same = False

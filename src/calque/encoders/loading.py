@@ -1,4 +1,4 @@
-"""Load encoders by name."""
+"""Load encoders from names or paths."""
 
 from __future__ import annotations
 
@@ -32,26 +32,26 @@ def load_encoder(
     trust_code: bool = False,
     **own: Any,
 ) -> Encoder:
-    """Load an encoder.
+    """Load an encoder from a name or a path.
 
     Args:
         name_or_path: "mini" (the bundled encoder); a name on the Hugging Face hub; a folder that `transformers` or calque
-            saved; a folder of adapters (LoRA); an ELMo (a folder with options.json and weights.hdf5, or NAME_weights.hdf5 with
-            NAME_options.json); or a file of static word vectors (word2vec or fastText). "en=elmo-en,de=elmo-de" loads an
-            encoder for each language. "./mini" is a local folder. "package.module:Class" is a class that needs no arguments.
-        layer: layer number; 0 is the embedding output, −1 the last. Default: the saved layer, else the last, or layer
-            round(2/3 · L) of a decoder with L layers, whose last layers predict the next token.
-        pooling: vector of a word: its "last" or "first" subword vector, or the "mean". Default: as saved, else "last".
-        dtype: type of the weights, "float32" (default), "bfloat16", "float16", or "auto" for the type in the file. The base of
-            an encoder with maps is loaded in the type in which the maps were fitted, and then converted.
-        device: "cpu", "cuda", …; default: a GPU if there is one, a different GPU for each process.
-        max_length: maximum number of subwords of a sentence including special tokens; default: the model's limit.
-        attention: `attn_implementation` of `transformers`, such as "eager" or "sdpa"; default: as in `transformers`.
-        precision: "highest" (exact float32) or "bfloat16", which changes the fingerprint. Default: as saved, else "highest".
-        bidirectional: whether subwords of a decoder attend to later subwords, too; default: as saved, else false.
-        alike: whether the encoders of several languages must have equal dimensions and layers; see `PerLanguage`.
-        trust_code: allow importing classes of other packages that the folder names. Imported classes are always allowed.
-        own: further arguments, each for a single kind of encoder, see `ENCODERS`.
+            saved; a folder of LoRA adapters; an ELMo model (a folder with options.json and weights.hdf5, or NAME_weights.hdf5
+            with NAME_options.json); or a file of static word vectors (word2vec or fastText). "en=elmo-en,de=elmo-de" loads one
+            encoder per language. "./mini" is a local folder. "package.module:Class" names a class that needs no arguments.
+        layer: layer number; 0 is the embedding output, −1 the last. Default: the saved layer, else the last layer. For a
+            decoder with L layers, it is round(2/3 · L), because the last layers predict the next token.
+        pooling: vector of a word: its "last" or "first" subword vector, or their "mean"; default: the saved setting, or "last".
+        dtype: weight type, "float32" (default), "bfloat16", "float16", or "auto" for the type in the file. The base of
+            an encoder with maps is loaded with the weight type that the maps were fitted with, and then converted.
+        device: "cpu", "cuda", …; default: a GPU if there is one, and a different GPU for each process.
+        max_length: maximum number of subwords in a sentence, including special tokens; default: the model's limit.
+        attention: `attn_implementation` of `transformers`, such as "eager" or "sdpa"; `transformers` chooses it by default.
+        precision: "highest" (exact float32) or "bfloat16", which changes the fingerprint; default: as saved, or "highest".
+        bidirectional: whether a decoder's subwords also attend to later subwords; default: the saved setting, else false.
+        alike: whether the encoders of several languages must have the same dimensions and layers; see `PerLanguage`.
+        trust_code: whether to import classes that the folder names from other packages; imported ones are always allowed.
+        own: additional arguments, each for one kind of encoder; see `ENCODERS`.
 
     Raises:
         InputError: no encoder can be loaded from `name_or_path`.
@@ -69,7 +69,7 @@ def load_encoder(
         fetched = fetched_folder(name)
         encoder = open_folder(fetched or BUNDLED.get(name, name), alike=alike, **given)
     if fetched is not None:
-        encoder.name = name  # the given name instead of a commit hash
+        encoder.name = name  # the folder's own name is a commit hash
     return encoder
 
 

@@ -1,4 +1,4 @@
-"""Encoders with maps from the space of each language to a common space."""
+"""An encoder with maps from each language's vector space to a common space."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ MAPS_FILE = "maps.safetensors"
 
 
 class MappedEncoder(Encoder):
-    """Word vectors of an encoder, mapped into the space of one language.
+    """An encoder whose word vectors are mapped into the vector space of one language.
 
     A sentence is mapped with the maps of its language; a variety (de-AT) without maps uses the maps of the language (de).
     Vectors of languages without maps do not change. The language `towards` has maps only if the method maps both languages.
@@ -43,11 +43,11 @@ class MappedEncoder(Encoder):
 
     Args:
         base: encoder whose layers are mapped.
-        maps: `{language: {layer: map}}`; every language has the same layers.
+        maps: `{language: {layer: map}}`; all languages must have maps for the same layers.
         towards: language of the common space.
-        combine: sum, mean or concatenation of the mapped layers, or the last mapped layer. Kulshreshtha et al. (2020) use the
-            sum of four layers.
-        settings: settings of the method, for the record.
+        combine: vector to return: the sum, mean or concatenation of the mapped layers, or the last mapped layer.
+            Kulshreshtha et al. (2020) use the sum of four layers.
+        settings: settings of the method, which are saved in `calque.json`.
     """
 
     def __init__(
@@ -60,10 +60,10 @@ class MappedEncoder(Encoder):
         settings: Mapping[str, object] | None = None,
     ):
         if combine not in COMBINATIONS:
-            raise SettingError(f"combine={combine!r}, expected one of {', '.join(COMBINATIONS)}")
+            raise SettingError(f"combine must be one of {', '.join(COMBINATIONS)}, got {combine!r}")
         layers = {tuple(sorted(by_layer)) for by_layer in maps.values()}
         if len(layers) != 1 or not min(layers):
-            raise SettingError(f"every language needs maps of the same layers, got {sorted(layers)}")
+            raise SettingError(f"all languages must have maps for the same layers, got {sorted(layers)}")
         require(base, "mapped")
         self.base: Encoder = base  # type: ignore[assignment]
         self.combine: Combine = combine
@@ -90,24 +90,24 @@ class MappedEncoder(Encoder):
         block: int = 2048,
         progress: bool = False,
     ) -> MappedEncoder:
-        """Fit one map per language and layer on linked words, or on sentences.
+        """Fit one map per language and layer on linked words or on sentences.
 
-        The text is encoded block by block, and only moments are kept, so memory does not grow with the text.
+        The text is encoded block by block, and only moments are kept, so memory use does not grow with the text.
 
         Args:
-            base: the encoder.
+            base: encoder to fit maps for.
             corpus, pairs: parallel text and its word links, or sequences of both.
-            make: function that returns a map to fit, such as the class `Rotation`.
-            towards: language of the common space; every corpus must have it.
+            make: function that returns a new map to fit, such as the class `Rotation`.
+            towards: language of the common space; every corpus must contain this language.
             layers: layers to map; default: the encoder's layer, or the last layer if the encoder combines several layers.
             combine: see `MappedEncoder`.
-            unit: fit maps on linked words (Wang et al. 2019), or on sentence means (Aldarmaki & Diab 2019; Cao 2020,
-                "sentence-aligned"), which need no links.
+            unit: units that maps are fitted on: linked words (Wang et al. 2019), or sentence means (Aldarmaki & Diab 2019;
+                Cao 2020, "sentence-aligned"), which need no word links.
             block: number of sentence pairs encoded at a time.
-            progress: show a bar on standard error.
+            progress: whether to show a progress bar on standard error.
 
         Raises:
-            SettingError: the encoder already has maps, a text is not in `towards`, or a setting is invalid.
+            SettingError: the encoder already has maps, a corpus does not contain `towards`, or a setting is invalid.
         """
         require(base, "mapped")
         corpora = [corpus] if not isinstance(corpus, Sequence) else list(corpus)
@@ -138,7 +138,7 @@ class MappedEncoder(Encoder):
         return aligned
 
     def without_maps(self) -> MappedEncoder:
-        """Return an encoder with the unmapped layers, combined in the same way."""
+        """Return an encoder that combines the layers in the same way, but without mapping them."""
         unmapped = copy.copy(self)
         unmapped.maps, unmapped.settings, unmapped.name, unmapped.made = {}, {}, self.base.name, None
         return unmapped
@@ -195,9 +195,9 @@ class MappedEncoder(Encoder):
     def save(self, folder: str | PathLike[str]) -> None:
         """Write the base encoder in its own format, with `maps.safetensors` and `calque.json` in the same folder.
 
-        `AutoModel.from_pretrained(folder)` loads a base encoder of `transformers`. A base whose class cannot be imported must
-        be passed to `open`. Word vectors x are mapped to `(x - source_mean) @ matrix + target_mean`, with tensors named
-        `LANGUAGE.LAYER.matrix` and so on.
+        `AutoModel.from_pretrained(folder)` loads the base encoder if it is a `transformers` model. If the class of the base
+        encoder cannot be imported, the encoder must be passed to `open`. Word vectors x are mapped to
+        `(x - source_mean) @ matrix + target_mean`; the tensors have names such as `LANGUAGE.LAYER.matrix`.
         """
         with saving(folder, self) as path:
             self.base.save_whole(path)
@@ -208,7 +208,7 @@ class MappedEncoder(Encoder):
                 for name, array in fitted.arrays().items()
             }
             write_arrays(path / MAPS_FILE, tensors)
-            about = read_about(path)  # empty if a base of another package writes no calque.json
+            about = read_about(path)  # empty if the base is from another package and writes no calque.json
             if "maps" in about:
                 fact = f"{self.base.name} cannot be saved as the base of maps, because it stores its own maps"
                 raise SettingError(f"{fact}; use StaticEncoder.replace or an alignment method")
@@ -235,9 +235,9 @@ class MappedEncoder(Encoder):
 
         Args:
             folder, about, options: see `Encoder.open`.
-            base: base encoder; default: loaded from the folder.
-            layer: use the maps of this layer only.
-            dtype: type to convert the weights of the base to.
+            base: base encoder; by default, it is loaded from the folder.
+            layer: if given, only the maps of this layer are used.
+            dtype: type to which the weights of the base encoder are converted.
         """
         path = Path(folder)
         about = read_about(path) if about is None else about
@@ -264,9 +264,9 @@ class MappedEncoder(Encoder):
         except (OSError, ValueError, LookupError, AttributeError, TypeError, SettingError) as error:
             raise InputError(f"incomplete or invalid maps ({type(error).__name__}: {error})", path=path) from error
         if base.fingerprint != fingerprint:
-            fact = "the maps were fitted with other weights, tokenizer, layer, pooling or precision"
+            fact = "the maps were fitted with different weights, tokenizer, layer, pooling or precision"
             raise InputError(f"{fact}; fit the maps again", path=path)
-        if dtype not in (None, "auto"):  # after the check of the base's weights
+        if dtype not in (None, "auto"):  # converted after checking the base's weights
             for part in base.encoders.values() if isinstance(base, PerLanguage) else [base]:
                 if not isinstance(part, TrainableEncoder):
                     raise SettingError(f"dtype does not apply to {part.name}")
@@ -281,7 +281,7 @@ class MappedEncoder(Encoder):
 
 
 def _paired(source: Embeddings, target: Embeddings, pairs: WordPairs | None) -> tuple[np.ndarray, np.ndarray]:
-    """Return vectors `[n, dim]` of pairs with a vector on both sides: linked words, or sentences if `pairs` is None."""
+    """Return the vectors `[n, dim]` of linked words (or of sentences if `pairs` is None) that have vectors on both sides."""
     if pairs is None:
         x, y = source.sentence_means(), target.sentence_means()
         both = x.any(axis=1) & y.any(axis=1)

@@ -1,4 +1,4 @@
-"""Settings of precision, type of weights and device."""
+"""Settings for precision, weight type and device."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from calque.distributed import own_device
 from calque.errors import InputError, SettingError
 
 CPU = torch.device("cpu")
-#: types of weights, by name
+#: weight types by name
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
-#: precisions of encoding: exact float32, or autocast to bfloat16 with weights in float32
+#: precisions for encoding: exact float32, or bfloat16 autocast with float32 weights
 PRECISIONS = ("highest", "bfloat16")
-_FORMER = ("high", "medium")  # precisions of former versions, which are computed as "highest"
-#: precisions of training; a frozen reference encoder uses the same precision
+_FORMER = ("high", "medium")  # settings from earlier versions, which are now treated as "highest"
+#: precisions for training; a frozen reference encoder uses the same precision
 TrainingPrecision = Literal["float32", "bfloat16"]
 TRAINING_PRECISIONS = ("float32", "bfloat16")
 
 
 def check_precision(precision: str, names: tuple[str, ...] = (*PRECISIONS, *_FORMER)) -> str:
-    """Check and return the name of a precision."""
+    """Return the name of a precision after checking that it is valid."""
     if precision not in names:
-        raise SettingError(f"precision={precision!r}, expected one of {', '.join(names[:2])}")
+        raise SettingError(f"precision must be one of {', '.join(names[:2])}, got {precision!r}")
     return precision
 
 
 def check_finite(vectors: dict[int, Tensor], name: str) -> dict[int, Tensor]:
-    """Return word vectors by layer after checking that all are finite; else raise InputError with the encoder's name."""
+    """Return the word vectors if all of them are finite; otherwise raise InputError with the encoder's name."""
     for layer, rows in vectors.items():
         if not bool(rows.isfinite().all()):
             fact = f"{name}: vectors of layer {layer} are not finite; the weights may be corrupt, or too large for"
@@ -41,8 +41,8 @@ def check_finite(vectors: dict[int, Tensor], name: str) -> dict[int, Tensor]:
 
 @contextmanager
 def arithmetic(precision: str, device: torch.device = CPU) -> Iterator[None]:
-    """Compute float32 matrix products exactly during the block, or with "bfloat16" under autocast; then restore the setting of
-    PyTorch."""
+    """Compute matrix products in exact float32 during the block, or under autocast if `precision` is "bfloat16"; then restore
+    PyTorch's setting."""
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("highest")
     try:
@@ -53,16 +53,16 @@ def arithmetic(precision: str, device: torch.device = CPU) -> Iterator[None]:
 
 
 def number_type(dtype: str | torch.dtype | None) -> torch.dtype | str:
-    """Return a type of weights as `torch.dtype`, or "auto"; default: float32."""
+    """Return a weight type as a `torch.dtype`, or "auto"; None means float32."""
     if dtype is None or isinstance(dtype, torch.dtype):
         return dtype or torch.float32
     if dtype not in (*DTYPES, "auto"):
-        raise SettingError(f"dtype={dtype!r}, expected one of {', '.join(DTYPES)} or auto")
+        raise SettingError(f"dtype must be one of {', '.join(DTYPES)} or auto, got {dtype!r}")
     return DTYPES.get(dtype, "auto")
 
 
 def usable_device(device: str | torch.device | None) -> torch.device:
-    """Return a usable device; default: a GPU if there is one, a different GPU for each process."""
+    """Return the device if it can be used; default: a GPU if there is one, and a different GPU for each process."""
     if device is None:
         return own_device()
     try:

@@ -1,4 +1,4 @@
-"""One encoder for each language, trained separately, as in Schuster et al. (2019)."""
+"""Separately trained encoders, one for each language, as in Schuster et al. (2019)."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from calque.vectors import Embeddings
 
 
 class PerLanguage(Encoder):
-    """Encoder that encodes each sentence with the encoder of its language.
+    """Encoder that passes each sentence to the encoder of its language.
 
     The vector spaces of the encoders are unrelated until maps are fitted, for example on anchors (`calque.encoders.anchors`).
 
     Args:
         encoders: encoders by language.
-        name: name in reports; default: the joined names of the encoders.
-        alike: whether all encoders must have equal dimensions, number of layers and layer. The value is not saved.
+        name: name shown in reports; default: the joined names of the encoders.
+        alike: whether all encoders must have the same dimensions, number of layers and layer. The value is not saved.
 
     Raises:
         SettingError: the encoders differ although `alike` is true, or an encoder lacks required members.
@@ -44,7 +44,7 @@ class PerLanguage(Encoder):
             require(encoder, "measured")
         shapes = {lang: (encoder.dim, encoder.n_layers, encoder.layer) for lang, encoder in self.encoders.items()}
         if alike and len(set(shapes.values())) != 1:
-            raise SettingError(f"(dimensions, layers, layer) of the encoders must be the same, got {shapes}")
+            raise SettingError(f"all encoders must have the same (dimensions, layers, layer), got {shapes}")
         self.dim, self.n_layers, self.layer = next(iter(shapes.values()))
         self.name = name or "+".join(encoder.name for encoder in self.encoders.values())
 
@@ -66,7 +66,7 @@ class PerLanguage(Encoder):
     def _of(self, lang: str) -> Encoder:
         match = best_match(lang, self.encoders)  # a variety such as de-AT uses the encoder of its language
         if match is None:
-            raise SettingError(f"no encoder for language {lang!r}, expected one of {', '.join(self.encoders)}")
+            raise SettingError(f"there is no encoder for language {lang!r}; use one of {', '.join(self.encoders)}")
         return self.encoders[match]
 
     @property

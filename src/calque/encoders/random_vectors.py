@@ -1,4 +1,4 @@
-"""Baselines: random vectors of word types, and networks with random weights."""
+"""Baselines: random vectors for word types, and networks with random weights."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from calque.vectors import Embeddings
 
 
 class RandomVectors(Encoder):
-    """A random vector for each word type, the same in every context, as a bag-of-words baseline.
+    """Bag-of-words baseline: a random vector for each word type, which is the same in every context.
 
     The components are independent standard normal numbers that depend only on the word type and the seed.
 
     Args:
         dim: number of dimensions.
-        seed: seed of the vectors.
+        seed: random seed for the vectors.
 
     Example:
         >>> vectors = RandomVectors(4).encode([["a", "b"], ["b"]])
@@ -55,7 +55,7 @@ class RandomVectors(Encoder):
         return Embeddings(vectors[numbers], offsets)
 
     def save(self, folder: str | PathLike[str]) -> None:
-        """Write a folder that `load_encoder` reads."""
+        """Write a folder that `load_encoder` can load."""
         with saving(folder, self) as path:
             write_about(path, encoder_kind(self), {"dim": self.dim, "seed": self.seed})
 
@@ -67,19 +67,19 @@ class RandomVectors(Encoder):
         try:
             return cls(about["dim"], about["seed"])
         except (KeyError, SettingError) as error:
-            raise InputError(f"invalid settings of random vectors ({error})", path=folder) from error
+            raise InputError(f"invalid settings for random vectors ({error})", path=folder) from error
 
 
 def untrained(encoder: Encoder, seed: int = 0) -> HuggingFaceEncoder:
-    """Return a copy of an encoder with new random weights, as a baseline of the architecture.
+    """Return a copy of an encoder with new random weights, as a baseline for its architecture.
 
     Vocabulary, layer and pooling stay the same; `encoder` is not changed.
 
     Raises:
-        SettingError: the encoder is not a model of `transformers`.
+        SettingError: the encoder is not a `transformers` model.
     """
     if not isinstance(encoder, HuggingFaceEncoder):
-        raise SettingError(f"{encoder.name} is not a model of transformers; use an encoder without maps")
+        raise SettingError(f"{encoder.name} is not a Transformers model; use an encoder without maps")
     kind: Any = type(encoder.model)
     pooling: Any = encoder.pooling
     with torch.random.fork_rng(devices=[]):

@@ -23,14 +23,14 @@ _BLOCK = 4096  # number of sentences per file
 
 
 class TeacherVectors:
-    """Sentence vectors in a folder, keyed by encoder and text. Existing vectors are not computed again.
+    """Sentence vectors in a folder, keyed by encoder and text. Vectors that exist are not computed again.
 
-    Texts are identified by a 64-bit hash of their words; among ten million texts, a collision has a probability of 3e-6.
+    Texts are identified by a 64-bit hash of their words; for ten million texts, the probability of a collision is 3e-6.
 
     Args:
-        folder: folder of the files, which can also contain files of other encoders.
-        encoder: the teacher.
-        pooling: sentence pooling of the teacher.
+        folder: folder for the files; it can also contain the files of other encoders.
+        encoder: teacher encoder.
+        pooling: sentence pooling used with the teacher.
     """
 
     def __init__(self, folder: str | PathLike[str], encoder: Encoder, pooling: SentencePooling):
@@ -46,7 +46,7 @@ class TeacherVectors:
         for path in sorted(self.folder.glob("*.safetensors")):
             arrays, _ = map_arrays(path)
             if set(arrays) != {"texts", "vectors"} or len(arrays["texts"]) != len(arrays["vectors"]):
-                raise InputError("not sentence vectors; delete the file to compute the vectors again", path=path)
+                raise InputError("not a file of sentence vectors; delete it to compute the vectors again", path=path)
             texts.append(np.asarray(arrays["texts"]))
             self._parts.append(arrays["vectors"])
         self._starts = np.cumsum([0, *map(len, self._parts)])
@@ -71,17 +71,17 @@ class TeacherVectors:
         meet: Callable[[], None] = lambda: None,
         progress: bool = False,
     ) -> int:
-        """Compute and write missing vectors, and return their number. An interrupted run resumes after the last file.
+        """Compute and write the missing vectors, and return their number. An interrupted run resumes after its last file.
 
         Args:
             sentences: texts, split at spaces; an empty text gets no vector.
             rank, world: rank of this process and number of processes.
-            meet: function that waits for the other processes.
+            meet: function that waits for all other processes.
         """
         texts, filled = digests(sentences), np.flatnonzero(sentences.lengths())
         fresh, first = np.unique(texts[filled], return_index=True)
         first = np.sort(filled[first[~np.isin(fresh, self._sorted)]])
-        meet()  # all processes list missing texts before any process writes
+        meet()  # all processes must list the missing texts before any process writes
         blocks = [first[start : start + _BLOCK] for start in range(0, len(first), _BLOCK)][rank::world]
         with bar(sum(map(len, blocks)), unit="sentence", title="teacher", show=progress and not rank) as counter:
             for rows in blocks:
@@ -99,7 +99,7 @@ class TeacherVectors:
         return len(first)
 
     def places(self, sentences: Sentences) -> np.ndarray:
-        """Return the index of the vector of each text, int64. The vectors must exist; equal texts have equal indices."""
+        """Return the index of each text's vector, int64. All vectors must exist; equal texts have equal indices."""
         texts = digests(sentences)
         assert np.isin(texts, self._sorted).all()
         return self._order[np.searchsorted(self._sorted, texts)]

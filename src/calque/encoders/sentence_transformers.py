@@ -20,7 +20,7 @@ MODULES_FILE = "modules.json"
 LIMIT_FILE, PROMPTS_FILE = "sentence_bert_config.json", "config_sentence_transformers.json"
 #: name and folder of the module that selects a layer other than the last
 LAYER_MODULE = "WeightedLayerPooling"
-#: pooling flags of versions before 6, in the order of concatenation, with their names since version 6
+#: pooling flags used before version 6, in the order of concatenation, with the names used since version 6
 MODES = {
     "pooling_mode_cls_token": "cls", "pooling_mode_max_tokens": "max", "pooling_mode_mean_tokens": "mean",
     "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len_tokens", "pooling_mode_weightedmean_tokens": "weightedmean",
@@ -39,7 +39,7 @@ class UnitLength(nn.Module):
 
 # -- reading -----------------------------------------------------------------------------------------------------------
 def modules_of(folder: Path) -> list[dict[str, Any]]:
-    """Return the modules of a sentence-transformers folder, the encoder first; empty for other and unsupported folders."""
+    """Return the modules of a sentence-transformers folder, with the encoder first; the list is empty for other folders."""
     try:
         modules = json.loads((folder / MODULES_FILE).read_text(encoding="utf-8"))
         paths = [str(module["path"]) for module in modules]
@@ -53,7 +53,7 @@ def modules_of(folder: Path) -> list[dict[str, Any]]:
 
 
 def own_modules(name: str, about: Mapping[str, Any]) -> Path | None:
-    """Return the folder (of a name on the hub, the local copy) with the modules of an encoder's own pooling, or None.
+    """Return the folder with the modules of an encoder's own pooling (for a name on the hub, its local copy), or None.
 
     Modules that calque added for other programs are ignored; `about` is the content of `calque.json`.
     """
@@ -65,7 +65,7 @@ def own_modules(name: str, about: Mapping[str, Any]) -> Path | None:
 
 
 def copy_modules(source: Path, target: Path) -> None:
-    """Copy the modules of a sentence-transformers folder, except the encoder, and the list of modules."""
+    """Copy the list of modules and all modules except the encoder to another folder."""
     # Modules without parameters may have no folder.
     places = [path for module in modules_of(source)[1:] if (source / (path := str(module["path"]))).is_dir()]
     for file in (file for place in places for file in (source / place).rglob("*")):
@@ -78,7 +78,7 @@ def copy_modules(source: Path, target: Path) -> None:
 
 
 def read_recipe(folder: Path) -> dict[str, Any]:
-    """Return the modules of a folder as arguments of `SentencePooling`; raise SettingError for an unsupported module."""
+    """Return the modules of a folder as arguments for `SentencePooling`; raise SettingError for an unsupported module."""
     modes: tuple[str, ...] = ()
     after: list[nn.Module] = []
     without_prompt = False
@@ -92,11 +92,11 @@ def read_recipe(folder: Path) -> dict[str, Any]:
         elif kind == "Normalize" and modes:
             after.append(UnitLength())
         elif kind != "Dropout" and not (kind == LAYER_MODULE and read_about(folder)):
-            # Dropout is inactive in inference, and for folders of calque the layer is read from calque.json.
+            # Dropout is inactive during inference, and for folders saved by calque, the layer is read from calque.json.
             fact = f"{folder}: the module {kind or place.name} is not supported, only Pooling, then Dense and Normalize"
-            raise SettingError(f"{fact}; use the sentence pooling words, subwords or cls")
+            raise SettingError(f"{fact}; set the sentence pooling to words, subwords or cls")
     if not modes:
-        raise SettingError(f"{folder}: {MODULES_FILE} lists no Pooling; use the pooling words, subwords or cls")
+        raise SettingError(f"{folder}: {MODULES_FILE} lists no Pooling module; set pooling to words, subwords or cls")
     limits, settings = _object(folder / LIMIT_FILE, {}), _object(folder / PROMPTS_FILE, {})
     prompts, limit = settings.get("prompts") or {}, limits.get("max_seq_length")
     if not isinstance(prompts, dict):
@@ -106,23 +106,23 @@ def read_recipe(folder: Path) -> dict[str, Any]:
     prompt = str(prompts.get(str(settings.get("default_prompt_name")), ""))
     if prompt and without_prompt:
         fact = f"{folder}: excluding the prompt {prompt!r} from the mean is not supported"
-        raise SettingError(f"{fact}; use the sentence pooling subwords")
+        raise SettingError(f"{fact}; set the sentence pooling to subwords")
     lower = bool(limits.get("do_lower_case"))
     return {"modes": modes, "after": after, "max_length": limit, "lower": lower, "prompt": prompt}
 
 
 def _pooling_modes(about: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the pooling modes in a configuration, which contains their names, or flags before version 6."""
+    """Return the pooling modes in a configuration, which contains their names (or, before version 6, flags)."""
     named = about.get("pooling_mode")
     listed = named if isinstance(named, list) else [named] if named else []
     modes = tuple(listed or (mode for flag, mode in MODES.items() if about.get(flag))) or ("mean",)
     if unknown := [mode for mode in modes if mode not in MODES.values()]:
-        raise SettingError(f"pooling mode {unknown[0]!r}, expected one of {', '.join(MODES.values())}")
+        raise SettingError(f"pooling mode must be one of {', '.join(MODES.values())}, got {unknown[0]!r}")
     return modes
 
 
 def _dense(folder: Path) -> list[nn.Module]:
-    """Load a dense layer of sentence-transformers and its activation."""
+    """Load a sentence-transformers dense layer and its activation."""
     try:
         about = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         if (folder / "model.safetensors").is_file():
@@ -132,17 +132,17 @@ def _dense(folder: Path) -> list[nn.Module]:
         linear = nn.Linear(about["in_features"], about["out_features"], bias=about.get("bias", True))
         linear.load_state_dict({name.removeprefix("linear."): weight.float() for name, weight in weights.items()})
         activation = str(about.get("activation_function") or "torch.nn.Tanh").rpartition(".")[2]
-    except Exception as error:  # corrupt files raise exceptions of several libraries
-        raise InputError(f"not a dense layer of sentence-transformers ({error!s:.200})", path=folder) from error
+    except Exception as error:  # corrupt files raise exceptions from several libraries
+        raise InputError(f"not a sentence-transformers dense layer ({error!s:.200})", path=folder) from error
     if about.get("use_residual") or about.get("module_input_name", _VECTOR) != _VECTOR:
-        raise SettingError(f"{folder}: residual connections and other inputs than sentence vectors are not supported")
+        raise SettingError(f"{folder}: residual connections and inputs other than sentence vectors are not supported")
     if activation not in _ACTIVATIONS:
         raise SettingError(f"{folder}: the activation must be one of {', '.join(_ACTIVATIONS)}, got {activation}")
     return [linear, _ACTIVATIONS[activation]()]
 
 
 def _object(path: Path, otherwise: dict[str, Any] | None = None) -> dict[str, Any]:
-    """Return the JSON object of a file, or `otherwise` if the file does not exist."""
+    """Return the JSON object in a file, or `otherwise` if the file does not exist."""
     if otherwise is not None and not path.is_file():
         return otherwise
     try:
@@ -157,7 +157,7 @@ def module_kind(module: Mapping[str, Any]) -> str:
 
 
 def _check_within(folder: Path, name: Path) -> None:
-    """Check that a module or file is inside the folder after resolving links; files of the hub link to its folder `blobs`."""
+    """Check that a module or file is inside the folder after resolving links; files from the hub link to a folder `blobs`."""
     root = folder.resolve()
     root = root.parents[1] if root.parent.name == "snapshots" else root
     place = (folder / name).resolve()
@@ -178,33 +178,33 @@ def write_modules(
     lower: bool = False,
     prompt: str = "",
 ) -> None:
-    """Add the modules of sentence-transformers (from version 3) to the folder of an encoder and its tokenizer.
+    """Add sentence-transformers modules (for version 3 or later) to the folder of an encoder and its tokenizer.
 
     The modules use the last layer; `write_layer` selects another layer. Half-precision weights are loaded as float32, as in
-    calque. A tokenizer without a padding token, as in GPT-2, gets another special token for padding.
+    calque. A tokenizer without a padding token, as in GPT-2, pads with another special token.
 
     Args:
-        max_length: maximum number of subwords of a text including special tokens, or None.
+        max_length: maximum number of subwords in a text, including special tokens, or None.
         modes: pooling modes in the order of `MODES`; the vectors of several modes are concatenated.
-        after: modules after the pooling: linear layers with optional activations, and `UnitLength`.
-        lower, prompt: whether texts are lower-cased; prompt that is put before each text.
+        after: modules that follow the pooling: linear layers with optional activations, and `UnitLength`.
+        lower, prompt: whether to lower-case texts, and a prompt to put before each text.
     """
     names = [("", "Transformer"), ("1_Pooling", "Pooling")]
     if [mode for mode in MODES.values() if mode in modes] != list(modes):
         known = ", ".join(MODES.values())
-        raise SettingError(f"pooling modes must be among {known}, in this order, got {', '.join(modes)}")
+        raise SettingError(f"pooling modes must be among {known} and in this order, got {', '.join(modes)}")
     flags = {flag: mode in modes for flag, mode in MODES.items()}
     _write(folder / "1_Pooling" / "config.json", {"word_embedding_dimension": dim, **flags, "include_prompt": True})
     parts = list(after)
     while parts:
         part = parts.pop(0)
         if not isinstance(part, nn.Linear | UnitLength):
-            kinds = f"linear layers, each with an activation ({', '.join(_ACTIVATIONS)}) or without, and UnitLength"
+            kinds = f"linear layers, each with or without an activation ({', '.join(_ACTIVATIONS)}), and UnitLength"
             fact = f"sentence-transformers does not support {type(part).__name__} after the pooling"
-            raise SettingError(f"{fact}; expected {kinds}")
+            raise SettingError(f"{fact}; use only {kinds}")
         kind = "Dense" if isinstance(part, nn.Linear) else "Normalize"
         names.append((f"{len(names)}_{kind}", kind))
-        if isinstance(part, nn.Linear):  # a linear layer with its activation is one module
+        if isinstance(part, nn.Linear):  # a linear layer and its activation form one module
             activation = parts.pop(0) if parts and type(parts[0]) in _ACTIVATIONS.values() else nn.Identity()
             _write_dense(folder / names[-1][0], part, activation)
     write_list(folder, names)
@@ -212,9 +212,9 @@ def write_modules(
     path = folder / "config.json"
     config = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     if (config.get("dtype") or config.get("torch_dtype") or "float32") != "float32":
-        limits["model_args"] = {"torch_dtype": "float32"}  # this name works in every version
+        limits["model_args"] = {"torch_dtype": "float32"}  # every transformers version accepts it
     if tokenizer is not None and tokenizer.pad_token is None and (special := tokenizer.all_special_tokens):
-        limits["tokenizer_args"] = {"pad_token": special[-1]}  # any token: padding is masked
+        limits["tokenizer_args"] = {"pad_token": special[-1]}  # any token works: padding is masked
     _write(folder / LIMIT_FILE, limits)
     prompts = {"prompts": {"text": prompt} if prompt else {}, "default_prompt_name": "text" if prompt else None}
     _write(folder / PROMPTS_FILE, {**prompts, "similarity_fn_name": "cosine"})
@@ -223,7 +223,7 @@ def write_modules(
 
 
 def write_layer(folder: Path, *, dim: int, layer: int, n_layers: int) -> None:
-    """Make sentence-transformers use `layer`: add a module that selects it, unless it is the last layer (`n_layers`)."""
+    """Make sentence-transformers use `layer`, with a module that selects it unless it is the last layer (`n_layers`)."""
     modules = modules_of(folder)
     names = [(str(module["path"]), module_kind(module)) for module in modules if module_kind(module) != LAYER_MODULE]
     if not modules or (layer == n_layers and len(names) == len(modules)):

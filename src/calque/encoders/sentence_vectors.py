@@ -29,11 +29,11 @@ from calque.text import Sentences
 Pooling = Literal["own", "words", "subwords", "cls"]
 POOLINGS: tuple[Pooling, ...] = get_args(Pooling)
 
-_BLOCK = 16_384  # number of sentences whose word or subword vectors are in memory
+_BLOCK = 16_384  # number of sentences whose word or subword vectors are in memory at a time
 
 
 class SentenceVectors(NamedTuple):
-    """Sentence vectors, float32 `[n_sentences, dim]`, and the mask of the sentences with a vector; other vectors are zero."""
+    """Sentence vectors, float32 `[n_sentences, dim]`, and a mask of the sentences with a vector; other vectors are zero."""
 
     data: np.ndarray
     covered: np.ndarray
@@ -43,18 +43,18 @@ class SentenceVectors(NamedTuple):
 
 
 class SentencePooling(nn.Module):
-    """Differentiable pooling of word or subword vectors to sentence vectors.
+    """Differentiable pooling of word or subword vectors into sentence vectors.
 
     In training, the encoder's `forward` turns the output of `split` into vectors, and this module pools them. Dense
     layers in `after` are trainable.
 
     Args:
-        name: name of the pooling, for the record.
-        unit: unit of the pooled vectors: words, or all subwords including special tokens.
-        modes: pooling modes of `sentence_transformers.MODES`; the vectors of several modes are concatenated.
-        after: modules after the pooling.
-        max_length, lower, prompt: for subwords only. Maximum number of subwords of a text, if less than the encoder's limit;
-            whether texts are lower-cased; prompt that is put before each text.
+        name: name of the pooling method, which is saved with results.
+        unit: units whose vectors are pooled: words, or all subwords including special tokens.
+        modes: pooling modes from `sentence_transformers.MODES`; the vectors of several modes are concatenated.
+        after: modules that are applied after the pooling.
+        max_length, lower, prompt: maximum number of subwords in a text, if it is below the encoder's limit; whether to
+            lower-case texts; and a prompt to put before each text. They apply only to subwords.
     """
 
     def __init__(
@@ -75,10 +75,10 @@ class SentencePooling(nn.Module):
 
     @classmethod
     def of(cls, encoder: Encoder, name: Pooling | None = None) -> SentencePooling:
-        """Return the pooling with this name for an encoder.
+        """Return the pooling called `name` for an encoder.
 
         Args:
-            name: "own" (the modules of the encoder's sentence-transformers folder), "words" (mean of the word vectors, for every
+            name: "own" (the modules of the encoder's sentence-transformers folder), "words" (mean of word vectors, for any
                 encoder), "subwords" (mean of all subwords including special tokens), or "cls" (the first special token).
                 Default: "own" if the folder has modules, else "words".
 
@@ -93,7 +93,7 @@ class SentencePooling(nn.Module):
         if name in (None, "own") and isinstance(encoder, HuggingFaceEncoder) and encoder.modules is not None:
             return cls("own", "subwords", **read_recipe(encoder.modules))
         if name == "own":
-            fact = f"sentence pooling own: {encoder.name} has no pooling modules of sentence-transformers"
+            fact = f"sentence pooling own: {encoder.name} has no sentence-transformers pooling modules"
             raise SettingError(f"{fact}; use words, subwords or cls")
         if name in ("subwords", "cls"):
             if not isinstance(encoder, HuggingFaceEncoder):
@@ -107,8 +107,8 @@ class SentencePooling(nn.Module):
     def split(self, encoder: TrainableEncoder | SubwordVectors, sentences: Sentences) -> SplitSentences:
         """Split sentences into subwords; the "words" of the result are the units that this pooling combines.
 
-        For subword pooling, the words of a sentence are joined by spaces. The result is the original text if the text was split
-        only at spaces (`pretokenized=True`).
+        For subword pooling, the words of a sentence are joined by spaces. This restores the original text if it was split only
+        at spaces (`pretokenized=True`).
         """
         if isinstance(encoder, SubwordVectors):
             return encoder.split(sentences)
@@ -120,7 +120,7 @@ class SentencePooling(nn.Module):
         return encoder.subwords.split_texts(texts, limit=self._limit(encoder), lang=sentences.lang)
 
     def save(self, encoder: Encoder, folder: str | PathLike[str]) -> None:
-        """Write this pooling as modules of sentence-transformers, which `of` loads as "own".
+        """Write this pooling as sentence-transformers modules, which `of` loads as "own".
 
         Args:
             folder: saved folder of the encoder, or an empty folder for `HuggingFaceEncoder.modules`.
@@ -137,17 +137,17 @@ class SentencePooling(nn.Module):
             write_layer(path, dim=encoder.dim, layer=encoder.layer, n_layers=n_layers)
 
     def _limit(self, encoder: HuggingFaceEncoder) -> int | None:
-        """Return the maximum number of subwords of a text."""
+        """Return the maximum number of subwords in a text."""
         limits = [limit for limit in (encoder.max_length, self.max_length) if limit is not None]
         return min(limits, default=None)
 
     def width(self, dim: int) -> int:
-        """Return the number of dimensions of the sentence vectors for an encoder of `dim` dimensions."""
+        """Return the number of dimensions of the sentence vectors for an encoder with `dim` dimensions."""
         dense = [part.out_features for part in self.after if isinstance(part, nn.Linear)]
         return dense[-1] if dense else dim * len(self.modes)
 
     def forward(self, rows: Tensor, lengths: Tensor) -> Tensor:
-        """Return the vectors of S sentences, `[S, dim]`; the pooled vector of a sentence without words or subwords is zero.
+        """Return the vectors of S sentences, `[S, dim]`; a sentence without words or subwords is pooled to zero.
 
         Args:
             rows: word or subword vectors of all sentences, `[W, dim]`.
@@ -159,7 +159,7 @@ class SentencePooling(nn.Module):
 def sentence_vectors(
     encoder: Encoder, sentences: Sentences, pooling: SentencePooling, *, progress: bool = False
 ) -> SentenceVectors:
-    """Return one vector per sentence. Apart from the result, memory holds the vectors of one block of sentences."""
+    """Return one vector per sentence. Besides the result, only one block of word or subword vectors is held in memory."""
     data, covered = np.zeros((0, 0), dtype=np.float32), np.zeros(len(sentences), dtype=bool)
     with bar(len(sentences), unit="sentence", title="encode", show=progress) as counter:
         for start in range(0, max(1, len(sentences)), _BLOCK):
@@ -195,13 +195,13 @@ def _of_part(encoder: Encoder, sentences: Sentences, pooling: SentencePooling) -
 
 
 def _picked(rows: Tensor, places: Tensor, lengths: Tensor) -> Tensor:
-    """Return the vector at the given index for each sentence; zero for sentences without vectors."""
+    """Return the vector at each sentence's index in `places`, or zero for a sentence without vectors."""
     filled = (lengths > 0).to(rows)[:, None]
     return rows[places.clamp(min=0, max=max(0, len(rows) - 1))] * filled if len(rows) else sums(rows, lengths)
 
 
 def _weighted(rows: Tensor, lengths: Tensor) -> Tensor:
-    """Return the mean of each sentence's vectors, weighted by position, counted from 1."""
+    """Return the mean of each sentence's vectors, weighted by their positions, which are counted from 1."""
     firsts = lengths.cumsum(0) - lengths
     weights = (torch.arange(1, len(rows) + 1, device=rows.device) - firsts[owners(lengths, rows.device)]).to(rows)
     total = (lengths * (lengths + 1) / 2).clamp(min=1)

@@ -1,4 +1,4 @@
-"""Convert the tokenizers of Marian and M2M100 to fast tokenizers, which `transformers` does not provide."""
+"""Convert Marian and M2M100 tokenizers to fast tokenizers, which `transformers` does not provide."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from transformers.convert_slow_tokenizer import import_protobuf
 
 from calque.errors import InputError
 
-# Score of pieces that only the other language's model contains; any split into pieces of this model has a higher score.
+# Score of pieces that occur only in the other language's model. Any segmentation into this model's own pieces scores higher.
 _FOREIGN = -1e4
 
 
 def fast_tokenizer(slow: Any) -> PreTrainedTokenizerFast:
-    """Return a fast tokenizer with the SentencePiece model, the vocabulary and the language tokens of a slow one.
+    """Return a fast tokenizer with the SentencePiece model, the vocabulary and the language tokens of a slow tokenizer.
 
     The result differs from `MarianTokenizer` in two ways. Pieces outside the vocabulary are not used; `MarianTokenizer` maps
-    these pieces to `<unk>`. Unknown text is split into pieces of the other language; `MarianTokenizer` looks up the whole text.
+    these pieces to `<unk>`. Unknown text is split into pieces of the other language; `MarianTokenizer` looks it up as a whole.
 
     Args:
-        slow: `MarianTokenizer` or `M2M100Tokenizer`.
+        slow: slow tokenizer, a `MarianTokenizer` or `M2M100Tokenizer`.
 
     Raises:
-        InputError: the model is neither Unigram nor BPE, or the ids of the vocabulary are not consecutive.
+        InputError: the model is neither Unigram nor BPE, or the vocabulary ids are not consecutive.
     """
     languages = list(getattr(slow, "lang_token_to_id", ()))  # language tokens, whose ids follow the vocabulary
     first = slow.get_lang_token(slow.src_lang) if languages else ""
@@ -67,7 +67,7 @@ def fast_tokenizer(slow: Any) -> PreTrainedTokenizerFast:
 
 
 def _merges(scores: Mapping[str, float], vocabulary: Mapping[str, int]) -> list[tuple[str, str]]:
-    """Return the merges of a BPE model, highest score first."""
+    """Return the merges of a BPE model in order of decreasing score."""
     pairs = []
     for piece, score in scores.items():
         parts = [(piece[:place], piece[place:]) for place in range(1, len(piece))]

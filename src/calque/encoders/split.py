@@ -21,12 +21,12 @@ class SplitSentences:
         offsets: offsets of the sentences in `ids`, int64 `[n_sentences + 1]`.
         word_offsets: offsets of the sentences in `word_starts` and `word_lengths`, int64 `[n_sentences + 1]`.
         word_starts: position of each word's first subword in its sentence, int32 `[n_words]`.
-        word_lengths: number of subwords of each word, 0 for a word without a vector, int32 `[n_words]`.
+        word_lengths: number of subwords of each word, or 0 for a word without a vector, int32 `[n_words]`.
         truncated_words: number of words removed by the length limit.
         empty_words: number of words that the tokenizer drops, such as control characters.
         truncated_sentences: number of sentences truncated by the length limit.
-        pad_id: padding id.
-        segments: segment of each subword in a pair of texts (`token_type_ids`), int32 `[n_subwords]`; None if all are 0.
+        pad_id: id of the padding token.
+        segments: segment (token type) of each subword in a pair of texts, int32 `[n_subwords]`; None if all are 0.
     """
 
     ids: np.ndarray
@@ -49,7 +49,7 @@ class SplitSentences:
 
     @property
     def lengths(self) -> np.ndarray:
-        """Number of subwords of each sentence including special tokens, int64 `[n_sentences]`."""
+        """Number of subwords in each sentence, including special tokens, int64 `[n_sentences]`."""
         return np.diff(self.offsets)
 
     @property
@@ -78,7 +78,7 @@ class SplitSentences:
         )  # fmt: skip
 
     def take(self, numbers: np.ndarray) -> SplitSentences:
-        """Return the sentences at the given indices. The counts of truncated and empty words do not change."""
+        """Return the sentences at the given indices. The counts of truncated and empty words stay the same."""
         sizes, counts = self.lengths[numbers], np.diff(self.word_offsets)[numbers]
         subwords, words = ranges(self.offsets[numbers], sizes), ranges(self.word_offsets[numbers], counts)
         return replace(
@@ -88,7 +88,7 @@ class SplitSentences:
         )  # fmt: skip
 
     def covered_words(self) -> SplitSentences:
-        """Return the sentences without the words that have no vector. The counts of truncated and empty words do not change."""
+        """Return the sentences without words that have no vector. The counts of truncated and empty words stay the same."""
         covered = self.covered
         return replace(
             self, word_offsets=offsets_of(covered)[self.word_offsets], word_starts=self.word_starts[covered],
@@ -96,7 +96,7 @@ class SplitSentences:
         )  # fmt: skip
 
     def with_special(self) -> SplitSentences:
-        """Return the sentences with their first and last subwords ([CLS], [SEP]) as additional words."""
+        """Return the sentences with their first and last subwords, such as [CLS] and [SEP], as additional words."""
         n, counts = len(self), np.diff(self.word_offsets)
         word_offsets = self.word_offsets + 2 * np.arange(n + 1)
         inner = np.arange(self.n_words) + 2 * np.repeat(np.arange(n), counts) + 1

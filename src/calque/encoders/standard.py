@@ -15,8 +15,8 @@ from calque.encoders.huggingface import HuggingFaceEncoder
 from calque.errors import CalqueWarning, SettingError
 from calque.text import ParallelCorpus, Sentences
 
-_SENTENCES = 512  # number of sentences for means and variances
-_SHARE = 0.5  # fraction of the mean squared length above which a dimension dominates a layer
+_SENTENCES = 512  # number of sentences that means and standard deviations are computed from
+_SHARE = 0.5  # fraction of the mean squared norm above which a dimension dominates a layer
 
 
 class StandardizedWarning(CalqueWarning):
@@ -29,21 +29,21 @@ def standardized(
     layers: Sequence[int] | None,
     wanted: bool | None,
 ) -> Any:
-    """Return the encoder with standardised word vectors of some layers, (x − mean) / standard deviation in each dimension.
+    """Return the encoder with the word vectors of some layers standardised: (x − mean) / standard deviation in each dimension.
 
     In many models a few dimensions are far larger than all others and dominate cosines and distances (Timkey & van Schijndel
-    2021, "All bark and no bite: rogue dimensions in transformer language models obscure representational quality", §5). Means and
-    standard deviations are computed over all languages together. The result shares its model with the encoder.
+    2021, "All bark and no bite: rogue dimensions in transformer language models obscure representational quality", §5).
+    Means and standard deviations are computed over all languages together. The result shares the encoder's model.
 
     Args:
-        texts: text of each language; up to 512 evenly spaced sentences are used.
+        texts: one text per language; about 512 evenly spaced sentences are used in total.
         layers: layers to standardise; default: the encoder's layer.
-        wanted: whether to standardise; default: only layers in which one dimension has more than half of the mean squared length.
+        wanted: whether to standardise; default: only if one dimension accounts for over half of a layer's mean squared norm.
     """
     if wanted is False or not isinstance(encoder, HuggingFaceEncoder):
         if wanted:
             kind = type(encoder).__name__
-            raise SettingError(f"standardize requires an encoder of transformers, but {encoder.name} is a {kind}")
+            raise SettingError(f"standardize requires a Transformers encoder, but {encoder.name} is a {kind}")
         return encoder
     numbers = [number for number in dict.fromkeys(encoder.layer_numbers(layers)) if number not in encoder.standard]
     each = -(-_SENTENCES // max(1, len(texts)))
@@ -64,8 +64,8 @@ def standardized(
             deviation[deviation <= 1e-6 * deviation.max()] = 1.0
             found[number] = torch.from_numpy(np.stack([rows.mean(axis=0), deviation]).astype(np.float32))
             if wanted is None:
-                fact = f"{encoder.name}: one of {encoder.dim} dimensions has {share:.0%} of the squared length of layer {number}"
-                remedy = "all are standardised; disable this with --option standardize=false"
+                fact = f"{encoder.name}: one of {encoder.dim} dimensions has {share:.0%} of the squared norm in layer {number}"
+                remedy = "all dimensions are standardised; disable this with --option standardize=false"
                 warnings.warn(StandardizedWarning(f"{fact}; {remedy}"), stacklevel=2)
     result = copy.copy(encoder)
     result.standard = found
@@ -73,5 +73,5 @@ def standardized(
 
 
 def sides_of(corpora: Sequence[ParallelCorpus]) -> list[Sentences]:
-    """Return the texts of both languages of each parallel text."""
+    """Return both sides of each parallel text in one list."""
     return [side for corpus in corpora for side in (corpus.source, corpus.target)]

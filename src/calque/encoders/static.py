@@ -1,4 +1,4 @@
-"""An encoder of static word vectors, and the tables and file formats of the vectors."""
+"""An encoder for static word vectors, with their tables and file formats."""
 
 from __future__ import annotations
 
@@ -33,30 +33,30 @@ from calque.text import Sentence, Sentences
 from calque.vectors import Embeddings, map_arrays, read_rows, write_arrays
 
 VECTORS_FILE, WORDS_FILE = "vectors.safetensors", "words.json"
-_CENTRE_ON = 200_000  # number of most frequent words for the mean; published files often have this size
+_CENTRE_ON = 200_000  # number of frequent words that the mean is computed over; published files often have this size
 _SENTENCES = 1 << 12  # number of sentences that are encoded together
-_SETTINGS = ("name", "normalise", "lower", "sentence")  # arguments of `StaticEncoder` in `calque.json`
-_EOS = "</s>"  # the only word without character n-grams in fastText
+_SETTINGS = ("name", "normalise", "lower", "sentence")  # arguments of `StaticEncoder` saved in `calque.json`
+_EOS = "</s>"  # the only word that has no character n-grams in fastText
 _ROWS = 4096
 
 
 class StaticEncoder(Encoder):
-    """Static word vectors with one table for each language.
+    """Encoder for static word vectors, with one table per language.
 
     A vector is L2-normalised, mean-centred and L2-normalised again, then mapped by the map of its language. With `sentence`,
     the mean, maximum and minimum over the sentence are computed after mapping, because a maximum changes under rotation.
 
     Args:
         tables: tables by language; the table with the key "" is used for all other languages.
-        normalise: L2-normalise, mean-centre and L2-normalise again, with the mean of the table's first 200,000 words.
-        lower: look up the lower-case form of a word that is not in the table.
-        maps: maps by language, applied to normalised vectors.
-        sentence: weights of the word vector and of the mean, maximum and minimum over its sentence (`add_sentence`), which are
-            concatenated to 4 × dim dimensions; default: the word vector alone.
-        name: name in reports.
+        normalise: whether to L2-normalise, centre and L2-normalise again, with the mean of the first 200,000 words.
+        lower: whether to look up the lower-case form of a word that is not in the table.
+        maps: maps by language, which are applied to normalised vectors.
+        sentence: weights for the word vector and for the mean, maximum and minimum over its sentence (`add_sentence`). The four
+            vectors are concatenated to 4 × dim dimensions; default: the word vector alone.
+        name: name shown in reports.
 
     Raises:
-        SettingError: the tables differ in dimensions, or a map does not match the dimensions.
+        SettingError: the tables have different numbers of dimensions, or a map does not match this number.
     """
 
     def __init__(
@@ -77,12 +77,12 @@ class StaticEncoder(Encoder):
         self.word_dim = next(iter(dims.values()))
         for lang, fitted in self.maps.items():
             if fitted.matrix is None or fitted.matrix.shape != (self.word_dim, self.word_dim):
-                raise SettingError(f"the map of {lang!r} must be fitted on vectors of {self.word_dim} dimensions")
+                raise SettingError(f"the map for {lang!r} must be fitted on vectors with {self.word_dim} dimensions")
         self.dim = self.word_dim * (4 if sentence else 1)
         self._means: dict[str, np.ndarray] = {}
 
     def replace(self, **changes: Any) -> StaticEncoder:
-        """Return an encoder with the same tables and some changed arguments, for example `encoder.replace(maps=None)`."""
+        """Return an encoder with the same tables but some arguments changed, for example `encoder.replace(maps=None)`."""
         same = {key: getattr(self, key) for key in ("maps", *_SETTINGS)}
         changed = StaticEncoder(self.tables, **{**same, **changes})
         if changed.normalise == self.normalise:
@@ -101,12 +101,12 @@ class StaticEncoder(Encoder):
         lang = text.lang
         key = best_match(lang, self.tables) or ""  # a variety such as de-AT uses the table and maps of its language
         if key not in self.tables:
-            raise SettingError(f"no word vectors for language {lang!r}, expected one of {sorted(self.tables)}")
+            raise SettingError(f"there are no word vectors for language {lang!r}; use one of {sorted(self.tables)}")
         word_types, numbers, offsets = number_words(text)
         vectors, known = self.tables[key].lookup(word_types, lower=self.lower)
         if not (finite := np.isfinite(vectors).all(axis=1)).all():
             word = word_types[int(np.flatnonzero(~finite)[0])][:40]
-            raise InputError(f"{self.name}: the vector of {word!r} is not finite; copy the corrupt file again")
+            raise InputError(f"{self.name}: the vector of {word!r} is not finite; download or copy the file again")
         if self.normalise:
             vectors, _ = unit_centre_unit(vectors, self.mean(key))
         check_language(self, lang)
@@ -135,7 +135,7 @@ class StaticEncoder(Encoder):
             self._means[lang] = total / max(1, n)
         return self._means[lang]
 
-    # -- identity and disk -----------------------------------------------------------------------------------
+    # -- fingerprint and files -------------------------------------------------------------------------------
     @cached_property
     def fingerprint(self) -> str:  # type: ignore[override]
         digest = hashlib.blake2b(digest_size=16)
@@ -148,7 +148,7 @@ class StaticEncoder(Encoder):
         return digest.hexdigest()
 
     def save(self, folder: str | PathLike[str]) -> None:
-        """Write tables, means, maps and settings to a folder that `load_static` and `load_encoder` read."""
+        """Write tables, means, maps and settings to a folder that `load_static` and `load_encoder` can load."""
         with saving(folder, self) as path:
             arrays: dict[str, np.ndarray] = {}
             for lang, table in self.tables.items():
@@ -169,7 +169,7 @@ class StaticEncoder(Encoder):
 
     @classmethod
     def open(cls, folder: str | PathLike[str], *, about: Mapping[str, Any] | None = None, **options: Any) -> Self:
-        """Load a folder that `save` wrote, or a file of word vectors; vectors of a folder are memory-mapped."""
+        """Load a folder that `save` wrote, or a file of word vectors; the vectors in a folder are memory-mapped."""
         path = Path(folder)
         for option in ("layer", "pooling", "precision"):
             if option in options:
@@ -182,7 +182,7 @@ class StaticEncoder(Encoder):
             arrays, _ = map_arrays(path / VECTORS_FILE)
             tables: dict[str, WordTable] = {}
             for lang, settings in about["tables"].items():
-                numbers = {name: value for name, value in settings.items() if name != "kind"}  # from old versions
+                numbers = {name: value for name, value in settings.items() if name != "kind"}  # in old files
                 tables[lang] = WordTable(words[lang], arrays[f"{lang}.matrix"], **numbers)
                 if len(tables[lang]) > len(tables[lang].matrix):
                     raise ValueError(f"{len(tables[lang])} words in {lang}, but {len(tables[lang].matrix)} vectors")
@@ -190,7 +190,7 @@ class StaticEncoder(Encoder):
             encoder = cls(tables, maps=maps, **{name: about[name] for name in _SETTINGS})
             if encoder.normalise:
                 encoder._means = {lang: np.array(arrays[f"{lang}.mean"]) for lang in tables}
-        except Exception as error:  # corrupt files raise various exceptions
+        except Exception as error:  # corrupt files can raise many kinds of exceptions
             raise InputError(f"incomplete or invalid vectors ({type(error).__name__}: {error})", path=path) from error
         return encoder
 
@@ -206,16 +206,16 @@ def load_static(
     """Load static word vectors from files (see `read_table` for formats) or from a saved folder.
 
     Args:
-        path: one file for all languages, a file for each (`{"en": "wiki.en.vec", "de": "wiki.de.bin"}`), or a saved folder.
+        path: one file for all languages, one for each (`{"en": "wiki.en.vec", "de": "wiki.de.bin"}`), or a saved folder.
         normalise, lower, sentence: see `StaticEncoder`.
-        limit: maximum number of words of each file.
+        limit: maximum number of words to read from each file.
     """
     if not isinstance(path, Mapping):
         if Path(path).is_dir():
             return StaticEncoder.open(path)
         path = {"": path}
     if not path:
-        raise SettingError("no file of word vectors was given")
+        raise SettingError("no word vector file was given")
     name = "+".join(Path(fspath(file)).name for file in path.values())
     tables = {lang: read_table(file, limit=limit) for lang, file in path.items()}
     return StaticEncoder(tables, normalise=normalise, lower=lower, sentence=sentence, name=name)
@@ -227,8 +227,8 @@ def add_sentence(words: np.ndarray, offsets: np.ndarray, covered: np.ndarray, we
     Args:
         words: word vectors `[n_words, dim]`; the result is float32 `[n_words, 4 × dim]`.
         offsets: offsets of the sentences, int64 `[n_sentences + 1]`.
-        covered: mask of the words with a vector, bool `[n_words]`; results for other words are zero.
-        weights: factors of the word vector, mean, maximum and minimum.
+        covered: mask of the words with a vector, bool `[n_words]`; the results for other words are zero.
+        weights: factors for the word vector, the mean, the maximum and the minimum.
     """
     result = np.zeros((len(words), 4 * words.shape[1]), dtype=np.float32)
     rows, lengths = torch.from_numpy(words[covered]), torch.from_numpy(np.diff(offsets_of(covered)[offsets]))
@@ -241,16 +241,16 @@ def add_sentence(words: np.ndarray, offsets: np.ndarray, covered: np.ndarray, we
 
 # -- tables and their files ----------------------------------------------------------------------------------------------
 class WordTable:
-    """Words and their vectors; a fastText model also has vectors of character n-grams.
+    """Table of words and their vectors; a fastText model also has vectors for character n-grams.
 
     In a fastText model, a word's vector is the mean of the matrix rows of the word and its n-grams, so out-of-vocabulary words
-    have vectors, too (Bojanowski et al. 2017, §3.2). The row index of an n-gram is its FNV-1a hash modulo `bucket`, plus the
+    also have vectors (Bojanowski et al. 2017, §3.2). The row index of an n-gram is its FNV-1a hash modulo `bucket`, plus the
     number of words.
 
     Args:
-        words: words in the order of the file, usually by frequency; the first of duplicate words is used.
-        matrix: vectors of words, then of n-grams, float32 `[rows, dim]`.
-        bucket: number of vectors of n-grams; None if the table is not a fastText model.
+        words: words in the order of the file, usually by frequency; only the first of several duplicates is used.
+        matrix: vectors of the words, followed by those of the n-grams, float32 `[rows, dim]`.
+        bucket: number of n-gram vectors; None if the table is not a fastText model.
         minn, maxn: minimum and maximum length of n-grams in characters, including the word boundary markers < and >; `maxn` is
             0 for a model without n-grams.
     """
@@ -266,10 +266,10 @@ class WordTable:
         return len(self.words)
 
     def lookup(self, word_types: Sequence[str], *, lower: bool = True) -> tuple[np.ndarray, np.ndarray]:
-        """Return vectors float32 `[n, dim]`, zero for out-of-vocabulary words, and the mask bool `[n]` of words with a vector.
+        """Return the vectors, float32 `[n, dim]`, and a mask of the words with a vector, bool `[n]`; other vectors are zero.
 
         Args:
-            lower: look up the lower-case form of an out-of-vocabulary word.
+            lower: whether to look up the lower-case form of an out-of-vocabulary word.
         """
         numbers = [self.index.get(word, self.index.get(word.lower(), -1) if lower else -1) for word in word_types]
         rows = np.array(numbers, dtype=np.int64)
@@ -283,7 +283,7 @@ class WordTable:
         return vectors, known
 
     def settings(self) -> dict[str, Any]:
-        """Return the settings that are saved with words and matrix."""
+        """Return the settings that are saved with the words and the matrix."""
         return {} if self.bucket is None else {"bucket": self.bucket, "minn": self.minn, "maxn": self.maxn}
 
     def digest(self) -> bytes:
@@ -313,7 +313,7 @@ class WordTable:
         return means
 
     def ngrams(self, word: str) -> list[int]:
-        """Return the row index of each n-gram occurrence in the word (fastText, `Dictionary::computeSubwords`)."""
+        """Return the matrix row of each n-gram occurrence in the word (fastText, `Dictionary::computeSubwords`)."""
         if word == _EOS or not self.bucket or not self.maxn:
             return []
         characters = [character.encode("utf-8", "surrogatepass") for character in f"<{word}>"]
@@ -323,7 +323,7 @@ class WordTable:
             for size in range(1, min(self.maxn, len(characters) - start) + 1):
                 for byte in characters[start + size - 1]:
                     if byte > 127:
-                        byte |= 0xFFFFFF00  # fastText sign-extends the char before the xor
+                        byte |= 0xFFFFFF00  # fastText sign-extends the byte before the XOR
                     value = ((value ^ byte) * 16777619) & 0xFFFFFFFF
                 if size < self.minn or (size == 1 and start in (0, len(characters) - 1)):
                     continue  # too short, or only the marker < or >
@@ -336,11 +336,11 @@ _MAX_DIMENSIONS = 65_536  # more dimensions mean that the file is corrupt
 
 
 def read_table(path: str | PathLike[str], *, limit: int | None = None) -> WordTable:
-    """Read word vectors in one of these formats, uncompressed or compressed by gzip, zstd, xz or bzip2:
+    """Read word vectors in one of these formats, uncompressed or compressed with gzip, zstd, xz or bzip2:
 
-    - word2vec text and fastText `.vec`: a line `words dimensions`, then one line per word (GloVe lacks the first line);
-    - word2vec binary: the same first line, then for each word the word, a space and little-endian float32 numbers;
-    - fastText model (`.bin`): mapped into memory unless compressed, so that only used rows are read.
+    - word2vec text and fastText `.vec`: a header `words dimensions`, then one line per word (GloVe has no header);
+    - word2vec binary: the same header; then, for each word, the word, a space and little-endian float32 numbers;
+    - fastText model (`.bin`): memory-mapped unless compressed, so only the rows that are used are read.
 
     Args:
         limit: maximum number of words; ignored for a fastText model.
@@ -353,13 +353,13 @@ def read_table(path: str | PathLike[str], *, limit: int | None = None) -> WordTa
         if len(fields) == 2 and all(field.isdigit() for field in fields):
             n, dim = (int(field[:19]) for field in fields)  # Python refuses to parse numbers with thousands of digits
             if not (0 < n < 10**18 and 0 < dim <= _MAX_DIMENSIONS):
-                fact = f"the header must declare 1 to 10^18 words of 1 to {_MAX_DIMENSIONS:,} dimensions, got {n} and {dim}"
+                fact = f"the header must declare 1 to 10^18 words with 1 to {_MAX_DIMENSIONS:,} dimensions, got {n} and {dim}"
                 raise InputError(fact, path=path, line=1)
             if any(byte < 32 and byte not in b"\t\n\r" for byte in file.peek(4096)[:4096]):  # type: ignore[attr-defined]
                 return _read_binary(file, path, n, dim, limit)
             return WordTable(*read_rows(file, path, n, dim, limit))
         if not 2 <= len(fields) <= _MAX_DIMENSIONS or b"\0" in first:
-            fact = "not a file of word vectors: expected `words dimensions`, or a word and its numbers"
+            fact = "not a word vector file: it must start with `words dimensions`, or with a word and its numbers"
             raise InputError(fact, path=path, line=1)
         return WordTable(*read_rows(chain([first], file), path, None, len(fields) - 1, limit))
 
@@ -407,7 +407,7 @@ def _read_fasttext(file: BufferedIOBase, path: str | PathLike[str]) -> WordTable
     dim, model, bucket, minn, maxn = arguments[0], arguments[7], *arguments[8:11]
     take("d")
     if version == 11 and model == 3:
-        maxn = 0  # classifiers of that version have no n-grams, although the file contains their lengths
+        maxn = 0  # classifiers of that version have no n-grams, although the file contains n-gram lengths
     entries, n_words, _, _, pruned = take("iiiqq")
     if not (0 < dim < 1 << 20 and 0 <= n_words <= entries and bucket >= 0):
         raise InputError("the dictionary of the fastText model is invalid; is the file corrupt?", path=path)
@@ -426,7 +426,7 @@ def _read_fasttext(file: BufferedIOBase, path: str | PathLike[str]) -> WordTable
     if columns != dim or rows < n_words + (bucket if maxn else 0):
         raise InputError(f"the matrix is {rows} × {columns} for {n_words} words; is the file corrupt?", path=path)
     try:
-        if isinstance(getattr(file, "raw", None), FileIO):  # memory-mapped, so that only used rows are read
+        if isinstance(getattr(file, "raw", None), FileIO):  # memory-map the matrix, so that only used rows are read
             matrix = np.memmap(path, "<f4", "r", file.tell(), (rows, dim))
         else:
             matrix = np.frombuffer(file.read(rows * dim * 4), dtype="<f4").reshape(rows, dim)

@@ -1,4 +1,4 @@
-"""Static subword vectors, which are averaged to word and sentence vectors."""
+"""Static subword vectors, which are averaged into word and sentence vectors."""
 
 from __future__ import annotations
 
@@ -27,27 +27,27 @@ from calque.text import Sentence, Sentences
 from calque.vectors import Embeddings
 
 _MODEL = "model.safetensors"
-_WEIGHT = "embedding.weight"  # name in StaticEmbedding of sentence-transformers
+_WEIGHT = "embedding.weight"  # name in the StaticEmbedding module of sentence-transformers
 
 
 class SubwordVectors(Encoder):
-    """One static vector for each subword of a tokenizer (as in model2vec, Tulkens & van Dongen 2024).
+    """Encoder with one static vector for each subword of a tokenizer (as in model2vec, Tulkens & van Dongen 2024).
 
-    A word vector is the mean of its subword vectors. A sentence vector is the mean of all its subword vectors, without special
-    tokens. sentence-transformers loads the folder as `StaticEmbedding` and computes equal vectors if the tokenizer splits text
-    at spaces, as in BERT. For a byte-level tokenizer, which includes the space in the subword, a space is put before each text.
-    Special tokens written in the text, such as [SEP], are ordinary words here, but not in sentence-transformers.
+    A word vector is the mean of the word's subword vectors. A sentence vector is the mean of all its subword vectors, excluding
+    special tokens. sentence-transformers loads the folder as `StaticEmbedding` and computes equal vectors if the tokenizer
+    splits text at spaces, as in BERT. For a byte-level tokenizer, which includes the space in subwords, a text starts with a
+    space. Special tokens written in the text, such as [SEP], are ordinary words here, but not in sentence-transformers.
 
     Args:
-        tokenizer: fast tokenizer of `transformers`.
-        matrix: subword vectors, multiplied by the weights of the subwords, float32 `[n_subwords, dim]`.
-        unit: L2-normalise sentence vectors.
-        name: name in reports.
+        tokenizer: fast `transformers` tokenizer.
+        matrix: subword vectors, already multiplied by the subword weights, float32 `[n_subwords, dim]`.
+        unit: whether to L2-normalise sentence vectors.
+        name: name shown in reports.
     """
 
     def __init__(self, tokenizer: Any, matrix: Tensor, *, unit: bool = True, name: str = "static"):
         if len(matrix) < len(tokenizer):
-            raise SettingError(f"matrix must have a row for each of {len(tokenizer)} subwords, got {len(matrix)}")
+            raise SettingError(f"matrix must have one row per subword ({len(tokenizer)}), got {len(matrix)} rows")
         self.subwords = Subwords(tokenizer, vocabulary=len(matrix), special=False)
         if self.subwords.needs_space:
             self.subwords = Subwords(_after_space(tokenizer), vocabulary=len(matrix), special=False)
@@ -62,7 +62,7 @@ class SubwordVectors(Encoder):
 
     @torch.inference_mode()
     def _means(self, ids: np.ndarray, offsets: np.ndarray) -> Tensor:
-        """Return the mean of the subword vectors between consecutive offsets, `[n, dim]`; zero for empty ranges."""
+        """Return the mean of the subword vectors between consecutive offsets, `[n, dim]`; the mean of none is zero."""
         bags = torch.from_numpy(offsets[:-1].astype(np.int32))
         return nn.functional.embedding_bag(torch.from_numpy(ids), self.model.weight, bags, mode="mean")
 
@@ -73,7 +73,7 @@ class SubwordVectors(Encoder):
 
     @torch.inference_mode()
     def sentence_vectors(self, sentences: Sentences) -> tuple[np.ndarray, np.ndarray]:
-        """Return sentence vectors, float32 `[n, dim]`, and the mask of sentences with subwords, bool `[n]`."""
+        """Return sentence vectors, float32 `[n, dim]`, and a mask of the sentences with subwords, bool `[n]`."""
         split = self.subwords.split(sentences)
         found = self._means(split.ids, split.offsets)
         found = nn.functional.normalize(found, dim=1, out=found) if self.unit else found
@@ -86,7 +86,7 @@ class SubwordVectors(Encoder):
         return digest.hexdigest()
 
     def save(self, folder: str | PathLike[str]) -> None:
-        """Write a folder that `load_encoder` and sentence-transformers read."""
+        """Write a folder that `load_encoder` and sentence-transformers can load."""
         with saving(folder, self) as path:
             self.subwords.tokenizer.save_pretrained(path)
             save_file({_WEIGHT: self.model.weight.detach().contiguous()}, path / _MODEL)
@@ -108,12 +108,12 @@ class SubwordVectors(Encoder):
                 raise ValueError("the vectors are not finite; is the file corrupt?")
             tokenizer = PreTrainedTokenizerFast.from_pretrained(path)
             return cls(tokenizer, matrix, unit=about["unit"], name=about["name"])
-        except Exception as error:  # corrupt files raise exceptions of several libraries
-            raise InputError(f"not a folder of static subword vectors ({error!s:.200})", path=path) from error
+        except Exception as error:  # corrupt files raise exceptions from several libraries
+            raise InputError(f"not a folder with static subword vectors ({error!s:.200})", path=path) from error
 
 
 def _after_space(tokenizer: Any) -> Any:
-    """Return a copy of a tokenizer that puts a space before a text and one space between words."""
+    """Return a copy of a tokenizer that puts one space before each text and reduces other spaces to one."""
     from tokenizers import Regex, normalizers
 
     copied = copy.deepcopy(tokenizer)

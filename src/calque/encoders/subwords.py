@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
     from transformers import PreTrainedTokenizerFast
 
-_LOCK = RLock()  # settings are changed temporarily, and threads may share a tokenizer
+_LOCK = RLock()  # held while settings are changed, because threads may share a tokenizer
 _CHUNK = 512  # number of words passed to the tokenizer in one call
 
 # Language tokens of M2M100 (__en__), mBART (en_XX, whose region has no meaning) and NLLB (eng_Latn).
@@ -37,23 +37,23 @@ def stable_text(backend: Any) -> str:
 
 
 class Subwords:
-    """Splitter of words into subwords with a fast `transformers` tokenizer, each word separately.
+    """Subword splitter that applies a fast `transformers` tokenizer to each word separately.
 
     Each distinct word of a text is split once, as in `tokenizer(words, is_split_into_words=True)`, with three differences:
 
-    - A word is split as *after a space*. Byte-level BPE (RoBERTa, GPT-2, ModernBERT, …) includes the space in the subword, and a
+    - A word is split as *after a space*. Byte-level BPE (RoBERTa, GPT-2, ModernBERT, …) includes the space in the subword, so a
       plain call on a list of words would join the words. This is equivalent to `add_prefix_space=True`, see `_needs_space`.
-    - A word that spells a special token (`[SEP]`, `</s>`) is split like any other word (`split_special_tokens=True`), or becomes
+    - A word that spells a special token (`[SEP]`, `</s>`) is split like other words (`split_special_tokens=True`), or becomes
       the unknown token.
-    - A sentence over the length limit is truncated after the last word that fits completely.
+    - A sentence that exceeds the length limit is truncated after the last word that fits completely.
 
-    For models with language tokens (M2M100, NLLB, mBART), each sentence gets the token of its `lang`, a two-letter code
-    or the model's code. Without `lang`, the token of the tokenizer's `src_lang` is used.
+    For models with language tokens (M2M100, NLLB, mBART), each sentence gets the language token for its `lang`, which
+    is a two-letter code or the model's own code. Without `lang`, the token of the tokenizer's `src_lang` is used.
 
     Args:
-        tokenizer: fast tokenizer of `transformers`, whose settings are not changed.
-        max_length: maximum number of subwords of a sentence including special tokens; default: the tokenizer's limit.
-        vocabulary: number of embeddings of the model, to check ids; None without a model.
+        tokenizer: fast `transformers` tokenizer, whose settings are not changed.
+        max_length: maximum number of subwords in a sentence, including special tokens; default: the tokenizer's limit.
+        vocabulary: number of embeddings in the model, for checking subword ids; None if there is no model.
         special: whether to add special tokens and apply a length limit.
 
     Raises:
@@ -69,8 +69,8 @@ class Subwords:
         special: bool = True,
     ):
         if not getattr(tokenizer, "is_fast", False):
-            fact = f"{type(tokenizer).__name__} is a slow tokenizer, which does not report how it splits words"
-            raise SettingError(f"{fact}; expected a fast tokenizer with a tokenizer.json")
+            fact = f"{type(tokenizer).__name__} is a slow tokenizer, which does not report word boundaries"
+            raise SettingError(f"{fact}; use a fast tokenizer, which has a tokenizer.json")
         self.tokenizer = tokenizer
         self.backend: Tokenizer = tokenizer.backend_tokenizer  # type: ignore[assignment]
         self.prefix, self.suffix = frame_of(tokenizer) if special else (np.zeros(0, np.int32), np.zeros(0, np.int32))
@@ -79,14 +79,14 @@ class Subwords:
         self.max_length = int(limit) if limit < 1_000_000 else None  # transformers writes "no limit" as 1e30
         n_special = len(self.prefix) + len(self.suffix)
         if self.max_length is not None and self.max_length <= n_special:
-            raise SettingError(f"max_length must be more than the {n_special} special tokens, got {self.max_length}")
+            raise SettingError(f"max_length must exceed the {n_special} special tokens, got {self.max_length}")
         self.pad_id = int(tokenizer.pad_token_id or 0)  # type: ignore[arg-type]
         self.unk_id: int | None = tokenizer.unk_token_id  # type: ignore[assignment]
         self._special_ids = np.array(sorted(set(tokenizer.all_special_ids) - {self.unk_id}), dtype=np.int32)
         self.needs_space = self._needs_space()
         self.vocabulary = vocabulary
 
-    # -- tokens of languages ---------------------------------------------------------------------------------------
+    # -- language tokens -------------------------------------------------------------------------------------------
     def _language_tokens(self) -> tuple[dict[str, int], int]:
         """Return the ids of language tokens by name, and the position of the language token in a sentence (from the end if
         negative). The dictionary is empty if the tokenizer adds no language token."""
@@ -106,11 +106,11 @@ class Subwords:
         return known, place if place < len(self.prefix) else place - len(frame)
 
     def put_languages(self, ids: np.ndarray, offsets: np.ndarray, langs: str | Sequence[str]) -> None:
-        """Set the language token of each sentence in place, if the tokenizer has language tokens.
+        """Set the language token of each sentence in place if the tokenizer has language tokens.
 
         Args:
-            ids, offsets: subword ids, which are changed, and offsets of `SplitSentences`.
-            langs: language of each sentence, or one language for all.
+            ids, offsets: subword ids, which are changed, and sentence offsets, as in `SplitSentences`.
+            langs: language of each sentence, or one language for all sentences.
         """
         if self.languages:
             langs = [langs] if isinstance(langs, str) else langs
@@ -119,21 +119,21 @@ class Subwords:
             ids[(offsets[:-1] if place >= 0 else offsets[1:]) + place] = [known[lang] for lang in langs]
 
     def _token_of(self, lang: str) -> int:
-        """Return the id of a language's token, looked up by the whole name, by language and script, and by language."""
+        """Return the id of a language's token, looked up by the full name, by language and script, or by language."""
         language, *rest = language_parts(lang)
         names = [lang, "-".join([language, *rest])]
         if not any(len(part) == 4 and name.startswith(f"{language}-") for part in rest for name in self.languages):
-            names.append(language)  # ignore regions, and scripts unless tokens distinguish them
+            names.append(language)  # ignore regions; also ignore scripts unless tokens distinguish them
         for name in names:
             if name in self.languages:
                 return self.languages[name]
         tokens = [name for name in self.languages if _LANGUAGE.fullmatch(name)]
         some = ", ".join(tokens[:20]) + (f", … ({len(tokens)} in all)" if len(tokens) > 20 else "")
-        raise SettingError(f"there is no token for the language {lang!r}, expected one of {some}, or a two-letter code")
+        raise SettingError(f"there is no token for the language {lang!r}; use one of {some}, or a two-letter code")
 
     # -- tokenizer --------------------------------------------------------------------------------------------
     def _needs_space(self) -> bool:
-        """Return whether a word alone must be preceded by a space to be split as in a text."""
+        """Return whether a single word needs a preceding space to be split as it would be in a text."""
         votes = 0
         with as_words(self.backend):
 
@@ -147,7 +147,7 @@ class Subwords:
         return votes > 0
 
     def _spaced(self, words: Iterable[str]) -> list[str]:
-        """Return words with a space in front, if the tokenizer needs one."""
+        """Return the words, each preceded by a space if the tokenizer needs one."""
         return [f" {word}" if self.needs_space and word and not word[0].isspace() else word for word in words]
 
     def _split_types(self, words: list[str]) -> tuple[np.ndarray, np.ndarray]:
@@ -171,11 +171,11 @@ class Subwords:
     def _check(self, ids: np.ndarray) -> None:
         if self.vocabulary is not None and len(ids) and ids.max() >= self.vocabulary:
             fact = f"the tokenizer returns the id {ids.max()}, but the model has only {self.vocabulary} embeddings"
-            raise SettingError(f"{fact}; use the tokenizer of this model")
+            raise SettingError(f"{fact}; use the model's own tokenizer")
 
     # -- sentences -------------------------------------------------------------------------------------------------
     def split(self, sentences: Iterable[Sentence | Sequence[str]]) -> SplitSentences:
-        """Split sentences into subwords; fastest for a `Sentences` object."""
+        """Split sentences into subwords; this is fastest for a `Sentences` object."""
         sentences = sentences if isinstance(sentences, Sentences) or not self.languages else list(sentences)
         types, numbers, word_offsets = number_words(sentences)
         table, sizes = self._split_types(types)
@@ -204,10 +204,10 @@ class Subwords:
         )  # fmt: skip
 
     def split_texts(self, texts: Sequence[str], *, limit: int | None = None, lang: str = "") -> SplitSentences:
-        """Split texts by a plain call of the tokenizer; every subword is a "word" of the result, including special tokens.
+        """Split texts with a plain call to the tokenizer; every subword, including special tokens, is a "word" of the result.
 
-        A special token in a text, such as [SEP], remains a special token, as in sentence-transformers. Texts are truncated to
-        `limit` subwords.
+        A special token in a text, such as [SEP], remains a special token, as in sentence-transformers. Each text is truncated
+        to `limit` subwords.
         """
         with as_words(self.backend, blind=False):
             if limit is not None:
@@ -220,7 +220,7 @@ class Subwords:
         )
 
     def _whole(self, encodings: Sequence[Any], lang: str) -> SplitSentences:
-        """Convert the tokenizer's encodings of texts; the only "word" of a text is its first subword."""
+        """Convert the tokenizer's encodings of texts; the only "word" of each text is its first subword."""
         n, offsets = len(encodings), offsets_of([len(encoding.ids) for encoding in encodings])
         ids = np.array([i for encoding in encodings for i in encoding.ids], dtype=np.int32)
         self._check(ids)
@@ -230,13 +230,13 @@ class Subwords:
         return SplitSentences(ids, offsets, *words, truncated_sentences=cut, pad_id=self.pad_id)
 
     def with_first(self, texts: Sequence[Sentences], *, segments: bool = False) -> SplitSentences:
-        """Split each text, or each pair of texts as one sequence; the only "word" of the result is the first special token.
+        """Split each text, or each pair of texts as one sequence; the only "word" of a sequence is its first special token.
 
-        A pair over the length limit is truncated at the end of its longer text.
+        A pair that exceeds the length limit is truncated at the end of its longer text.
 
         Args:
-            texts: one or two columns of texts.
-            segments: whether the model has segment embeddings.
+            texts: one column of texts, or two columns for pairs.
+            segments: whether the model has segment (token type) embeddings.
         """
         columns = [[self._spaced(map(_without_surrogates, text.words)) for text in column] for column in texts]
         with as_words(self.backend):
@@ -253,17 +253,17 @@ class Subwords:
 
 
 def _without_surrogates(word: str) -> str:
-    """Replace lone surrogates, which cannot be encoded in UTF-8, by U+FFFD."""
+    """Replace lone surrogates, which cannot be encoded in UTF-8, with U+FFFD."""
     return word.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-#: words for testing a tokenizer; its vocabulary must contain at least one of these words
+#: words used to test a tokenizer; its vocabulary must contain at least one of them
 PROBES = ("the", "in", "a", "e", "1", "de", "и", "ve", "的")
 
 
 @contextmanager
 def as_words(backend: Tokenizer, *, blind: bool = True) -> Iterator[None]:
-    """Disable truncation and padding of the tokenizer during the block. If `blind`, special tokens written in a text are split
+    """Disable the tokenizer's truncation and padding during the block. If `blind`, special tokens written in a text are split
     like other words."""
     with _LOCK:
         truncation, padding, special = backend.truncation, backend.padding, backend.encode_special_tokens
@@ -282,7 +282,7 @@ def as_words(backend: Tokenizer, *, blind: bool = True) -> Iterator[None]:
 
 
 def frame_of(tokenizer: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Return the special tokens that the tokenizer adds before and after a text, int32, found by an example."""
+    """Return the ids of the special tokens that the tokenizer adds before and after a text, int32, found with an example."""
     backend = tokenizer.backend_tokenizer
     with as_words(backend):
         examples = (backend.encode([word], is_pretokenized=True) for word in PROBES)
@@ -292,5 +292,5 @@ def frame_of(tokenizer: Any) -> tuple[np.ndarray, np.ndarray]:
         raise SettingError(f"{name} returns no subwords for any test word, such as 'the'")
     ids, places = np.array(encoding.ids, dtype=np.int32), np.flatnonzero(np.array(encoding.special_tokens_mask) == 0)
     if places[-1] - places[0] >= len(places):
-        raise SettingError(f"{name} adds special tokens inside a sentence, expected only before and after the sentence")
+        raise SettingError(f"{name} adds special tokens inside a sentence, not only before and after it")
     return ids[: places[0]], ids[places[-1] + 1 :]

@@ -1,4 +1,4 @@
-"""The interface of encoders with trainable weights."""
+"""The base class of encoders with trainable weights."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class TrainableEncoder(Encoder):
 
     Attributes:
         layer: layer that `encode` returns.
-        model: trained module, a `torch.nn.Module`.
-        budget: maximum number of subwords of a batch in `encode`, including padding.
-        max_length: maximum number of subwords of a sentence, for warnings; None if there is no limit.
-        padding: maximum ratio of the longest to the shortest sentence of a training batch.
+        model: module to train, a `torch.nn.Module`.
+        budget: maximum number of subwords in each batch that `encode` builds, including padding.
+        max_length: maximum number of subwords in a sentence, reported in warnings; None if there is no limit.
+        padding: maximum ratio of the longest to the shortest sentence in a training batch.
     """
 
     layer: int = 0  # type: ignore[assignment]
@@ -42,10 +42,10 @@ class TrainableEncoder(Encoder):
 
     @abstractmethod
     def forward(self, batch: WordBatch | Sequence[WordBatch], layers: Sequence[int]) -> dict[int, Tensor]:
-        """Return word vectors `[W, dim]` of the given layers, zero for a word without subwords; differentiable.
+        """Return differentiable word vectors `[W, dim]` of the given layers; the vector of a word without subwords is zero.
 
         Args:
-            batch: one batch, or several batches, whose words are concatenated.
+            batch: one batch, or several batches whose words are concatenated.
         """
 
     def merged(self) -> TrainableEncoder:
@@ -57,7 +57,7 @@ class TrainableEncoder(Encoder):
         return next(self.model.parameters()).device
 
     def encode(self, sentences: Iterable[Sentence | Sequence[str]], *, progress: bool = False) -> Embeddings:
-        """Return one vector per word, from the encoder's layer; fastest for a `Sentences` object."""
+        """Return one vector per word from the encoder's layer; encoding is fastest for a `Sentences` object."""
         return self._encode(sentences, [self.layer], progress)[self.layer]
 
     def _encode(self, sentences: Any, layers: list[int], progress: bool) -> dict[int, Embeddings]:
