@@ -1,4 +1,4 @@
-"""Check that imported packages are dependencies of calque or of an extra."""
+"""Check that every imported package is a dependency of calque or of one of its extras."""
 
 import ast
 import re
@@ -11,12 +11,12 @@ import calque
 
 ROOT = Path(calque.__file__).parent
 PROJECT = Path(__file__).parents[1] / "pyproject.toml"
-# Packages that are dependencies of another package, which calque requires.
+# Packages that are installed as dependencies of another package, which calque requires.
 WITH = {"huggingface-hub": "transformers", "tokenizers": "transformers", "markupsafe": "jinja2"}
 
 
 def imports(path: Path):
-    """Yield the external modules that a file imports, the line, and whether they are imported with the file."""
+    """Yield each external module that a file imports, the line, and whether importing the file executes the import."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     inside = {node for of in ast.walk(tree) if isinstance(of, ast.FunctionDef) for node in ast.walk(of)}
     for node in ast.walk(tree):
@@ -31,12 +31,12 @@ def imports(path: Path):
 
 
 def _integration(path: Path) -> list[str]:
-    """Return the extra of an integration, which has the name of the module."""
+    """Return the extra of an integration, which has the same name as the module."""
     return [Path(path.parts[1]).stem.replace("_", "-")] if path.parts[0] == "integrations" else []
 
 
 def wrong(root: Path, project: dict) -> list[str]:
-    """Return the imports that fail in an installation without extras, or that no extra installs."""
+    """Return the imports that fail in an installation without extras, and those that no extra installs."""
 
     def names(requirements):
         return {re.match(r"[A-Za-z0-9._-]+", each)[0].lower().replace("_", "-") for each in requirements}
@@ -64,6 +64,6 @@ def wrong(root: Path, project: dict) -> list[str]:
     return found
 
 
-def test_a_plain_installation_is_enough():
+def test_an_installation_without_extras_is_sufficient():
     found = wrong(ROOT, tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"])
     assert not found, "\n".join(found)

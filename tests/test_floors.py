@@ -1,4 +1,4 @@
-"""Check that files import only from packages on lower floors, and that there are no import cycles."""
+"""Check that files import only from packages in lower layers, and that there are no import cycles."""
 
 import ast
 from pathlib import Path
@@ -8,7 +8,7 @@ import calque
 ROOT = Path(calque.__file__).parent
 FLOOR = {
     "errors": -2, "offsets": -2, "launched": -2, "version": -2,
-    "storage": -1, "named": -1, "progress": -1,  # the ground
+    "storage": -1, "named": -1, "progress": -1,  # the lowest layers
     "text": 0, "segment": 0,
     "pairs": 1, "vectors": 1, "annotated": 1,
     "spans": 2, "distributed": 2, "algebra": 2,
@@ -20,12 +20,12 @@ FLOOR = {
     "runs": 9,
     "report": 10, "explore": 10,
     "integrations": 11, "cli": 12, "__main__": 14, "__init__": 14,
-    "clcr": 15, "senses": 15,  # packages of single systems, which nothing else imports
+    "clcr": 15, "senses": 15,  # packages that nothing else imports
 }  # fmt: skip
 
 
 def imports(path: Path):
-    """Yield the modules of calque that a file imports, also in functions and for type checkers, and the line."""
+    """Yield each calque module that a file imports, with the line; also in functions and for type checkers."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "calque":
             names = [node.module] if node.module != "calque" else [f"calque.{alias.name}" for alias in node.names]
@@ -34,7 +34,7 @@ def imports(path: Path):
             yield from ((a.name, node.lineno) for a in node.names if a.name.split(".")[0] == "calque")
 
 
-def test_files_import_only_from_lower_floors():
+def test_files_import_only_from_lower_layers():
     wrong = []
     for path in sorted(ROOT.rglob("*.py")):
         room = path.relative_to(ROOT).parts[0].removesuffix(".py")
@@ -43,19 +43,19 @@ def test_files_import_only_from_lower_floors():
             parts = name.split(".")
             other = parts[1] if len(parts) > 1 and parts[1] in FLOOR else None
             if other is None or other == room:
-                continue  # the package itself (its version), or a neighbour in the same room
+                continue  # calque itself (its version), or the same package
             if FLOOR[other] >= FLOOR[room]:
                 wrong.append(f"{path.relative_to(ROOT)}:{line} imports {name}")
     assert not wrong, "\n".join(wrong)
 
 
-def test_every_package_is_on_a_floor():
+def test_every_layer_entry_is_a_package():
     missing = [room for room in FLOOR if not ((ROOT / room).is_dir() or (ROOT / f"{room}.py").is_file())]
     assert not missing, f"no such room: {', '.join(missing)}"
 
 
 def neighbours(files: dict[str, Path], name: str) -> set[str]:
-    """Return the module names of the files that a file imports."""
+    """Return the names of the modules in `files` that a file imports."""
     found = set()
     for node in ast.walk(ast.parse(files[name].read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom) and node.module:
@@ -67,13 +67,13 @@ def neighbours(files: dict[str, Path], name: str) -> set[str]:
 
 
 def circles(root: Path) -> list[str]:
-    """Return the files in import cycles, also of imports in functions and for type checkers."""
+    """Return the files in import cycles, including imports in functions and for type checkers."""
     files = {".".join((root.name, *p.relative_to(root).with_suffix("").parts)): p for p in root.rglob("*.py")}
     files = {name.removesuffix(".__init__"): path for name, path in files.items()}
     left = {name: neighbours(files, name) for name in files}
     while free := {name for name, needs in left.items() if not needs & left.keys()}:
         left = {name: needs for name, needs in left.items() if name not in free}
-    while free := left.keys() - {need for needs in left.values() for need in needs}:  # files outside cycles
+    while free := left.keys() - {need for needs in left.values() for need in needs}:  # remove unimported files
         left = {name: needs for name, needs in left.items() if name not in free}
     return sorted(left)
 

@@ -1,7 +1,7 @@
-"""Ratchets: sizes of the project that may only fall.
+"""Size limits of the project, which may only be lowered.
 
-A test fails if a size exceeds its limit here, and also if the limit is more than a fiftieth above the size, so that savings are
-recorded. Lower the limit in the commit that reduces a size.
+A test fails if a size exceeds its limit, and also if the limit is more than 2% above the size, so every reduction is
+recorded. Lower the limit in the commit that reduces the size.
 
 """
 
@@ -23,14 +23,14 @@ from calque.cli import verbs
 SOURCE = Path(calque.__file__).parent
 PROJECT = SOURCE.parents[1]
 
-#: lines and files of Python
+#: limits on the lines and files of Python code
 LINES = {"src": 40_000, "tests": 24_000, "benchmarks": 1_755, "dev": 1_475}
 FILES = 222
-#: options that `calque VERB --help` prints
+#: limits on the options that `calque VERB --help` lists
 OPTIONS = {"align": 20, "evaluate": 14, "words": 15, "pretrain": 16, "distil": 15, "analyze": 15}
-#: settings of the class behind a method
+#: limits on the constructor arguments of a method's class
 SETTINGS = {"contrastive": 12, "finetune": 10, "clcr": 15}
-#: calque's modules, and their lines, that importing the class of a method executes
+#: limits on the calque modules, and their lines, that are executed when a method's class is imported
 LOADED_MODULES, LOADED_LINES = 48, 6_700
 
 
@@ -39,22 +39,22 @@ def lines(folder: Path) -> int:
 
 
 def options_of(verb: str) -> int:
-    """Return the number of options that the help of a verb prints."""
+    """Return the number of options listed in the help of a command."""
     command: Any = typer.main.get_command(verbs.parser())
     parameters = command.commands[verb].params
     return sum(each.param_type_name == "option" and not each.hidden for each in parameters)
 
 
 def settings_of(method: str) -> int:
-    """Return the number of arguments that the class of a method can be built with."""
+    """Return the number of constructor arguments of a method's class."""
     module, _, name = METHODS[method].target.partition(":")
     return len(inspect.signature(getattr(importlib.import_module(module), name)).parameters)
 
 
 def loaded_by(module: str) -> dict[str, Path]:
-    """Return calque's modules that importing one executes, found in the syntax trees of its files.
+    """Return the calque modules that importing a module executes, found in the syntax trees of its files.
 
-    Imports inside functions and under `if TYPE_CHECKING:` are not executed, and are left out.
+    Imports inside functions and under `if TYPE_CHECKING:` are not executed, so they are not included.
     """
     found: dict[str, Path] = {}
     waiting = [module]
@@ -85,25 +85,25 @@ def check(size: int, limit: int, of: str) -> None:
 
 
 @pytest.mark.parametrize("folder", LINES)
-def test_lines_only_fall(folder):
+def test_the_number_of_lines_is_within_its_limit(folder):
     check(lines(SOURCE if folder == "src" else PROJECT / folder), LINES[folder], f"lines of {folder}")
 
 
-def test_files_only_fall():
+def test_the_number_of_files_is_within_its_limit():
     check(len(list(SOURCE.rglob("*.py"))), FILES, "files of src")
 
 
 @pytest.mark.parametrize("verb", OPTIONS)
-def test_options_only_fall(verb):
+def test_the_number_of_options_is_within_its_limit(verb):
     check(options_of(verb), OPTIONS[verb], f"options of calque {verb}")
 
 
 @pytest.mark.parametrize("method", SETTINGS)
-def test_settings_only_fall(method):
+def test_the_number_of_settings_is_within_its_limit(method):
     check(settings_of(method), SETTINGS[method], f"settings of {method}")
 
 
-def test_modules_loaded_with_a_method_only_fall():
+def test_the_modules_loaded_with_a_method_are_within_their_limits():
     found = loaded_by("calque.alignment.contrastive")
     check(len(found), LOADED_MODULES, "modules that calque.alignment.contrastive loads")
     check(
@@ -112,7 +112,7 @@ def test_modules_loaded_with_a_method_only_fall():
     )  # fmt: skip
 
 
-def test_a_ratchet_holds_in_both_directions():
+def test_a_size_may_be_neither_above_nor_far_below_its_limit():
     check(100, 100, "a size")
     with pytest.raises(AssertionError, match="take something away"):
         check(101, 100, "a size")

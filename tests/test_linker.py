@@ -1,4 +1,4 @@
-"""Links of single sentence pairs, by an encoder or by tables, equal the links of a text."""
+"""Check that links of single sentence pairs, from an encoder or from tables, equal the links of the full text."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ def text(tmp_path):
 
 
 def listed(links):
-    """Return the links of each sentence pair of a text, without scores."""
+    """Return the links of each sentence pair, without scores."""
     return [[(int(i), int(j)) for i, j in zip(*part, strict=True)] for part in
             ((links.source[links.sentence == k], links.target[links.sentence == k]) for k in range(len(TEXT)))]  # fmt: skip
 
 
 @pytest.mark.parametrize("method", ["mutual", "softmax"])
-def test_links_of_one_pair_by_an_encoder_equal_those_of_the_text(tiny_encoder, corpus, method):
+def test_links_of_single_pairs_from_an_encoder_equal_those_of_the_text(tiny_encoder, corpus, method):
     whole = links_from_embeddings(
         *(tiny_encoder.encode(side) for side in (corpus.source, corpus.target)), method=method
     )
@@ -67,7 +67,7 @@ def test_a_word_without_a_vector_has_no_similarity():
     assert (links.sentence.tolist(), links.source.tolist(), links.target.tolist()) == ([0, 1], [0, 1], [0, 0])
 
 
-def test_links_of_one_pair_by_tables_equal_those_of_the_aligner(corpus, tmp_path):
+def test_links_of_single_pairs_from_tables_equal_those_of_the_aligner(corpus, tmp_path):
     aligner = WordAligner.train(corpus, model="fast-align")
     aligner.save(tmp_path / "xx.tables")
     linker = Linker(tmp_path / "xx.tables", symmetrize="union")
@@ -85,7 +85,7 @@ def test_links_of_one_pair_by_tables_equal_those_of_the_aligner(corpus, tmp_path
         Linker(opened, method="mutual")
 
 
-def test_arguments_that_do_not_apply_to_encoders_are_refused(tiny_encoder):
+def test_arguments_that_do_not_apply_to_encoders_are_rejected(tiny_encoder):
     with pytest.raises(SettingError, match="got an encoder"):
         Linker(tiny_encoder, symmetrize="union")
     with pytest.raises(SettingError, match="got a loaded encoder"):
@@ -97,8 +97,8 @@ def test_arguments_that_do_not_apply_to_encoders_are_refused(tiny_encoder):
 
 
 @pytest.mark.parametrize("model", ["hmm", "gibbs"])
-def test_similarities_as_a_prior(tiny_encoder, corpus, tmp_path, model):
-    """Check that new text gets equal links in blocks of any size."""
+def test_similarities_can_be_used_as_a_prior(tiny_encoder, corpus, tmp_path, model):
+    """Check that the links of new text do not depend on the block size."""
     prior = Linker(tiny_encoder).similarities
     aligner = WordAligner.train(corpus, model=model, prior=prior)
     aligner.save(tmp_path / "tables")
@@ -117,7 +117,7 @@ def test_similarities_as_a_prior(tiny_encoder, corpus, tmp_path, model):
         WordAligner.train(corpus, model=model, prior=lambda text: prior(text[:2]))
 
 
-def test_the_command_links_with_an_encoder(capsys, tiny_folder, tiny_encoder, text, corpus, tmp_path):
+def test_the_command_links_words_with_an_encoder(capsys, tiny_folder, tiny_encoder, text, corpus, tmp_path):
     out = tmp_path / "links"
     words = ("words", text, "--langs", *LANGS, "--out", out, "--encoder", tiny_folder)
     code, _, err = run(capsys, *words, "--extract", "softmax", "--scores")

@@ -1,4 +1,4 @@
-"""Tables of named classes, and classes of other packages."""
+"""Tests of tables of named classes, and of classes from other packages."""
 
 from collections import OrderedDict
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ def test_a_name_in_the_table_is_found():
     assert table().load("ordered") is OrderedDict
 
 
-def test_a_class_of_another_package_has_a_row_and_is_not_listed():
+def test_a_class_from_another_package_has_a_row_but_is_not_listed():
     found = table()
     assert "collections:Counter" in found
     assert found["collections:Counter"] == Row("collections:Counter", "Counter")
@@ -45,12 +45,12 @@ def test_a_class_of_another_package_has_a_row_and_is_not_listed():
         ("collections:Nothing", "collections:Nothing: collections has no Nothing"),
     ],
 )
-def test_invalid_names_are_refused(name, message):
+def test_invalid_names_are_rejected(name, message):
     with pytest.raises(SettingError, match=message.replace("(", r"\(")):
         table().load(name)
 
 
-def test_paths_of_classes_are_recognised():
+def test_class_paths_are_recognised():
     assert is_path("a.b:C")
     assert is_path("a:C.D")
     assert not any(map(is_path, ("C:\\models", "en=x", "name", ":C", "a:", "a b:C", "https://x", "a/b:C")))

@@ -1,4 +1,4 @@
-"""Offsets and ranges of consecutive runs, against a loop."""
+"""Compare offsets and ranges with a naive loop."""
 
 import numpy as np
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Word pairs against literal loops, and Pharaoh files."""
+"""Compare word pairs with naive loops, and read and write Pharaoh files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LINKS = st.dictionaries(st.tuples(st.integers(0, 5), st.integers(0, 4), st.integ
 
 
 def pairs_of(links, n=6, seed=None, posterior=False):
-    """Build links from {(sentence, source, target): possible}, shuffled if there is a seed."""
+    """Build links from {(sentence, source, target): possible}, shuffled if a seed is given."""
     items = sorted(links)
     if seed is not None:
         np.random.default_rng(seed).shuffle(items)
@@ -33,8 +33,8 @@ def items(pairs):
 
 @given(LINKS, st.integers(0, 99))
 @settings(max_examples=100, deadline=None)
-def test_one_to_one_equals_the_literal_rule(links, seed):
-    """Transcribe Cao 2020's code: count source and target indices of a sentence, and keep links with counts of one."""
+def test_one_to_one_equals_a_naive_implementation(links, seed):
+    """As in the code of Cao et al. (2020), keep links whose source and target index each occur once in the sentence."""
     kept = {}
     for sentence in range(6):
         here = [(i, j) for s, i, j in links if s == sentence]
@@ -47,14 +47,14 @@ def test_one_to_one_equals_the_literal_rule(links, seed):
 
 @given(LINKS, st.integers(0, 99))
 @settings(max_examples=60, deadline=None)
-def test_pharaoh_lines_are_written_and_read(links, seed):
+def test_pharaoh_lines_can_be_written_and_read(links, seed):
     pairs = pairs_of(links, seed=seed)
     lines = list(pairs.pharaoh_lines())
     assert len(lines) == 6
     assert WordPairs.parse(lines) == pairs
 
 
-def test_pharaoh_files_are_written_and_read(tmp_path):
+def test_pharaoh_files_can_be_written_and_read(tmp_path):
     path = tmp_path / "links"
     pairs = pairs_of({(0, 1, 2): False, (2, 0, 3): True, (0, 0, 0): False}, n=4, posterior=True)
     pairs.save(path, posteriors=True)
@@ -64,7 +64,7 @@ def test_pharaoh_files_are_written_and_read(tmp_path):
     np.testing.assert_allclose(again.posterior, pairs.posterior, atol=1e-4)
     path.write_text("1-1 2-3\n\n1?4\n\n")
     assert WordPairs.open(path, one_based=True) == pairs
-    path.write_bytes(b"\xef\xbb\xbf0-1 2p0\r\n\r\n0-0")  # BOM, CRLF, the other sign for possible, no last newline
+    path.write_bytes(b"\xef\xbb\xbf0-1 2p0\r\n\r\n0-0")  # BOM, CRLF, `p` for possible links, no final newline
     assert items(WordPairs.open(path)) == {(0, 0, 1): False, (0, 2, 0): True, (2, 0, 0): False}
 
 
@@ -76,7 +76,7 @@ def test_duplicate_links_are_merged():
 
 @given(LINKS, st.integers(0, 7), st.integers(0, 7))
 @settings(max_examples=60, deadline=None)
-def test_slices_and_swapped_sides(links, start, stop):
+def test_slices_and_swapped_sides_contain_the_expected_links(links, start, stop):
     pairs = pairs_of(links, seed=1, posterior=True)
     part = {(s - start, i, j): p for (s, i, j), p in links.items() if start <= s < stop}
     assert items(pairs.slice(start, stop)) == part
@@ -91,7 +91,7 @@ def test_slices_and_swapped_sides(links, start, stop):
 
 @given(LINKS, st.lists(st.integers(0, 5), max_size=8))
 @settings(max_examples=60, deadline=None)
-def test_take_follows_the_corpus(links, chosen):
+def test_take_selects_the_links_of_the_selected_sentences(links, chosen):
     taken = pairs_of(links, seed=2, posterior=True).take(np.array(chosen, dtype=np.int64))
     expected = {(k, i, j): p for k, old in enumerate(chosen) for (s, i, j), p in links.items() if s == old}
     assert items(taken) == expected
@@ -109,7 +109,7 @@ def test_take_follows_the_corpus(links, chosen):
         ("0-0:2", "with a probability from 0 to 1"),
     ],
 )
-def test_invalid_lines_are_refused(line, fact, tmp_path):
+def test_invalid_lines_are_rejected(line, fact, tmp_path):
     path = tmp_path / "a.links"
     path.write_text(f"0-0\n\n{line}\n")
     with pytest.raises(InputError, match=fact) as caught:
@@ -118,12 +118,12 @@ def test_invalid_lines_are_refused(line, fact, tmp_path):
     assert "a.links line 3: " in str(caught.value)
 
 
-def test_position_zero_is_refused_if_words_count_from_one():
+def test_position_zero_is_rejected_if_words_are_counted_from_one():
     with pytest.raises(InputError, match=r"line 1: link '0-1' has 0, expected words from 1"):
         WordPairs.parse(["0-1"], one_based=True)
 
 
-def test_check_names_the_line():
+def test_errors_of_check_name_the_line():
     corpus = ParallelCorpus.of([["a", "b"], ["c"]], [["x"], ["y"]], ("en", "de"))
     assert len(WordPairs.parse(["1-0", "0-0"]).check(corpus)) == 2
     with pytest.raises(InputError, match=r"f line 2: target word 1, but sentence 2 has 1 words") as caught:
@@ -133,13 +133,13 @@ def test_check_names_the_line():
         WordPairs.parse(["", "", ""]).check(corpus)
 
 
-def test_texts_without_links():
+def test_texts_without_links_are_supported():
     pairs = WordPairs.parse([])
     assert len(pairs) == len(pairs.one_to_one()) == len(pairs.swapped()) == pairs.n_sentences == 0
     assert list(WordPairs.parse(["", ""]).pharaoh_lines()) == ["", ""]
 
 
-def test_links_from_lists():
+def test_links_can_be_built_from_lists():
     found = WordPairs.of([[(0, 0), (1, 2), (0, 0)], [], [(np.int32(3), 1)], []])
     assert found == WordPairs([0, 0, 2], [0, 1, 3], [0, 2, 1], n_sentences=4)
     assert WordPairs.of([]) == WordPairs([], [], [], n_sentences=0)
@@ -149,7 +149,7 @@ def test_links_from_lists():
 @pytest.mark.parametrize(
     "links", [[[(0, 0)], [(1, "2")]], [[], [(1, 2, 3)]], [[], (1, 2)], [[], ["0-1"]], [[], [(1, 0.5)]]]
 )
-def test_invalid_lists_of_links_are_refused(links):
+def test_invalid_lists_of_links_are_rejected(links):
     with pytest.raises(SettingError, match="links of sentence pair 1: expected pairs of whole numbers"):
         WordPairs.of(links)
     with pytest.raises(SettingError, match="at least 0, got a negative position"):

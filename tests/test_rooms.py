@@ -1,4 +1,4 @@
-"""The core works without the packages of single systems if their rows in tables are removed."""
+"""Check that the core works without the packages `senses` and `clcr` if their entries in tables are removed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import calque
 import forked
 
 SOURCE = Path(calque.__file__).parent
-#: files whose tables name the modules of a room
+#: files whose tables contain modules of a package
 ROOMS = {
     "senses": ["cli/verbs.py", "encoders/folder.py", "runs/study/values.py", "tasks/table.py"],
     "clcr": ["alignment/__init__.py", "encoders/folder.py"],
@@ -47,7 +47,7 @@ def core(room: str) -> list[Path]:
 
 
 def without_rows(text: str, room: str) -> str:
-    """Return a file without those entries of its dictionaries, tuples and lists that name a module of the room."""
+    """Return the source of a file without the table entries that name a module of the package."""
     starts = [0, 0]
     for line in text.splitlines(keepends=True):
         starts.append(starts[-1] + len(line.encode()))
@@ -68,7 +68,7 @@ def without_rows(text: str, room: str) -> str:
 
 
 @pytest.mark.parametrize("room", ROOMS)
-def test_the_core_works_without_the_package_and_its_rows(room, tmp_path):
+def test_the_core_works_without_the_package_and_its_table_entries(room, tmp_path):
     folder = shutil.copytree(SOURCE, tmp_path / "calque", ignore=shutil.ignore_patterns("__pycache__", room))
     rows = []
     for path in core(room):

@@ -1,4 +1,4 @@
-"""Segmentation into words: examples of every rule, and properties that hold for every text."""
+"""Tests of word segmentation: examples for every rule, and properties that hold for any text."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ EXAMPLES = [
 
 
 @pytest.mark.parametrize(("lang", "text", "words"), EXAMPLES)
-def test_rules_by_example(lang, text, words):
+def test_rules_give_the_expected_words(lang, text, words):
     found = split_words(text, lang)
     if words is None:
         assert len(found) > 3
@@ -62,7 +62,7 @@ def test_rules_by_example(lang, text, words):
     ("tag", "like"),
     [("en-US", "en"), ("fr_CA", "fr"), ("zho_Hans", "zh"), ("zh-TW", "zh-Hant"), ("deu", "de")],
 )
-def test_tags_of_one_language_give_the_same_words(tag, like):
+def test_different_tags_of_one_language_give_the_same_words(tag, like):
     text = "L'homme isn't am 3. Mai 我爱北京天安门"
     assert split_words(text, tag) == split_words(text, like)
 
@@ -100,7 +100,7 @@ def test_words_are_found_in_their_text(text, lang):
 @given(TEXTS.filter(lambda text: "\u200b" not in text), st.sampled_from(["en", "fr", "uk", "de", ""]))
 @settings(max_examples=150, deadline=None)
 def test_the_fast_path_equals_the_pattern(text, lang):
-    """Check that the fast path for words, and for words before a punctuation mark, equals the pattern."""
+    """Check words with and without a following punctuation mark."""
     chunks = Chunks(lang, None)
     for chunk in text.split():
         assert list(chunks[chunk]) == [match[0] for match in chunks.short.finditer(chunk)]
@@ -123,7 +123,7 @@ def test_the_cache_of_chunks_is_bounded(monkeypatch):
 
 
 @pytest.mark.parametrize("piece", ["a.", "a/", "+a", "a'", "%a", "a-", "中", "(", "1,", "\u200d", "a@b."])
-def test_long_text_without_spaces(piece):
+def test_long_text_without_spaces_can_be_segmented(piece):
     text = piece * (100_000 // len(piece))
     for lang in ("en", "fr", "zh"):
         words = split_words(text, lang)

@@ -1,4 +1,4 @@
-"""Tag schemes and spans, against slow literal readers: conlleval, and seqeval where it is installed."""
+"""Compare tag schemes and spans with naive implementations: conlleval, and seqeval if it is installed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from calque.spans import detect_scheme, span_counts, span_table, to_bio
 TYPES = ("LOC", "PER", "a-b")
 BIO = ["O", *(f"{letter}-{name}" for letter in "BI" for name in TYPES)]
 TEXT = st.lists(st.lists(st.tuples(st.sampled_from(BIO), st.sampled_from(BIO)), max_size=8), max_size=6)
-# Sentences as lists of spans: number of words and type (None: outside).
+# Sentences as lists of spans, each with its number of words and its type (None outside entities).
 SPANS = st.lists(st.lists(st.tuples(st.integers(1, 4), st.sampled_from([*TYPES, None])), max_size=5), max_size=5)
 
 
@@ -38,7 +38,7 @@ def parts(tag):
     return (tag[0], tag.partition("-")[2]) if tag != "O" else ("O", "")
 
 
-# -- conlleval.pl of the CoNLL-2000 shared task, transcribed -----------------------------------------------------------
+# -- conlleval.pl of the CoNLL-2000 shared task in Python --------------------------------------------------------------
 def end_of_chunk(prev_tag, tag, prev_type, type_):
     return (prev_tag, tag) in {("B", "B"), ("B", "O"), ("I", "B"), ("I", "O")} or (
         prev_tag != "O" and prev_type != type_
@@ -50,13 +50,13 @@ def start_of_chunk(prev_tag, tag, prev_type, type_):
 
 
 def conlleval(sentences):
-    """Count right, guessed and correct chunks of all sentences, and of each type."""
+    """Count correct, predicted and gold chunks, in total and by type, as (right, guessed, correct)."""
     total, by_type = [0, 0, 0], {}
     in_correct = False
     last_correct = last_guessed = "O"
     last_correct_type = last_guessed_type = ""
     for sentence in sentences:
-        for correct_tag, guessed_tag in [*sentence, ("O", "O")]:  # a boundary after each sentence
+        for correct_tag, guessed_tag in [*sentence, ("O", "O")]:  # adds a boundary after each sentence
             correct, correct_type = parts(correct_tag)
             guessed, guessed_type = parts(guessed_tag)
             end_correct = end_of_chunk(last_correct, correct, last_correct_type, correct_type)
@@ -84,7 +84,7 @@ def conlleval(sentences):
 
 
 def written(sentences, scheme):
-    """Return spans as tags of a scheme."""
+    """Encode spans as tags in the given tagging scheme."""
     single, begin, inside, last = {"iob2": "BBII", "bioes": "SBIE", "bilou": "UBIL", "iob1": "IIII"}[scheme]
     result = []
     for sentence in sentences:
@@ -104,7 +104,7 @@ def written(sentences, scheme):
 
 @given(TEXT)
 @settings(max_examples=100, deadline=None)
-def test_counts_equal_conlleval(text):
+def test_counts_equal_those_of_conlleval(text):
     gold, guess = [[g for g, _ in s] for s in text], [[p for _, p in s] for s in text]
     codes, _, offsets = coded(gold, BIO)
     counts = span_counts(codes, coded(guess, BIO)[0], BIO, offsets)
@@ -116,7 +116,7 @@ def test_counts_equal_conlleval(text):
 
 @given(SPANS, st.sampled_from(["iob1", "iob2", "bioes", "bilou"]))
 @settings(max_examples=100, deadline=None)
-def test_valid_tags_of_every_scheme_become_bio_without_repairs(sentences, scheme):
+def test_valid_tags_in_every_scheme_are_converted_to_bio_without_repairs(sentences, scheme):
     codes, names, offsets = coded(written(sentences, scheme))
     bio, repaired = to_bio(codes, names, offsets)
     assert strings(bio, offsets) == written(sentences, "iob2")
@@ -131,7 +131,7 @@ def test_valid_tags_of_every_scheme_become_bio_without_repairs(sentences, scheme
     [
         ("I-A I-A O I-B B-B I-B", "iob1", "B-A I-A O B-B B-B I-B", 0),
         ("I-A I-A O I-B", "iob1", "B-A I-A O B-B", 0),
-        ("I-A I-A O B-B", "iob2", "B-A I-A O B-B", 1),  # B after O: no file in IOB1 has it
+        ("I-A I-A O B-B", "iob2", "B-A I-A O B-B", 1),  # IOB1 has no B after O
         ("O I-A B-B I-A", "iob2", "O B-A B-B B-A", 2),
         ("B-A E-A O E-A S-B I-B", "bioes", "B-A I-A O B-A B-B B-B", 2),
         ("B-A L-A U-A I-A L-A", "bilou", "B-A I-A B-A B-A I-A", 1),
@@ -142,7 +142,7 @@ def test_valid_tags_of_every_scheme_become_bio_without_repairs(sentences, scheme
         ("O O", "iob2", "O O", 0),
     ],
 )
-def test_schemes_and_repairs_by_hand(tags, scheme, bio, repaired):
+def test_schemes_and_repairs_match_examples(tags, scheme, bio, repaired):
     codes, names, offsets = coded([tags.split()])
     assert detect_scheme(codes, names, offsets) == scheme
     found, count = to_bio(codes, names, offsets)
@@ -156,7 +156,7 @@ def test_a_span_ends_with_its_sentence():
     assert to_bio(codes, names, offsets)[1] == 1
 
 
-def test_no_words_and_tags_without_a_name():
+def test_empty_sentences_and_tags_without_a_label():
     codes, names, offsets = coded([[], []])
     assert len(span_table(codes, names, offsets).start) == 0
     assert span_counts(codes, codes, names, offsets).sentences.tolist() == [[0, 0, 0]] * 2
@@ -165,7 +165,7 @@ def test_no_words_and_tags_without_a_name():
     assert (table.start.tolist(), table.end.tolist()) == ([0], [1])
 
 
-def test_predictions_for_other_words_are_an_error():
+def test_predictions_for_other_words_raise_an_error():
     codes, names, offsets = coded([["O", "B-A"]])
     with pytest.raises(InputError, match="got 1 predicted tags and 2 gold tags for 2 words"):
         span_counts(codes, codes[:1], names, offsets)

@@ -1,4 +1,4 @@
-"""Atomic files, errors of a full disk in one line, and large arrays in mapped files."""
+"""Tests of atomic files, errors of one line if the disk is full, and large memory-mapped arrays."""
 
 import errno
 import os
@@ -31,7 +31,7 @@ def names(folder):
 
 @contextmanager
 def files_up_to(size):
-    """Limit the size of files in bytes, which simulates a full disk without mounting one."""
+    """Limit the size of files in bytes to simulate a full disk without mounting one."""
     resource = pytest.importorskip("resource")
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
@@ -45,8 +45,8 @@ def full(*arguments, **named):
     raise OSError(errno.ENOSPC, "No space left on device")
 
 
-# -- a file is whole -----------------------------------------------------------------------------------------------------
-def test_a_file_appears_when_it_is_complete_and_a_failure_leaves_nothing(tmp_path):
+# -- atomic files ------------------------------------------------------------------------------------------------------
+def test_a_file_appears_only_when_complete_and_a_failure_leaves_no_file(tmp_path):
     path = tmp_path / "new" / "file"
     with whole(path) as part:
         part.write_text("one")
@@ -63,7 +63,7 @@ def test_a_file_appears_when_it_is_complete_and_a_failure_leaves_nothing(tmp_pat
     assert (path.read_text(), names(path.parent)) == ("one", ["file"])
 
 
-def test_symbolic_links_and_devices_are_kept(tmp_path):
+def test_symbolic_links_and_devices_are_preserved(tmp_path):
     (tmp_path / "file").write_text("old")
     (tmp_path / "link").symlink_to(tmp_path / "file")
     write_text(tmp_path / "link", "new")
@@ -77,13 +77,13 @@ def test_symbolic_links_and_devices_are_kept(tmp_path):
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="a system without /dev/full")
 @pytest.mark.parametrize("write", [lambda: write_text("/dev/full", "x"), lambda: append_lines("/dev/full", ["x\n"])])
-def test_a_full_device_is_an_error(write):
+def test_a_full_device_raises_an_error(write):
     with pytest.raises(OutputError, match=r"^/dev/full: no space left on the disk$"):
         write()
     assert stat.S_ISCHR(os.stat("/dev/full").st_mode)
 
 
-def test_a_file_or_folder_in_the_way_is_named(tmp_path):
+def test_the_error_names_a_file_or_folder_that_prevents_writing(tmp_path):
     with pytest.raises(OutputError, match=rf"^{tmp_path}: is a folder, expected the name of a file$"):
         write_text(tmp_path, "x")
     (tmp_path / "file").write_text("")
@@ -102,7 +102,7 @@ def test_other_errors_are_not_converted(tmp_path):
         raise SettingError("why")
 
 
-def test_lines_are_appended_all_or_none(tmp_path):
+def test_appending_lines_writes_all_of_them_or_none(tmp_path):
     path = tmp_path / "results.jsonl"
     append_lines(path, ["a\n"])
     append_lines(path, ["b\n", "c\n"])
@@ -114,14 +114,14 @@ def test_lines_are_appended_all_or_none(tmp_path):
     assert names(tmp_path) == ["results.jsonl"]
 
 
-# -- space of mapped files ---------------------------------------------------------------------------------------------
+# -- disk space of mapped files ----------------------------------------------------------------------------------------
 def test_space_is_allocated_when_a_file_is_created(tmp_path):
-    """Without allocated space, a write to mapped memory ends the process when the disk is full."""
+    """Without allocation, writing to mapped memory on a full disk would kill the process."""
     with filling(tmp_path / "x", {"a": ((300_000,), np.float64)}):
         assert os.stat(storage.part_of(tmp_path / "x")).st_blocks * 512 >= 300_000 * 8
 
 
-def test_a_full_disk_leaves_the_old_arrays(tmp_path, monkeypatch):
+def test_a_full_disk_does_not_change_the_old_arrays(tmp_path, monkeypatch):
     write_arrays(tmp_path / "x", {"a": np.arange(3.0)})
     monkeypatch.setattr(storage.os, "posix_fallocate", full, raising=False)
     with pytest.raises(OutputError, match=r"^\S*/x: no space left on the disk$"):
@@ -130,7 +130,7 @@ def test_a_full_disk_leaves_the_old_arrays(tmp_path, monkeypatch):
     np.testing.assert_array_equal(map_arrays(tmp_path / "x")[0]["a"], np.arange(3.0))
 
 
-# -- what libraries raise --------------------------------------------------------------------------------------------------
+# -- errors raised by libraries ----------------------------------------------------------------------------------------
 def caused():
     try:
         full()
@@ -177,7 +177,7 @@ def test_a_full_disk_is_recognised_among_the_causes_of_an_error():
         assert unwritten(other) is None
 
 
-# -- the command line ------------------------------------------------------------------------------------------------------
+# -- the command line --------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
     ("error", "said"),
     [
@@ -190,7 +190,7 @@ def test_a_full_disk_is_recognised_among_the_causes_of_an_error():
         (RAISED["torch"], "only part of it could be written"),
     ],
 )
-def test_errors_of_the_system_have_one_line(capsys, monkeypatch, error, said):
+def test_operating_system_errors_have_one_line(capsys, monkeypatch, error, said):
     def broken(*arguments, **named):
         raise error
 
@@ -201,7 +201,7 @@ def test_errors_of_the_system_have_one_line(capsys, monkeypatch, error, said):
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="a system without /dev/full")
-def test_standard_output_on_a_full_disk():
+def test_standard_output_to_a_full_device_raises_an_error():
     with open("/dev/full", "w") as sink:
         ended = subprocess.run(
             [sys.executable, "-m", "calque", "--version"], stdout=sink, stderr=subprocess.PIPE, text=True,
@@ -211,7 +211,7 @@ def test_standard_output_on_a_full_disk():
     assert ended.stderr == "calque: error: standard output: no space left on the disk\n"
 
 
-# -- arrays of word vectors ----------------------------------------------------------------------------------------------
+# -- arrays of word vectors --------------------------------------------------------------------------------------------
 def test_mapped_arrays_are_zeros_in_memory_or_in_a_temporary_file(monkeypatch, tmp_path):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     held, mapped = mapped_array((125,), np.float64, 1000), mapped_array((126, 3), np.float64, 1000)
@@ -223,5 +223,5 @@ def test_mapped_arrays_are_zeros_in_memory_or_in_a_temporary_file(monkeypatch, t
     mapped[5] = 7
     assert mapped.sum() == 21
     assert list(tmp_path.iterdir()) == []
-    monkeypatch.setattr(storage, "reserve", full)  # without space on the disk
+    monkeypatch.setattr(storage, "reserve", full)  # simulates a full disk
     assert type(mapped_array((1000,), np.int64, 1000)) is np.ndarray

@@ -1,4 +1,4 @@
-"""Sentences and parallel corpora."""
+"""Tests of sentences and parallel corpora."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def corpus():
 
 @given(PAIRS)
 @settings(max_examples=60, deadline=None)
-def test_sentences_are_a_list_of_words(pairs):
+def test_sentences_behave_like_a_list_of_sentences(pairs):
     sentences = corpus_of(pairs).source
     expected = [Sentence(tuple(words), "en") for words, _ in pairs]
     assert list(sentences) == expected
@@ -50,7 +50,7 @@ def test_sentences_are_a_list_of_words(pairs):
     lambda: Sentences.of([["the"], "the cat"], "en"),
     lambda: ParallelCorpus.of([["the", "cat"]], ["die Katze"], ("en", "de")),
 ])  # fmt: skip
-def test_a_string_is_refused_as_a_sentence(made):
+def test_a_string_is_rejected_as_a_sentence(made):
     with pytest.raises(SettingError, match=r"must be a list of words, got the string '(the cat|die Katze)': split"):
         made()
 
@@ -67,11 +67,11 @@ def test_saved_corpora_are_equal(pairs, tmp_path_factory):
     assert again.table.equals(corpus.table)
     for name in ("langs", "skipped", "first_skipped", "path", "metadata_names"):
         assert getattr(again, name) == getattr(corpus, name)
-    again[1:].save(path)  # over the file that it is mapped from
+    again[1:].save(path)  # overwrites the file from which the corpus is mapped
     assert list(ParallelCorpus.open(path).target) == list(corpus.target)[1:]
 
 
-def test_parts_of_a_corpus(corpus):
+def test_parts_of_a_corpus_can_be_selected(corpus):
     assert corpus[1] == (Sentence((), "en"), Sentence(("y", "z"), "de"))
     assert corpus[-1][0].words == ("c",)
     assert len(corpus[5:]) == 0
@@ -86,7 +86,7 @@ def test_parts_of_a_corpus(corpus):
 
 @given(st.lists(st.lists(WORD, max_size=3), max_size=9), st.data())
 @settings(max_examples=60, deadline=None)
-def test_take_over_many_chunks(sentences, data):
+def test_take_works_across_many_chunks(sentences, data):
     chunks = [pa.array(sentences[k : k + 2], WORDS) for k in range(0, len(sentences), 2)]
     column = pa.chunked_array(chunks, WORDS)
     corpus = ParallelCorpus(pa.table({"source": column, "target": column}), ("en", "de"))
@@ -96,7 +96,7 @@ def test_take_over_many_chunks(sentences, data):
     assert [list(pair.words) for pair in corpus.take(indices).target] == [sentences[k] for k in indices]
 
 
-def test_swapped_sides(corpus):
+def test_sides_can_be_swapped(corpus):
     swapped = corpus.swapped()
     assert swapped.langs == ("de", "en")
     assert list(swapped.source)[1].words == ("y", "z")
@@ -107,7 +107,7 @@ def test_swapped_sides(corpus):
         corpus.side("fr")
 
 
-def test_joined_corpora(corpus):
+def test_corpora_can_be_concatenated(corpus):
     other = ParallelCorpus.of([["q"]], [["r"]], ("en", "de"))
     both = corpus + other
     assert len(both) == 4
@@ -116,7 +116,7 @@ def test_joined_corpora(corpus):
         corpus + other.swapped()
 
 
-def test_other_files_are_refused(tmp_path, corpus):
+def test_other_files_are_rejected(tmp_path, corpus):
     path = tmp_path / "c.arrow"
     corpus.save(path)
     whole = path.read_bytes()
@@ -138,7 +138,7 @@ def test_other_files_are_refused(tmp_path, corpus):
             ParallelCorpus.open(path)
 
 
-def test_two_million_pairs_open_at_once_without_being_read(tmp_path):
+def test_two_million_pairs_open_immediately_without_being_read(tmp_path):
     path = tmp_path / "large.arrow"
     side = pa.array([["ein", "Wort"]] * 65536, WORDS)
     table = pa.table({"source": pa.chunked_array([side] * 31), "target": pa.chunked_array([side] * 31)})
@@ -151,4 +151,4 @@ def test_two_million_pairs_open_at_once_without_being_read(tmp_path):
     assert len(corpus[1_000_000:].source) == len(corpus) - 1_000_000
     assert len(corpus.take(np.arange(0, len(corpus), 1000))) == 2032
     assert len(corpus[::-50_000].target) == 41
-    assert pa.total_allocated_bytes() - before < 1 << 20  # the file is mapped, not loaded
+    assert pa.total_allocated_bytes() - before < 1 << 20  # the file is memory-mapped, not loaded

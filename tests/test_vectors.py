@@ -1,4 +1,4 @@
-"""Word vectors: literal means, exact files, and errors for other files."""
+"""Tests of word vectors: means, saved files, and errors for other files."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def embeddings(lengths, dim=3, dtype=np.float32, covered=None):
 
 @given(st.lists(st.integers(0, 4), max_size=8), st.data())
 @settings(max_examples=60, deadline=None)
-def test_vectors_and_means_of_sentences(lengths, data):
+def test_vectors_and_means_of_sentences_equal_naive_ones(lengths, data):
     n = sum(lengths)
     covered = data.draw(st.lists(st.booleans(), min_size=n, max_size=n))
     vectors = embeddings(lengths, covered=covered)
@@ -58,12 +58,12 @@ def test_saved_vectors_are_equal(tmp_path, dtype, lengths):
     if sum(lengths):
         assert isinstance(again.data, np.memmap)
         assert np.array_equal(again.covered, vectors.covered)
-    again.save(path)  # over the file that it is mapped from
+    again.save(path)  # overwrites the file from which the vectors are mapped
     assert np.array_equal(Embeddings.open(path).data, vectors.data)
     assert [file.name for file in tmp_path.iterdir()] == ["v.safetensors"]
 
 
-def test_selected_rows():
+def test_rows_of_word_positions():
     vectors = embeddings([2, 3])
     assert vectors.rows(np.array([0, 1, 1]), np.array([1, 0, 2])).tolist() == [1, 2, 4]
 
@@ -94,7 +94,7 @@ def safetensors(header, body=b""):
         ),
     ],
 )
-def test_files_without_vectors_are_refused(tmp_path, raw):
+def test_files_without_vectors_are_rejected(tmp_path, raw):
     path = tmp_path / "v"
     path.write_bytes(raw)
     with pytest.raises(InputError) as caught:
@@ -102,7 +102,7 @@ def test_files_without_vectors_are_refused(tmp_path, raw):
     assert caught.value.path == path
 
 
-def test_filling_in_place_and_metadata(tmp_path):
+def test_arrays_can_be_filled_in_place_with_metadata(tmp_path):
     shapes = {"x": ((4, 2), np.float32), "n": ((0,), np.int64)}
     with filling(tmp_path / "a", shapes, {"layer": "3"}) as arrays:
         arrays["x"][2] = 7

@@ -1,4 +1,4 @@
-"""Margins, mining and xsim against literal transcriptions of their formulas and of LASER's code."""
+"""Compare margins, mining and xsim with naive implementations of their formulas and of LASER's code."""
 
 import math
 
@@ -22,7 +22,7 @@ def margin_of(a, b):
 
 
 def literal(source, target, k):
-    """Return the margin of every pair (Artetxe & Schwenk 2019, Eq. 2) and the best match of each side; ties go to the first."""
+    """Return the margins of all pairs (Artetxe & Schwenk 2019, Eq. 2) and each side's best matches; ties go to the first."""
     n, m, cos = len(source), len(target), cosines(source, target)
     scores = [[0.0] * m for _ in range(n)]
     for i in range(n):
@@ -37,7 +37,7 @@ def literal(source, target, k):
 
 
 def sides(n, m, dim, rng, centre=0.5):
-    """Return vectors of both sides that are not centred. The first sentences are translations, with noise of several sizes."""
+    """Return vectors of two sides that are not centred; the first sentences are translations with varying amounts of noise."""
     middle = centre * rng.standard_normal(dim)
     source, target = rng.standard_normal((n, dim)), rng.standard_normal((m, dim))
     common = min(n, m)
@@ -50,8 +50,8 @@ def sides(n, m, dim, rng, centre=0.5):
 def test_best_matches_equal_those_of_a_double_loop(n, m, k, seed):
     rng = np.random.default_rng(seed)
     source, target = sides(n, m, 6, rng, centre=float(rng.uniform(0, 1)))
-    source[rng.random(n) < 0.1] = 0  # a sentence without a vector
-    target[rng.random(m) < 0.2] = target[0]  # duplicate sentences
+    source[rng.random(n) < 0.1] = 0  # some sentences have no vector
+    target[rng.random(m) < 0.2] = target[0]  # some sentences are duplicates
     scores, forward, backward = literal(source, target, k)
     found = best_by_margin(source, target, k=k)
     for i, j in enumerate(forward):
@@ -63,7 +63,7 @@ def test_best_matches_equal_those_of_a_double_loop(n, m, k, seed):
         assert found.source_scores[j] == pytest.approx(scores[i][j], abs=1e-9)
 
 
-def test_rows_are_compared_with_all_vectors_if_candidates_are_insufficient(monkeypatch):
+def test_rows_are_compared_with_all_vectors_if_there_are_too_few_candidates(monkeypatch):
     rng = np.random.default_rng(0)
     source, target = sides(60, 60, 5, rng, centre=0.2)
     searched = []
@@ -76,7 +76,7 @@ def test_rows_are_compared_with_all_vectors_if_candidates_are_insufficient(monke
     assert (found.targets.tolist(), found.sources.tolist()) == (forward, backward)
 
 
-def test_pairs_have_no_ratio_if_their_mean_neighbour_cosine_is_not_positive():
+def test_pairs_without_a_positive_mean_neighbour_cosine_have_no_ratio():
     found = best_by_margin(np.array([[1.0, 0.0]]), np.array([[-1.0, 0.0], [-1.0, 0.1]]))
     assert found.targets.tolist() == [-1]
     assert np.isneginf(found.target_scores).all()
@@ -112,7 +112,7 @@ def test_xsim_matches_equal_those_of_laser():
 
 # -- mining ------------------------------------------------------------------------------------------------------------
 def mined_literally(scores, forward, backward):
-    """Return candidate pairs and their scores (Artetxe & Schwenk 2019, §3.2)."""
+    """Return the candidate pairs and their scores as in §3.2 of Artetxe & Schwenk (2019)."""
     pairs = [(scores[i][j], i, j) for i, j in enumerate(forward)]
     pairs += [(scores[i][j], i, j) for j, i in enumerate(backward)]
     pairs.sort(key=lambda pair: -pair[0])
@@ -125,7 +125,7 @@ def mined_literally(scores, forward, backward):
     return kept
 
 
-def test_mined_pairs_match_the_definition_of_the_paper():
+def test_mined_pairs_match_the_definition_in_the_paper():
     source, target = sides(40, 55, 8, np.random.default_rng(2))
     expected = mined_literally(*literal(source, target, 4))
     found = mine(best_by_margin(source, target))
@@ -134,7 +134,7 @@ def test_mined_pairs_match_the_definition_of_the_paper():
 
 
 def threshold_literally(scores, right, n_gold):
-    """Return the best F1 over all thresholds, and its threshold."""
+    """Return the highest F1 over all thresholds, and the threshold that achieves it."""
     best, chosen = 0.0, math.inf
     for candidate in sorted(set(scores), reverse=True):
         said = [r for s, r in zip(scores, right, strict=True) if s >= candidate]

@@ -1,4 +1,4 @@
-"""Neighbours by CSLS and cosine against an exhaustive search in float64, including ties."""
+"""Compare CSLS and cosine neighbours with an exhaustive float64 search, including ties."""
 
 import math
 
@@ -14,7 +14,7 @@ from calque.errors import SettingError
 
 @pytest.fixture
 def small_tiles(monkeypatch):
-    """Reduce the sizes of groups, tiles and stripes, so that a small matrix has many of each, and some are incomplete."""
+    """Reduce the sizes of groups, tiles and stripes, so a small matrix has many of each, some of them incomplete."""
     for name, size in (
         ("_SMALLEST", 4),
         ("_TILE", 24),
@@ -27,7 +27,7 @@ def small_tiles(monkeypatch):
 
 
 def literal(source, target, k, n_best):
-    """Return neighbours by two loops with exact sums; k = 0 stands for cosine. Ties go to the smaller index."""
+    """Return the neighbours found by two loops with exact sums; k = 0 selects cosine. Ties go to the smaller index."""
     n, m = len(source), len(target)
     cos = [[math.fsum(float(a) * float(b) for a, b in zip(x, y, strict=True)) for y in target] for x in source]
     r_source, r_target = [0.0] * n, [0.0] * m
@@ -51,7 +51,7 @@ def literal(source, target, k, n_best):
 
 
 def off_centre(n, dim, rng, noise=1.0):
-    """Return two sides that are not centred, with a decaying spectrum and a different amount of noise for each pair."""
+    """Return two sides that are not centred, with a decaying spectrum and a different noise level for each pair."""
     spectrum = (np.arange(dim) + 1.0) ** -0.5
     centre = 0.6 * rng.standard_normal(dim) * spectrum
     source = rng.standard_normal((n, dim)) * spectrum
@@ -84,7 +84,7 @@ def test_csls_neighbours_equal_those_of_a_double_loop(n, m, k, n_best):
 @pytest.mark.usefixtures("small_tiles")
 @pytest.mark.parametrize("k", [0, 2, 8])
 def test_ties_go_to_the_smaller_index(k):
-    """Search vectors with copies, zero rows and few values, where nearly all decisions are ties."""
+    """Search vectors with duplicates, zero rows and few distinct values, where most comparisons are ties."""
     rng = np.random.default_rng(0)
     source = rng.integers(-1, 2, (30, 4)).astype(np.float32) / 2
     target = np.concatenate([source[rng.integers(0, 30, 20)], np.zeros((3, 4), np.float32), source[:9]])
@@ -94,7 +94,7 @@ def test_ties_go_to_the_smaller_index(k):
 
 
 def two_pass(source, target, k):
-    """Return the matrix of CSLS, computed in float64."""
+    """Return the CSLS matrix, computed in float64."""
     cos = source.astype(np.float64) @ target.astype(np.float64).T
     r_source = np.sort(cos, axis=1)[:, -k:].mean(axis=1)
     r_target = np.sort(cos, axis=0)[-k:].mean(axis=0)
@@ -102,11 +102,11 @@ def two_pass(source, target, k):
 
 
 @pytest.mark.parametrize("most", [2**28, 20_000])
-def test_csls_of_large_matrices_equals_two_passes(monkeypatch, most):
-    """Use groups of the default size, and larger groups that a memory limit enforces."""
+def test_csls_of_large_matrices_equals_a_two_pass_computation(monkeypatch, most):
+    """Use groups of the default size, and larger groups due to a memory limit."""
     monkeypatch.setattr(similarity, "_MAXIMA", most)
     source, target = off_centre(2500, 48, np.random.default_rng(1))
-    target = np.concatenate([target[::-1], target[:77]])  # copies, and sides of different length
+    target = np.concatenate([target[::-1], target[:77]])  # includes duplicates; the sides have different lengths
     csls = two_pass(source, target, 10)
     found = csls_neighbours(source, target)
     for best, scores, expected in (
@@ -118,7 +118,7 @@ def test_csls_of_large_matrices_equals_two_passes(monkeypatch, most):
         np.testing.assert_array_equal(best[:, 0], first)
 
 
-def test_queries_are_compared_with_all_vectors_of_the_other_side():
+def test_queries_are_compared_with_all_vectors_on_the_other_side():
     source, target = off_centre(700, 24, np.random.default_rng(3))
     everything = csls_neighbours(source, target, n_best=3)
     chosen = np.array([650, 3, 3, 0])
@@ -182,7 +182,7 @@ def test_float32_products_are_within_the_error_bound():
         ({"source": np.full((3, 4), np.nan, np.float32)}, "must have finite components"),
     ],
 )
-def test_invalid_arguments_are_refused(arguments, message):
+def test_invalid_arguments_are_rejected(arguments, message):
     sides = {"source": np.ones((3, 4), np.float32), "target": np.ones((3, 4), np.float32)}
     with pytest.raises(SettingError, match=message):
         csls_neighbours(**{**sides, **arguments})

@@ -1,4 +1,4 @@
-"""Maximum spanning trees against the enumeration of all trees."""
+"""Compare maximum spanning trees with an enumeration of all trees."""
 
 from itertools import product
 
@@ -15,7 +15,7 @@ def maximum_spanning_tree(scores):
 
 
 def literal_roots(heads):
-    """Return the number of words below the root; None if the heads are not a tree."""
+    """Return the number of words attached to the root, or None if the heads do not form a tree."""
     for word in range(1, len(heads) + 1):
         seen = set()
         while word:
@@ -32,7 +32,7 @@ TREES = {
 
 
 def arcs(scores, trees):
-    """Return the scores of each tree's arcs."""
+    """Return the scores of the arcs of each tree."""
     return scores[np.arange(scores.shape[0]), trees]
 
 
@@ -43,9 +43,9 @@ def table(n, seed, kind):
     scores = rng.standard_normal((n, n + 1)) * 10.0 ** rng.integers(-3, 4)
     if kind == "below":
         return scores - 1e6
-    if kind == "cycles":  # arcs between words are better than root arcs: nested contractions
+    if kind == "cycles":  # arcs between words score higher than root arcs, which causes nested contractions
         scores[:, 0] -= 1e4
-    if kind == "roots":  # root arcs are best
+    if kind == "roots":  # root arcs score highest
         scores[:, 0] += 1e4
     return scores
 
@@ -55,9 +55,9 @@ def table(n, seed, kind):
     n=st.integers(1, 5), seed=st.integers(0, 10**6),
     kind=st.sampled_from(["random", "ties", "below", "cycles", "roots"]),
 )  # fmt: skip
-def test_no_tree_has_a_larger_sum_of_scores(n, seed, kind):
+def test_the_tree_has_the_maximum_sum_of_scores(n, seed, kind):
     scores = table(n, seed, kind)
-    np.fill_diagonal(scores[:, 1:], np.nan)  # ignored
+    np.fill_diagonal(scores[:, 1:], np.nan)  # these entries are ignored
     found = maximum_spanning_tree(scores)
     assert found.dtype == np.int32
     assert found.tolist() in TREES[n].tolist()
@@ -72,7 +72,7 @@ def test_forbidden_arcs_are_used_only_if_necessary(n, seed, share):
     scores = rng.standard_normal((n, n + 1)) * 100
     scores[rng.random((n, n + 1)) < share] = -np.inf
 
-    def best_of(trees):  # fewer forbidden arcs first, then the sum of the others
+    def best_of(trees):  # minimise the forbidden arcs, then maximise the sum of the others
         values = arcs(scores, trees)
         forbidden = (values == -np.inf).sum(axis=1)
         return forbidden.min(), np.where(values == -np.inf, 0, values).sum(axis=1)[forbidden == forbidden.min()].max()
@@ -83,10 +83,10 @@ def test_forbidden_arcs_are_used_only_if_necessary(n, seed, share):
     assert found[1] == pytest.approx(best[1], abs=1e-9)
 
 
-def test_a_batch_gives_the_same_trees_as_single_sentences():
+def test_a_batch_gives_the_same_trees_as_separate_sentences():
     rng = np.random.default_rng(2)
     lengths = np.array([3, 0, 7, 1, 5])
-    scores = np.full((5, 8, 9), np.nan, np.float32)  # entries beyond a sentence are ignored
+    scores = np.full((5, 8, 9), np.nan, np.float32)  # entries beyond the end of a sentence are ignored
     for k, n in enumerate(lengths):
         scores[k, :n, : n + 1] = rng.standard_normal((n, n + 1))
     found = maximum_spanning_trees(scores, lengths)
@@ -94,7 +94,7 @@ def test_a_batch_gives_the_same_trees_as_single_sentences():
     np.testing.assert_array_equal(found, np.concatenate(alone))
 
 
-def test_trees_of_an_empty_batch_and_of_one_word():
+def test_trees_of_empty_batches_and_single_words():
     assert maximum_spanning_tree(np.zeros((0, 1))).tolist() == []
     assert maximum_spanning_trees(np.zeros((0, 4, 5)), np.zeros(0, np.int64)).tolist() == []
     for score in (3.0, -3.0, -np.inf):

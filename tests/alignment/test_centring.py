@@ -1,4 +1,4 @@
-"""Shifting language means to each other after training."""
+"""Tests of centring: shifting the mean of each language after training."""
 
 import json
 
@@ -18,7 +18,7 @@ def words(encoder, sides):
     return np.concatenate([encoder.encode(side).data.astype(np.float64) for side in sides])
 
 
-def test_the_mean_of_a_language_is_shifted_to_that_of_its_translations(tiny_encoder):
+def test_the_mean_of_a_language_is_shifted_to_the_mean_of_its_translations(tiny_encoder):
     corpora = [make_text("xx", 30, 0)[0], make_text("xx", 12, 2)[0], make_text("yy", 20, 1)[0]]
     made = centred(tiny_encoder, corpora, towards="en")
     for texts in (corpora[:2], corpora[2:]):
@@ -44,7 +44,7 @@ def test_align_centres_the_encoder_but_tune_does_not(tiny_encoder):
     assert method.record()["settings"]["centre"] is True
 
 
-def test_centring_on_the_command_line_is_recorded_in_the_card(capsys, tiny_folder, tmp_path):
+def test_centring_on_the_command_line_is_recorded_in_the_model_card(capsys, tiny_folder, tmp_path):
     text = tmp_path / "text.tsv"
     corpus, pairs = make_text("xx", 12, 0)
     pairs.save(tmp_path / "links")

@@ -1,4 +1,4 @@
-"""Contrastive alignment against slow literal transcriptions of its formulas."""
+"""Compare contrastive alignment with naive implementations of its formulas."""
 
 import copy
 import inspect
@@ -20,7 +20,7 @@ from encoder_copies import moved
 from linked_text import make_text
 from tuner_cases import Linked
 
-N = 40  # number of sentences
+N = 40  # number of sentence pairs
 CHOSEN = [np.array([3, 0, 7, 8])]
 
 
@@ -30,7 +30,7 @@ def text():
 
 
 def literal(x, y, kinds, tau, share) -> torch.Tensor:
-    """Compute the loss row by row in float64."""
+    """Compute the loss one row at a time in float64."""
     n, total = len(x), torch.zeros((), dtype=torch.float64)
     for a, b in ((x, y), (y, x)):
         for k in range(n):
@@ -44,7 +44,7 @@ def literal(x, y, kinds, tau, share) -> torch.Tensor:
 
 @pytest.mark.parametrize("tau", [0.2, 0.02])
 def test_contrastive_loss_and_gradient_equal_the_formula(tau):
-    """Check equal pairs as negatives, as positives (Khosla et al. 2020, Eq. 2), and a mixture."""
+    """Treat equal pairs as negatives, as positives (Khosla et al. 2020, Eq. 2), and as a mixture of both."""
     rng = torch.Generator().manual_seed(0)
     exact = [functional.normalize(torch.randn(7, 5, generator=rng).double(), dim=1).requires_grad_() for _ in range(2)]
     x, y = (rows.detach().float().requires_grad_() for rows in exact)
@@ -62,7 +62,7 @@ def test_contrastive_loss_and_gradient_equal_the_formula(tau):
 
 
 def test_similarity_divergence_equals_the_formula():
-    """Compare similarities before and after training; rotated and scaled vectors have a divergence of 0."""
+    """Also check that the divergence of rotated and scaled vectors is 0."""
     rng = torch.Generator().manual_seed(0)
     now, before = (torch.randn(6, 4, generator=rng) for _ in range(2))
     tau, total = 0.3, 0.0
@@ -82,7 +82,7 @@ def test_similarity_divergence_equals_the_formula():
 
 @pytest.fixture
 def corpus():
-    """Return text in which one translation has one word, and one word has two spellings and two translations."""
+    """Return text in which `bank` has one translation, and a word with two spellings has two translations."""
     source = [["bank", "The" if k % 3 else "the"] for k in range(N)]
     target = [["Ufer", "das" if k % 10 else "der"] for k in range(N)]
     return ParallelCorpus.of(source, target, ("en", "de"))
@@ -93,17 +93,17 @@ def pairs():
     return WordPairs.of([[(0, 0), (1, 1)]] * N)
 
 
-def test_pairs_of_equal_lower_cased_words_have_one_number(corpus, pairs):
+def test_pairs_that_are_equal_in_lower_case_have_the_same_number(corpus, pairs):
     kinds = number_word_pairs(corpus, pairs).reshape(N, 2)
     tenth = np.arange(N) % 10 == 0
-    groups = [set(kinds[:, 0]), set(kinds[~tenth, 1]), set(kinds[tenth, 1])]  # `The` and `the` are one word type
+    groups = [set(kinds[:, 0]), set(kinds[~tenth, 1]), set(kinds[tenth, 1])]  # `The` and `the` are the same word type
     assert [len(group) for group in groups] == [1, 1, 1]
     assert len(set.union(*groups)) == 3
 
 
 @pytest.mark.parametrize("special", [False, True])
-def test_the_loss_receives_kinds_in_the_order_of_the_pairs(tiny_encoder, corpus, pairs, special):
-    """Record the kinds that the loss receives in an update with two parts."""
+def test_the_loss_receives_pair_numbers_in_the_order_of_the_pairs(tiny_encoder, corpus, pairs, special):
+    """Record the numbers passed to the loss in an update that is computed in two parts."""
     kinds = number_word_pairs(corpus, pairs)
     text = AlignedText([corpus], [pairs], tiny_encoder, towards="de", special=special, kinds=number_word_pairs)
     chosen, seen = np.array([5, 20, 11, 30]), []
@@ -124,14 +124,14 @@ def test_the_loss_receives_kinds_in_the_order_of_the_pairs(tiny_encoder, corpus,
 
 
 def update(tuner, encoder, text, tuned=None):
-    """Compute the terms and gradients of one update."""
+    """Compute the loss terms and gradients of one update."""
     tuned = tuned or moved(encoder)
     terms = tuner.objective(tuned, encoder, [text[0]], [text[1]], Processes()).backward(CHOSEN)
     return terms, {name: p.grad for name, p in tuned.model.named_parameters() if p.grad is not None}
 
 
 def last_subwords(encoder, words):
-    """Return the vectors of the last subwords of words, computed with transformers alone."""
+    """Return the vector of each word's last subword, computed with transformers alone."""
     encoded = encoder.tokenizer(list(words), is_split_into_words=True, return_tensors="pt")
     rows, owner = encoder.model(**encoded, output_hidden_states=True).hidden_states[3][0], encoded.word_ids()
     return [rows[max(k for k, word in enumerate(owner) if word == i)] for i in range(len(words))]
@@ -155,7 +155,7 @@ def test_the_sentence_loss_equals_the_formula(tiny_encoder, text, special):
             torch.testing.assert_close(found[name] - without[name], p.grad, atol=2e-4, rtol=1e-3, msg=name)
 
 
-def test_an_old_argument_name_works_and_is_reported_once():
+def test_a_renamed_argument_works_under_its_old_name_and_warns_once():
     with pytest.warns(CalqueWarning, match="keep was renamed to similarity_distillation; use the new name") as seen:
         made = [Contrastive(towards="en", keep=0.4) for _ in range(2)]
     assert len(seen) == 1

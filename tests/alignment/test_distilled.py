@@ -1,4 +1,4 @@
-"""Distillation of sentence vectors: a literal transcription of the loss, caching, resuming and saving."""
+"""Tests of sentence distillation: loss, cached teacher vectors, resuming and saving."""
 
 import copy
 from typing import Any
@@ -31,7 +31,7 @@ def student(tiny_folder):
 
 @pytest.fixture(scope="module")
 def teacher(tiny_folder):
-    """Return an encoder and its pooling, with vectors of 24 dimensions and length 1."""
+    """Return a teacher encoder and a pooling that returns unit vectors of 24 dimensions."""
     torch.manual_seed(3)
     after = [nn.Linear(32, 24), nn.Tanh(), UnitLength()]
     return load_encoder(tiny_folder), SentencePooling("own", "subwords", ("cls",), after=after)
@@ -51,9 +51,9 @@ def subwords():
 
 
 def literal(method, model, ending, student, teacher, pairs, lines, drawn=()) -> torch.Tensor:
-    """Compute the loss of one update text by text.
+    """Compute the loss of one update, one text at a time.
 
-    The teacher's vectors of `drawn` are additional candidates.
+    The teacher vectors of the texts in `drawn` are additional candidates.
     """
 
     def vector(text):
@@ -108,11 +108,11 @@ def test_a_fraction_of_the_source_texts_is_sampled(student, teacher, tmp_path):
     assert list(first) == list(again) != list(other), "the sample depends on the number of the update"
 
 
-def test_the_teacher_encodes_each_text_once(teacher, tmp_path, monkeypatch):
-    """Fill the store in two shards, as two processes would."""
+def test_the_teacher_encodes_each_text_only_once(teacher, tmp_path, monkeypatch):
+    """Fill the store in two shards, as two processes would do."""
     monkeypatch.setattr("calque.encoders.sentence_store._BLOCK", 2)
     encoder, pooling = copy.copy(teacher[0]), teacher[1]
-    encoder.model = copy.deepcopy(encoder.model).double()  # float32 sums depend on the shape of a batch
+    encoder.model = copy.deepcopy(encoder.model).double()  # in float32, sums depend on the shape of the batch
     lines = Sentences.joined([corpus().source, Sentences.of([["the", "cat"], ["the cat"]], "en")])
     shares = [TeacherVectors(tmp_path, encoder, pooling) for _ in range(2)]
     for rank, share in enumerate(shares):
@@ -129,7 +129,7 @@ def test_the_teacher_encodes_each_text_once(teacher, tmp_path, monkeypatch):
         TeacherVectors(tmp_path, encoder, pooling)
 
 
-def test_a_teacher_with_word_pooling_encodes_words(tiny_folder, tmp_path):
+def test_a_teacher_with_word_pooling_encodes_segmented_words(tiny_folder, tmp_path):
     encoder = load_encoder(tiny_folder)
     store = TeacherVectors(tmp_path, encoder, SentencePooling.of(encoder, "words"))
     store.fill(Sentences.of([["the", "cat,", "water!"]], "en"))
@@ -146,7 +146,7 @@ def distil(student, teacher, place, folder, **options):
     return method, found
 
 
-def test_a_resumed_training_equals_an_uninterrupted_one(student, teacher, tmp_path, monkeypatch):
+def test_a_resumed_training_run_equals_an_uninterrupted_run(student, teacher, tmp_path, monkeypatch):
     whole, one = distil(student, teacher, tmp_path / "store", tmp_path / "whole", epochs=4)
     assert whole.history[-1]["loss"] < whole.history[0]["loss"]
     usual, calls = Distillation.terms, []
@@ -184,7 +184,7 @@ def test_the_pooling_is_saved_with_the_student(student, teacher, tmp_path):
 
 
 @pytest.mark.parametrize(("width", "layers"), [(32, 0), (64, 1)])
-def test_a_linear_layer_maps_to_the_dimensions_of_the_teacher(student, tmp_path, width, layers):
+def test_a_linear_layer_maps_to_the_dimension_of_the_teacher(student, tmp_path, width, layers):
     after = [nn.Linear(32, width)] if width != 32 else []
     store = TeacherVectors(tmp_path, student, SentencePooling("own", "subwords", ("mean",), after=after))
     pooling = subwords()
@@ -197,7 +197,7 @@ def test_a_linear_layer_maps_to_the_dimensions_of_the_teacher(student, tmp_path,
         assert found == layers, "a student that has a linear layer gets no second one"
 
 
-def test_a_static_student_is_initialised_with_teacher_vectors_and_trained(tiny_folder, teacher, tmp_path):
+def test_a_static_student_is_initialised_from_teacher_vectors_and_trained(tiny_folder, teacher, tmp_path):
     tokenizer: Any = load_encoder(tiny_folder).tokenizer  # type: ignore[attr-defined]
     store = TeacherVectors(tmp_path / "store", *teacher)
     text = corpus()

@@ -1,4 +1,4 @@
-"""`calque.align` returns the same encoder as a direct call of the method."""
+"""Test that `calque.align` returns the same encoder as calling the method directly."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from calque.errors import SettingError
 from linked_text import make_text
 
 
-def test_align_passes_each_kind_of_data_to_the_method(tiny_encoder):
+def test_align_passes_each_type_of_data_to_the_method(tiny_encoder):
     corpus, pairs = make_text("xx", 12, 0)
     sides = {"en": corpus.source, "xx": corpus.target}
     trained = calque.align(tiny_encoder, corpus, pairs=pairs, epochs=0.5, batch=4)

@@ -1,4 +1,4 @@
-"""Cross-fitted similarities: each part is scored by an encoder aligned on the other parts."""
+"""Tests of cross-fitted similarities: each part is scored by an encoder that was aligned on the other parts."""
 
 import numpy as np
 import pytest
@@ -30,14 +30,14 @@ def links(texts):
     return [calque.align_words(text, model="hmm") for text in texts]
 
 
-def test_equal_source_sentences_are_in_the_same_part(texts):
-    # The part of a sentence is the index of its distinct source sentence over both texts, modulo 3.
+def test_sentence_pairs_with_equal_source_sentences_are_in_the_same_part(texts):
+    # The part is the index of the distinct source sentence, counted over both texts, modulo 3.
     assert [part.tolist() for part in deal(texts, 3)] == [[0, 1, 2, 0, 1, 1], [2, 2, 0]]
     with pytest.raises(SettingError, match="parts must be at most 2, .*, got 3"):
         deal([texts[0][:2], texts[0][4:5]], 3)
 
 
-def test_each_part_is_scored_by_an_encoder_aligned_on_the_others(tiny_encoder, texts, links):
+def test_each_part_is_scored_by_an_encoder_aligned_on_the_other_parts(tiny_encoder, texts, links):
     tuner = calque.Contrastive(towards="en", epochs=1, batch=2, learning_rate=1e-2)
     held = HeldOut(tiny_encoder, texts, links, parts=3, tuner=tuner)
     part_of = [[0, 1, 2, 0, 1, 1], [2, 2, 0]]
@@ -54,7 +54,7 @@ def test_each_part_is_scored_by_an_encoder_aligned_on_the_others(tiny_encoder, t
             for k in (k for k, number in enumerate(numbers) if number == part):
                 x, y = (aligned.encode([side])[0].astype(float) for side in text[k])
                 expected = [[a @ b / np.sqrt((a @ a) * (b @ b)) for b in y] for a in x]
-                np.testing.assert_allclose(similar[k], expected, atol=2e-3)  # stored with 11 bits
+                np.testing.assert_allclose(similar[k], expected, atol=2e-3)  # similarities are stored with 11 bits
     unaligned = calque.Linker(tiny_encoder).similarities(texts[0])
     assert max(abs(held.similarities[0][k] - unaligned[k]).max() for k in range(len(TEXT))) > 0.02
     again = HeldOut(tiny_encoder, texts, links, parts=3, tuner=tuner)
@@ -62,7 +62,7 @@ def test_each_part_is_scored_by_an_encoder_aligned_on_the_others(tiny_encoder, t
         np.testing.assert_array_equal(mine.data, other.data)
 
 
-def test_similarities_are_returned_for_any_sentences_of_the_texts(tiny_encoder, texts, links):
+def test_similarities_are_returned_for_any_selection_of_sentences(tiny_encoder, texts, links):
     held = HeldOut(tiny_encoder, texts, links, parts=2)
     np.testing.assert_array_equal(held(texts[0]).data, held.similarities[0].data)
     for k, found in zip((2, 0), held(texts[1].take([2, 0])), strict=True):
@@ -73,7 +73,7 @@ def test_similarities_are_returned_for_any_sentences_of_the_texts(tiny_encoder, 
 
 
 @pytest.mark.parametrize("model", ["hmm", "gibbs"])
-def test_settings_contain_the_weight_of_a_prior(tiny_encoder, texts, model):
+def test_settings_contain_the_weight_of_the_prior(tiny_encoder, texts, model):
     prior = calque.Linker(tiny_encoder).similarities
     none = calque.align_words(texts[0], model=model)
     nothing, much = (calque.align_words(texts[0], model=model, prior=prior, prior_weight=w) for w in (0, 9))
@@ -84,7 +84,7 @@ def test_settings_contain_the_weight_of_a_prior(tiny_encoder, texts, model):
     assert not np.array_equal(much.posterior, none.posterior)
 
 
-def test_cross_fitting_on_the_command_line_equals_the_library(
+def test_cross_fitting_on_the_command_line_equals_the_python_api(
     capsys, tiny_folder, tiny_encoder, texts, links, tmp_path
 ):
     names = [tmp_path / "one.tsv", tmp_path / "two.tsv"]

@@ -1,4 +1,4 @@
-"""A custom method in a file outside the package, used by its name on the command line and in a study."""
+"""Test a custom method from a file outside the package, selected by name on the command line and in a study."""
 
 import json
 import re
@@ -30,7 +30,7 @@ class Broken:
 def own(tmp_path, monkeypatch):
     (tmp_path / "shifting.py").write_text(MODULE, encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.delitem(sys.modules, "shifting", raising=False)  # imported by another test
+    monkeypatch.delitem(sys.modules, "shifting", raising=False)  # another test may have imported the module
     lines = [f"the cat sees a house {k % 7}\tdie Katze sieht ein Haus {k % 7}\n" for k in range(40)]
     (tmp_path / "train.tsv").write_text("".join(lines), encoding="utf-8")
     (tmp_path / "test.tsv").write_text("".join(lines[:9]), encoding="utf-8")
@@ -42,7 +42,7 @@ def align(own, tiny_folder, *more):
             "--out", own / "out", "-q", *more]  # fmt: skip
 
 
-def test_a_custom_method_aligns_on_the_command_line(capsys, own, tiny_folder):
+def test_a_custom_method_can_be_used_on_the_command_line(capsys, own, tiny_folder):
     works(capsys, *align(own, tiny_folder, "--method", "shifting:Shift"))
     encoder, base = load_encoder(own / "out"), load_encoder(tiny_folder)
     assert list(encoder.maps) == ["de"]
@@ -59,7 +59,7 @@ def test_a_custom_method_aligns_on_the_command_line(capsys, own, tiny_folder):
     assert (aligned["method"], aligned["base_fingerprint"]) == ("shifting:Shift", base.fingerprint)
 
 
-def test_studies_warn_about_methods_that_change_no_score(capsys, own, tiny_folder):
+def test_studies_warn_about_methods_that_do_not_change_any_score(capsys, own, tiny_folder):
     methods = "".join(
         f'[methods.{name}]\nmethod = "shifting:Shift"\nstrength = {s}\n' for name, s in (("still", 0.0), ("moved", 1.0))
     )
@@ -70,11 +70,11 @@ def test_studies_warn_about_methods_that_change_no_score(capsys, own, tiny_folde
     assert "moved" not in err
 
 
-def test_options_of_a_method_are_set_by_name(capsys, own, tiny_folder):
+def test_options_of_a_method_can_be_set_by_name(capsys, own, tiny_folder):
     works(capsys, *align(own, tiny_folder, "--method", "shifting:Seeded", "--option", "strength=0.5", "--seed", 3))
     record = json.loads((own / "out" / "calque-run.json").read_text())
     assert record["settings"] == {"towards": "en", "seed": 3, "strength": 0.5}
-    # --option also sets arguments of built-in methods.
+    # `--option` also sets the arguments of built-in methods.
     works(capsys, *align(own, tiny_folder, "--method", "finetune", "--option", "weight=0.5", "--overwrite"))
     assert json.loads((own / "out" / "calque-run.json").read_text())["settings"]["weight"] == 0.5
 
@@ -87,12 +87,12 @@ def test_options_of_a_method_are_set_by_name(capsys, own, tiny_folder):
         (["--method", "shifting:Shift", "--option", "speed=1"], "--option speed=1: expected NAME=VALUE with NAME one of .*stre")
     ]
 )  # fmt: skip
-def test_invalid_methods_and_options_are_refused(capsys, own, tiny_folder, more, message):
+def test_invalid_methods_and_options_are_rejected(capsys, own, tiny_folder, more, message):
     assert re.search(message, fails(capsys, *align(own, tiny_folder, *more)))
 
 
-def test_a_registered_method_is_listed_and_usable_everywhere(capsys, own, tiny_folder, monkeypatch):
-    """Register the method in the table. The help is built at import and therefore printed by another process."""
+def test_a_registered_method_is_listed_and_can_be_used_everywhere(capsys, own, tiny_folder, monkeypatch):
+    """Print the help in another process, because the help text is built at import time."""
     row = MethodRow("shifting:Shift", "moves each language by a mean difference")
     monkeypatch.setitem(METHODS.rows, "shift", row)
     works(capsys, *align(own, tiny_folder, "--method", "shift"))

@@ -1,4 +1,4 @@
-"""Maps fitted on plain text."""
+"""Tests of maps fitted on monolingual text."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ def corpora():
 
 
 def literal(encoder, corpora, layer):
-    """Return the vectors of all words of each language in float64."""
+    """Return the vectors of all words in each language in float64."""
     rows = {}
     for corpus in corpora:
         for lang, side in zip(corpus.langs, (corpus.source, corpus.target), strict=True):
@@ -24,7 +24,7 @@ def literal(encoder, corpora, layer):
     return {lang: np.concatenate(parts) for lang, parts in rows.items()}
 
 
-def test_moments_equal_those_of_all_words_with_a_vector(tiny_encoder, corpora):
+def test_moments_equal_the_moments_over_all_words_with_a_vector(tiny_encoder, corpora):
     texts = {"en": [corpora[0].source, corpora[1].source], "xx": [corpora[0].target]}
     found = moments_of(tiny_encoder, texts, [1, -1], block=4)
     assert found["en"].keys() == {1, 3}
@@ -40,7 +40,7 @@ def test_moments_equal_those_of_all_words_with_a_vector(tiny_encoder, corpora):
 
 
 @pytest.mark.parametrize("offset", [True, False])
-def test_means_are_shifted_or_removed_at_every_layer(tiny_encoder, corpora, offset):
+def test_language_means_are_shifted_or_removed_at_every_layer(tiny_encoder, corpora, offset):
     made = LanguageMeans(towards="en", layers=(1, 2), combine="concat", offset=offset).align(tiny_encoder, corpora)
     assert (made.layers, made.dim) == ((1, 2), 2 * tiny_encoder.dim)
     expected = {"en": [], "xx": [], "yy": []}
@@ -54,14 +54,14 @@ def test_means_are_shifted_or_removed_at_every_layer(tiny_encoder, corpora, offs
         np.testing.assert_allclose(found, np.hstack(expected[lang]), atol=1e-3)
 
 
-def test_only_other_languages_are_shifted_and_maps_are_saved(tiny_encoder, corpora, tmp_path):
+def test_only_the_other_languages_are_shifted_and_maps_can_be_saved(tiny_encoder, corpora, tmp_path):
     corpus = corpora[0]
     made = LanguageMeans(towards="en").align(tiny_encoder, corpus)
     assert made.languages == ("en", "xx")
     for side in (corpus.source, corpus.target):
         moved = np.abs(made.encode(side).data - tiny_encoder.encode(side).data).max() > 1e-3
         assert moved == (side.lang == "xx")
-    words = Sentence(corpus.source[0].words, "zz")  # languages without text are not moved
+    words = Sentence(corpus.source[0].words, "zz")  # languages without text are not shifted
     np.testing.assert_array_equal(made.encode([words]).data, tiny_encoder.encode([words]).data)
     made.save(tmp_path / "out")
     again = load_encoder(tmp_path / "out")
@@ -70,7 +70,7 @@ def test_only_other_languages_are_shifted_and_maps_are_saved(tiny_encoder, corpo
     assert again.settings["method"] == "means"
 
 
-def test_too_few_languages_and_mapped_encoders_are_refused(tiny_encoder, corpora):
+def test_too_few_languages_and_mapped_encoders_are_rejected(tiny_encoder, corpora):
     with pytest.raises(SettingError, match="means requires text in en and in another language, got en"):
         LanguageMeans(towards="en").align(tiny_encoder, {"en": corpora[0].source})
     mapped = LanguageMeans(towards="en").align(tiny_encoder, corpora[0])

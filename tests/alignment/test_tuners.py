@@ -1,4 +1,4 @@
-"""Fine-tuning against slow literal transcriptions of the papers' formulas."""
+"""Compare fine-tuning with naive implementations of the papers' formulas."""
 
 import copy
 import math
@@ -31,15 +31,15 @@ def gradients(model) -> dict[str, torch.Tensor]:
 
 
 def fast(tuner, encoder, corpora, pairs, chosen, accumulate=1):
-    """Compute loss terms and gradients of one update with the library."""
-    tuned = moved(encoder)  # so that the second term is not zero
+    """Compute the loss terms and gradients of one update with calque."""
+    tuned = moved(encoder)  # changes the weights, otherwise the second term would be zero
     freeze_below(tuned.model, tuner.freeze)
     objective = tuner.objective(tuned, encoder, corpora, pairs, Processes(), accumulate=accumulate)
     return objective.backward(chosen), gradients(tuned.model), tuned
 
 
 def vectors(model, tokenizer, sentence, layer, special):
-    """Return the vectors of the last subwords of a sentence, and of the special tokens if `special` is set."""
+    """Return the vectors of a sentence's last subwords, and if `special` is set those of its special tokens."""
     encoded = tokenizer(list(sentence.words), is_split_into_words=True, return_tensors="pt")
     states = model(**encoded, output_hidden_states=True).hidden_states[layer][0]
     ids = encoded.word_ids()
@@ -49,7 +49,7 @@ def vectors(model, tokenizer, sentence, layer, special):
 
 
 def literal_cao(model, frozen, tokenizer, corpora, pairs, chosen, layers, *, towards, weight, code, special):
-    """Compute the loss of Cao 2020, §3.3, and Kulshreshtha 2020, Eqs. 7-10, with Python loops."""
+    """Compute the loss of Cao 2020, §3.3, and Kulshreshtha 2020, Eqs. 7-10, in Python loops."""
     align_total = stay_total = 0.0
     for corpus, links, numbers in zip(corpora, pairs, chosen, strict=True):
         for layer in layers:
@@ -81,7 +81,7 @@ def literal_cao(model, frozen, tokenizer, corpora, pairs, chosen, layers, *, tow
 
 
 class WordsAlone(FineTune):
-    """Fine-tuning with small batches and without links between special tokens."""
+    """Fine-tuning with small batches that does not link special tokens."""
 
     special = False
     budget = 60
@@ -136,7 +136,7 @@ def test_losses_of_several_languages_are_summed(tiny_encoder, text):
     ],
 )
 @pytest.mark.parametrize(("n", "accumulate"), [(9, 3), (9, 11), (1, 5)])  # also more parts than sentence pairs
-def test_a_batch_in_parts_gives_the_same_update_as_the_full_batch(tiny_encoder, text, make, options, n, accumulate):
+def test_gradient_accumulation_equals_the_full_batch(tiny_encoder, text, make, options, n, accumulate):
     corpus, pairs = text
     whole, parts = (
         fast(make(towards="en", **options), tiny_encoder, [corpus], [pairs], [np.arange(n)], number)
@@ -146,7 +146,7 @@ def test_a_batch_in_parts_gives_the_same_update_as_the_full_batch(tiny_encoder, 
     assert_same(parts[1], whole[1])
 
 
-def test_frozen_layers_do_not_change(tiny_encoder, text):
+def test_frozen_layers_remain_unchanged(tiny_encoder, text):
     corpus, pairs = text
     tuned = Contrastive(towards="en", batch=6, freeze=1).tune(tiny_encoder, corpus, pairs)
     changed = {
@@ -165,7 +165,7 @@ def test_frozen_layers_do_not_change(tiny_encoder, text):
 
 
 @pytest.mark.parametrize("sizes", [(100, 37, 99, 96, 95, 8, 3), (12, 12), (7, 5), (33, 32, 31)])
-def test_batches_are_full_for_corpora_of_any_sizes(sizes):
+def test_batches_are_full_for_corpora_of_any_size(sizes):
     plan = BatchPlan(sizes, batch=8, seed=1)
     first = np.concatenate([update[0] for update in plan.epoch(0)])
     assert (first == np.concatenate([update[0] for update in plan.epoch(0)])).all()
@@ -197,7 +197,7 @@ def test_unusable_pairs_and_links_are_counted(tiny_encoder):
     assert (counts.too_long, counts.without_links, counts.links_without_vector) == (1, 1, 1)
 
 
-def test_invalid_settings_are_refused(tiny_encoder, text):
+def test_invalid_settings_are_rejected(tiny_encoder, text):
     corpus, pairs = text
     with pytest.raises(SettingError, match="language 'de' is not in this corpus"):
         FineTune(towards="de").tune(tiny_encoder, corpus, pairs)
@@ -208,7 +208,7 @@ def test_invalid_settings_are_refused(tiny_encoder, text):
         Contrastive(towards="en").tune(tiny_encoder, corpus, empty)
 
 
-def test_loss_and_gradient_are_finite_for_one_pair_and_for_none():
+def test_loss_and_gradient_are_finite_for_one_pair_or_no_pairs():
     for n in (0, 1):
         x = torch.nn.functional.normalize(torch.ones(n, 5) + torch.arange(5), dim=1).requires_grad_()
         y = x.detach().clone().requires_grad_()
@@ -221,7 +221,7 @@ def test_loss_and_gradient_are_finite_for_one_pair_and_for_none():
 
 @pytest.mark.parametrize("stored", [torch.float32, torch.bfloat16])
 def test_the_second_loss_term_is_zero_before_the_first_update(tiny_encoder, text, stored):
-    """Check that f and f0 are computed with equal precision for every dtype of the loaded encoder."""
+    """Check that both encoders compute with the same precision, whatever the dtype of the loaded encoder."""
     encoder = with_dropout(tiny_encoder)
     encoder.model.to(stored)
     tuner = FineTune(towards="en", batch=6)
@@ -248,7 +248,7 @@ def test_both_encoders_use_the_requested_precision(tiny_encoder, text, monkeypat
     tuner.tune(encoder, text[0], text[1], precision=precision, standardize=False)
     assert seen == {(learns, "highest", precision == "bfloat16") for learns in (True, False)}
     assert tuner.record()["settings"]["precision"] == precision
-    assert tuner.history[0]["similarity"] < 1e-4  # bfloat16 rounds differently in batches of other shapes
+    assert tuner.history[0]["similarity"] < 1e-4  # bfloat16 rounding depends on the shape of the batch
     assert torch.get_float32_matmul_precision() == "highest"
 
 
@@ -264,7 +264,7 @@ def test_training_stops_without_saving_if_weights_are_not_finite(tiny_encoder, t
 @pytest.mark.parametrize(
     "name", ["epochs", "batch", "freeze", "temperature", "same_share", "similarity_distillation", "sentences"]
 )
-def test_invalid_numbers_are_refused_when_a_method_is_made(name):
+def test_invalid_numbers_are_rejected_when_a_method_is_created(name):
     for value in (math.nan, -1, "a", True):
         with pytest.raises(SettingError, match="must be .*, got"):
             Contrastive(**{"towards": "en", name: value})

@@ -1,4 +1,4 @@
-"""Compare every score of an analysis with a literal program of its definition."""
+"""Compare every analysis score with a naive implementation of its definition."""
 
 import json
 import math
@@ -39,7 +39,7 @@ def unit(x):
 
 
 def toy(seed=0, n_sentences=40, dim=6, noise=0.6, shift=0.0, bootstrap=50, train=True, vocabulary=15, **options):
-    """Return sentences of random words with links of word i to word i, and vectors that partly agree."""
+    """Return sentences of random words in which word i is linked to word i, and vectors that partly match."""
     rng = np.random.default_rng(seed)
     lengths = rng.integers(2, 9, n_sentences)
     x = rng.standard_normal((lengths.sum(), dim))
@@ -64,11 +64,11 @@ def toy(seed=0, n_sentences=40, dim=6, noise=0.6, shift=0.0, bootstrap=50, train
 
 
 # -- intervals ---------------------------------------------------------------------------------------------------------
-def test_many_intervals_equal_single_intervals():
+def test_several_intervals_equal_separate_intervals():
     rng = np.random.default_rng(0)
     sums = rng.integers(0, 5, (30, 4, 2)).astype(float)
-    sums[:, 2] = 0  # undefined
-    sums[1:, 3] = 0  # undefined in some samples
+    sums[:, 2] = 0  # the statistic is undefined
+    sums[1:, 3] = 0  # the statistic is undefined in some samples
 
     def statistic(drawn):
         return ratio(drawn[..., 0], drawn[..., 1])
@@ -93,7 +93,7 @@ def test_tags_are_copied_to_sentences_with_the_same_characters():
 
 
 # -- groups ------------------------------------------------------------------------------------------------------------
-def test_bins_of_values():
+def test_values_are_assigned_to_bins():
     nan = math.nan
     bins = binned(np.array([1, 2, 3, 9, 0]), np.array([4, 5, 11, 1, nan]), (1, 2, 4, 8), unit="letters")
     assert bins.names == ["1", "2–3", "4–7", "8+"]
@@ -107,7 +107,7 @@ def test_bins_of_values():
 
 
 def literal_accuracy(questions, view, group_of, selection):
-    """Return {group: [correct answers, queries]} by a loop over the links."""
+    """Return {group: [correct answers, queries]}, counted in a loop over the links."""
     found = {}
     for place, link in enumerate(view.answers.queries):
         if not selection[link]:
@@ -142,7 +142,7 @@ def test_accuracy_by_group_equals_a_loop_over_the_links():
     assert len(questions.selections) == 2
 
 
-def test_rank_differences_follow_the_definition():
+def test_rank_differences_match_their_definition():
     questions, *_ = toy(2, train=True)
     groups = by_rank(questions)
 
@@ -161,12 +161,12 @@ def test_rank_differences_follow_the_definition():
         assert float(low) <= apart < float(high)
 
 
-def test_parts_of_speech_and_their_classes():
+def test_accuracy_by_part_of_speech_and_by_word_class():
     questions, source, target = toy(3)
     view = questions.ask("e", source, target)
     names = ["NOUN", "VERB", "CCONJ", "SCONJ", "X", "PUNCT"]
     codes = np.random.default_rng(0).integers(-1, 6, questions.offsets["source"][-1])
-    assert by_pos(questions) is None  # no tags
+    assert by_pos(questions) is None  # the word has no tag
     questions.tags = {"source": (codes, names)}
     groups = by_pos(questions)
 
@@ -180,13 +180,13 @@ def test_parts_of_speech_and_their_classes():
     for tag, (right, asked) in expected.items():
         assert (found[tag].value, found[tag].n) == (pytest.approx(right / asked), asked // 2)
     mean = np.mean([found["NOUN"].value, found["VERB"].value])
-    assert found["open-class"].value == pytest.approx(mean)  # mean over tags, not over words
+    assert found["open-class"].value == pytest.approx(mean)  # mean over tags instead of words
     assert found["open-class"].low < mean < found["open-class"].high
     assert found["open-class"].settings["mean_of"] == ["NOUN", "VERB"]
     assert found["NOUN"].settings["class"] == "open-class"
     assert found["closed-class"].value == pytest.approx(found["CONJ"].value)
     assert list(found) == ["PUNCT", "CONJ", "NOUN", "VERB", *CLASSES]
-    # With tags of both sides, each query has the tag of its own word.
+    # With tags for both sides, each query has the tag of its own word.
     nouns = np.zeros(questions.offsets["target"][-1], dtype=np.int64)
     questions.tags = {"source": (codes, names), "target": (nouns, ["VERB"])}
     both = by_pos(questions)
@@ -195,7 +195,7 @@ def test_parts_of_speech_and_their_classes():
 
 
 # -- isometry ----------------------------------------------------------------------------------------------------------
-def test_laplacian_eigenvalues_of_the_graph():
+def test_laplacian_eigenvalues_equal_those_of_the_graph():
     x = unit(np.random.default_rng(0).standard_normal((12, 5)))
     n = len(x)
     edge = [[False] * n for _ in range(n)]
@@ -208,8 +208,8 @@ def test_laplacian_eigenvalues_of_the_graph():
     assert laplacian_eigenvalues(x, neighbours=3).sum() == pytest.approx(2 * sum(map(sum, edge)) / 2)
 
 
-def test_eigenvalue_similarity_by_hand():
-    # Nine tenths are reached after 2 values on the left and after 3 on the right: k = 2.
+def test_eigenvalue_similarity_equals_a_calculation_by_hand():
+    # 90% of the sum is reached after 2 values on the left and after 3 on the right, so k = 2.
     assert eigenvalue_similarity(np.array([6.0, 3.0, 1.0]), np.array([5.0, 2.5, 2.0, 0.5])) == pytest.approx(1.0 + 0.25)
     assert eigenvalue_similarity(np.array([3.0, 1.0]), np.array([3.0, 1.0])) == 0
 
@@ -227,8 +227,8 @@ def test_isometric_spaces_have_zero_distance():
     assert relational_similarity(x, other) == pytest.approx(np.corrcoef(np.array(pairs).T)[0, 1], abs=1e-6)
 
 
-# -- hubs and cones ----------------------------------------------------------------------------------------------------
-def test_skewness_of_occurrences():
+# -- hubness and anisotropy --------------------------------------------------------------------------------------------
+def test_skewness_equals_that_of_scipy():
     lists = np.array([[0, 1], [0, 2], [0, -1], [0, 1]])
     assert occurrences(lists, 5).tolist() == [4, 2, 1, 0, 0]
     assert np.isnan(skewness(powers(np.full(4, 3.0)).sum(axis=0)))
@@ -236,7 +236,7 @@ def test_skewness_of_occurrences():
     assert skewness(powers(values).sum(axis=0)) == pytest.approx(skew(values))
 
 
-def test_hubness_equals_a_literal_count():
+def test_hubness_equals_a_naive_count():
     questions, source, target = toy(5, bootstrap=20)
     found = {(f.score.metric, f.group): f.score for f in hubness(questions, questions.ask("e", source, target))}
     asked = questions.ask("e", source, target).answers.queries
@@ -252,7 +252,7 @@ def test_hubness_equals_a_literal_count():
     assert score.n == len(y)
     assert score.low <= score.value <= score.high
     assert set(found) == {(f"skewness.{s}", d) for s in ("csls", "cosine") for d in ("en-de", "de-en")}
-    # A vector near to all others is a hub.
+    # A vector that is close to all others is a hub.
     target.data[0] = 100 * source.data.mean(axis=0)
     target.data[1:] -= 3 * source.data.mean(axis=0)
     assert (source.data @ target.data[0] > 0).mean() > 0.5
@@ -260,7 +260,7 @@ def test_hubness_equals_a_literal_count():
     assert hub["skewness.cosine", "en-de"].settings["largest"] > score.settings["largest"]
 
 
-def test_anisotropy_of_a_text():
+def test_anisotropy_equals_mean_cosines():
     questions, source, target = toy(6, shift=2.0)
     found = {(f.score.metric, f.group): f.score for f in anisotropy(questions, questions.ask("e", source, target))}
     x, y = (unit(side.data[side.covered] if side.covered is not None else side.data) for side in (source, target))
@@ -270,13 +270,13 @@ def test_anisotropy_of_a_text():
     expected = own[~np.eye(len(y), dtype=bool)].mean()
     assert found["mean-cosine", "de"].value == pytest.approx(expected, abs=1e-5)
     assert found["mean-cosine", "de"].n == len(y)
-    # The shift makes the vectors of one language a cone.
+    # Because of the shift, the vectors of one language form a cone.
     assert found["mean-cosine", "de"].value > 0.3 > found["mean-cosine", "en"].value
     assert found["mean-cosine", "en-de linked"].value > found["mean-cosine", "en-de"].value + 0.1
 
 
 # -- language ----------------------------------------------------------------------------------------------------------
-def test_the_probe_equals_logistic_regression_of_scikit_learn():
+def test_the_probe_equals_logistic_regression_in_scikit_learn():
     linear_model = pytest.importorskip("sklearn.linear_model")
     rng = np.random.default_rng(0)
     x = rng.standard_normal((80, 5))
@@ -287,7 +287,7 @@ def test_the_probe_equals_logistic_regression_of_scikit_learn():
     assert b == pytest.approx(model.intercept_[0], abs=1e-4)
 
 
-def test_the_probe_finds_a_shift_between_languages():
+def test_the_probe_detects_a_shift_between_languages():
     size = {"n_sentences": 150, "vocabulary": 17, "noise": 1.0}
     far, near = (toy(7, shift=shift, **size) for shift in (4.0, 0.0))
     seen = language(far[0], far[0].ask("e", *far[1:]))[0].score
@@ -295,15 +295,15 @@ def test_the_probe_finds_a_shift_between_languages():
     assert seen.value > 0.9 > unseen.value
     assert seen.settings["chance"] == 0.5
     assert abs(unseen.value - 0.5) < 4 * math.sqrt(0.25 / unseen.n)
-    # Both languages have equally many word types, without shared ones.
+    # Both languages have the same number of word types, and none is shared.
     assert seen.n % 2 == 0
     forms = [set(far[0].types[side][1]) for side in ("source", "target")]
     assert seen.n + seen.settings["train_words"] <= 2 * min(len(own - (forms[0] & forms[1])) for own in forms)
 
 
-# -- curves ------------------------------------------------------------------------------------------------------------
-def test_a_layer_is_chosen_on_every_other_pair_and_scored_on_the_others():
-    """Layer 0 is correct in pairs 1, 3, 5, …; layer 1 is correct in all others and most of these: better, but not chosen."""
+# -- layers ------------------------------------------------------------------------------------------------------------
+def test_a_layer_is_chosen_on_half_of_the_pairs_and_scored_on_the_other_half():
+    """Layer 1 is better overall, but layer 0 is better on the pairs used for choosing a layer."""
     questions, source, target = toy(8, noise=0.02, n_sentences=60)
     task, rng, sides = questions.task, np.random.default_rng(0), {}
     odd = np.repeat(np.arange(60) % 2 == 1, np.diff(source.offsets))[:, None]
@@ -323,7 +323,7 @@ def test_a_layer_is_chosen_on_every_other_pair_and_scored_on_the_others():
 
     findings = compare_layers([task], Layered(), "all", {"more": 1})
     found = {(f.x, f.score.metric): f.score for f in findings}
-    assert len(found) == len(findings) == 2 * 4 + 2 + 4  # whole text, dev halves, and the chosen layer's test half
+    assert len(found) == len(findings) == 2 * 4 + 2 + 4  # full text, dev halves, and the test half of the chosen layer
     for k in range(2):
         for score in task.evaluate_embeddings(sides["en"][k], sides["de"][k]):
             if score.metric.count(".") == 1:
@@ -360,7 +360,7 @@ def test_layers_of_a_language_variety_use_the_maps_of_its_language(tiny_encoder)
 
 
 # -- examples and points -----------------------------------------------------------------------------------------------
-def test_senses_group_similar_words():
+def test_inflected_forms_are_grouped_into_senses():
     assert senses(["gehen", "geht", "laufen", "gehst"]) == [["gehen", "geht", "gehst"], ["laufen"]]
     assert senses(["machte", "ließ", "gemacht"]) == [["machte", "gemacht"], ["ließ"]]
     assert senses(["gehen", "ging"]) == [["gehen"], ["ging"]]
@@ -368,7 +368,7 @@ def test_senses_group_similar_words():
 
 
 def ambiguous():
-    """Return a text where `bank` is Ufer twice and Geldhaus twice; all are Ufer before alignment, and correct afterwards."""
+    """Return a text in which `bank` means Ufer or Geldhaus; before alignment only Ufer is retrieved, afterwards both."""
     source = [["the", "bank", "river"], ["the", "bank", "money"], ["a", "bank", "water"], ["a", "bank", "loan"]]
     target = [
         ["das", "Ufer", "Fluss"],
@@ -382,13 +382,13 @@ def ambiguous():
     questions = Questions(WordRetrieval(corpus, pairs, bootstrap=0, data="toy", k=1))
     eye, offsets = np.eye(12, dtype=np.float32), np.arange(5) * 3
     confused = eye.copy()
-    confused[4], confused[10] = eye[1], eye[7]  # Geldhaus has the vector of Ufer
+    confused[4], confused[10] = eye[1], eye[7]  # gives both occurrences for Geldhaus the vectors of those for Ufer
     right = questions.ask("after", Embeddings(eye, offsets), Embeddings(eye, offsets))
     wrong = questions.ask("before", Embeddings(confused, offsets), Embeddings(eye, offsets))
     return questions, wrong, right
 
 
-def test_examples_of_a_word_type_with_several_senses():
+def test_examples_show_word_types_with_several_senses():
     questions, wrong, right = ambiguous()
     (found,) = examples(questions, [wrong, right], min_count=2)
     assert found.encoder is None
@@ -405,11 +405,11 @@ def test_examples_of_a_word_type_with_several_senses():
     assert first["translation"] == first["expected"]["sentence"] == "das Geldhaus Geld"
     assert (first["entropy"], first["translations"]) == (1.0, {"geldhaus": 2, "ufer": 2})
     json.loads(found.to_json())
-    assert examples(questions, [wrong, right])[0].items == []  # a sense needs three links
+    assert examples(questions, [wrong, right])[0].items == []  # by default, a sense requires three links
     assert examples(questions, [right, right], min_count=2)[0].items == []
     with pytest.raises(SettingError, match="before"):
         examples(questions, [right])
-    # With parts of speech, only content words are examples.
+    # If there are parts of speech, only content words are used as examples.
     codes = np.zeros(12, dtype=np.int64)
     questions.tags = {"source": (codes, ["DET"])}
     assert examples(questions, [wrong, right], min_count=2)[0].items == []
@@ -418,13 +418,13 @@ def test_examples_of_a_word_type_with_several_senses():
 
 
 def test_examples_are_sorted_by_the_entropy_of_their_translations():
-    plan = {  # word type → its translations in the training text; each is in the test text once
-        "bank": ["ufer"] * 4 + ["geldhaus"] * 4,  # with the test text 5 and 5: 1 bit
-        "light": ["licht"] * 7 + ["leicht"] * 2,  # 8 and 3
-        "no": ["nein"] * 9 + ["kein"],  # 10 and 2: the second is too rare
-        "goes": ["geht"] * 5 + ["gehen"] * 5,  # inflected forms are one sense
-        "right": ["recht"] * 2 + ["rechts"] * 2 + ["richtig"] * 5,  # recht and rechts begin alike: 6 and 6
-        "spring": ["quelle"] * 3 + ["sommer"] * 3 + ["feder"] * 3,  # 4, 4 and 4: log2 3
+    plan = {  # maps word types to translations in the training text; each pair is once in the test text
+        "bank": ["ufer"] * 4 + ["geldhaus"] * 4,  # 5 and 5 with the test text: 1 bit
+        "light": ["licht"] * 7 + ["leicht"] * 2,  # 8 and 3 with the test text
+        "no": ["nein"] * 9 + ["kein"],  # 10 and 2: the second translation is too rare
+        "goes": ["geht"] * 5 + ["gehen"] * 5,  # inflected forms count as one sense
+        "right": ["recht"] * 2 + ["rechts"] * 2 + ["richtig"] * 5,  # recht and rechts count as one sense: 6 and 6
+        "spring": ["quelle"] * 3 + ["sommer"] * 3 + ["feder"] * 3,  # 4, 4 and 4: log2(3) bits
     }  # fmt: skip
     rows = [(form, t) for form, several in plan.items() for t in several]
     tests = [(form, t) for form, several in plan.items() for t in dict.fromkeys(several)]
@@ -454,7 +454,7 @@ def test_examples_are_sorted_by_the_entropy_of_their_translations():
     assert [item["form"] for item in examples(questions, [wrong, right], forms=1)[0].items] == ["spring"] * 3
 
 
-def test_principal_axes_of_the_covariance():
+def test_principal_axes_equal_eigenvectors_of_the_covariance():
     x = np.random.default_rng(0).standard_normal((30, 5)) * [5, 3, 1, 1, 1]
     found = principal_axes(x)
     centred = x - x.mean(axis=0)
@@ -467,7 +467,7 @@ def test_principal_axes_of_the_covariance():
     assert principal_axes(np.ones((3, 1))).tolist() == [[0, 0]] * 3
 
 
-def test_tsne_needs_the_extra(monkeypatch):
+def test_tsne_requires_the_extra(monkeypatch):
     import calque.analyses.words as module
 
     monkeypatch.setattr(module.importlib.util, "find_spec", lambda name: None)
@@ -493,7 +493,7 @@ def test_points_show_the_same_pairs_for_every_encoder():
         by_pair.setdefault(item["pair"], {})[item["lang"]] = item
     for pair in by_pair.values():
         assert pair["en"]["word"] in pair["en"]["sentence"].split()
-        assert pair["de"]["word"].startswith("v" + pair["en"]["word"][1:])  # as the toy translates
+        assert pair["de"]["word"].startswith("v" + pair["en"]["word"][1:])  # the translation rule of `toy`
         assert (pair["en"]["upos"], pair["de"]["upos"]) == ("NOUN", None)
     assert first.to_dict()["value"] is None
     json.loads(first.to_json())

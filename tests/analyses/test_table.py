@@ -1,4 +1,4 @@
-"""The table of analyses."""
+"""Tests of the table of analyses."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from command import fails, works
 
 
 @pytest.mark.parametrize("name", ANALYSES)
-def test_a_row_names_a_function_and_options_of_the_command(name):
+def test_each_row_names_a_function_and_existing_options(name):
     row = ANALYSES[name]
     assert callable(imported(row.target))
     assert set(row.options) <= {parameter.name for parameter in get_command(app).commands["analyze"].params}

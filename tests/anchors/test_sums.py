@@ -1,4 +1,4 @@
-"""Anchors are means over occurrences, for any division of the text into parts."""
+"""Test that anchors are means over occurrences, however the text is divided into parts."""
 
 import math
 
@@ -14,7 +14,7 @@ DIM = 7
 
 
 def zipf(seed=0, n=200, types=30, dim=DIM, layers=(0, 3), uncovered=0.05, lang="en"):
-    """Make text with Zipf's frequencies, and vectors far from the origin, by layer."""
+    """Return text with Zipfian word frequencies and, for each layer, vectors far from the origin."""
     rng = np.random.default_rng(seed)
     p = 1 / np.arange(1, types + 1)
     text = [[f"w{k}" for k in rng.choice(types, rng.integers(0, 9), p=p / p.sum())] for _ in range(n)]
@@ -29,7 +29,7 @@ def zipf(seed=0, n=200, types=30, dim=DIM, layers=(0, 3), uncovered=0.05, lang="
 
 
 def published_loop(sentences, found, vocabulary):
-    """Transcribe the loop of the published script (Schuster et al. 2019, `gen_anchors.py`), a running mean."""
+    """Compute running means like the published script (`gen_anchors.py` of Schuster et al. 2019)."""
     first = next(iter(found.values()))
     anchors = {layer: {} for layer in found}
     norms, occurrences, total = dict.fromkeys(found, 0.0), {}, 0
@@ -50,7 +50,7 @@ def published_loop(sentences, found, vocabulary):
 
 
 def cut(sentences, found, *bounds):
-    """Yield parts of the text."""
+    """Yield the parts of the text between the given bounds."""
     for start, stop in zip((0, *bounds), (*bounds, len(sentences)), strict=True):
         part = {}
         for layer, e in found.items():
@@ -68,7 +68,7 @@ def summed(parts, **options):
 
 
 def same(a, b, tolerance=1e-12):
-    """Check that anchors are equal up to rounding."""
+    """Check that two sets of anchors are equal up to rounding."""
     assert a.keys() == b.keys()
     for layer in a:
         assert a[layer].words == b[layer].words
@@ -93,7 +93,7 @@ def test_anchors_equal_the_published_loop(vocabulary):
             assert count == occurrences[word]
 
 
-def test_variance_and_norm_of_occurrences():
+def test_variances_and_norms_equal_those_of_the_occurrences():
     sentences, found = zipf()
     anchors = summed([(sentences, found)]).finish(at_least=2)
     flat = np.array([word for sentence in sentences for word in sentence.words])
@@ -106,10 +106,10 @@ def test_variance_and_norm_of_occurrences():
 
 
 @pytest.mark.parametrize("most", [0, 7])
-def test_sums_agree_in_any_order_and_any_parts(tmp_path, most):
+def test_sums_do_not_depend_on_the_order_or_division_of_the_text(tmp_path, most):
     sentences, found = zipf(types=6, uncovered=0)
     rng = np.random.default_rng(1)
-    for embeddings in found.values():  # large numbers that cancel, and small ones that are left; or all of one size
+    for embeddings in found.values():  # for most=7, large numbers cancel and small ones remain
         embeddings.data[...] *= 10.0 ** rng.integers(-most, most + 1, len(embeddings.data))[:, None]
         embeddings.data[...] *= rng.choice([-1, 1], embeddings.data.shape)
     whole = summed([(sentences, found)])
@@ -132,7 +132,7 @@ def test_sums_agree_in_any_order_and_any_parts(tmp_path, most):
             assert norm == pytest.approx(math.fsum(np.linalg.norm(rows, axis=1)) / n, rel=1e-12)
 
 
-def test_only_the_first_occurrences_count():
+def test_only_the_first_occurrences_are_used():
     sentences, found = zipf(uncovered=0)
     sums = AnchorSums(DIM, layers=(0, 3), most_occurrences=3, lang="en")
     for part in cut(sentences, found, 2, 60):
@@ -147,7 +147,7 @@ def test_only_the_first_occurrences_count():
         np.testing.assert_allclose(vector, found[3].data[flat == word][:3].mean(0, dtype=float), rtol=1e-6)
 
 
-def test_a_saved_pass_resumes(tmp_path):
+def test_a_saved_computation_can_be_resumed(tmp_path):
     sentences, found = zipf()
     parts = list(cut(sentences, found, 90))
     whole = summed(parts)
@@ -164,7 +164,7 @@ def test_a_saved_pass_resumes(tmp_path):
         AnchorSums.open(tmp_path / "sums")
 
 
-def test_anchors_of_a_text_equal_those_of_its_sums():
+def test_anchors_of_a_text_equal_those_computed_from_sums():
     sentences, found = zipf(layers=(0,))
     whole = AnchorSums(DIM, lang="en")
     whole.add(sentences, found[0])

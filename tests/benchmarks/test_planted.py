@@ -1,4 +1,4 @@
-"""Planted senses and translations have the documented properties, and scores match their definitions."""
+"""Test that planted senses and translations have the documented properties, and that scores match their definitions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LETTERS = "abcdefghijklmnopqrst"
 
 @pytest.fixture(scope="module")
 def sentences():
-    """Return text on twenty subjects with twelve words each; one word in ten belongs to another subject."""
+    """Return text on twenty topics with twelve words each; one word in ten belongs to another topic."""
     rng = np.random.default_rng(0)
     words = [[f"{subject}{letter}ord" for letter in "abcdefghijkl"] for subject in LETTERS]
     lines = []
@@ -36,7 +36,7 @@ def planted(sentences):
     return plant(sentences, words=12, at_least=50, seed=1)
 
 
-def test_gold_senses_restore_the_text_from_pseudo_words(sentences, planted):
+def test_gold_senses_recover_the_original_text_from_pseudo_words(sentences, planted):
     assert len(planted.members) == 12
     assert sorted(len(parts) for parts in planted.members.values()) == [2] * 4 + [3] * 4 + [4] * 4
     parts = [part for parts in planted.members.values() for part in parts]
@@ -54,7 +54,7 @@ def test_gold_senses_restore_the_text_from_pseudo_words(sentences, planted):
     assert set(planted.controls).isdisjoint(planted.members)
 
 
-def test_members_have_similar_frequencies_and_different_subjects(sentences, planted):
+def test_members_have_similar_frequencies_and_different_topics(sentences, planted):
     flat = [word for line in sentences for word in line]
     for parts in planted.members.values():
         counts = [flat.count(part) for part in parts]
@@ -72,12 +72,12 @@ def test_planting_is_deterministic_and_neighbours_identify_the_members(sentences
         assert v_measure_score(truth, found) > 0.6
 
 
-def test_too_little_text_is_an_error(sentences):
+def test_too_little_text_raises_an_error(sentences):
     with pytest.raises(InputError, match="more text"):
         plant(sentences[:200], words=12, at_least=50)
 
 
-def test_words_without_a_sense_count_as_one_sense():
+def test_occurrences_without_a_sense_count_as_one_sense():
     text = [["ab", "c", "ab"], ["ab", "c"], ["ab", "c", "c"]]
     truth = [["0", "-", "1"], ["0", "-"], ["1", "-", "-"]]
     found = [["-", "1", "-"], ["-", "1"], ["-", "1", "0"]]
@@ -99,7 +99,7 @@ def test_any_two_words_of_similar_frequency_can_be_joined(sentences):
     assert others.members != planted.members
 
 
-def test_renamed_languages_share_no_word_and_are_translations(sentences):
+def test_renamed_languages_share_no_words_and_are_translations(sentences):
     renamed = rename(sentences, held_out=100, words=150, seed=0)
     first, second = ({word for line in lines for word in line} for lines in (renamed.first, renamed.second))
     assert first.isdisjoint(second)
@@ -122,13 +122,13 @@ def test_retrieval_queries_only_hidden_words_by_token_and_type():
     assert perfect["queries"] == 3
     assert perfect["words"] == 2
     assert perfect["accuracy"] == perfect["accuracy_of_the_word"] == 1
-    exchanged = Embeddings(np.eye(4, dtype=np.float32)[[2, 1, 0, 3]], offsets)  # the two x for each other
+    exchanged = Embeddings(np.eye(4, dtype=np.float32)[[2, 1, 0, 3]], offsets)  # swaps both vectors of x
     figures = score_retrieval(test, source, exchanged, {"a", "c"})
     assert figures["accuracy_forward"] == figures["accuracy_backward"] == pytest.approx(1 / 3)
     assert figures["accuracy_of_the_word"] == 1
 
 
-def test_commands_make_and_score_planted_text(tmp_path, sentences, capsys):
+def test_commands_create_and_score_planted_text(tmp_path, sentences, capsys):
     (tmp_path / "text.txt").write_text("".join(f"{' '.join(line)}\n" for line in sentences), encoding="utf-8")
 
     def run(*arguments) -> dict:

@@ -44,8 +44,8 @@ def trained(world, tmp_path_factory):
     return out
 
 
-def test_planted_links_and_key_points_are_found(capsys, world, trained, tmp_path):
-    """Check that the scores are far above chance after a few updates."""
+def test_planted_links_and_key_points_are_recovered(capsys, world, trained, tmp_path):
+    """Check that the scores are far above chance after only a few updates."""
     encoder = load_encoder(trained)
     assert isinstance(encoder, KeyPointEncoder)
     assert encoder.rows == "key points"
@@ -91,7 +91,7 @@ def test_the_run_record_contains_the_scores_of_the_report(capsys, trained, tmp_p
     assert (trained / "training" / "transform-bb" / "metrics.jsonl").is_file()
 
 
-def test_an_inference_head_can_be_trained_on_pivots(capsys, world, trained):
+def test_an_nli_head_can_be_trained_on_pivots(capsys, world, trained):
     out, _ = works(
         capsys, "evaluate", trained, "nli", "--train", f"aa={world}/nli.train.aa.tsv", "--dev", f"aa={world}/nli.dev.aa.tsv",
         "--test", f"aa={world}/nli.test.aa.tsv", f"bb={world}/nli.test.bb.tsv", "--head", "esim", "--epochs", "1", "--seeds",
@@ -126,7 +126,7 @@ def test_the_threshold_can_be_changed_after_training(capsys, world, trained, tmp
     assert "mini, only to a key-point encoder" in fails(capsys, *other)
 
 
-def test_missing_encoders_are_reported(capsys, world, tmp_path):
+def test_missing_encoders_raise_an_error(capsys, world, tmp_path):
     given = train(world, tmp_path / "out", "--steps", "transform")
     without = [str(part).partition(",bb=")[0] for part in given]
     assert "no encoder for language 'bb'" in fails(capsys, *without)

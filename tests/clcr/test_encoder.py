@@ -1,4 +1,4 @@
-"""Tests of key-point encoders: steps, pivots, and saving."""
+"""Tests of key-point encoders: steps, pivots and saving."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def text(lang):
 @pytest.mark.parametrize("lang", ["en", "de"])
 @pytest.mark.parametrize("steps", [1, 2, 3])
 def test_vectors_of_each_sentence_match_appendix_a(steps, lang, order):
-    """Compare the vectors with Appendix A, computed sentence by sentence and word by word."""
+    """Compare with Appendix A, computed one sentence and one word at a time."""
     steps = ("transform", "extract", "reorder")[:steps]
     model = encoder(steps=steps, order=order)
     found, points = model.encode(text(lang)), model.key_points(text(lang))
@@ -101,7 +101,7 @@ def test_vectors_of_each_sentence_match_appendix_a(steps, lang, order):
 
 
 def test_vectors_of_pivots_follow_the_order_of_the_translation():
-    """Check T+pGA of Table 4: words without a translation are left out, and the other words follow the translation's order."""
+    """Check T+pGA of Table 4: words without a translation are removed, and the others are in translation order."""
     same, words = Transform(6), RandomVectors(6)
     torch.nn.init.eye_(same.linear.weight)
     parts = {"en": Parts(), "de": Parts(same, same)}
@@ -120,7 +120,7 @@ def test_vectors_of_pivots_follow_the_order_of_the_translation():
         model.save("anywhere")
 
 
-def test_mixed_languages_are_encoded_like_each_language_alone():
+def test_mixed_languages_are_encoded_like_each_language_separately():
     model = encoder()
     mixed = [Sentence(s.words, lang) for pair in zip(text("en"), text("de-AT"), strict=True) for s, lang in
              zip(pair, ("en", "de-AT"), strict=True)]  # fmt: skip
@@ -153,7 +153,7 @@ def test_an_opened_encoder_equals_the_saved_encoder(tmp_path):
         load_encoder(tmp_path / "it")
 
 
-def test_steps_and_languages_that_were_not_trained_are_refused():
+def test_untrained_steps_and_languages_are_rejected():
     one = Parts(to_pivot=parts(9).to_pivot)
     model = KeyPointEncoder({"en": Words(), "de": Wide()}, {"en": Parts(), "de": one}, pivot="en", steps=["transform"])
     with pytest.raises(SettingError, match="step extract was not trained for en"):

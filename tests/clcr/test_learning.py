@@ -1,4 +1,4 @@
-"""Tests of classifiers trained on labels with planted flips, of models of planted orders, and of n-gram counts."""
+"""Tests of classifiers trained on labels with planted flips, of order models on planted orders, and of n-gram counts."""
 
 import numpy as np
 import pytest
@@ -31,7 +31,7 @@ NOUN, ADJECTIVE, VERB, FUNCTION = range(4)
 
 # -- key points --------------------------------------------------------------------------------------------------------
 def links_to(marked, offsets):
-    """Link each marked word of a sentence to a separate word."""
+    """Return links from each marked word of a sentence to a word of its own."""
     sentences = np.split(marked, offsets[1:-1])
     return WordPairs.of([[(int(i), int(i)) for i in np.flatnonzero(words)] for words in sentences])
 
@@ -70,7 +70,7 @@ def test_planted_flips_are_estimated_and_corrected():
     assert after < before / 2
     assert after < 0.2
     before, after = (figures(counts, OF_KEY_POINTS) for *_, counts in scores)
-    assert after["ambiguous"] < before["ambiguous"] / 3  # "significantly less ambiguous"
+    assert after["ambiguous"] < before["ambiguous"] / 3  # "significantly less ambiguous" in the paper
     right = [np.mean((p > 0.2) == clean) for p, *_ in scores]  # δ = 0.2 is close to the noise of 0.15
     assert right[1] > right[0]
     measured = measure(scores[1][1], OF_KEY_POINTS["accuracy"])
@@ -110,7 +110,7 @@ def test_training_ignores_words_without_a_vector():
 
 
 def test_flip_rates_are_not_used_if_no_word_is_certainly_unlinked():
-    """Link 90% of the words with probability 0.99 and 10% with probability 0.85, so that no word is certainly unlinked."""
+    """Link 90% of words with probability 0.99 and 10% with 0.85, so no word is certainly unlinked."""
     embeddings, _, pivots = flipped(500, positive=0.01, negative=0.85, share=0.9, dim=24)
     weighted, _, rates = train_key_points(embeddings, pivots, TRAINING)
     assert rates["negative"] > 0.8
@@ -119,7 +119,7 @@ def test_flip_rates_are_not_used_if_no_word_is_certainly_unlinked():
 
 
 def test_flip_rates_are_estimated_from_held_out_predictions():
-    """Check that held-out predictions reveal 30% wrong labels, and that predictions on training text, which overfit, do not."""
+    """Held-out predictions must reveal 30% wrong labels; predictions on training text overfit and do not."""
     embeddings, _, pivots = flipped(300, positive=0.3, negative=0.3, dim=200)
     for published, wrong, within in ((False, 0.3, 0.1), (True, 0.0, 0.01)):
         rates = train_key_points(embeddings, pivots, HeadTraining(epochs=40), as_published=published)[2]
@@ -127,11 +127,11 @@ def test_flip_rates_are_estimated_from_held_out_predictions():
     assert rates["used"]
 
 
-def test_heads_can_train_on_one_word_but_not_on_text_without_words():
+def test_classifiers_can_be_trained_on_one_word_but_not_on_empty_text():
     one = Embeddings(np.ones((1, 6), dtype=np.float32), np.array([0, 0, 1]))
     _, counts, rates = train_key_points(one, WordPairs.of([[], [(0, 0)]]), TRAINING)
     assert counts == {"words": 1, "labelled": 1, "without_vector": 0}
-    assert not rates["used"]  # all labels are equal
+    assert not rates["used"]  # flip rates cannot be estimated from a single label
     nothing = Embeddings(np.zeros((0, 6), dtype=np.float32), np.array([0, 0]))
     with pytest.raises(SettingError, match="no sentence to train on"):
         train_key_points(nothing, WordPairs.of([[]]), TRAINING)
@@ -172,7 +172,7 @@ def test_the_relative_model_predicts_a_planted_order_better_than_the_absolute_mo
     assert found["absolute"]["n = 10"]["bleu-4"] < found["relative"]["n = 10"]["bleu-4"] - 0.1
     assert (
         found["absolute"]["n = 10"]["bleu-2"] > found["absolute"]["as it stands"]["bleu-2"]
-    )  # better than the source order
+    )  # the predicted order is better than the source order
     assert found["relative"]["as it stands"]["bleu-2"] < 0.7
     measured = measure(scores["n = 10"], OF_ORDER["bleu-4"])
     assert measured.low < measured.value == found["absolute"]["n = 10"]["bleu-4"] < measured.high
@@ -194,7 +194,7 @@ def test_ngram_counts_match_a_loop_over_n_grams(lengths, seed):
     for n in lengths:
         gold = list(range(n))
         found = list(range(n))
-        for _ in range(2):  # a few changes, so that n-grams remain
+        for _ in range(2):  # make only a few changes, so some n-grams remain
             for seq in (gold, found):
                 a, b = sorted(rng.integers(0, n + 1, 2))
                 seq[a:b] = seq[a:b][::-1]

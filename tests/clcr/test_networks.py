@@ -1,4 +1,4 @@
-"""Tests of key points, losses of order models, and beam search against simple loops and formulas."""
+"""Tests of key points, order-model losses and beam search against naive loops and formulas."""
 
 import numpy as np
 import pytest
@@ -31,7 +31,7 @@ def literal_key_points(probabilities, lengths, threshold, covered):
 def test_key_points_match_a_loop_over_sentences(lengths, seed):
     rng = np.random.default_rng(seed)
     lengths = np.array(lengths, dtype=np.int64)
-    probabilities = rng.integers(0, 8, lengths.sum()) / 16  # with ties
+    probabilities = rng.integers(0, 8, lengths.sum()) / 16  # multiples of 1/16 cause ties
     covered = rng.random(len(probabilities)) < 0.7
     expected = literal_key_points(probabilities, lengths, 0.25, covered)
     assert key_points(probabilities, offsets_of(lengths), 0.25, covered).tolist() == expected
@@ -129,7 +129,7 @@ def test_the_predicted_order_is_a_permutation_of_each_sentence(rows, model, monk
     assert cost.shape == (4,)
     assert np.isfinite(cost).all()
     alone, _ = model.search(rows[4:], POSITIONS[4:], torch.tensor([5]))
-    assert alone.tolist() == found[4:].tolist()  # independent of the rest of the batch
+    assert alone.tolist() == found[4:].tolist()  # the search does not depend on the other sentences in the batch
     monkeypatch.setattr(module, "_SENTENCES", 2)
     again = type(model)(**model.settings)
     again.load_state_dict(model.state_dict())
@@ -149,7 +149,7 @@ def pair_cost(table, i, j):
 
 
 def literal_beam(step_cost, n, width):
-    """Return the items chosen by a beam search that keeps the cheapest hypothesis of each set of items, and their cost.
+    """Return the items and the cost found by a beam search that keeps the cheapest hypothesis of each set of items.
 
     `step_cost` returns the cost of an item after the items chosen before.
     """
@@ -214,7 +214,7 @@ def test_words_with_tied_scores_keep_their_order(kind, width):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_search_handles_long_and_empty_sentences(kind):
-    """Check that the search finds a planted order of 512 words from unambiguous float32 scores."""
+    """Check that the search recovers a planted order of 512 words from unambiguous float32 scores."""
     rng, search = np.random.default_rng(0), KINDS[kind][0]
     wanted = rng.permutation(512)
     places = np.argsort(wanted)

@@ -31,7 +31,7 @@ def vectors(lengths, dim, seed, covered=None):
 
 
 def literal(source, target, there, back):
-    """Return the mutual best pairs and their costs, computed one by one in float64."""
+    """Return the mutual best pairs and their costs, computed one at a time in float64."""
     there, back = there.double(), back.double()
     found = {}
     for k in range(len(source)):
@@ -84,7 +84,7 @@ def test_ties_go_to_the_first_word():
 
 
 def test_a_large_mean_of_the_vectors_does_not_reduce_precision():
-    """Add a large mean to all vectors, as in encoders."""
+    """Add a large mean to all vectors, as is common in encoders."""
     source, target = vectors([30] * 4, 8, 0), vectors([30] * 4, 8, 1)
     plain = Transform(8)
     with torch.no_grad():
@@ -108,7 +108,7 @@ def test_pivots_are_limited_by_a_threshold_or_to_at_least_one_per_sentence():
 
 
 def groups_of(links):
-    """Return the groups of linked words, built by merging link after link."""
+    """Return the groups of linked words, built by merging one link at a time."""
     groups = []
     for sentence, i, j in triples(links):
         ends = {(sentence, "source", i), (sentence, "target", j)}
@@ -136,7 +136,7 @@ def test_the_threshold_has_the_highest_f1_of_all_thresholds(one_to_one):
     for _ in range(30):
         n = int(rng.integers(1, 25))
         pairs = WordPairs(np.arange(n), rng.integers(0, 3, n), rng.integers(0, 3, n), n_sentences=30)
-        pivots = Pivots(pairs, np.round(rng.random(n), 1).astype(np.float32))  # with ties
+        pivots = Pivots(pairs, np.round(rng.random(n), 1).astype(np.float32))  # creates ties
         sentence = np.arange(30) if one_to_one else np.sort(rng.integers(0, 20, 50))
         links = WordPairs(
             sentence, rng.integers(0, 3, len(sentence)), rng.integers(0, 3, len(sentence)), n_sentences=30
@@ -149,7 +149,7 @@ def test_the_threshold_has_the_highest_f1_of_all_thresholds(one_to_one):
 
 
 def test_systematic_errors_in_links_do_not_move_the_threshold_across_a_gap():
-    """Include four wrong pairs of high cost in the links."""
+    """Add four wrong pairs with high cost to the links."""
     costs = np.concatenate([np.linspace(0.1, 0.3, 96), np.linspace(0.8, 0.9, 4), np.linspace(1.5, 2.5, 50)])
     pairs = WordPairs(np.arange(150), np.zeros(150, dtype=int), np.zeros(150, dtype=int), n_sentences=150)
     pivots, links = Pivots(pairs, costs.astype(np.float32)), pairs.select(np.arange(150) < 100)
@@ -159,7 +159,7 @@ def test_systematic_errors_in_links_do_not_move_the_threshold_across_a_gap():
     assert choose_threshold(pivots, links, tolerance=0.01) == (pytest.approx(1.2), 1.0)
 
 
-def test_choosing_a_threshold_without_links_is_refused():
+def test_choosing_a_threshold_without_links_raises_an_error():
     pivots = some_pivots()
     with pytest.raises(SettingError, match="got 6 pivots and 0 links; hold out more pairs"):
         choose_threshold(pivots, pivots.pairs.select(np.zeros(0, dtype=int)))

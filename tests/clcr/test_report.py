@@ -29,13 +29,13 @@ def page(folder) -> Page:
 
 
 def inside(page: Page, tag: str, **attributes: str) -> list[dict]:
-    """Return the elements with this tag inside the element with these attributes."""
+    """Return the elements with the given tag inside the element with the given attributes."""
     (outer,) = [e for e in page.elements if all(e["attrs"].get(k) == v for k, v in attributes.items())]
     return [e for e in page.find(tag) if outer in e["above"]]
 
 
 def equals_source(folder, kind: str, source: str, shown: str) -> bool:
-    """Return whether a number on the page equals the number in its source file."""
+    """Return whether a number on the page equals the value in its source file."""
     file, _, place = source.rpartition(":")
     score = json.loads((folder.parent / file).read_text())["scores"][int(place.removeprefix("scores/"))]
     scale = 100 if score["percent"] and kind != "line.n" else 1
@@ -52,7 +52,7 @@ def test_each_number_equals_the_number_in_its_record(page, folder):
     assert kinds == {"line.value", "line.low", "line.high", "line.n"}
     assert not equals_source(
         folder, "line.value", "en-de/calque-run.json:scores/0", "0.032"
-    )  # the check detects a wrong number
+    )  # check that a wrong number would be detected
 
 
 def test_runs_with_equal_names_are_distinguished_by_their_settings(tmp_path):
@@ -70,7 +70,7 @@ def test_runs_with_equal_names_are_distinguished_by_their_settings(tmp_path):
 
 
 def test_scores_of_a_study_are_averaged_for_each_method(tmp_path):
-    """Check that training scores are in the key-point tables, but not in the comparison of methods."""
+    """Training scores must be in the key-point tables, but not in the comparison of methods."""
     lines = study(("de",), ("base", "finetune"), ("nli",))
     head = {"encoder": "mini", "supervision": "parallel"}
     for method, change in (("clcr", 0.0), ("linear", 0.04)):
@@ -87,9 +87,9 @@ def test_scores_of_a_study_are_averaged_for_each_method(tmp_path):
     rows = [e["text"].strip() for e in inside(page, "th", id="clcr-key-points") if e["attrs"]["scope"] == "row"][:-1]
     assert rows == [f"{method}, {model}" for method in ("clcr", "linear") for model in MODELS]
     cells = [e["text"] for e in inside(page, "td", id="clcr-distance")]
-    assert cells[0].startswith("0.041 ±0.014")  # mean of 0.031 and 0.051
+    assert cells[0].startswith("0.041 ±0.014")  # the mean of 0.031 and 0.051
     assert cells[4].startswith("0.081 ±0.014")
-    assert "linear" not in page.find("section")[0]["text"]  # the verdict
+    assert "linear" not in page.find("section")[0]["text"]  # the summary does not contain them either
 
 
 def test_errors_name_the_file_and_the_score(tmp_path):

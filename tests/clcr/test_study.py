@@ -104,7 +104,7 @@ def laid_out(plan, path):
 
 @pytest.fixture
 def files_exist(monkeypatch):
-    """Make the study treat all files as existing."""
+    """Make studies treat every file as existing."""
     monkeypatch.setattr(steps, "digest", lambda path: "0")
 
 

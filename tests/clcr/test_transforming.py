@@ -1,4 +1,4 @@
-"""Tests of the first step of CLCR: loss, planted languages, resumed training, and skipped text."""
+"""Tests of the first step of CLCR: loss, planted languages, resuming, and skipped text."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from linked_text import make_text
 from planted_vectors import f1, languages
 
 
-# -- the distance, and the transform -----------------------------------------------------------------------------------
+# -- distance and transform --------------------------------------------------------------------------------------------
 def literal(keys, queries, temperature):
-    """Return the distance of each word of the second sentence (Eqs. 2 and 3), computed word by word."""
+    """Return the distance of each word of the second sentence (Eqs. 2 and 3), computed one word at a time."""
     d, distances = queries.shape[1], []
     for word in queries:
         a = torch.stack([-(key - word).square().sum() / 2 for key in keys]) / d**0.5
@@ -65,11 +65,11 @@ def test_the_transform_matches_its_formula(hidden):
     again.load_state_dict(state)
     torch.testing.assert_close(again(r), module(r))
     module, r = module.double(), r.double()
-    m, k = rows([1], 5, 1, torch.float64)[0], rows([1], 4, 2, torch.float64)[0]  # means of scaled spaces
+    m, k = rows([1], 5, 1, torch.float64)[0], rows([1], 4, 2, torch.float64)[0]  # m and k: means of the scaled spaces
     torch.testing.assert_close(module.between((m, 0.7), (k, 3.0))(r), module((r - m) / 0.7) * 3.0 + k)
 
 
-# -- an update ---------------------------------------------------------------------------------------------------------
+# -- one update --------------------------------------------------------------------------------------------------------
 def word_vectors(encoder, sentence, space):
     split = encoder.split([sentence])
     rows = encoder.forward(collate(split, np.array([0])), [encoder.layer])[encoder.layer][split.covered]
@@ -87,7 +87,7 @@ def gradients(*modules):
 @pytest.mark.filterwarnings("ignore::calque.encoders.extraction.UncoveredWordsWarning")
 @pytest.mark.parametrize("trained", ["nothing", "language", "pivot"])
 def test_losses_and_gradients_of_an_update_match_the_formula(tiny_encoder, trained):
-    """Compare with a loop over the sentence pairs of two languages with one pivot; words without a vector are ignored."""
+    """Compare with a loop over sentence pairs in two languages with one pivot; uncovered words are ignored."""
     encoder = copy.copy(tiny_encoder)
     encoder.model = copy.deepcopy(tiny_encoder.model).eval()
     corpora = [make_text(lang, 8, number)[0].swapped() for number, lang in enumerate(("xx", "yy"))]
@@ -198,7 +198,7 @@ def mean_of_last(history, name, n=20):
 
 
 @pytest.mark.parametrize("settings", [{}, {"linear": True}], ids=["default", "linear"])
-def test_a_planted_language_is_aligned_by_sentence_pairs_alone(settings):
+def test_a_planted_language_is_aligned_with_sentence_pairs_alone(settings):
     planted = languages()
     found = transformed(planted, planted.links, epochs=(8, 1, 1, 2, 1), **settings)
     assert found.f1["aa"] >= 0.95
@@ -230,7 +230,7 @@ def test_distance_is_to_the_nearest_word_and_soft_distance_has_temperature_1():
 
 
 def test_as_published_skips_refinement_and_uses_the_highest_f1():
-    """Use all mutual best pairs as links, for which the highest threshold has the highest F1."""
+    """With all mutual best pairs as links, the highest threshold has the highest F1."""
     planted = languages(400)
     first = transformed(planted, epochs=(8, 0, 0, 0, 1))
     sides = first.texts[0].vectors, first.texts[0].pivot_vectors
@@ -244,7 +244,7 @@ def test_as_published_skips_refinement_and_uses_the_highest_f1():
 
 
 # -- phases with trainable encoders ------------------------------------------------------------------------------------
-def test_one_encoder_is_trained_at_a_time(tiny_folder, tmp_path, monkeypatch):
+def test_only_one_encoder_is_trained_at_a_time(tiny_folder, tmp_path, monkeypatch):
     trained = []
     original = Transforming.__init__
 
@@ -282,7 +282,7 @@ class Killed(Exception):
 
 
 def test_training_resumed_in_any_phase_equals_uninterrupted_training(tiny_folder, tmp_path, monkeypatch):
-    """Kill training with dropout in the first, a middle and the last update of each phase, and resume it."""
+    """Kill training (with dropout) in the first, a middle and the last update of each phase, and resume it."""
     whole, expected = clcr_job.run(str(tiny_folder), tmp_path / "whole", dropout=0.1)
     updates = [len(history) for history in whole.history.values()]
     assert min(updates) >= 2
@@ -309,7 +309,7 @@ def test_training_resumed_in_any_phase_equals_uninterrupted_training(tiny_folder
         assert torch.equal(weights[name], value), name
 
 
-def test_a_checkpoint_of_another_run_is_refused(tiny_folder, tmp_path):
+def test_a_checkpoint_of_another_run_is_rejected(tiny_folder, tmp_path):
     clcr_job.run(str(tiny_folder), tmp_path, sizes=(12,), epochs=(1, 1, 0, 0, 1))
     with pytest.raises(SettingError, match="transform-xx.*: beta: 0.01 → 0.1"):
         clcr_job.run(str(tiny_folder), tmp_path, sizes=(12,), epochs=(1, 1, 0, 0, 1), beta=0.1)
@@ -332,7 +332,7 @@ def test_unusable_sentence_pairs_are_counted(tiny_encoder):
     assert all(np.isfinite(line["loss"]) for history in found.history.values() for line in history)
 
 
-def test_unusable_corpora_are_refused(tiny_encoder):
+def test_unusable_corpora_are_rejected(tiny_encoder):
     text, _ = make_text("xx", 6, 0)
     encoders = {"en": tiny_encoder, "xx": tiny_encoder}
     method = KeyPointAlignment(towards="en")
@@ -348,7 +348,7 @@ def test_unusable_corpora_are_refused(tiny_encoder):
         method.align(encoders, empty)
 
 
-def test_invalid_settings_are_refused():
+def test_invalid_settings_are_rejected():
     for settings, message in (
         ({"epochs": (1, 1)}, "epochs must be 5 numbers .transform, encoder, pivot's encoder, refinement, heads., got"),
         ({"epochs": (0, 1, 1, 1, 1)}, "the first and the last number of epochs must be above 0"),

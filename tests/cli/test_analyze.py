@@ -1,4 +1,4 @@
-"""`calque analyze`: its output, files, skipped analyses and errors."""
+"""Tests of `calque analyze`: output, files, skipped analyses and errors."""
 
 import json
 
@@ -14,7 +14,7 @@ TAGS = ["DET", "NOUN", "VERB", "DET", "NOUN", "ADP", "NOUN", "CCONJ", "NOUN", "A
 
 @pytest.fixture(scope="module")
 def texts(tmp_path_factory):
-    """Write parallel text whose second side is the first in capitals, with its links and parts of speech."""
+    """Write parallel text whose target side is the source side in capitals, with word links and parts of speech."""
     folder = tmp_path_factory.mktemp("analyze")
     rng = np.random.default_rng(0)
     for name, n in (("train", 30), ("test", 25)):
@@ -57,7 +57,7 @@ def test_all_analyses_of_two_encoders_are_written_and_printed(capsys, texts, tin
         assert {line.split()[-1] for line in shown.splitlines() if f" {metric} " in line} == {way}
     assert "aligned has only one layer" in err
     by = {(r["analysis"], r["encoder"], r["metric"], r["group"], r["x"]): r for r in records}
-    # The last of the 4 layers is the encoder's own, so that its score equals that of the other analyses.
+    # The last of the 4 layers is the encoder's own layer, so its score equals the scores in the other analyses.
     layers = [by["layers", "base", "accuracy.all", None, float(k)]["value"] for k in range(4)]
     assert len(set(layers)) > 1
     parts = [r for r in records if (r["analysis"], r["encoder"], r["metric"]) == ("rank", "base", "accuracy.all")]
@@ -79,7 +79,7 @@ def test_all_analyses_of_two_encoders_are_written_and_printed(capsys, texts, tin
     assert len(out.read_text(encoding="utf-8").splitlines()) > len(records)
 
 
-def test_analyses_without_their_files_are_skipped_with_the_reason(capsys, texts, tiny_folder):
+def test_analyses_without_the_required_files_are_skipped_with_a_reason(capsys, texts, tiny_folder):
     shown, err = works(capsys, "analyze", tiny_folder, *given(texts, "--layer", 2, "--pooling", "mean", "--pairs", 4))
     for line in (
         "pos skipped: no parts of speech: give tagged text with --upos",
@@ -89,7 +89,7 @@ def test_analyses_without_their_files_are_skipped_with_the_reason(capsys, texts,
     assert shown.split("\n")[0] == "rank"
 
 
-def test_invalid_requests_are_refused_in_one_line(capsys, texts, tiny_folder, tmp_path):
+def test_invalid_requests_raise_an_error_of_one_line(capsys, texts, tiny_folder, tmp_path):
     (tmp_path / "other.upos").write_text("elsewhere\tADV\n\n", encoding="utf-8")
     for job, message in (
         ((*given(texts), "--only", "pso"), "unknown analysis 'pso', expected one or more of pos, rank"),

@@ -1,4 +1,4 @@
-"""Anchors, maps from dictionaries, unsupervised maps, released maps and neighbours on the command line."""
+"""Tests of commands for anchors, maps (from dictionaries, unsupervised or released) and nearest neighbours."""
 
 import json
 import os
@@ -24,7 +24,7 @@ TURNS = {"en": str, "de": str.upper, "fr": str.title}
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
-    """Write text in three languages that differ in the case of letters and share numbers, and dictionaries."""
+    """Write dictionaries, and text in three languages that share numbers and differ only in the case of their letters."""
     folder = tmp_path_factory.mktemp("data")
     rng = np.random.default_rng(0)
     lines = [[(*WORDS, "1984", "7")[k] for k in rng.integers(0, 12, rng.integers(2, 8))] for _ in range(60)]
@@ -37,7 +37,7 @@ def data(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def vectors(tmp_path_factory):
-    """Write static vectors of 120 words in two languages; the second language is a noisy rotation of the first."""
+    """Write static vectors of 120 words in two languages, the second of which is a noisy rotation of the first."""
     folder = tmp_path_factory.mktemp("vectors")
     rng = np.random.default_rng(1)
     x = rng.standard_normal((120, 8)) * np.linspace(2, 0.5, 8)
@@ -54,7 +54,7 @@ def sentences(data, lang):
     return Sentences.of([line.split() for line in lines], lang)
 
 
-def test_anchors_of_a_text_are_computed_once_and_reused(capsys, data, tiny_folder, tiny_encoder, tmp_path):
+def test_anchors_are_computed_once_and_reused(capsys, data, tiny_folder, tiny_encoder, tmp_path):
     job = ("anchors", data / "en.txt", "--lang", "en", "--encoder", tiny_folder, "--layers", "1,-1", "--pretokenized")
     _, err = works(capsys, *job, "--out", tmp_path, "--at-least", 2, "--most", 8)
     assert "60 sentences" in err
@@ -65,7 +65,7 @@ def test_anchors_of_a_text_are_computed_once_and_reused(capsys, data, tiny_folde
     for layer, anchors in expected.items():
         assert found[layer].words == anchors.words
         np.testing.assert_allclose(found[layer].vectors, anchors.vectors, rtol=1e-6)
-    # A second run reuses the sums; the published format holds the same numbers.
+    # A second run reuses the sums; the published file format contains the same vectors.
     works(capsys, *job, "--out", tmp_path, "--format", "avg_embeds", "--most", 8)
     published, norms = read_avg_embeds(tmp_path)
     np.testing.assert_array_equal(published[1].vectors, found[1].vectors)
@@ -74,10 +74,10 @@ def test_anchors_of_a_text_are_computed_once_and_reused(capsys, data, tiny_folde
     assert "another text" in fails(capsys, job[0], data / "de.txt", *job[2:], "--out", tmp_path)
 
 
-def test_an_interrupted_pass_is_resumed(capsys, data, tiny_folder, tmp_path, monkeypatch):
+def test_an_interrupted_computation_of_anchors_is_resumed(capsys, data, tiny_folder, tmp_path, monkeypatch):
     calls = []
 
-    def stream(*given, **how):  # blocks of seven sentences; reading the fourth is interrupted once
+    def stream(*given, **how):  # interrupts once, at the fourth block of seven sentences
         for part in stream_sentences(*given, **{**how, "block": 7}):
             calls.append(part)
             if len(calls) == 4:
@@ -107,7 +107,7 @@ def test_anchors_can_be_limited_to_a_vocabulary(capsys, data, tiny_folder, tmp_p
 
 
 def agreement(encoder, data, lang):
-    """Return the mean cosine of anchors of translations minus that of all word pairs."""
+    """Return the mean cosine of anchor pairs that are translations minus that of all anchor pairs."""
     sides = []
     for of, turn in (("en", str), (lang, TURNS[lang])):
         anchors = next(iter(compute_anchors(encoder, sentences(data, of)).values()))
@@ -118,7 +118,7 @@ def agreement(encoder, data, lang):
 
 
 @pytest.mark.parametrize("method", ["rotation", "linear"])
-def test_a_dictionary_brings_languages_together(capsys, data, tiny_folder, tiny_encoder, tmp_path, method):
+def test_a_dictionary_map_brings_translations_closer(capsys, data, tiny_folder, tiny_encoder, tmp_path, method):
     _, err = works(
         capsys, "align", "--encoder", tiny_folder, "--towards", "en", "--out", tmp_path / "m",
         "--dictionary", f"en-de={data / 'en-de.txt'}", "--text", f"de={data / 'de.txt'}", data / "en.txt", "--method", method,
@@ -136,7 +136,7 @@ def test_a_dictionary_brings_languages_together(capsys, data, tiny_folder, tiny_
     os.environ.get("PYTHONHASHSEED", "random") != "random", reason="PYTHONHASHSEED gives every process the same hashes"
 )
 def test_the_same_command_gives_the_same_maps_in_every_process(capsys, data, tiny_folder, tmp_path):
-    """Check that the order of words does not depend on Python's hashes, which differ between processes."""
+    """Check that the word order does not depend on Python's hash seed, which differs between processes."""
     job = ["align", "--encoder", tiny_folder, "--towards", "en", "--dictionary", data / "en-de.txt", "--langs", "en", "de",
            "--text", data / "en.txt", data / "de.txt", "--method", "rotation", "--option", "most=2", "--option",
            "most_occurrences=3", "-q", "--out"]  # fmt: skip
@@ -166,7 +166,7 @@ def test_maps_of_several_languages_are_fitted_from_anchors(capsys, data, tiny_fo
 
 
 @pytest.mark.filterwarnings("default::UserWarning")
-def test_static_vectors_are_mapped_with_and_without_a_dictionary(capsys, vectors, tmp_path):
+def test_static_vectors_can_be_mapped_with_and_without_a_dictionary(capsys, vectors, tmp_path):
     both = f"en={vectors / 'en.vec'},de={vectors / 'de.vec'}"
     job = ("align", "--encoder", both, "--towards", "en", "--langs", "en", "de")
     works(capsys, *job, "--dictionary", vectors / "en-de.txt", "--out", tmp_path / "d")
@@ -176,7 +176,7 @@ def test_static_vectors_are_mapped_with_and_without_a_dictionary(capsys, vectors
     x, y = (made.encode(Sentences.of([[f"{lang}{k}"] for k in range(120)], lang)).data for lang in ("en", "de"))
     assert ((x @ y.T).argmax(axis=1) == np.arange(120)).mean() > 0.9
     works(capsys, "evaluate", tmp_path / "d", "lexicon", "--test", vectors / "en-de.txt", "--langs", "en", "de")
-    # Unrelated vectors: the failure is reported, and the result is written all the same.
+    # With unrelated vectors, the failure is reported, but the result is written nevertheless.
     noise = np.random.default_rng(2).standard_normal((120, 8))
     lines = [f"de{k} {' '.join(map(str, row))}\n" for k, row in enumerate(noise)]
     (tmp_path / "noise.vec").write_text(f"120 8\n{''.join(lines)}", encoding="utf-8")
@@ -190,8 +190,8 @@ def test_static_vectors_are_mapped_with_and_without_a_dictionary(capsys, vectors
     assert "Unreliable" in (tmp_path / "u" / "README.md").read_text()
 
 
-def test_static_vectors_are_mapped_with_parallel_text(capsys, vectors, tmp_path):
-    """Check that the maps are saved in the vectors' own folder, which can be measured and analysed."""
+def test_static_vectors_can_be_mapped_with_parallel_text(capsys, vectors, tmp_path):
+    """Check that the maps are saved with the vectors, and that the mapped vectors can be evaluated and analysed."""
     lines = [f"{' '.join(f'en{k}' for k in some)}\t{' '.join(f'de{k}' for k in some)}\n"
              for some in np.random.default_rng(3).integers(0, 120, (40, 5)).tolist()]  # fmt: skip
     (tmp_path / "text.tsv").write_text("".join(lines), encoding="utf-8")
@@ -202,11 +202,11 @@ def test_static_vectors_are_mapped_with_parallel_text(capsys, vectors, tmp_path)
     assert isinstance(made, StaticEncoder)
     assert made.maps["de"].kind == "rotation"
     out, _ = works(capsys, "evaluate", tmp_path / "out", "retrieval", "--test", tmp_path / "text.tsv", *text, "--json")
-    assert json.loads(out)["value"] > 0.4  # repeated words have one vector, and count half
+    assert json.loads(out)["value"] > 0.4  # repeated words have equal vectors, so not all of them can be retrieved
     works(capsys, "analyze", tmp_path / "out", "--test", tmp_path / "text.tsv", *text, "--out", tmp_path / "a.jsonl")
 
 
-def test_released_maps_are_applied_over_one_encoder_for_each_language(capsys, tiny_folder, tiny_encoder, tmp_path):
+def test_released_maps_can_be_applied_to_one_encoder_per_language(capsys, tiny_folder, tiny_encoder, tmp_path):
     rng = np.random.default_rng(0)
     matrices = {}
     for layer in (1, 3):
@@ -272,7 +272,7 @@ def test_nearest_neighbours_are_shown_before_and_after_alignment(capsys, data, t
     assert "no text to search" in fails(capsys, *job, "--encoder", tiny_folder)
 
 
-def test_invalid_combinations_of_options_are_refused(capsys, data, tiny_folder, tmp_path):
+def test_invalid_combinations_of_options_are_rejected(capsys, data, tiny_folder, tmp_path):
     align = ("align", "--encoder", tiny_folder, "--towards", "en", "--out", tmp_path / "o", "--langs", "en", "de")
     with_dictionary = (*align, "--dictionary", data / "en-de.txt")
     anchors = ("anchors", data / "en.txt", "--out", tmp_path / "a", "--lang", "en", "--encoder", tiny_folder)

@@ -1,4 +1,4 @@
-"""Commands: settings refused before anything is read or written, and messages printed even with -q."""
+"""Tests of checks before commands read or write anything, and of messages that are printed even with -q."""
 
 import json
 import os
@@ -18,7 +18,7 @@ EN_XX = ("--langs", "en", "xx")
 
 @pytest.fixture(scope="module")
 def text(tmp_path_factory):
-    """Write a small parallel text as TSV and as two files, and its English side alone."""
+    """Write a small parallel text as TSV and as two Moses files, and its English side separately."""
     folder = tmp_path_factory.mktemp("text")
     words = ["the cat sees a house", "a house of time", "water in the house", "time and water", "the water of time"] * 6
     lines = [f"{line} {k % 3}\t{line[::-1]} {k % 3}\n" for k, line in enumerate(words)]
@@ -30,7 +30,7 @@ def text(tmp_path_factory):
     return folder
 
 
-def test_texts_without_usable_content_are_refused_and_nothing_is_written(capsys, tmp_path, tiny_folder):
+def test_texts_without_usable_content_are_rejected_and_nothing_is_written(capsys, tmp_path, tiny_folder):
     text, empty, out = tmp_path / "t.tsv", tmp_path / "empty.txt", tmp_path / "out"
     text.write_text("only source\t\n", encoding="utf-8")
     empty.write_bytes(b"")
@@ -66,7 +66,7 @@ def test_input_files_are_never_overwritten(capsys, text, tmp_path, tiny_folder):
     ):
         assert "would overwrite the input" in fails(capsys, *job)
     assert {path.name: path.read_bytes() for path in text.iterdir()} == before
-    for _ in range(2):  # its own output is not a side of the text
+    for _ in range(2):  # the output of the first run is not read as a side of the text
         works(capsys, "words", text / "moses", *EN_XX, "--out", text / "moses.align", "-q")
 
 
@@ -116,7 +116,7 @@ ALIGN = ("align", "TRAIN", *EN_XX, "--encoder", "mini", "--towards", "en", "--ou
         (("encode", "mini", "PLAIN", "--lang", "en", "--out", "OUT", "--limit", "9" * 20), "must be at most"),
     ],
 )
-def test_invalid_values_are_refused_before_anything_is_written(capsys, text, tmp_path, job, said):
+def test_invalid_values_are_rejected_before_anything_is_written(capsys, text, tmp_path, job, said):
     names = {"TRAIN": text / "train.tsv", "PLAIN": text / "en.txt", "OUT": tmp_path / "out"}
     line = fails(capsys, *[str(names.get(word, word)).replace("=PLAIN", f"={text / 'en.txt'}") for word in job])
     assert said in line
@@ -141,7 +141,7 @@ RETRIEVAL = ("evaluate", "mini", "retrieval", "--test", "x", *EN_XX)
         ((*MEANS, *EN_XX), "--langs", "--method means and --text"),
     ],
 )  # fmt: skip
-def test_options_without_effect_are_refused(capsys, tmp_path, job, option, users):
+def test_options_without_effect_are_rejected(capsys, tmp_path, job, option, users):
     line = fails(capsys, *[str(tmp_path / "out") if word == "OUT" else word for word in job])
     assert line.startswith(f"calque: error: {option} ")
     assert users in line
@@ -154,12 +154,12 @@ def test_skipped_lines_are_reported_even_with_quiet(capsys, tmp_path, text):
     _, err = works(capsys, "words", file, *EN_XX, "--out", tmp_path / "o", "-q")
     (line,) = err.splitlines()
     assert re.search("2 unusable lines skipped.*1 × missing column, first: .* line 4", line)
-    assert (tmp_path / "o").read_text().splitlines()[3] == ""  # other sentences keep their line numbers
+    assert (tmp_path / "o").read_text().splitlines()[3] == ""  # the other sentences keep their line numbers
     _, err = works(capsys, "words", text / "train.tsv", *EN_XX, "--out", tmp_path / "o", "-q")
     assert err == ""
 
 
-def test_a_text_with_a_tenth_of_unreadable_lines_is_refused(capsys, tmp_path):
+def test_a_text_with_ten_percent_unreadable_lines_is_rejected(capsys, tmp_path):
     lines = [f"the cat sees {k} houses\tdie Katze sieht {k} Häuser\n" for k in range(6)]
     plain = [line.replace("ä", "a") for line in lines] * 9
     file = tmp_path / "t.tsv"
@@ -173,7 +173,7 @@ def test_a_text_with_a_tenth_of_unreadable_lines_is_refused(capsys, tmp_path):
     assert "6 × not UTF-8" in works(capsys, *job)[1]
 
 
-def test_one_evaluation_takes_several_texts_and_language_pairs(capsys, tmp_path, text, tiny_folder):
+def test_evaluate_accepts_several_texts_and_language_pairs(capsys, tmp_path, text, tiny_folder):
     other, out = text / "other.tsv", tmp_path / "r.jsonl"
     several = ("--test", text / "train.tsv", other, *EN_XX, "--langs", "en", "yy", "--out", out, "-q")
     shown, _ = works(capsys, "evaluate", tiny_folder, "retrieval", *several)
@@ -185,16 +185,16 @@ def test_one_evaluation_takes_several_texts_and_language_pairs(capsys, tmp_path,
         alone, _ = works(capsys, *job)
         together = [score["value"] for score in scores if score["languages"] == ["en", lang]]
         assert together == [score["value"] for score in json.loads(alone)["scores"]]
-    moses = ("evaluate", tiny_folder, "retrieval", "--test", text / "moses")  # one text in several languages
+    moses = ("evaluate", tiny_folder, "retrieval", "--test", text / "moses")  # one text, several pairs
     one, _ = works(capsys, *moses, *EN_XX, "--langs", "xx", "en", "-q")
     assert "moses en-xx" in one
     assert "moses xx-en" in one
     align = ("--encoder", tiny_folder, "--towards", "en", "--out", tmp_path / "out")
-    line = fails(capsys, "align", text / "train.tsv", other, *EN_XX, *align)  # one language pair for two texts
+    line = fails(capsys, "align", text / "train.tsv", other, *EN_XX, *align)  # two texts with a single language pair
     assert f"{other}) and 1 pair(s) of --langs (en-xx): give one pair for each text" in line
 
 
-def test_test_sentences_of_the_training_text_are_reported(capsys, tmp_path, text, tiny_folder):
+def test_test_sentences_in_the_training_text_are_reported(capsys, tmp_path, text, tiny_folder):
     rows = [f"cat\tB-PER\nsees\tO\nhouse{k}\tO\n\n" for k in range(20)]
     train, test = tmp_path / "train.en.tsv", tmp_path / "test.en.tsv"
     train.write_text("".join(rows[:15]), encoding="utf-8")
@@ -227,7 +227,7 @@ def test_scores_are_printed_before_they_are_written(capsys, monkeypatch, tmp_pat
 
 
 @pytest.mark.parametrize("content", ["Es war einmal\n", "{}\n", '{"task": "half', ""])
-def test_scores_are_appended_only_to_files_of_scores(capsys, tmp_path, text, tiny_folder, content):
+def test_scores_are_appended_only_to_score_files(capsys, tmp_path, text, tiny_folder, content):
     out = tmp_path / "en.txt"
     out.write_text(content)
     job = ("evaluate", tiny_folder, "retrieval", "--test", text / "train.tsv", *EN_XX, "--out", out, "-q")
@@ -236,13 +236,13 @@ def test_scores_are_appended_only_to_files_of_scores(capsys, tmp_path, text, tin
         assert out.read_text() == content
         return
     works(capsys, *job)
-    out.write_text(out.read_text().rstrip("\n"))  # some editors remove the last line break
+    out.write_text(out.read_text().rstrip("\n"))  # some editors remove the final line break
     works(capsys, *job)
     metrics = [json.loads(line)["metric"] for line in out.read_text().splitlines()]
     assert len(set(metrics)) == len(metrics) / 2
 
 
-def test_files_of_other_programs_are_never_replaced(capsys, tmp_path, text, tiny_folder):
+def test_files_written_by_other_programs_are_never_replaced(capsys, tmp_path, text, tiny_folder):
     study = text / "study.toml"
     study.write_text('encoders = ["mini"]\n[methods.base]\n[tasks.retrieval]\ntest = { de = "train.tsv" }\n')
     anchors = ("anchors", text / "en.txt", "--lang", "en", "--encoder", tiny_folder, "-q")
@@ -261,7 +261,7 @@ def test_files_of_other_programs_are_never_replaced(capsys, tmp_path, text, tiny
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="file names are UTF-8 there")
-def test_file_names_that_are_not_utf8_are_accepted(capsys, tmp_path, text, tiny_folder):
+def test_file_names_that_are_not_valid_utf8_are_accepted(capsys, tmp_path, text, tiny_folder):
     place = tmp_path / os.fsdecode(b"t\xe9st")
     place.mkdir()
     train = shutil.copy(text / "train.tsv", tmp_path / os.fsdecode(b"t\xe9st.tsv"))
@@ -292,7 +292,7 @@ def test_file_names_that_are_not_utf8_are_accepted(capsys, tmp_path, text, tiny_
     assert "expected a name in UTF-8" in fails(capsys, *job, "--out", place / "out")
 
 
-def test_an_interruption_wrapped_by_a_library_is_one_line(capsys, monkeypatch):
+def test_an_interrupt_wrapped_by_a_library_prints_one_line(capsys, monkeypatch):
     def wrapped(**named):
         try:
             signal.raise_signal(signal.SIGINT)
@@ -303,7 +303,7 @@ def test_an_interruption_wrapped_by_a_library_is_one_line(capsys, monkeypatch):
     assert run(capsys, "words") == (130, "", "calque: interrupted\n")
 
 
-def test_an_interruption_during_imports_is_one_line(tmp_path):
+def test_an_interrupt_during_imports_prints_one_line(tmp_path):
     (tmp_path / "sitecustomize.py").write_text(
         "import sys\nclass Stop:\n    def find_spec(self, name, *_):\n        if name == 'calque.cli':\n"
         "            raise KeyboardInterrupt\nsys.meta_path.insert(0, Stop())\n"

@@ -1,4 +1,4 @@
-"""The main jobs of the command line: their output, files and errors."""
+"""Tests of the main commands: output, files and errors."""
 
 import json
 import subprocess
@@ -19,9 +19,9 @@ from linked_text import WORDS
 
 @pytest.fixture(scope="module")
 def texts(tmp_path_factory):
-    """Write three small parallel texts: xx spells each English word backwards, yy also reverses the order of words.
+    """Write three small parallel texts: xx spells each English word backwards, and yy also reverses the word order.
 
-    All letters are in the vocabulary of the tiny tokenizer: capitals would all be one unknown subword.
+    All letters are in the tiny tokenizer's vocabulary; with capitals, every word would be a single unknown subword.
     """
     folder = tmp_path_factory.mktemp("texts")
     rng = np.random.default_rng(0)
@@ -33,7 +33,7 @@ def texts(tmp_path_factory):
     return folder
 
 
-def test_a_limit_cuts_the_test_text_only(capsys, texts, tiny_folder, tmp_path):
+def test_the_limit_applies_only_to_the_test_text(capsys, texts, tiny_folder, tmp_path):
     (tmp_path / "four.tsv").write_text("".join((texts / "test.tsv").open().readlines()[:4]))
 
     def counts(test, *more):
@@ -49,8 +49,8 @@ def test_a_limit_cuts_the_test_text_only(capsys, texts, tiny_folder, tmp_path):
     assert counts(tmp_path / "four.tsv", "--train-links", tmp_path / "none.align") == (60, 0) != whole
 
 
-def test_layers_are_compared_in_one_pass(capsys, texts, family_folders, tmp_path):
-    """Check a decoder, whose default layer is reported once; each row of the table equals the score of `--layer`."""
+def test_layers_are_compared_in_one_forward_pass(capsys, texts, family_folders, tmp_path):
+    """Check a decoder: its default layer is reported once, and each row of the table equals the score with `--layer`."""
     out, job = tmp_path / "layers.jsonl", ("--test", texts / "en-xx.tsv", "--langs", "en", "xx", "-q")
     gpt2 = ("evaluate", family_folders("gpt2"), "retrieval", *job)
     shown, err = works(capsys, *gpt2, "--layers", "all", "--out", out)
@@ -94,7 +94,7 @@ def test_the_saved_folder_is_a_transformers_model(capsys, texts, tiny_folder, tm
     assert [text["langs"] for text in record["texts"]] == [["en", "xx"], ["en", "yy"]]
 
 
-def test_adapters_are_saved_alone_tracked_and_merged_afterwards(capsys, texts, tiny_folder, tmp_path):
+def test_adapters_can_be_saved_tracked_and_merged_afterwards(capsys, texts, tiny_folder, tmp_path):
     pytest.importorskip("peft", reason="PEFT is not installed: pip install 'calque-align[peft]'")
     pytest.importorskip("tensorboard", reason="TensorBoard is not installed: pip install 'calque-align[tensorboard]'")
     job = ("align", texts / "en-xx.tsv", "--langs", "en", "xx", "--encoder", tiny_folder, "--method", "contrastive",
@@ -110,7 +110,7 @@ def test_adapters_are_saved_alone_tracked_and_merged_afterwards(capsys, texts, t
 
 
 @pytest.mark.parametrize("method", ["rotation", "sentence-rotation"])
-def test_maps_are_fitted_and_their_scores_recorded_in_the_card(capsys, texts, tiny_folder, tmp_path, method):
+def test_maps_are_fitted_and_their_scores_are_recorded_in_the_model_card(capsys, texts, tiny_folder, tmp_path, method):
     works(
         capsys, "align", texts / "en-xx.tsv", "--langs", "en", "xx", "--encoder", tiny_folder, "--method", method,
         "--towards", "en", "--out", tmp_path / "m", "--layers", "-2,-1", "--combine", "sum",
@@ -123,7 +123,7 @@ def test_maps_are_fitted_and_their_scores_recorded_in_the_card(capsys, texts, ti
     assert not any("resamples" in score for score in scores)
 
 
-def test_help_is_printed_and_imports_no_heavy_modules():
+def test_printing_help_imports_no_heavy_modules():
     for command in ([], ["--help"], ["align", "--help"]):
         done = subprocess.run([sys.executable, "-m", "calque", *command], capture_output=True, text=True)
         assert (done.returncode, done.stderr) == (0, "")
@@ -133,7 +133,7 @@ def test_help_is_printed_and_imports_no_heavy_modules():
     assert done.stdout.strip() == "[]", done.stderr
 
 
-def test_langs_takes_two_languages():
+def test_langs_requires_two_languages():
     assert spread(["words", "--langs", "en", "de", "x"]) == ["words", "--langs", "en", "--langs", "de", "x"]
     assert spread(["--", "--langs"]) == ["--", "--langs"]
     with pytest.raises(SettingError):
@@ -142,14 +142,14 @@ def test_langs_takes_two_languages():
 
 @pytest.fixture
 def sides(texts, tmp_path):
-    """Write each side of a parallel text as plain text, and return them as LANG=FILE."""
+    """Write each side of a parallel text as plain text, and return the files as LANG=FILE arguments."""
     for k, lang in enumerate(("en", "xx")):
         lines = (texts / "en-xx.tsv").read_text().splitlines()
         (tmp_path / lang).write_text("".join(line.split("\t")[k] + "\n" for line in lines))
     return [f"{lang}={tmp_path / lang}" for lang in ("en", "xx")]
 
 
-def test_an_encoder_is_pretrained_from_plain_text_and_measured(capsys, texts, sides, tiny_folder, tmp_path):
+def test_an_encoder_can_be_pretrained_on_plain_text_and_evaluated(capsys, texts, sides, tiny_folder, tmp_path):
     out = tmp_path / "encoder"
     made = ["pretrain", *sides, "--layers", 2, "--dim", 16, "--vocabulary", 100,
             "--positions", 40, "--length", 20, "--batch", 8, "--out", out]  # fmt: skip
@@ -170,13 +170,13 @@ def test_an_encoder_is_pretrained_from_plain_text_and_measured(capsys, texts, si
     assert "no language-model head" in fails(capsys, "perplexity", tiny_folder, sides[0])
 
 
-def test_text_and_parallel_text_give_the_same_encoder(capsys, texts, sides, tiny_folder, tmp_path):
+def test_plain_and_parallel_text_give_the_same_encoder(capsys, texts, sides, tiny_folder, tmp_path):
     place = ("--encoder", tiny_folder, "--towards", "en", "--layers", "-2,-1", "--combine", "sum")
     given = ("--method", "means", "--option", "offset=false", *place)
     _, said = works(capsys, "align", "--text", *sides, *given, "--out", tmp_path / "means")
     assert f"saved to {tmp_path / 'means'} (means " in said
     _, said = works(capsys, "align", texts / "en-xx.tsv", "--langs", "en", "xx", *given, "--out", tmp_path / "p")
-    assert "means: 60 sentence pairs\n" in said  # without linking words
+    assert "means: 60 sentence pairs\n" in said  # words are not linked
     made = load_encoder(tmp_path / "means")
     assert made.fingerprint == load_encoder(tmp_path / "p").fingerprint
     record = json.loads((tmp_path / "means" / "calque-run.json").read_text())

@@ -1,4 +1,4 @@
-"""Groups of options: a dataclass in the code, single options on the command line."""
+"""Tests of option groups: dataclasses in the code, separate options on the command line."""
 
 from collections.abc import Sequence
 from contextlib import contextmanager
@@ -15,7 +15,7 @@ from calque.errors import SettingError
 
 @dataclass(frozen=True)
 class Sampling:
-    """Settings of the sampling."""
+    """Sampling settings."""
 
     size: Annotated[int, typer.Option(min=1, help="How many.")] = 3
     again: Annotated[bool, typer.Option("--again", help="With replacement.")] = False
@@ -33,12 +33,12 @@ def said():
     return lambda *words: CliRunner().invoke(app, list(words)).output
 
 
-def test_a_command_receives_the_dataclass(said):
+def test_a_command_receives_an_instance_of_the_dataclass(said):
     assert said("t") == "t Sampling(size=3, again=False) x\n"
     assert said("t", "--size", "5", "--again", "--other", "y") == "t Sampling(size=5, again=True) y\n"
 
 
-def test_each_field_is_an_option_with_its_range_and_help(said):
+def test_each_field_becomes_an_option_with_its_range_and_help(said):
     assert "greater than or equal to 1" in said("t", "--size", "0")
     assert "--size <int range> How many. [default: 3; x>=1]" in " ".join(said("--help").split())
 
@@ -48,7 +48,7 @@ def test_the_context_manager_of_a_group_surrounds_the_command():
 
     @dataclass(frozen=True)
     class Watched:
-        """Group with a context manager."""
+        """Option group with a context manager."""
 
         loud: bool = False
 
@@ -66,7 +66,7 @@ def test_the_context_manager_of_a_group_surrounds_the_command():
     assert seen == [(True, "t", Sampling), "t", "over"]
 
 
-def test_a_list_of_names_needs_no_quotes():
+def test_a_list_of_names_does_not_need_quotes():
     for text in ("[query,value]", "query, value", '["query", "value"]', "['query','value']"):
         assert by_name([f"targets={text}"], {"targets": Sequence[str] | None}) == {"targets": ["query", "value"]}
     assert by_name(["targets=query"], {"targets": Sequence[str]}) == {"targets": ["query"]}

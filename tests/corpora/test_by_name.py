@@ -1,4 +1,4 @@
-"""Tests of test sets with short names, read from small local copies of the data sets on the hub."""
+"""Tests of data sets selected by short names, read from small local copies of the data sets on the hub."""
 
 from dataclasses import replace
 
@@ -44,7 +44,7 @@ COPIES = {
 
 @pytest.fixture
 def copies(tmp_path, monkeypatch):
-    """Write a copy of every data set of the table to disk, with the configurations and columns of the hub."""
+    """Save a copy of every data set in the table, with the configurations and columns used on the hub."""
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", str(tmp_path / "cache"))
     configs = {}
     for (name, config, split), rows in COPIES.items():
@@ -87,7 +87,7 @@ def test_each_named_data_set_is_read_by_its_reader(copies):
         ("hub:pan-x:de", "google/xtreme is on the Hugging Face hub: is the network available"),
     ],
 )
-def test_unknown_names_and_languages_are_refused_in_one_line(monkeypatch, tmp_path, path, said):
+def test_unknown_names_and_languages_raise_an_error_of_one_line(monkeypatch, tmp_path, path, said):
     def fails(*_, **__):
         raise ConnectionError("offline")
 
@@ -101,5 +101,5 @@ def test_unknown_names_and_languages_are_refused_in_one_line(monkeypatch, tmp_pa
 def test_calque_data_lists_all_names(capsys):
     shown, _ = works(capsys, "data")
     lines = shown.splitlines()
-    assert len(lines) == 2 + len(by_name.NAMED)  # a header and a rule
+    assert len(lines) == 2 + len(by_name.NAMED)  # the first two lines are the header and a rule
     assert any(line.startswith("xquad") and "hub:xquad:de" in line and "CC BY-SA 4.0" in line for line in lines)

@@ -43,7 +43,7 @@ def test_ranges_and_empty_nodes_do_not_shift_heads(tmp_path):
 
 
 def circles(heads):
-    """Return whether some word never reaches the root, by following heads from word to word."""
+    """Return whether the heads of some word never lead to the root."""
     for word in range(1, len(heads) + 1):
         at = word
         for _ in heads:
@@ -55,7 +55,7 @@ def circles(heads):
 
 @given(st.integers(1, 7).flatmap(lambda n: st.lists(st.integers(0, n), min_size=n, max_size=n)))
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_sentences_that_are_not_trees_are_refused(tmp_path, heads):
+def test_sentences_that_are_not_trees_are_rejected(tmp_path, heads):
     if heads.count(0) == 1 and not circles(heads):
         assert read(tmp_path, tree(*heads)).heads.tolist() == heads
     else:

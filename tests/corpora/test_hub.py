@@ -1,4 +1,4 @@
-"""Tests of data sets without a network: tables on disk, saved data sets, and folders."""
+"""Tests of data sets read without a network: tables on disk, saved data sets, and folders."""
 
 import json
 import socket
@@ -77,7 +77,7 @@ def test_saved_data_sets_and_folders_are_read(tmp_path):
         read_parallel(f"hub:{folder}:validation", langs=LANGS)
 
 
-def test_missing_values_and_unknown_columns_are_refused(tmp_path):
+def test_missing_values_and_unknown_columns_raise_an_error(tmp_path):
     path = tmp_path / "f.csv"
     path.write_text("en,de\na,x\n,y\nb,NaN\n,\nc,z\n")
     with pytest.raises(InputError, match=r"f\.csv line 2: the source side is (None|nan), expected text"):
@@ -94,14 +94,14 @@ def test_missing_values_and_unknown_columns_are_refused(tmp_path):
         read_parallel(path, langs=LANGS)
 
 
-def test_empty_folders_and_unreachable_names_are_refused(tmp_path):
+def test_empty_folders_and_unreachable_names_raise_an_error(tmp_path):
     (tmp_path / "empty").mkdir()
     for path in (tmp_path / "empty", "hub:nobody/nothing-of-that-name"):
         with pytest.raises(InputError, match="not a data set that can be read"):
             read_parallel(path, langs=LANGS)
 
 
-def test_a_missing_library_is_reported_with_the_extra_to_install(tmp_path, monkeypatch):
+def test_the_error_for_a_missing_library_names_the_extra_to_install(tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "datasets", None)
     with pytest.raises(MissingExtraError, match=r"calque-align\[hub\]"):
         read_parallel(tmp_path, langs=LANGS)

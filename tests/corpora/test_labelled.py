@@ -1,4 +1,4 @@
-"""Tests of labelled text in every file format, and of errors with their line."""
+"""Tests of labelled text in every file format, and of errors that name the line."""
 
 import gzip
 import json
@@ -70,7 +70,7 @@ def test_pairs_without_an_agreed_label_are_skipped(tmp_path):
         read_labelled(write(tmp_path, XNLI), lang="fr")
 
 
-def test_columns_in_ambiguous_order_require_a_format(tmp_path):
+def test_columns_in_an_ambiguous_order_require_a_format(tmp_path):
     path = write(tmp_path, "a\tx\nb\ty\nc\tz\n")
     with pytest.raises(InputError, match='two columns with 3 and 3 different values in 3 rows.*format="label-text"'):
         read_labelled(path, lang="en")
@@ -94,7 +94,7 @@ def test_labels_of_data_sets_are_read_by_name(tmp_path):
     for path in (tmp_path / "saved", tmp_path / "f.parquet", f"hub:{tmp_path / 'saved'}"):
         with pytest.warns(SkippedWarning, match=r"skipped 1 of 3 texts: 1 × no agreed label \(first: .* line 2\)"):
             assert rows(read_labelled(path, lang="en")) == ["a | d | contradiction", "c | f | entailment"]
-    plain = write(tmp_path, "text,label\na,0\nb,1\n", "f.csv")  # labels without names stay numbers
+    plain = write(tmp_path, "text,label\na,0\nb,1\n", "f.csv")  # labels without names remain numbers
     assert rows(read_labelled(plain, lang="en")) == ["a | 0", "b | 1"]
     objects = write(tmp_path, json.dumps([{"text": "a", "label": "x"}]), "f.json")
     assert rows(read_labelled(objects, lang="en")) == ["a | x"]

@@ -1,4 +1,4 @@
-"""Tests of `LANG=FILE`: languages and names before the path of a file."""
+"""Tests of `LANG=FILE` arguments: language or name prefixes of file paths."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Tests of line-based readers of parallel text: every kind of invalid line, compared with a simple reader."""
+"""Tests of line-based readers for parallel text: every kind of invalid line, and comparison with a naive reader."""
 
 import bz2
 import gzip
@@ -90,8 +90,8 @@ def test_unusable_lines_are_counted_and_the_first_line_number_is_reported(
 
 @pytest.mark.parametrize("suffix", [".gz", ".zst", ".xz", ".bz2"])
 @pytest.mark.parametrize("on_error", ["raise", "skip"])
-def test_corrupt_archives_are_refused(tmp_path, suffix, on_error):
-    """Check that an archive that cannot be unpacked is an error, whatever `on_error` is."""
+def test_corrupt_archives_raise_an_error(tmp_path, suffix, on_error):
+    """Check that an archive that cannot be unpacked raises an error for any value of `on_error`."""
     path = tmp_path / f"f.tsv{suffix}"
     text = b"".join(b"word%d\tWort%d\n" % (k, k * 7919 % 100_003) for k in range(20_000))
     whole = PACK[suffix](text)
@@ -119,7 +119,7 @@ def test_the_error_for_text_that_is_not_utf8_names_the_likely_encoding(tmp_path,
         read(path)
 
 
-def test_a_line_with_more_columns_than_before_is_refused(tmp_path, monkeypatch):
+def test_a_line_with_more_columns_than_before_raises_an_error(tmp_path, monkeypatch):
     monkeypatch.setattr("calque.corpora.store._ROWS", 4)
     path = tmp_path / "f.tsv"
     path.write_text("a\tb\tx\n" * 5 + "a\tb\tx\ty\n" + "a\tb\n")
@@ -185,7 +185,7 @@ def test_unusable_lines_of_moses_files_are_counted(tmp_path):
 
 
 @pytest.mark.parametrize("on_error", ["raise", "skip", "blank"])
-def test_moses_files_of_unequal_length_are_refused(tmp_path, on_error):
+def test_moses_files_of_unequal_length_raise_an_error(tmp_path, on_error):
     prefix = moses(tmp_path, b"a\nb\nc\nd\n", b"x\ny\n")
     with pytest.raises(InputError, match=r"c\.en-de\.de: 2 lines, but .*c\.en-de\.en has 4") as caught:
         read(prefix, on_error=on_error)
@@ -239,7 +239,7 @@ def test_the_format_is_detected_by_content_unless_it_is_given(tmp_path):
         read(tmp_path / "de.po")
 
 
-def test_missing_and_empty_files_are_refused(tmp_path):
+def test_missing_and_empty_files_raise_an_error(tmp_path):
     (tmp_path / "empty.tsv").write_text("")
     for path, message in (
         (tmp_path / "nothing", r"no such file, and no files .*nothing\.en and .*nothing\.de.*hub:"),
@@ -256,14 +256,14 @@ def test_missing_and_empty_files_are_refused(tmp_path):
 @pytest.mark.parametrize(("content", "said"), [
     ("a\tb\n".encode("utf-16"), "UTF-16 text, expected UTF-8; convert it"), (b"a\tb\rc\td\r", "lines end with CR, expected LF"),
 ])  # fmt: skip
-def test_utf16_text_and_lines_ended_by_cr_are_refused(tmp_path, content, said):
+def test_utf16_text_and_cr_line_endings_raise_an_error(tmp_path, content, said):
     path = tmp_path / "f.tsv"
     path.write_bytes(content)
     with pytest.raises(InputError, match=said):
         read(path)
 
 
-def test_a_line_that_exceeds_the_maximum_length_is_refused(tmp_path):
+def test_a_line_that_exceeds_the_maximum_length_raises_an_error(tmp_path):
     path = tmp_path / "f.tsv.zst"
     path.write_bytes(PACK[".zst"](b"a\tb\n" + b"0" * (LONGEST_LINE + 2**21)))
     with pytest.raises(InputError, match="line 2: a line of more than 64 MiB"):

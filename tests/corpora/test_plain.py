@@ -1,4 +1,4 @@
-"""Tests of text in one language, and of bilingual dictionaries."""
+"""Tests of monolingual text and bilingual dictionaries."""
 
 import gzip
 
@@ -26,7 +26,7 @@ def test_the_error_for_invalid_text_names_the_line(tmp_path):
 
 
 @pytest.mark.parametrize("content", [b"", b"\n\n", b" \t \r\n", b"\xef\xbb\xbf"])
-def test_a_text_without_words_is_refused(tmp_path, content):
+def test_a_text_without_words_is_rejected(tmp_path, content):
     (tmp_path / "empty").write_bytes(content)
     with pytest.raises(InputError, match="empty: no word in the file"):
         read_sentences(tmp_path / "empty", lang="en")

@@ -24,7 +24,7 @@ def write(folder, name, text):
 
 
 def shown(text):
-    """Return each sentence with its targets, each as the words of the spans and the labels."""
+    """Return each sentence with its targets; a target consists of the words of its spans and its labels."""
     found = []
     labels = text.labels.to_list()
     for sentence, (a, b) in zip(text.sentences, pairwise(text.offsets), strict=True):
@@ -62,7 +62,7 @@ def test_entities_are_read_from_any_tagging_scheme(tmp_path):
     text = read_probe(path, lang="en")
     assert text.probe == "entities"
     assert shown(text) == [("Ann in Old York", [("Ann", "PER"), ("Old York", "LOC")]), ("so", [])]
-    plain = write(tmp_path, "b.tsv", "(\tPUNCT\nAnn\tPROPN\n\nso\tADV\n")  # one bracket is not a tree
+    plain = write(tmp_path, "b.tsv", "(\tPUNCT\nAnn\tPROPN\n\nso\tADV\n")  # a single bracket is not a tree
     assert shown(read_probe(plain, lang="en"))[0] == ("( Ann", [("(", "PUNCT"), ("Ann", "PROPN")])
     with pytest.raises(InputError, match="a.tsv: has the tags B-LOC, B-PER, I-LOC; expected tags of words"):
         read_probe(path, lang="en", probe="pos")

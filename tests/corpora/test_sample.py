@@ -1,4 +1,4 @@
-"""Tests of the sample text: it is complete and parallel, and its gold links match its words."""
+"""Tests of the sample text: texts are complete and parallel, and the gold links match their words."""
 
 import re
 from importlib.resources import files
@@ -37,7 +37,7 @@ def test_gold_links_match_the_words_of_the_text(lang):
         assert line.split("\t")[:2] == [" ".join(source.words), " ".join(target.words)]
     assert {p[0].words for p in corpus} <= {p[0].words for p in sample_text(lang, "test")}
     assert len(gold) > 400
-    # Links shifted by a line or a word would disagree with those of an aligner on the same text.
+    # Links that are shifted by a line or a word would differ from those of an aligner on the same text.
     numbers = range(4, 536, 9)
     links = align_words(sample_text(lang), model="hmm").take(list(numbers))
     assert WordAlignment(corpus, gold).score(links)[0].value < 0.4

@@ -1,4 +1,4 @@
-"""Tests of questions in the SQuAD format, and of errors with their position in the file."""
+"""Tests of questions in SQuAD format, and of errors that name the position in the file."""
 
 import gzip
 import json
@@ -38,7 +38,7 @@ def test_questions_answers_and_passages_are_read(tmp_path):
     )
     for path in (write(tmp_path, whole), write(tmp_path, gzip.compress(json.dumps(whole).encode()), "x.gz")):
         text = read_questions(path, lang="en")
-        assert (len(text), len(text.passages)) == (4, 2)  # a repeated passage is stored once
+        assert (len(text), len(text.passages)) == (4, 2)  # a repeated passage is stored only once
         assert text.owner.tolist() == [0, 0, 1, 0]
         assert text.written == (PASSAGE, "甲在北京。")
         assert text.right(0) == ("Rome", "in Rome")
@@ -51,7 +51,7 @@ def test_questions_answers_and_passages_are_read(tmp_path):
 
 
 def test_questions_can_be_selected(tmp_path):
-    """Check that selected questions keep their passages and answer spans."""
+    """Check that the selected questions keep their passages and answer spans."""
     whole = squad((PASSAGE, [GOOD]), ("One two.", [qa("1?", ("One", 0), ("two", 4)), qa("2?", ("two", 4))]))
     text = read_questions(write(tmp_path, whole), lang="en")
     part = text.take(np.array([2, 1]))
@@ -85,7 +85,7 @@ def test_questions_without_an_answer_are_skipped(tmp_path):
         (qa("?", ("Rome", -1)), "no question or answers", "and answers with text and answer_start (at least 0)")
     ]
 )  # fmt: skip
-def test_unusable_questions_are_refused_or_counted_with_their_position(tmp_path, bad, reason, fact):
+def test_unusable_questions_raise_an_error_or_are_counted_with_their_position(tmp_path, bad, reason, fact):
     path = write(tmp_path, json.dumps(squad((PASSAGE, [GOOD, bad]))).encode())
     with pytest.raises(InputError, match=re.escape(fact)) as caught:
         read_questions(path, lang="en")
@@ -93,7 +93,7 @@ def test_unusable_questions_are_refused_or_counted_with_their_position(tmp_path,
     assert str(caught.value).endswith('; or skip it (on_error="skip", --on-error skip)')
     with pytest.warns(SkippedWarning, match="first: .*qas\\[1\\]") as warned:
         text = read_questions(path, lang="en", on_error="skip")
-    if reason is None:  # kept without a span, for test sets only need the text
+    if reason is None:  # kept without a span, because test sets need only the text
         assert len(text) == 2
         assert text.spans[-1].tolist() == [-1, -1]
         assert "1 × answer not at answer_start" in str(warned[0].message)
@@ -111,6 +111,6 @@ def test_unusable_questions_are_refused_or_counted_with_their_position(tmp_path,
         (squad((" ", [GOOD])), "data[0].paragraphs[0].qas[0]: the passage has no words")
     ]
 )  # fmt: skip
-def test_files_in_another_format_are_refused(tmp_path, whole, said):
+def test_files_in_another_format_are_rejected(tmp_path, whole, said):
     with pytest.raises(InputError, match=re.escape(said)):
         read_questions(write(tmp_path, whole), lang="en")

@@ -1,4 +1,4 @@
-"""Tests of tagged words in every file format, and of errors with their line."""
+"""Tests of tagged words in every file format, and of errors that name the line."""
 
 import gzip
 import json
@@ -17,7 +17,7 @@ def write(folder, content, name="f.tsv"):
 
 
 def pairs(text):
-    """Return each sentence as a string `word/tag word/tag`."""
+    """Return each sentence as a string of `word/tag` pairs."""
     tags = iter(text.tags.to_list())
     return [" ".join(f"{word}/{next(tags)}" for word in sentence.words) for sentence in text.sentences]
 
@@ -74,7 +74,7 @@ def test_tags_can_be_read_from_another_column(tmp_path):
             read_tagged(write(tmp_path, content), lang="en", **given)
 
 
-def test_files_without_sentences_are_refused(tmp_path):
+def test_files_without_sentences_are_rejected(tmp_path):
     for content in ("", "\n\n", "# only = comments\n"):
         with pytest.raises(InputError, match=r"f: no sentences could be read: the file is empty"):
             read_tagged(write(tmp_path, content, "f"), lang="en")
@@ -85,7 +85,7 @@ def test_files_without_sentences_are_refused(tmp_path):
 
 
 def request(intent, slots, text, tokens=None, unit=len):
-    """Return a line in Facebook's format; `unit` measures offsets in characters or bytes."""
+    """Return a line in Facebook's format; `unit` selects offsets in characters or bytes."""
     columns = [intent, slots, text]
     if tokens is not None:
         spans, at = [], 0
@@ -98,7 +98,7 @@ def request(intent, slots, text, tokens=None, unit=len):
     return "\t".join(columns) + "\n"
 
 
-def test_slots_in_facebook_format_are_extended_to_whole_words(tmp_path):
+def test_slots_in_facebook_format_are_widened_to_whole_words(tmp_path):
     rows = (
         request("alarm/set", "4:11:datetime,12:16:what", "Show Tuesday's list", ["Show", "Tuesday's", "list"]),
         request("alarm/set", "0:4:a,4:9:b", "Mikeel 6 x", ["Mikeel", "6", "x"]),
@@ -106,12 +106,12 @@ def test_slots_in_facebook_format_are_extended_to_whole_words(tmp_path):
     )
     text = read_tagged(write(tmp_path, "".join(rows)), lang="en")
     assert pairs(text) == ["Show/O Tuesday's/B-datetime list/B-what", "Mikeel/B-a 6/B-b x/O", "Ok/O"]
-    assert text.repaired == 4  # Tuesday; 12:16, which overlaps it; Mike; el 6
+    assert text.repaired == 4  # repaired slots: Tuesday; 12:16, which overlaps it; Mike; el 6
     assert text.intents.names == ("alarm/no", "alarm/set")
 
 
 @pytest.mark.parametrize("unit", [len, lambda text: len(text.encode())], ids=["characters", "bytes"])
-def test_offsets_in_facebook_format_may_count_characters_or_bytes(tmp_path, unit):
+def test_offsets_in_facebook_format_can_count_characters_or_bytes(tmp_path, unit):
     row = request("x", "10:17:todo", "Muéstrame mañana, ya", ["Muéstrame", "mañana", ",", "ya"], unit)
     text = read_tagged(write(tmp_path, row), lang="es")
     assert pairs(text) == ["Muéstrame/O mañana/B-todo ,/I-todo ya/O"]

@@ -1,4 +1,4 @@
-"""Tests of translation memories in TMX."""
+"""Tests of translation memories in TMX format."""
 
 import gzip
 from xml.sax.saxutils import escape
@@ -79,7 +79,7 @@ def test_inline_tags_are_removed(tmp_path):
     assert words(read(path)) == [("Press the red key now", "a < b & ä")]
 
 
-def test_entity_expansion_and_external_entities_are_refused(tmp_path):
+def test_entity_expansion_and_external_entities_are_rejected(tmp_path):
     entities = "".join(f'<!ENTITY a{k} "{f"&a{k - 1};" * 10}">' for k in range(1, 10))
     head = f'<?xml version="1.0"?><!DOCTYPE tmx [<!ENTITY a0 "ha">{entities}]><tmx><body>'
     path = write(tmp_path / "f.tmx", unit(en="&a9;", de="x"), head=head)
@@ -109,7 +109,7 @@ def test_the_error_for_malformed_xml_names_the_line(tmp_path, text, line, fact, 
 
 
 def test_files_are_streamed(tmp_path):
-    """Check that the first pairs are returned before the rest of the file is read."""
+    """Check that the first pairs are returned before the reader reaches the end of the file."""
     path = write(tmp_path / "f.tmx", unit(en="a", de="x") * 30_000, tail="<broken")
     assert len(read(path, limit=100)) == 100
     with pytest.raises(InputError):

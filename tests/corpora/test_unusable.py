@@ -1,4 +1,4 @@
-"""Unusable items of every line-based reader: refused with file and line, or skipped and counted by reason."""
+"""Test that every line-based reader rejects unusable items with file and line, or skips and counts them by reason."""
 
 import re
 from functools import partial
@@ -89,7 +89,7 @@ UNUSABLE = [(read, f"{before}{bad}{after}", *said) for read, before, after, rows
 
 
 @pytest.mark.parametrize(("read", "content", "line", "reason", "fact"), UNUSABLE)
-def test_unusable_items_are_refused_or_counted_with_their_line(tmp_path, read, content, line, reason, fact):
+def test_unusable_items_are_rejected_or_counted_with_their_line(tmp_path, read, content, line, reason, fact):
     path = tmp_path / "f"
     path.write_bytes(content.encode(errors="surrogateescape"))
     with pytest.raises(InputError, match=re.escape(fact)) as caught:

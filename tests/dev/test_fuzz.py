@@ -1,4 +1,4 @@
-"""Damaged files: every reader returns a normal result or raises an error of one line (`dev/fuzz_readers.py`)."""
+"""Test that every reader of a corrupt file returns a result or raises an error of one line (`dev/fuzz_readers.py`)."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ SCRIPT = Path(__file__).parents[2] / "dev" / "fuzz_readers.py"
 
 
 @pytest.mark.skipif(not hasattr(os, "fork") or not SCRIPT.exists(), reason="needs fork and a checkout")
-def test_readers_survive_damaged_files():
-    """Run few inputs; `python dev/fuzz_readers.py` gives each reader 1,000."""
+def test_readers_handle_corrupt_files():
+    """Use few inputs; `python dev/fuzz_readers.py` runs each reader on 1,000."""
     done = forked.run(SCRIPT, "--inputs", 15)
     assert len(done.stdout.splitlines()) > 25, done.stderr[-2000:]
     assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "no failure"), done.stdout
@@ -52,7 +52,7 @@ def test_the_fuzzer_reports_failures(monkeypatch, tmp_path):
     assert {what for _, what, _ in outcomes} <= {"failed", "accepted"}
 
 
-def test_absurd_sizes_are_refused_before_the_model_is_built(tiny_folder, tmp_path):
+def test_excessive_sizes_are_rejected_before_the_model_is_built(tiny_folder, tmp_path):
     shutil.copytree(tiny_folder, tmp_path / "e")
     config = json.loads((tmp_path / "e" / "config.json").read_text())
     for change in ({"num_hidden_layers": 100_000}, {"hidden_size": 10**9}, {"vocab_size": 10**12}, {"vocab_size": -1},
@@ -69,7 +69,7 @@ def test_absurd_sizes_are_refused_before_the_model_is_built(tiny_folder, tmp_pat
     b"{", b"[]", b'{"kind": "later"}', b'{"kind": "huggingface", "layer": 1e400}', b"[" * 100_000, b"\xff\xfe",
     b'{"kind": "mapped", "maps": 3}', b'{"kind": "per-language", "langs": ["en", "en"]}',
 ])  # fmt: skip
-def test_a_damaged_calque_json_raises_an_error_of_one_line(tiny_folder, tmp_path, content):
+def test_a_corrupt_calque_json_raises_an_error_of_one_line(tiny_folder, tmp_path, content):
     shutil.copytree(tiny_folder, tmp_path / "e")
     (tmp_path / "e" / "calque.json").write_bytes(content)
     with pytest.raises(InputError) as caught:
@@ -78,7 +78,7 @@ def test_a_damaged_calque_json_raises_an_error_of_one_line(tiny_folder, tmp_path
 
 
 def test_reading_a_released_map_allocates_little_memory(tmp_path):
-    """Check memory, because Python allocates the requested size before it reads a file."""
+    """Python allocates the requested size before it reads a file."""
     import pickle
     import tracemalloc
 
@@ -94,7 +94,7 @@ def test_reading_a_released_map_allocates_little_memory(tmp_path):
         tracemalloc.stop()
 
 
-def test_messages_are_one_line_of_bounded_length():
+def test_messages_have_one_line_and_limited_length():
     assert str(InputError("a\n  b\r\n\x00c", path="p")) == "p: a b c"
     assert len(str(CalqueError("9" * 100_000))) < 1300
     error = InputError("x" * 5000 + " end", path="p", line=3)
@@ -102,11 +102,11 @@ def test_messages_are_one_line_of_bounded_length():
     assert str(error).endswith(" end")
 
 
-# -- faults found by long runs of the fuzzer --------------------------------------------------------------------------
+# -- bugs found by long runs of the fuzzer -----------------------------------------------------------------------------
 
 
 def test_a_tokenizer_without_unk_raises_an_error_of_one_line(tiny_folder, tmp_path):
-    """Check a tokenizer without [UNK], which raises a bare Exception when it is first used."""
+    """Such a tokenizer raises a bare Exception at its first use."""
     shutil.copytree(tiny_folder, tmp_path / "encoder")
     path = tmp_path / "encoder" / "tokenizer.json"
     about = json.loads(path.read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""`dev/golden.py` makes equal records of equal code, and lists each difference of two records under its step."""
+"""Test that `dev/golden.py` gives equal records for equal code, and lists the differences between two records by step."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ SCRIPT = Path(__file__).parents[2] / "dev" / "golden.py"
 
 
 def golden(*arguments) -> subprocess.CompletedProcess[str]:
-    # the hash seed of the fork server; with another one the script would restart Python
+    # use the hash seed of the fork server, because the script restarts Python if the seed differs
     return forked.run(SCRIPT, *arguments, environment={**os.environ, "PYTHONHASHSEED": "0"})
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="every command is a fork")
-def test_two_records_are_equal_and_a_change_is_found(tmp_path):
+def test_two_records_are_equal_and_a_change_is_detected(tmp_path):
     for name in ("one", "two"):
         made = golden("record", tmp_path / name, "--only", "help/report", "words/fast")
         assert made.returncode == 0, made.stderr

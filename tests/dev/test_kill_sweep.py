@@ -1,4 +1,4 @@
-"""`dev/kill_sweep.py` finds the faults of small programs that save their results correctly or wrongly."""
+"""Test `dev/kill_sweep.py` on small programs that save their results correctly or incorrectly."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ os.replace(".result.calque-part", "result")
 
 @pytest.fixture
 def sweep(tmp_path, monkeypatch, capsys):
-    """Run the sweep over a program of the given lines, and return exit code and output."""
+    """Return a function that runs the sweep on a program and returns the exit code and the output."""
     monkeypatch.syspath_prepend(SCRIPT.parent)
     spec = importlib.util.spec_from_file_location("kill_sweep", SCRIPT)
     script = importlib.util.module_from_spec(spec)
@@ -106,12 +106,12 @@ def test_a_program_that_saves_atomically_passes(sweep):
         (BY_CHANCE, "two undisturbed runs differ: result differs"),
     ],
 )
-def test_faults_after_a_kill_are_found(sweep, program, said):
+def test_errors_after_a_kill_are_detected(sweep, program, said):
     code, found = sweep(program, "--at", "step:2")
     assert (code, said in found) == (1, True), found
 
 
-def test_a_signal_must_be_answered_by_one_line(sweep):
+def test_a_program_must_print_one_line_after_a_signal(sweep):
     for kind in ("SIGINT", "GROUP"):
         code, found = sweep(ANSWERING.replace("ANSWER", "'one line'"), "--at", f"{kind}:0")
         assert code == 0, found
@@ -119,13 +119,13 @@ def test_a_signal_must_be_answered_by_one_line(sweep):
         assert (code, f"{kind}:0 is answered by exit code 130 and more than a line" in found) == (1, True), found
 
 
-def test_an_older_result_is_replaced_but_not_foreign_files_in_it(sweep):
+def test_an_older_result_is_replaced_unless_it_contains_foreign_files(sweep):
     for refuse, expected in (("sys.stderr.write('thesis.tex'); sys.exit(2)", 0), ("pass", 1)):
         code, found = sweep(REPLACING.replace("REFUSE", refuse), "--at", "step:2", line="new", over="old")
         assert (code, "--overwrite over a foreign file ended with" in found) == (expected, bool(expected)), found
 
 
-def test_values_of_times_are_ignored_but_not_their_keys(tmp_path, sweep):
+def test_time_values_are_ignored_but_not_their_keys(tmp_path, sweep):
     script = sys.modules["kill_sweep"]
     texts = {
         "a": '{"seconds": {"all": 3}, "n": 1} <dd>2026-01-02 03:04 UTC</dd>',

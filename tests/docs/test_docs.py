@@ -1,4 +1,4 @@
-"""Documentation site: commands and Python run unchanged, numbers match the results, and the site builds."""
+"""Test that commands and Python in the documentation run unchanged, numbers match the results, and the site builds."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def folder(tmp_path, tiny_folder, monkeypatch):
     shutil.copytree(tiny_folder, tmp_path / "aligned")
     monkeypatch.setitem(loading.BUNDLED, "mini", tiny_folder)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(tmp_path)  # like PYTHONPATH=.
+    monkeypatch.syspath_prepend(tmp_path)  # has the effect of PYTHONPATH=.
     return tmp_path
 
 
@@ -50,7 +50,7 @@ def test_commands_and_python_of_a_page_run(page, folder, tiny_folder, capsys):
 
 
 def test_transformers_code_in_the_tutorial_gives_the_aligned_layer(folder, capsys):
-    """Check that transformers alone gives the vectors that calque measured, with an aligned layer in the middle."""
+    """Align a middle layer, and check that transformers alone computes the vectors that calque scored."""
     _, _, code = next(block for block in blocks(DOCS / "tutorial.md") if "AutoModel" in block[2])
     align = (
         "calque align train.tsv --langs en de --encoder mini --layer 1 --epochs 1 --towards en --out my-aligned --quiet"
@@ -66,7 +66,7 @@ def test_transformers_code_in_the_tutorial_gives_the_aligned_layer(folder, capsy
 
 
 def texts_of(line: str) -> dict[str, set[str]]:
-    """Return the files of each option of a command that takes text, without their languages."""
+    """Return the files given with each text option of a command, without their languages."""
     found: dict[str, set[str]] = {}
     option = ""
     for word in shlex.split(line, comments=True):
@@ -78,8 +78,8 @@ def texts_of(line: str) -> dict[str, set[str]]:
 
 
 @pytest.mark.parametrize("page", [*PAGES, ROOT / "README.md"], ids=lambda page: page.name)
-def test_no_example_is_tested_on_its_training_text(page):
-    """Check the blocks of all commands and studies, including blocks that no test runs, because users copy them."""
+def test_no_example_evaluates_on_its_training_text(page):
+    """Also check blocks that no test runs, because users copy them."""
     fences = re.findall(r"^```[^\n]*\n(.*?)^```$", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
     for line in "".join(fences).replace("\\\n", " ").splitlines():
         if line.startswith("calque "):
@@ -98,7 +98,7 @@ def numbers(text: str) -> set[str]:
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_numbers_in_findings_of_pages_are_in_the_results(page):
-    """Check that every decimal number in the findings of a page is also in the results, the README or the log."""
+    """Every decimal number in a page's findings must be in the results, the README or the log."""
     pages = (DOCS / "results.md", ROOT / "README.md", ROOT / "dev" / "LOG.md")
     known = numbers("\n".join(page.read_text(encoding="utf-8") for page in pages))
     parts = re.split(r"^## ", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
@@ -120,11 +120,11 @@ def test_every_command_is_in_the_reference_with_its_options():
     for command in COMMANDS:
         assert f"## calque {command.__name__}" in page
     assert "<code>--symmetrize" in page
-    assert "&#124;" in page  # text in a table means itself
+    assert "&#124;" in page  # `|` is escaped in tables
 
 
 def test_options_in_pages_exist():
-    """Check that each `--option` in a page belongs to a command of calque or to another program named in the line."""
+    """Every `--option` in a page must belong to a calque command or to another program named in the line."""
     known = set(re.findall(r"--[a-z][a-z-]+", hooks().commands()))
     others = {f"--{name}" for name in (
         "extra-index-url", "nproc", "nnodes", "rdzv", "cpu", "logdir", "multi", "num", "use", "computed", "pivot",
@@ -139,7 +139,7 @@ def test_a_comment_above_a_block_gives_its_file_name():
     assert '```toml title="a.toml"' in shown
 
 
-def test_the_readme_shows_the_first_table_of_the_tutorials_demo():
+def test_the_readme_contains_the_first_table_of_the_demo_in_the_tutorial():
     readme, tutorial = (
         re.search(r"^```\nContextual word retrieval.*?^```$", page.read_text("utf-8"), re.DOTALL | re.MULTILINE)[0]
         for page in (ROOT / "README.md", DOCS / "tutorial.md")
@@ -163,13 +163,13 @@ def test_every_page_is_in_the_navigation():
     assert {name(page) for page in DOCS.rglob("*.md")} - shown == set()
 
 
-def test_the_site_builds_without_warnings_and_network(tmp_path):
+def test_the_site_builds_without_warnings_and_without_network(tmp_path):
     for library in ("mkdocs", "material", "mkdocstrings", "latex2mathml"):
         pytest.importorskip(library)
     from mkdocs.commands.build import build
     from mkdocs.config import load_config
 
-    build(load_config(str(ROOT / "mkdocs.yml"), site_dir=str(tmp_path / "site")))  # strict: a warning is an error
+    build(load_config(str(ROOT / "mkdocs.yml"), site_dir=str(tmp_path / "site")))  # strict mode: warnings are errors
     pages = list((tmp_path / "site").rglob("*.html"))
     assert len(pages) >= len(PAGES)
     for page in pages:

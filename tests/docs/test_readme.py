@@ -1,4 +1,4 @@
-"""Commands and Python of the README run unchanged, on small text and a small encoder."""
+"""Test that commands and Python in the README run unchanged on small text with a small encoder."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_commands_of_the_readme_run(folder, tiny_folder, capsys):
+def test_commands_in_the_readme_run(folder, tiny_folder, capsys):
     run_commands(text("commands"), str(tiny_folder), capsys)
     assert "95% interval" in capsys.readouterr().out
     assert (folder / "aligned" / "config.json").exists()
@@ -37,7 +37,7 @@ def test_commands_of_the_readme_run(folder, tiny_folder, capsys):
 
 
 def test_python_and_commands_give_the_same_links_and_scores(tmp_path, tiny_folder, monkeypatch, capsys):
-    """Compare the README's Python and its commands on the sample text, whose links are not obvious."""
+    """Use the sample text, whose word links are not trivial."""
     monkeypatch.chdir(tmp_path)
     for part in ("train", "test"):
         lines = [" ".join(a.words) + "\t" + " ".join(b.words) for a, b in sample_text("de", part)]
@@ -61,7 +61,7 @@ def test_python_and_commands_give_the_same_links_and_scores(tmp_path, tiny_folde
 def test_the_citation_file_matches_the_package():
     cited = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
     assert cited["cff-version"] == "1.2.0"
-    assert {"message", "title", "authors"} <= set(cited)  # required keys of the format
+    assert {"message", "title", "authors"} <= set(cited)  # keys required by the format
     package = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert cited["version"] == package["version"].split(".dev")[0]
     assert cited["license"] == package["license"]
@@ -71,7 +71,7 @@ def test_the_citation_file_matches_the_package():
     assert f"{{{cited['version']}}}" in entry
 
 
-def test_the_image_and_the_links_of_the_first_lines_exist():
+def test_the_image_and_the_links_in_the_first_section_exist():
     beginning = README.read_text(encoding="utf-8").split("\n## ", 1)[0]
     linked = re.findall(r"\]\(([^)#:]+)\)", beginning)
     assert "docs/images/gemma.svg" in linked

@@ -1,4 +1,4 @@
-"""Encoders with low-rank adapters, against PEFT and against the formula."""
+"""Tests of encoders with low-rank adapters: comparison with PEFT and with merged weights."""
 
 import copy
 import json
@@ -24,7 +24,7 @@ WORDS = [["the", "a", "in"], ["a", "the"]]
 
 
 def adapted(encoder, rank=2, layers=range(9), seed=0) -> AdaptedEncoder:
-    """Return the encoder with adapters whose weights are not zero."""
+    """Return the encoder with adapters whose weights are all nonzero."""
     made = with_adapters(encoder, rank, layers=layers, device=torch.device("cpu"), seed=seed)
     generator = torch.Generator().manual_seed(seed)
     for name, p in made.model.named_parameters():
@@ -38,7 +38,7 @@ def largest_difference(a, b) -> float:
 
 
 @pytest.mark.parametrize("family", ["bert", "distilbert", "deberta-v2", "modernbert", "gpt2", "t5"])
-def test_merged_weights_give_the_vectors_of_the_adapters(family_folders, family):
+def test_merged_weights_give_the_same_vectors_as_adapters(family_folders, family):
     encoder = load_encoder(family_folders(family), layer=-1)
     made = adapted(encoder)
     assert largest_difference(made, encoder) > 1e-2
@@ -46,10 +46,10 @@ def test_merged_weights_give_the_vectors_of_the_adapters(family_folders, family)
     assert type(made.merged()) is HuggingFaceEncoder
 
 
-def test_gradients_of_the_pass_without_padding_equal_those_of_peft(tiny_encoder):
+def test_gradients_of_the_unpadded_forward_pass_equal_those_of_peft(tiny_encoder):
     made = adapted(tiny_encoder)
     assert made.is_flat()
-    slow = copy.deepcopy(made.model)  # forward passes of PEFT and transformers
+    slow = copy.deepcopy(made.model)  # uses the padded forward passes of PEFT and transformers
     batch = tiny_encoder.tokenizer(WORDS, is_split_into_words=True, return_tensors="pt", padding=True)
     states = slow(**batch, output_hidden_states=True).hidden_states[made.layer]
     last = [{w: k for k, w in enumerate(batch.word_ids(i)) if w is not None} for i in range(len(WORDS))]
@@ -68,7 +68,7 @@ def test_gradients_of_the_pass_without_padding_equal_those_of_peft(tiny_encoder)
         torch.testing.assert_close(gradients[name], gradient, atol=1e-5 * scale, rtol=1e-5, msg=name)
 
 
-def test_a_folder_contains_the_adapters_alone_in_the_format_of_peft(tiny_folder, tiny_encoder, tmp_path):
+def test_a_saved_folder_contains_only_the_adapters_in_peft_format(tiny_folder, tiny_encoder, tmp_path):
     made = adapted(tiny_encoder)
     made.save(tmp_path / "a")
     names = {file.name for file in (tmp_path / "a").iterdir()}
@@ -77,23 +77,23 @@ def test_a_folder_contains_the_adapters_alone_in_the_format_of_peft(tiny_folder,
     assert (opened.name, opened.fingerprint, opened.layer) == ("a", made.fingerprint, made.layer)
     np.testing.assert_array_equal(opened.encode(WORDS).data, made.encode(WORDS).data)
     assert load_encoder(tmp_path / "a", layer=1).layer == 1
-    # PEFT loads the folder on the same base.
+    # PEFT can load the folder on top of the same base model.
     theirs = peft.PeftModel.from_pretrained(load_encoder(tiny_folder).model, tmp_path / "a").eval()
     batch = tiny_encoder.tokenizer([WORDS[0]], is_split_into_words=True, return_tensors="pt")
     with torch.no_grad():
         states = theirs(**batch, output_hidden_states=True).hidden_states[made.layer][0]
     last = {word: k for k, word in enumerate(batch.word_ids()) if word is not None}
     np.testing.assert_allclose(states[list(last.values())], made.encode([WORDS[0]]).data, atol=1e-5)
-    # A folder that PEFT wrote without calque is opened too.
+    # A folder written by PEFT, without calque.json, can be opened too.
     (tmp_path / "a" / "calque.json").unlink()
     np.testing.assert_allclose(load_encoder(tmp_path / "a").encode(WORDS).data, made.encode(WORDS).data, atol=1e-6)
-    made = adapted(load_encoder("mini"))  # the layer is that of the base, not the last
+    made = adapted(load_encoder("mini"))  # its layer is the base encoder's layer, not the last one
     made.save(tmp_path / "b")
     (tmp_path / "b" / "calque.json").unlink()
     assert load_encoder(tmp_path / "b").layer == made.layer < made.n_layers
 
 
-def test_base_and_adapters_may_be_moved_together_and_the_base_is_checked(tiny_folder, tmp_path):
+def test_base_and_adapters_can_be_moved_together_and_a_changed_base_is_detected(tiny_folder, tmp_path):
     (tmp_path / "old").mkdir()
     shutil.copytree(tiny_folder, tmp_path / "old" / "base")
     made = adapted(load_encoder(tmp_path / "old" / "base"))
@@ -112,7 +112,7 @@ def test_base_and_adapters_may_be_moved_together_and_the_base_is_checked(tiny_fo
         load_encoder(place)
 
 
-def test_a_base_that_differs_from_its_folder_is_refused(tiny_folder):
+def test_a_base_model_that_differs_from_its_folder_is_rejected(tiny_folder):
     changed, swapped, cut = (load_encoder(tiny_folder) for _ in range(3))
     with torch.no_grad():
         changed.model.embeddings.LayerNorm.weight[0] += 1
@@ -124,7 +124,7 @@ def test_a_base_that_differs_from_its_folder_is_refused(tiny_folder):
             adapted(encoder)
 
 
-def test_damaged_adapters_are_refused(tiny_encoder, tmp_path):
+def test_corrupt_adapters_are_rejected(tiny_encoder, tmp_path):
     adapted(tiny_encoder).save(tmp_path / "a")
     config, weights = tmp_path / "a" / "adapter_config.json", tmp_path / "a" / "adapter_model.safetensors"
     text = config.read_text()
@@ -140,7 +140,7 @@ def test_damaged_adapters_are_refused(tiny_encoder, tmp_path):
 
 
 @pytest.mark.parametrize("make", [FineTune, Contrastive])
-def test_only_adapters_are_trained(tiny_encoder, make):
+def test_only_adapter_weights_are_trained(tiny_encoder, make):
     before = {name: p.clone() for name, p in tiny_encoder.model.named_parameters()}
     text = make_text("xx", 8, 0)
     tuned = make(towards="en", lora=2, batch=4, epochs=2, learning_rate=1e-2, freeze=1, layers=[2]).tune(
@@ -150,7 +150,7 @@ def test_only_adapters_are_trained(tiny_encoder, make):
     trained = [name for name, p in tuned.model.named_parameters() if p.requires_grad]
     parts = [f"attention.self.{part}" for part in ("query", "key", "value")]
     parts += ["attention.output.dense", "intermediate.dense", "output.dense"]
-    # All matrices of the second layer: the first is frozen, the third above the layer in the loss.
+    # Only layer 2 has adapters: layer 1 is frozen, and layer 3 is above the layer used in the loss.
     assert {name.partition(".lora")[0] for name in trained} == {f"encoder.layer.1.{part}" for part in parts}
     assert largest_difference(tuned, tiny_encoder) > 1e-4
     for name, p in tiny_encoder.model.named_parameters():
@@ -161,7 +161,7 @@ def test_only_adapters_are_trained(tiny_encoder, make):
     assert {p.data_ptr() for p in tuned.model.parameters() if not p.requires_grad} <= weights
 
 
-def test_adapters_are_trained_further_or_merged_before_training(tiny_encoder):
+def test_adapters_are_trained_further_or_merged_first(tiny_encoder):
     text = make_text("xx", 8, 0)
     made = adapted(tiny_encoder)
     vectors = made.encode(WORDS).data
@@ -171,12 +171,12 @@ def test_adapters_are_trained_further_or_merged_before_training(tiny_encoder):
     np.testing.assert_array_equal(made.encode(WORDS).data, vectors)
     with pytest.raises(SettingError, match="lora must be 2, the rank of the existing adapters of"):
         Contrastive(towards="en", lora=4).tune(made, *text)
-    plain = Contrastive(towards="en", batch=4, learning_rate=1e-4).tune(made, *text)  # without lora: merged
+    plain = Contrastive(towards="en", batch=4, learning_rate=1e-4).tune(made, *text)  # without `lora`: merged first
     assert type(plain) is HuggingFaceEncoder
     assert all(p.requires_grad for p in plain.model.parameters())
 
 
-def test_centred_adapters_are_saved_as_the_base_of_maps(tiny_encoder, tmp_path):
+def test_centred_encoders_with_adapters_can_be_saved(tiny_encoder, tmp_path):
     text = make_text("xx", 8, 0)
     aligned = Contrastive(towards="en", lora=2, batch=4, learning_rate=1e-2).align(tiny_encoder, *text, centre=True)
     aligned.save(tmp_path / "a")

@@ -1,4 +1,4 @@
-"""Custom encoders: a missing member is named in the error, and an encoder with the required members can be trained."""
+"""Tests of custom encoders: errors name missing members, and an encoder with the required members can be trained."""
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ def text():
 
 
 class Letters(TrainableEncoder):
-    """Custom encoder with the members that training needs: a subword is a letter, a word the mean of its letters."""
+    """Custom trainable encoder: each letter is a subword, and a word's vector is the mean of its letter vectors."""
 
     def __init__(self):
         self.name, self.dim = "letters", 16
@@ -64,7 +64,7 @@ def distance(x, y):
 
 
 def contrast(x, y):
-    """Return the mean cosine with the next pair's word minus that with the word's own translation."""
+    """Return the mean cosine of x with the next pair's word minus the mean cosine of x with its own translation."""
     x, y = unit_rows(x), unit_rows(y)
     return (x * np.roll(y, 1, axis=0)).sum(1).mean() - (x * y).sum(1).mean()
 
@@ -82,7 +82,7 @@ def test_a_custom_encoder_with_the_required_members_can_be_trained(make, accumul
     assert measure(*linked(tuned, *text)) < measure(*linked(encoder, *text)) - 0.01
 
 
-def test_a_custom_trainable_encoder_encodes_by_its_forward_pass(text, tmp_path):
+def test_encode_of_a_custom_trainable_encoder_uses_its_forward_pass(text, tmp_path):
     encoder, sentences = Letters(), list(text[0].source)
     encoder.budget = 40
     encoder.model.train()
@@ -103,12 +103,12 @@ def test_a_custom_trainable_encoder_encodes_by_its_forward_pass(text, tmp_path):
     (lambda *text: WordRetrieval(*text).evaluate(object()),
      r"object cannot be measured: object has no name, dim, fingerprint, encode; see"),
 ])  # fmt: skip
-def test_missing_members_of_an_encoder_are_named(use, missing, text):
+def test_the_error_names_the_missing_members_of_an_encoder(use, missing, text):
     with pytest.raises(SettingError, match=missing):
         use(*text)
 
 
-def test_mapped_encoders_are_neither_trained_nor_mapped_again(text, tiny_encoder):
+def test_training_or_remapping_a_mapped_encoder_raises_an_error(text, tiny_encoder):
     mapped = MappedEncoder.fit(tiny_encoder, *text, make=Rotation, towards="en")
     with pytest.raises(SettingError, match=r"cannot be trained: MappedEncoder has no model"):
         Contrastive(towards="en").tune(mapped, *text)

@@ -1,4 +1,4 @@
-"""Decoders as encoders of words: causal and bidirectional attention, cut, trained and saved."""
+"""Tests of decoders as word encoders: causal and bidirectional attention, early exit, training and saving."""
 
 import json
 
@@ -31,7 +31,7 @@ def blocks_of(encoder):
 
 
 def literal_states(folder, ids, bidirectional):
-    """Compute hidden states with `transformers` and an explicit mask: causal or full, and Gemma's window of 8."""
+    """Compute hidden states with `transformers` and an explicit attention mask, including Gemma's window of 8 tokens."""
     model = AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager").eval().model
     n = len(ids)
     distance = torch.arange(n)[:, None] - torch.arange(n)
@@ -69,7 +69,7 @@ def test_hidden_states_equal_those_of_transformers(folders, layout, bidirectiona
 
 
 @pytest.mark.parametrize("layout", DECODERS)
-def test_layers_above_the_chosen_one_are_not_computed(folders, layout):
+def test_layers_above_the_selected_layer_are_not_computed(folders, layout):
     encoder = load_encoder(folders[layout], layer=2)
     before = encoder.encode(SENTENCES).data
     with torch.no_grad():
@@ -82,7 +82,7 @@ def test_layers_above_the_chosen_one_are_not_computed(folders, layout):
 
 @pytest.mark.parametrize("bidirectional", BOTH)
 @pytest.mark.parametrize("layout", DECODERS)
-def test_decoders_are_trained_saved_and_opened(folders, tmp_path, layout, bidirectional):
+def test_decoders_can_be_trained_saved_and_opened(folders, tmp_path, layout, bidirectional):
     corpus = ParallelCorpus.of(SENTENCES, [words[::-1] for words in SENTENCES], ("en", "de"))
     pairs = WordPairs.of([[(k, len(words) - 1 - k) for k in range(len(words))] for words in SENTENCES])
     for number, options in enumerate(({"lora": 2}, {"freeze": 1})):
@@ -112,7 +112,7 @@ def test_bidirectional_attention_changes_the_fingerprint_of_decoders_only(folder
     assert load_encoder(tiny_folder, bidirectional=True).fingerprint == load_encoder(tiny_folder).fingerprint
 
 
-def test_recomputed_activations_change_no_gradient(folders, monkeypatch):
+def test_activation_checkpointing_does_not_change_gradients(folders, monkeypatch):
     def gradients(limit):
         monkeypatch.setattr(huggingface, "_ACTIVATIONS", limit)
         encoder = load_encoder(folders["gemma3"], layer=3)

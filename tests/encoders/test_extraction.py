@@ -1,4 +1,4 @@
-"""Long extractions, into files and in windows; texts longer than the encoder's limit."""
+"""Tests of vector extraction to files, and of texts that exceed the encoder's maximum length."""
 
 import warnings
 
@@ -46,7 +46,7 @@ def test_encode_to_writes_the_vectors_that_encode_returns(encoder, tmp_path):
 
 
 @uncovered
-def test_several_layers_take_one_pass(encoder, monkeypatch):
+def test_several_layers_are_computed_in_one_forward_pass(encoder, monkeypatch):
     sentences = make_sentences(n=40)
     alone = {layer: encoder.encode_layers(sentences, [layer])[layer] for layer in (0, 2, 3)}
     calls = []
@@ -63,15 +63,15 @@ def test_several_layers_take_one_pass(encoder, monkeypatch):
 
 @uncovered
 @pytest.mark.parametrize("nothing", [[], [[], []], [["\u200b"]]])
-def test_texts_without_words_give_no_vectors(encoder, tmp_path, nothing):
+def test_texts_without_words_have_no_vectors(encoder, tmp_path, nothing):
     for found in (encoder.encode(nothing), encoder.encode_to(tmp_path / "vectors", nothing)):
         assert (len(found), found.n_words) == (len(nothing), sum(map(len, nothing)))
 
 
 class Short(Planted):
-    """Encoder with room for ten subwords: the word `w3` has three, `w0` has none and no vector.
+    """Encoder with a limit of ten subwords: the word `w3` has three subwords; `w0` has none, so it has no vector.
 
-    The vector of a word is its size and the number of words of the window on either side.
+    The vector of a word contains its number of subwords, and the number of words to its left and right in the window.
     """
 
     def encode(self, sentences, *, progress=False):
@@ -88,7 +88,7 @@ class Short(Planted):
         return Embeddings(np.array(data, dtype=np.float32).reshape(-1, 3), offsets, np.array(covered))
 
 
-def test_every_word_has_the_vector_of_the_window_with_most_context():
+def test_each_word_vector_comes_from_the_window_with_the_most_context():
     rng = np.random.default_rng(0)
     texts = [[f"w{size}" for size in rng.integers(1, 5, size=n)] for n in (0, 3, 9, 17, 30)]
     found = encode_long(Short(dim=3), Sentences.of(texts, "en"))

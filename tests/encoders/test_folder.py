@@ -1,4 +1,4 @@
-"""Saved folders of every kind, including the first format, and folders of custom encoder classes."""
+"""Tests of saved encoder folders of every kind, including folders in the first format and custom encoder classes."""
 
 import json
 import shutil
@@ -21,13 +21,13 @@ from linked_text import numbered_text
 from planted import Planted
 
 FOLDERS = Path(__file__).with_name("folders")
-#: name of a folder → class, size and fingerprint of its encoder when it was written, and vectors of SENTENCES
+#: maps each folder to the class, size and fingerprint of its encoder when it was saved, and to the vectors of SENTENCES
 RECORDED = json.loads((FOLDERS / "vectors.json").read_text(encoding="utf-8"))
 SENTENCES = [Sentence(("the", "cat", "sees"), "en"), Sentence(("die", "Katze", "im", "haus"), "de")]
 
 
 def check(encoder: Encoder, recorded: dict) -> None:
-    """Check that the encoder equals the recorded one."""
+    """Check that the encoder and its vectors match the recorded values."""
     found = {"class": type(encoder).__name__, "dim": encoder.dim, "fingerprint": encoder.fingerprint}
     assert found.items() <= {name: recorded[name] for name in found}.items()
     vectors = encoder.encode(SENTENCES)
@@ -38,7 +38,7 @@ def check(encoder: Encoder, recorded: dict) -> None:
 
 
 @pytest.mark.parametrize("name", RECORDED)
-def test_folders_of_the_first_format_are_opened(name, tmp_path):
+def test_folders_in_the_first_format_can_be_opened(name, tmp_path):
     assert json.loads((FOLDERS / name / ABOUT_FILE).read_text(encoding="utf-8")).get("format", 1) == 1
     if name == "adapters":
         pytest.importorskip("peft", reason="PEFT is not installed: pip install 'calque-align[peft]'")
@@ -46,12 +46,12 @@ def test_folders_of_the_first_format_are_opened(name, tmp_path):
     assert encoder.name == RECORDED[name]["name"]
     check(encoder, RECORDED[name])
     check(type(encoder).open(FOLDERS / name, device="cpu"), RECORDED[name])
-    encoder.save_whole(tmp_path / "again")  # saved again in the current format
+    encoder.save_whole(tmp_path / "again")  # saves the folder in the current format
     assert read_about(tmp_path / "again")["format"] == FORMAT
     check(load_encoder(tmp_path / "again", device="cpu"), RECORDED[name])
 
 
-def test_recorded_folders_cover_all_kinds_of_encoders():
+def test_recorded_folders_cover_every_kind_of_encoder():
     recorded = {read_about(FOLDERS / name)["kind"]: RECORDED[name]["class"] for name in RECORDED}
     assert {name: ENCODERS.load(name).__name__ for name in ENCODERS} == recorded
 
@@ -59,7 +59,7 @@ def test_recorded_folders_cover_all_kinds_of_encoders():
 @pytest.mark.parametrize(("format", "message"), [
     (FORMAT + 1, "format must be at most 1, got 2; is the file from a later version of calque"), ("1", "got '1'"), (0, "got 0"),
 ])  # fmt: skip
-def test_a_later_format_is_refused(format, message, tmp_path):
+def test_unsupported_format_versions_are_rejected(format, message, tmp_path):
     folder = shutil.copytree(FOLDERS / "static", tmp_path / "static")
     about = json.loads((folder / ABOUT_FILE).read_text(encoding="utf-8"))
     (folder / ABOUT_FILE).write_text(json.dumps(about | {"format": format}), encoding="utf-8")
@@ -68,7 +68,7 @@ def test_a_later_format_is_refused(format, message, tmp_path):
 
 
 class Own(Planted):
-    """Custom encoder: random vectors plus a number that is saved."""
+    """Custom encoder whose vectors are random vectors plus a constant that is saved with the encoder."""
 
     def __init__(self, number=0):
         super().__init__(dim=8)
@@ -88,7 +88,7 @@ class Own(Planted):
 
 
 class Bare(Own):
-    """Custom encoder without `save` and `open` of its own."""
+    """Custom encoder with the default `save` and `open` of the base class."""
 
     save = Encoder.save
 
@@ -98,7 +98,7 @@ class Bare(Own):
 
 
 class Slanted(LinearMap):
-    """Custom map."""
+    """Custom map class."""
 
     kind = "slanted"
 
@@ -108,7 +108,7 @@ def text():
     return numbered_text(20)
 
 
-def test_a_custom_encoder_is_opened_by_its_class(tmp_path):
+def test_a_custom_encoder_is_opened_with_its_own_class(tmp_path):
     Own(3).save(tmp_path / "own")
     assert read_about(tmp_path / "own")["kind"] == f"{__name__}:Own"
     again = load_encoder(tmp_path / "own")
@@ -129,7 +129,7 @@ class Turned(Rotation): pass
 
 
 @pytest.mark.parametrize("where", ["kind", "base", "maps", "hub", "unittest"])
-def test_folders_do_not_import_modules_unless_code_is_trusted(text, tmp_path, monkeypatch, where):
+def test_modules_named_in_a_folder_are_not_imported_without_trust_code(text, tmp_path, monkeypatch, where):
     (folder := tmp_path / "hostile").mkdir()
     monkeypatch.chdir(folder)
     monkeypatch.syspath_prepend(folder)
@@ -154,10 +154,10 @@ def test_folders_do_not_import_modules_unless_code_is_trusted(text, tmp_path, mo
     if where != "unittest":
         assert load_encoder(name, trust_code=True).dim == 8
         assert (folder / "ran").exists()
-        assert load_encoder(name).dim == 8  # the module is imported by now
+        assert load_encoder(name).dim == 8  # allowed because the module is already imported
 
 
-def test_code_in_a_transformers_folder_is_not_run_unless_trusted(tmp_path):
+def test_code_in_a_transformers_folder_is_not_run_without_trust_code(tmp_path):
     (tmp_path / "evil.py").write_text(
         f"from pathlib import Path\nPath({str(tmp_path / 'ran')!r}).touch()\nclass Evil: pass\n"
     )
@@ -170,7 +170,7 @@ def test_code_in_a_transformers_folder_is_not_run_unless_trusted(tmp_path):
 
 
 @pytest.mark.parametrize("target", ["calque.storage:os.system", "calque.encoders.base:Encoder", "calque.__main__:main"])
-def test_folders_cannot_name_arbitrary_functions_of_calque(tmp_path, target):
+def test_folders_cannot_name_arbitrary_objects_of_calque(tmp_path, target):
     (tmp_path / ABOUT_FILE).write_text(json.dumps({"kind": target}))
     with pytest.raises(InputError, match=f"names {target}, but calque saves no Encoder of this class"):
         load_encoder(tmp_path, trust_code=True)
@@ -179,7 +179,7 @@ def test_folders_cannot_name_arbitrary_functions_of_calque(tmp_path, target):
     check(load_encoder(tmp_path), RECORDED["random"])
 
 
-def test_custom_maps_over_a_custom_encoder_are_saved_and_opened(text, tmp_path):
+def test_custom_maps_on_a_custom_encoder_can_be_saved_and_opened(text, tmp_path):
     mapped = MappedEncoder.fit(Own(2), *text, make=Slanted, towards="en")
     mapped.save(tmp_path / "mapped")
     about = read_about(tmp_path / "mapped")
@@ -191,7 +191,7 @@ def test_custom_maps_over_a_custom_encoder_are_saved_and_opened(text, tmp_path):
     np.testing.assert_array_equal(again.encode(text[0].target).data, mapped.encode(text[0].target).data)
 
 
-def test_an_encoder_is_loaded_by_the_name_of_its_class(text):
+def test_an_encoder_can_be_loaded_by_class_name(text):
     encoder = load_encoder(f"{__name__}:Bare")
     assert (type(encoder), encoder.fingerprint) == (Bare, "own 0")
     several = load_encoder(f"en={__name__}:Bare,de={__name__}:Own")
@@ -205,7 +205,7 @@ def test_an_encoder_is_loaded_by_the_name_of_its_class(text):
             load_encoder(name)
 
 
-def test_a_custom_encoder_without_save_is_saved_by_its_class_name(text, tmp_path):
+def test_a_custom_encoder_without_save_is_saved_as_its_class_name(text, tmp_path):
     Bare().save(tmp_path / "bare")
     assert load_encoder(tmp_path / "bare").fingerprint == "own 0"
     mapped = MappedEncoder.fit(Bare(), *text, make=Rotation, towards="en")
@@ -216,7 +216,7 @@ def test_a_custom_encoder_without_save_is_saved_by_its_class_name(text, tmp_path
         load_encoder(tmp_path / "other")
 
 
-def test_maps_over_an_encoder_without_open_take_the_encoder_as_argument(text, tmp_path):
+def test_maps_on_an_encoder_without_open_require_the_encoder_as_argument(text, tmp_path):
     class Half(Planted):
         def save(self, folder):
             Path(folder).mkdir(exist_ok=True)
@@ -229,7 +229,7 @@ def test_maps_over_an_encoder_without_open_take_the_encoder_as_argument(text, tm
     np.testing.assert_array_equal(again.encode(text[0].target).data, mapped.encode(text[0].target).data)
 
 
-def test_encoders_of_different_sizes_are_opened_only_on_request(tmp_path):
+def test_encoders_of_different_sizes_can_only_be_opened_on_request(tmp_path):
     both = PerLanguage({"aa": RandomVectors(4), "bb": RandomVectors(6)}, alike=False)
     both.save(tmp_path / "both")
     with pytest.raises(SettingError, match="all encoders must have the same"):

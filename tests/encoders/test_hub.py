@@ -1,4 +1,4 @@
-"""Uploads to the hub through a stub client, and the model card."""
+"""Tests of uploads to the hub, with a stub of the hub's client, and of the model card."""
 
 import json
 from pathlib import Path
@@ -15,7 +15,7 @@ from calque.errors import InputError, OutputError, SettingError
 
 @pytest.fixture
 def hub(monkeypatch):
-    """Replace the hub's client: `asked` lists the calls, `files` holds the last commit."""
+    """Replace the hub's client by a stub: `asked` records the calls, and `files` contains the files of the last commit."""
     import huggingface_hub
 
     class Api:
@@ -75,7 +75,7 @@ def front(text: str):
     return ModelCard(text).data
 
 
-def test_an_upload_is_one_commit_without_hidden_and_training_files(folder, hub):
+def test_an_upload_is_one_commit_without_hidden_or_training_files(folder, hub):
     before = (folder / "README.md").read_text()
     url = push(folder, "me/aligned", private=True, message="First", revision="next", license="mit")
     assert url.endswith("/me/x/commit/0")
@@ -94,8 +94,8 @@ def test_an_upload_is_one_commit_without_hidden_and_training_files(folder, hub):
     assert hub.files["README.md"].endswith(b"# Aligned\n")
 
 
-def test_the_card_names_base_and_data_of_the_hub_only(tmp_path):
-    """Check training text and test sets; local files and folders are not listed."""
+def test_the_model_card_names_only_models_and_data_sets_on_the_hub(tmp_path):
+    """Check that local files and folders are not listed."""
     (tmp_path / "here" / "data").mkdir(parents=True)
     names = ("hub:tatoeba", "hub:Helsinki-NLP/opus-100:de-en:train", "train.tsv", f"hub:{tmp_path / 'here' / 'data'}:x:y",
              "hub:flores", "hub:bucc:validation")  # fmt: skip
@@ -112,7 +112,7 @@ def test_the_card_names_base_and_data_of_the_hub_only(tmp_path):
         assert (data.pipeline_tag, data.library_name) == ("feature-extraction", "transformers")
 
 
-def test_refusals_missing_tokens_and_invalid_names_are_one_line(folder, tmp_path, hub, monkeypatch):
+def test_failed_uploads_raise_errors_of_one_line(folder, tmp_path, hub, monkeypatch):
     import huggingface_hub
 
     hub.refusal = OSError("no\nway")

@@ -1,4 +1,4 @@
-"""Word vectors against a slow loop over `transformers`, for every family; loading and saving."""
+"""Compare word vectors with a naive loop over `transformers` output for every model family; test loading and saving."""
 
 import copy
 import json
@@ -30,7 +30,7 @@ POOLINGS = ("last", "first", "mean")
 
 @pytest.fixture
 def load():
-    """Return `load_encoder` in float32 on the CPU."""
+    """Return a version of `load_encoder` that uses float32 on the CPU."""
 
     def load(folder, **options):
         return load_encoder(folder, **{"precision": "highest", "device": "cpu"} | options)
@@ -40,7 +40,7 @@ def load():
 
 @pytest.fixture(scope="module")
 def shared():
-    """Return a function that loads each encoder once; its weights must not be changed."""
+    """Return a function that loads each encoder only once; tests must not change its weights."""
     loaded = {}
 
     def shared(folder, pooling="last"):
@@ -55,9 +55,9 @@ def shared():
 
 
 def slow_vectors(encoder, words: list[str], pooling: str) -> list[np.ndarray]:
-    """Compute word vectors of one sentence, layer by layer, from `output_hidden_states` and a loop over words."""
+    """Compute the word vectors of a sentence at each layer with a loop over its words."""
     split = encoder.subwords.split([words])
-    if not len(split.ids):  # GPT-2 adds no special tokens
+    if not len(split.ids):  # an empty text has no subwords, because GPT-2 adds no special tokens
         return [np.zeros((0, encoder.dim), dtype=np.float32)] * 4
     with torch.no_grad():
         output = encoder.model(input_ids=torch.tensor(split.ids[None].astype(np.int64)), output_hidden_states=True)
@@ -77,7 +77,7 @@ def slow_vectors(encoder, words: list[str], pooling: str) -> list[np.ndarray]:
 
 
 def close(a: np.ndarray, b: np.ndarray) -> bool:
-    """Return True if two arrays differ by at most 1e-5 of the largest value."""
+    """Return whether the largest difference between two arrays is at most 1e-5 of the largest value (or of 1)."""
     return bool(np.abs(a - b).max(initial=0) <= 1e-5 * max(1.0, np.abs(b).max(initial=0)))
 
 
@@ -88,7 +88,7 @@ def texts(multilingual_words):
 
 @pytest.mark.filterwarnings("ignore::calque.encoders.extraction.UncoveredWordsWarning")
 @pytest.mark.parametrize("pooling", POOLINGS)
-def test_vectors_equal_a_slow_loop_over_transformers(any_family_folder, pooling, texts, shared):
+def test_vectors_equal_a_naive_loop_over_transformers_output(any_family_folder, pooling, texts, shared):
     encoder = shared(any_family_folder, pooling)
     layers = [0, 1, -2, -1, encoder.n_layers]
     found = encoder.encode_layers(texts, layers)
@@ -115,11 +115,11 @@ def test_forward_is_differentiable_and_equals_encode(family_folder, multilingual
         assert close(found[layer].detach().numpy(), expected[layer].data)
     found[1].square().sum().backward()
     assert any(weight.grad is not None for weight in encoder.model.parameters())
-    top = encoder.model.get_submodule(f"{find_blocks(encoder.model, 3)}.2")  # above the requested layers
+    top = encoder.model.get_submodule(f"{find_blocks(encoder.model, 3)}.2")  # the block above the requested layers
     assert not any(weight.grad is not None for weight in top.parameters())
 
 
-def test_training_mode_uses_dropout_and_encode_does_not(tiny_folder, multilingual_words, load):
+def test_training_mode_uses_dropout_but_encode_does_not(tiny_folder, multilingual_words, load):
     encoder = load(tiny_folder)
     batch = collate(encoder.subwords.split(multilingual_words), np.arange(3))
     expected = encoder.encode(multilingual_words[:3]).data
@@ -131,7 +131,7 @@ def test_training_mode_uses_dropout_and_encode_does_not(tiny_folder, multilingua
     assert all(part.training for part in encoder.model.modules())
 
 
-def test_bert_like_families_take_the_pass_without_padding(any_family_folder, request, shared):
+def test_bert_like_families_use_the_unpadded_forward_pass(any_family_folder, request, shared):
     family = request.node.callspec.params["any_family_folder"]
     encoder = shared(any_family_folder)
     assert encoder.is_flat() == (family in ("bert", "roberta", "xlm-roberta", "electra"))
@@ -139,7 +139,7 @@ def test_bert_like_families_take_the_pass_without_padding(any_family_folder, req
 
 @pytest.mark.parametrize("family", ["bert", "roberta", "electra"])
 @pytest.mark.parametrize("pooling", POOLINGS)
-def test_the_pass_without_padding_has_the_gradients_of_the_padded_one(family, pooling, load, family_folders):
+def test_padded_and_unpadded_forward_passes_have_equal_gradients(family, pooling, load, family_folders):
     ours = load(family_folders(family), pooling=pooling)
     general = load(family_folders(family), pooling=pooling, attention="eager")
     assert (ours.is_flat(), general.is_flat()) == (True, False)
@@ -157,12 +157,12 @@ def test_the_pass_without_padding_has_the_gradients_of_the_padded_one(family, po
     torch.testing.assert_close(found[0], found[1], rtol=0, atol=2e-5)
     assert gradients[0].keys() == gradients[1].keys()
     largest = max(float(gradient.abs().max()) for gradient in gradients[1].values())
-    for name, gradient in gradients[1].items():  # the gradient of a key's bias is rounding error alone
+    for name, gradient in gradients[1].items():  # the gradient of the key bias is zero except for rounding
         scale = float(gradient.abs().max()) + 0.01 * largest
         torch.testing.assert_close(gradients[0][name], gradient, rtol=0, atol=1e-4 * scale, msg=name)
 
 
-def test_modified_layers_and_eager_attention_disable_the_pass_without_padding(tiny_folder, texts, load):
+def test_modified_layers_and_eager_attention_disable_the_unpadded_forward_pass(tiny_folder, texts, load):
     encoder = load(tiny_folder)
     expected = encoder.encode(texts[:3]).data
     layer = encoder.model.encoder.layer[1]
@@ -181,8 +181,8 @@ def test_modified_layers_and_eager_attention_disable_the_pass_without_padding(ti
     assert close(eager.encode(texts[:3]).data, expected)
 
 
-def test_a_model_whose_vectors_padding_changes_is_refused(tiny_folder):
-    """Check ConvBERT, whose convolutions read the padding behind a sentence."""
+def test_a_model_whose_vectors_depend_on_padding_is_rejected(tiny_folder):
+    """Check ConvBERT: its convolutions read the padding after a sentence."""
     tokenizer = AutoTokenizer.from_pretrained(tiny_folder)
     sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 40}
     with pytest.raises(SettingError, match="the vectors of ConvBertModel must not depend on padding"):
@@ -190,18 +190,18 @@ def test_a_model_whose_vectors_padding_changes_is_refused(tiny_folder):
 
 
 @pytest.mark.parametrize("rows", [slice(None), slice(200, 201)])
-def test_weights_that_are_not_finite_name_the_folder(tiny_folder, tmp_path, rows):
+def test_the_error_for_weights_that_are_not_finite_names_the_folder(tiny_folder, tmp_path, rows):
     encoder = load_encoder(tiny_folder)
     encoder.model.get_input_embeddings().weight.data[rows] = torch.nan
     word = encoder.tokenizer.convert_ids_to_tokens(200).removeprefix("##")
     encoder.save(tmp_path / "damaged")
-    # A model without a usable row is refused when it is loaded.
+    # If all embeddings are NaN, loading the model already raises the error.
     read = (lambda opened: opened.encode([[word, "a" + word, "e" + word]])) if rows.start else (lambda opened: None)
     with pytest.raises(InputError, match=r"damaged: .*not finite; the weights may be corrupt"):
         read(load_encoder(tmp_path / "damaged"))
 
 
-def test_words_without_a_vector_are_zero_and_reported(tiny_folder, load):
+def test_words_without_a_vector_are_zero_and_cause_a_warning(tiny_folder, load):
     encoder = load(tiny_folder, max_length=8)
     sentences = [["the"] * 20, ["", "time"], ["a"]]
     with pytest.warns(
@@ -221,8 +221,8 @@ def test_words_without_a_vector_are_zero_and_reported(tiny_folder, load):
     assert seen[0].filename == __file__
 
 
-def test_sentences_are_truncated_to_the_number_of_positions(any_family_folder, request, shared):
-    """Check the limit exactly: one subword more would be an error, or wrong."""
+def test_sentences_are_truncated_to_the_maximum_number_of_positions(any_family_folder, request, shared):
+    """Check that exactly as many words are kept as fit."""
     family = request.node.callspec.params["any_family_folder"]
     encoder = shared(any_family_folder)
     assert encoder.subwords.max_length == 64
@@ -235,7 +235,7 @@ def test_sentences_are_truncated_to_the_number_of_positions(any_family_folder, r
     assert found.covered[:200].sum() == room // length
 
 
-def test_sentences_may_be_columns_lists_or_generators(tiny_encoder, multilingual_words):
+def test_sentences_can_be_columns_lists_or_generators(tiny_encoder, multilingual_words):
     expected = tiny_encoder.encode(multilingual_words).data
     columns = Sentences.of(multilingual_words, "xx")
     for same in (columns, list(columns), (words for words in multilingual_words)):
@@ -260,21 +260,21 @@ def test_a_saved_encoder_is_loaded_with_its_settings(any_family_folder, tmp_path
 
 def test_the_default_layer_of_a_decoder_is_two_thirds_of_its_depth(any_family_folder, request, tmp_path, load):
     if request.node.callspec.params["any_family_folder"] != "gpt2":
-        assert load(any_family_folder).layer == 3  # without a warning
+        assert load(any_family_folder).layer == 3  # an encoder's default is its last layer, and there is no warning
         return
     with pytest.warns(DefaultLayerWarning, match="gpt2.* decoder, so its default layer is 2 of 3; .* --layers all"):
         encoder = load(any_family_folder)
     assert encoder.layer == 2
     assert load(any_family_folder, layer=-1).layer == 3
     encoder.save(tmp_path / "two")
-    assert load(tmp_path / "two").layer == 2  # as recorded
+    assert load(tmp_path / "two").layer == 2  # the saved layer
     load(any_family_folder, layer=-1).save(tmp_path / "sentences")
     (tmp_path / "sentences" / "calque.json").unlink()
-    assert load(tmp_path / "sentences").layer == 3  # the layer that the modules of sentence-transformers read
+    assert load(tmp_path / "sentences").layer == 3  # sentence-transformers' modules read this layer
 
 
 def test_a_float16_masked_language_model_is_loaded_in_float32(tmp_path, tiny_folder, load, multilingual_words, capfd):
-    """Check that the head and the missing pooler are ignored without a warning."""
+    """Check that the unused MLM head and the missing pooler cause no warnings."""
     sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 48}
     model = BertForMaskedLM(BertConfig(vocab_size=400, **sizes)).half()
     model.save_pretrained(tmp_path)
@@ -291,9 +291,7 @@ def test_a_float16_masked_language_model_is_loaded_in_float32(tmp_path, tiny_fol
 
 
 @pytest.mark.parametrize("options", [{"dtype": "bfloat16"}, {"precision": "bfloat16"}])
-def test_bfloat16_is_used_on_request_and_its_precision_is_saved(
-    tiny_folder, load, multilingual_words, options, tmp_path
-):
+def test_bfloat16_is_used_on_request_and_saved(tiny_folder, load, multilingual_words, options, tmp_path):
     exact, rough = load(tiny_folder), load(tiny_folder, **options)
     assert (rough.model.dtype == torch.bfloat16) == ("dtype" in options)
     a, b = exact.encode(multilingual_words).data, rough.encode(multilingual_words).data
@@ -329,12 +327,12 @@ def test_the_fingerprint_depends_on_weights_and_settings(tiny_folder, load):
         ({"device": "nonsense"}, "device='nonsense' cannot be used here"),
     ],
 )
-def test_invalid_settings_are_refused(tiny_folder, load, options, message):
+def test_invalid_settings_are_rejected(tiny_folder, load, options, message):
     with pytest.raises(SettingError, match=message):
         load(tiny_folder, **options)
 
 
-def test_without_a_connection_only_local_files_are_tried(monkeypatch):
+def test_without_a_network_only_local_files_are_tried(monkeypatch):
     def no_name(*args, **kwargs):
         raise OSError("Name or service not known")
 
@@ -350,7 +348,7 @@ def test_without_a_connection_only_local_files_are_tried(monkeypatch):
     assert calls == [{"local_files_only": True, "trust_remote_code": False}]
 
 
-def test_folders_without_a_complete_encoder_are_refused(tmp_path, tiny_folder, load):
+def test_folders_without_a_complete_encoder_are_rejected(tmp_path, tiny_folder, load):
     config = json.loads((tiny_folder / "config.json").read_text()) | {"num_hidden_layers": 5}
     for number, (message, file, content) in enumerate([
         ("not an encoder that transformers can load", "config.json", b"{"),
@@ -373,7 +371,7 @@ def test_folders_without_a_complete_encoder_are_refused(tmp_path, tiny_folder, l
         assert "\n" not in str(error.value)
 
 
-def test_a_tokenizer_of_another_model_is_refused(tiny_folder, family_folders, load, tmp_path):
+def test_the_tokenizer_of_another_model_is_rejected(tiny_folder, family_folders, load, tmp_path):
     folder = shutil.copytree(tiny_folder, tmp_path / "mixed")
     for name in ("tokenizer.json", "tokenizer_config.json"):
         shutil.copy(family_folders("roberta") / name, folder / name)
@@ -400,7 +398,7 @@ def test_the_global_matmul_precision_is_overridden_and_restored(tiny_folder, loa
 
 
 def test_the_bundled_encoder_predicts_a_masked_word():
-    """Check that `mini` is small, float16 on disk and float32 in memory, and predicts a masked word."""
+    """Also check the size, the dtype and the licence note of `mini`."""
     encoder = load_encoder("mini")
     assert (encoder.name, encoder.dim, encoder.n_layers) == ("mini", 128, 6)
     assert encoder.model.dtype == torch.float32
@@ -410,7 +408,7 @@ def test_the_bundled_encoder_predicts_a_masked_word():
     model, tokenizer = AutoModelForMaskedLM.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
     ids = tokenizer("She lives in a small house.", return_tensors="pt").input_ids
     hidden = ids.clone()
-    hidden[0, 4] = tokenizer.mask_token_id  # "a", after [CLS] She lives in
+    hidden[0, 4] = tokenizer.mask_token_id  # position of "a", after "[CLS] She lives in"
     assert tokenizer.convert_ids_to_tokens(ids[0, 4].item()) == "a"
     with torch.inference_mode():
         best = model.float()(input_ids=hidden).logits[0, 4].topk(3).indices

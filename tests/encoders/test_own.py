@@ -1,4 +1,4 @@
-"""A custom encoder in a file outside the package, used by its name on the command line and in a study."""
+"""Test a custom encoder from a file outside the package, selected by name on the command line and in a study."""
 
 import json
 import os
@@ -28,7 +28,7 @@ def own(tmp_path, monkeypatch):
 TEXT = ("--langs", "en", "de", "-q")
 
 
-def test_a_custom_encoder_is_measured_aligned_and_analysed(capsys, own):
+def test_a_custom_encoder_can_be_evaluated_aligned_and_analysed(capsys, own):
     test = ("--test", own / "test.tsv", *TEXT)
     measured, _ = works(capsys, "evaluate", "letters:Trigrams", "retrieval", *test, "--json")
     assert json.loads(measured)["settings"]["encoder"] == "trigrams"
@@ -52,7 +52,7 @@ def test_a_custom_encoder_is_measured_aligned_and_analysed(capsys, own):
     assert f"{own / 'foreign'}: names the class unread:Any, which is not part of calque" in said
 
 
-def test_modules_of_the_working_directory_need_trust_code(own):
+def test_modules_in_the_working_directory_require_trust_code(own):
     command = [sys.executable, "-m", "calque", "encode", "letters:Trigrams", "test.tsv", "--lang", "en", "--out", "v"]
     place = {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path and path != str(own))}
     run = partial(subprocess.run, cwd=own, capture_output=True, text=True, env=os.environ | place)

@@ -1,4 +1,4 @@
-"""Baselines: a random vector for each word type, and an untrained network."""
+"""Tests of the baselines: a random vector for each word type, and an untrained network."""
 
 import json
 
@@ -14,7 +14,7 @@ from calque.text import Sentences
 TEXT = Sentences.of([["the", "cat", "the"], [], ["Katze", "cat"]], "en")
 
 
-def test_a_word_type_has_one_vector_in_every_text():
+def test_a_word_type_has_the_same_vector_in_every_text():
     encoder = RandomVectors(16)
     found = encoder.encode(TEXT)
     assert found.offsets.tolist() == [0, 3, 3, 5]
@@ -28,14 +28,14 @@ def test_a_word_type_has_one_vector_in_every_text():
     assert other.fingerprint != encoder.fingerprint != RandomVectors(15).fingerprint
 
 
-def test_components_are_standard_normal_and_word_types_independent():
+def test_components_are_standard_normal_and_independent_across_word_types():
     data = RandomVectors(64).encode([[f"w{k}" for k in range(2000)]]).data
     assert abs(data.mean()) < 0.02
     assert data.std() == pytest.approx(1, abs=0.02)
-    assert np.abs(np.corrcoef(data[:200])[np.triu_indices(200, 1)]).max() < 0.65  # 4.5 standard errors are 0.57
+    assert np.abs(np.corrcoef(data[:200])[np.triu_indices(200, 1)]).max() < 0.65  # over 4.5 standard errors (0.57)
 
 
-def test_random_vectors_are_named_like_any_encoder_and_their_settings_are_checked(tmp_path):
+def test_random_vectors_are_loaded_by_name_and_settings_are_checked(tmp_path):
     assert load_encoder("calque.encoders.random_vectors:RandomVectors").fingerprint == RandomVectors().fingerprint
     with pytest.raises(SettingError, match="dim"):
         RandomVectors(0)
@@ -48,7 +48,7 @@ def test_random_vectors_are_named_like_any_encoder_and_their_settings_are_checke
         load_encoder(tmp_path / "random")
 
 
-def test_an_untrained_network_differs_in_its_weights_only(tiny_folder, tmp_path):
+def test_an_untrained_network_differs_only_in_its_weights(tiny_folder, tmp_path):
     encoder = load_encoder(tiny_folder, layer=2, pooling="mean")
     before = encoder.fingerprint
     state = torch.random.get_rng_state()

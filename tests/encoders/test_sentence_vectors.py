@@ -1,4 +1,4 @@
-"""Sentence vectors against the formulas, computed from the tokenizer's and model's output for the raw text."""
+"""Compare sentence vectors with their formulas, computed from tokenizer and model output for the raw text."""
 
 import json
 import shutil
@@ -28,12 +28,12 @@ MODES = ("cls", "max", "mean", "mean_sqrt_len_tokens", "weightedmean", "lasttoke
 
 
 def sentences(texts=TEXTS):
-    """Split texts at spaces; joined by spaces again, the words give the text."""
+    """Split texts at spaces, so joining the words with spaces restores each text."""
     return Sentences.of([text.split(" ") for text in texts], "en")
 
 
 def literal(folder, text, modes, limit=None, layer=-1):
-    """Pool one text as `Pooling.forward` of sentence-transformers does, without a batch."""
+    """Pool one unbatched text like `Pooling.forward` of sentence-transformers."""
     encoder = load_encoder(folder)
     tokens = encoder.tokenizer(text, truncation=limit is not None, max_length=limit, return_tensors="pt")
     with torch.no_grad():
@@ -51,7 +51,7 @@ def literal(folder, text, modes, limit=None, layer=-1):
 
 
 def sentence_folder(source, target, pooling, after=(), settings=None, **files):
-    """Write a folder of sentence-transformers around an encoder."""
+    """Write a sentence-transformers folder around a saved encoder."""
     shutil.copytree(source, target, dirs_exist_ok=True)
     modules = [("", "Transformer"), ("1_Pooling", "Pooling"), *after]
     listed = [{"idx": k, "name": str(k), "path": path, "type": f"sentence_transformers.models.{kind}"}
@@ -76,7 +76,7 @@ def test_subword_and_cls_pooling_equal_transformers_on_the_raw_text(family, fami
         assert found.covered.all()
 
 
-def test_word_pooling_is_the_mean_of_word_vectors(tiny_encoder):
+def test_word_pooling_averages_word_vectors(tiny_encoder):
     text = Sentences.of([["the", "cat"], [], ["water", "\x00"]], "en")
     pooling = SentencePooling.of(tiny_encoder)
     with pytest.warns(UncoveredWordsWarning):
@@ -90,7 +90,7 @@ def test_word_pooling_is_the_mean_of_word_vectors(tiny_encoder):
 
 
 @pytest.mark.parametrize("modes", [*((mode,) for mode in MODES), ("cls", "mean"), None])
-def test_the_pooling_of_a_folder_is_used(modes, tiny_folder, tmp_path):
+def test_the_pooling_saved_in_a_folder_is_used(modes, tiny_folder, tmp_path):
     given = {} if modes is None else {"pooling_mode": list(modes)}
     folder = sentence_folder(tiny_folder, tmp_path / "st", given, settings={"max_seq_length": 9})
     modes = modes or ("mean",)
@@ -101,7 +101,7 @@ def test_the_pooling_of_a_folder_is_used(modes, tiny_folder, tmp_path):
     np.testing.assert_allclose(found.data, [literal(folder, text, modes, limit=9) for text in TEXTS], atol=2e-5)
 
 
-def test_dense_layers_normalisation_and_prompt_of_a_folder_are_used(tiny_folder, tmp_path):
+def test_dense_layers_normalisation_and_prompt_saved_in_a_folder_are_used(tiny_folder, tmp_path):
     activation = "torch.nn.modules.activation.Tanh"
     dense = {"in_features": 32, "out_features": 5, "bias": True, "activation_function": activation}
     folder = sentence_folder(
@@ -118,7 +118,7 @@ def test_dense_layers_normalisation_and_prompt_of_a_folder_are_used(tiny_folder,
     mean = torch.from_numpy(literal(folder, "a cat: the cat sees", ["mean"])).float()
     expected = torch.tanh(weights["linear.weight"] @ mean + weights["linear.bias"])
     np.testing.assert_allclose(found.data[0], expected / expected.norm(), atol=2e-5)
-    # The forward pass of training gives the same vector, and gradients of the dense layer.
+    # In training, the forward pass returns the same vector, and gradients reach the dense layer.
     pooling = SentencePooling.of(encoder, "own")
     split = pooling.split(encoder, sentences(["The CAT sees"]))
     rows = encoder.forward(collate(split, np.arange(1)), [encoder.layer])[encoder.layer]
@@ -157,14 +157,14 @@ def test_the_pooling_of_a_model_on_the_hub_is_used(tiny_folder, tmp_path, monkey
         )
     ],
 )  # fmt: skip
-def test_unsupported_poolings_are_refused(pooling, after, files, said, tiny_folder, tmp_path):
+def test_unsupported_modules_and_settings_are_rejected(pooling, after, files, said, tiny_folder, tmp_path):
     folder = sentence_folder(tiny_folder, tmp_path / "st", pooling, after, **files)
     with pytest.raises((SettingError, InputError), match=said):
         SentencePooling.of(load_encoder(folder))
 
 
 @pytest.mark.parametrize("path", ["..", "../2_Dense", "2_Dense/../..", "", "ABSOLUTE", "LINK", "1_Pooling/LINK"])
-def test_modules_outside_the_folder_are_refused(path, tiny_folder, tmp_path):
+def test_modules_outside_the_folder_are_rejected(path, tiny_folder, tmp_path):
     folder, outside = tmp_path / "st", tmp_path / "outside"
     (outside / "2_Dense").mkdir(parents=True)
     (outside / "2_Dense" / "secret").write_text("secret")
@@ -184,7 +184,7 @@ def test_modules_outside_the_folder_are_refused(path, tiny_folder, tmp_path):
     assert not list((tmp_path / "kept").rglob("*"))
 
 
-def test_poolings_that_an_encoder_lacks_are_refused(tiny_encoder, family_folders):
+def test_an_unsupported_pooling_raises_an_error(tiny_encoder, family_folders):
     for encoder, name, said in (
         (tiny_encoder, "own", "has no sentence-transformers pooling modules"),
         (RandomVectors(8), "subwords", "has no subwords; use words"),

@@ -1,4 +1,4 @@
-"""Sentences split into subwords: selected, joined, with special tokens, and in batches."""
+"""Tests of sentences split into subwords: selection, concatenation, special tokens and batches."""
 
 import copy
 
@@ -27,8 +27,8 @@ def columns(pairs=PAIRS):
 
 
 @pytest.mark.parametrize("family", ["bert", "electra", "distilbert", "roberta", "xlm-roberta", "deberta-v2"])
-def test_pairs_are_encoded_as_by_transformers(family, family_folders):
-    """Check special tokens and segments of a pair: vectors at the first subword equal those of the model itself."""
+def test_pairs_are_encoded_as_in_transformers(family, family_folders):
+    """Check the special tokens and token types of a pair; vectors at the first subword equal the model's output."""
     encoder = load_encoder(family_folders(family), precision="highest")
     split = encoder.subwords.with_first(columns(), segments=has_segments(encoder.model))
     assert has_segments(encoder.model) == (family in ("bert", "electra"))
@@ -42,7 +42,7 @@ def test_pairs_are_encoded_as_by_transformers(family, family_folders):
         np.testing.assert_allclose(found[k], expected.numpy(), atol=1e-5)
 
 
-def test_segments_follow_their_texts_and_long_pairs_are_cut(tiny_encoder):
+def test_token_types_follow_their_texts_and_long_pairs_are_truncated(tiny_encoder):
     split = tiny_encoder.subwords.with_first(columns(), segments=True)
     plain = tiny_encoder.subwords.with_first(columns())
     assert plain.segments is None
@@ -54,20 +54,20 @@ def test_segments_follow_their_texts_and_long_pairs_are_cut(tiny_encoder):
     whole, again = vectors_of(tiny_encoder, both).data, vectors_of(tiny_encoder, split).data
     np.testing.assert_allclose(whole[:3], again[[1, 2, 0]], atol=1e-6)
     np.testing.assert_allclose(whole[3:], vectors_of(tiny_encoder, plain).data, atol=1e-6)
-    # The pass without padding and the general one agree.
+    # The padded and the unpadded forward pass agree.
     batch = collate(split, np.array([1, 0]))
     states = all_states(tiny_encoder.model, batch)[-1]
     np.testing.assert_allclose(tiny_encoder.pool(states, batch).detach(), again[[1, 0]], atol=1e-5)
 
 
-def test_tokenizers_without_a_special_token_before_pairs_are_refused(family_folders):
+def test_tokenizers_without_a_special_token_before_pairs_are_rejected(family_folders):
     subwords = load_encoder(family_folders("modernbert")).subwords
     with pytest.raises(SettingError, match="adds no such token; use head mean or bilstm"):
         subwords.with_first(columns())
 
 
-def test_joined_and_selected_sentences_keep_all_arrays_and_counts(tiny_folder):
-    """Check every array and count of joined texts against one split of all sentences."""
+def test_concatenated_and_selected_sentences_keep_all_arrays_and_counts(tiny_folder):
+    """Check that splitting all sentences at once gives equal arrays and counts."""
     subwords = Subwords(AutoTokenizer.from_pretrained(tiny_folder), max_length=6)
     first, second = [["the", "in", "e", "1", "a", "de"], ["\u200b"]], [[], ["a"], ["in", "the"] * 3]
     parts, whole = [subwords.split(part) for part in (first, second)], subwords.split(first + second)
@@ -78,7 +78,7 @@ def test_joined_and_selected_sentences_keep_all_arrays_and_counts(tiny_folder):
             assert getattr(getattr(found, name), "dtype", None) == getattr(expected, "dtype", None)
 
 
-def test_special_tokens_can_be_words_of_their_own(tiny_encoder):
+def test_special_tokens_can_be_treated_as_words(tiny_encoder):
     split = tiny_encoder.subwords.split([["the", "in"], [], ["a"]])
     with_ends = split.with_special()
     assert np.diff(with_ends.word_offsets).tolist() == [4, 2, 3]
@@ -88,7 +88,7 @@ def test_special_tokens_can_be_words_of_their_own(tiny_encoder):
     assert with_ends.word_starts[[1, 2]].tolist() == split.word_starts[:2].tolist()
 
 
-def test_words_without_a_vector_are_left_out(tiny_encoder):
+def test_words_without_a_vector_are_removed(tiny_encoder):
     sentences = [["the", "\x00", "cat"], ["\x00"], [], ["\x00", "house", "of"]]
     split = tiny_encoder.split(sentences)
     kept = split.covered_words()
@@ -101,7 +101,7 @@ def test_words_without_a_vector_are_left_out(tiny_encoder):
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.integers(1, 70), max_size=300), st.integers(1, 300))
-def test_batches_cover_every_sentence_once_within_the_budget(lengths, budget):
+def test_batches_contain_each_sentence_once_within_the_token_budget(lengths, budget):
     lengths = np.array(lengths, dtype=np.int64)
     batches = token_batches(lengths, budget)
     numbers = np.concatenate(batches) if batches else np.zeros(0, dtype=np.int64)
@@ -109,4 +109,4 @@ def test_batches_cover_every_sentence_once_within_the_budget(lengths, budget):
     for batch in batches:
         assert len(batch)
         assert len(batch) == 1 or len(batch) * lengths[batch].max() <= budget
-    assert np.all(np.diff(lengths[numbers]) <= 0)  # longest first
+    assert np.all(np.diff(lengths[numbers]) <= 0)  # the longest sentences come first

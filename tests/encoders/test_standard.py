@@ -1,4 +1,4 @@
-"""Standardised word vectors: when vectors are standardised, the statistics, and the saved result."""
+"""Tests of standardised word vectors: when vectors are standardised, the statistics used, and saving."""
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ def text():
 
 @pytest.fixture
 def dominated(tiny_encoder, tiny_folder):
-    """Return an encoder whose last layer has nearly all its length in dimension 5."""
+    """Return an encoder whose last-layer vectors are dominated by dimension 5."""
     encoder = load_encoder(tiny_folder)
     norms = [module for module in encoder.model.modules() if isinstance(module, torch.nn.LayerNorm)]
     with torch.no_grad():
@@ -40,7 +40,7 @@ def test_a_layer_with_a_dominating_dimension_is_standardised(dominated, text):
         found = standardized(dominated, sides_of([text[0]]), None, None)
     assert dominated.standard == {}
     expected = (dominated.encode(WORDS).data - mean) / deviation
-    np.testing.assert_allclose(found.encode(WORDS).data, expected, atol=2e-3)  # 6e-5 is one step of float32 near 1000
+    np.testing.assert_allclose(found.encode(WORDS).data, expected, atol=2e-3)  # float32 values near 1000 are 6e-5 apart
     assert found.fingerprint != dominated.fingerprint
     assert standardized(found, sides_of([text[0]]), None, True) is found
 
@@ -54,7 +54,7 @@ def test_other_encoders_are_not_standardised(tiny_encoder, text):
         standardized(static, [], None, True)
 
 
-def test_words_without_subwords_stay_zero(dominated, text):
+def test_vectors_of_words_without_subwords_remain_zero(dominated, text):
     found = standardized(dominated, sides_of([text[0]]), None, True)
     vectors = found.encode([["cat", "\u200b", "house"]])
     assert not vectors.data[~vectors.covered].any()
@@ -72,7 +72,7 @@ def test_training_uses_and_saves_standardised_vectors(dominated, tiny_folder, tm
     same = plain.align(base, *text, standardize=False)
     assert same.standard == {}
     assert tuner.history != plain.history
-    if lora is None:  # adapters need an encoder that can be loaded again
+    if lora is None:  # adapters require a base encoder that can be reloaded
         plain.tune(standardized(base, sides_of([text[0]]), None, True), *text, standardize=False)
         assert tuner.history == plain.history
     tuned.save(tmp_path / "out")
@@ -80,13 +80,13 @@ def test_training_uses_and_saves_standardised_vectors(dominated, tiny_folder, tm
     np.testing.assert_array_equal(opened.encode(WORDS).data, tuned.encode(WORDS).data)
     assert opened.fingerprint == tuned.fingerprint
     np.testing.assert_allclose(opened.merged().encode(WORDS).data, tuned.encode(WORDS).data, atol=1e-3)
-    # Another encoder saved to the same folder replaces the statistics.
+    # Saving another encoder to the same folder replaces the statistics.
     same.merged().save(tmp_path / "out")
     (tmp_path / "out" / "adapter_config.json").unlink(missing_ok=True)
     np.testing.assert_array_equal(load_encoder(tmp_path / "out").encode(WORDS).data, same.merged().encode(WORDS).data)
 
 
-def test_a_rotation_is_saved_with_the_standardised_encoder(dominated, tmp_path, text):
+def test_a_rotation_of_a_standardised_encoder_can_be_saved(dominated, tmp_path, text):
     with pytest.warns(StandardizedWarning):
         mapped = LinkedMaps("rotation", towards="en").align(dominated, *text)
     mapped.save(tmp_path / "m")

@@ -1,4 +1,4 @@
-"""Static vectors: file formats byte by byte, n-grams hashed as in fastText, the sentence part against a loop."""
+"""Tests of static vectors: file formats, fastText n-gram hashes, and the sentence part of the vectors."""
 
 import gzip
 import struct
@@ -36,7 +36,7 @@ def as_binary(words=WORDS, vectors=VECTORS, newline=b"\n"):
 def as_fasttext(
     words=WORDS, rows=None, *, version=12, labels=(), quantised=False, pruned=-1, model=2, maxn=MAXN, magic=793712314
 ):
-    """Return the bytes that `FastText::saveModel` writes up to the input matrix (args.cc, dictionary.cc, densematrix.cc)."""
+    """Return the bytes that `FastText::saveModel` writes up to and including the input matrix."""
     rows = fasttext_rows() if rows is None else rows
     out = struct.pack("<ii", magic, version)
     out += struct.pack("<12id", rows.shape[1], 5, 5, 1, 5, 1, 2, model, BUCKET, MINN, maxn, 100, 1e-4)
@@ -51,7 +51,7 @@ def fasttext_rows():
 
 
 def fnv(data: bytes) -> int:
-    """Compute fastText's `Dictionary::hash` with C's integer types."""
+    """Compute fastText's `Dictionary::hash` with the integer types of C."""
     value = 2166136261
     for byte in data:
         signed = byte - 256 if byte > 127 else byte
@@ -60,7 +60,7 @@ def fnv(data: bytes) -> int:
 
 
 def slow_fasttext(word):
-    """Compute a word's vector by the definition: the mean over all substrings of 2 to 4 characters of <word> and the word."""
+    """Average the vectors of the word and of all substrings of `<word>` with 2 to 4 characters."""
     rows, marked = fasttext_rows().astype(float), f"<{word}>"
     chosen = [WORDS.index(word)] if word in WORDS else []
     if word != "</s>":
@@ -89,12 +89,12 @@ def test_word2vec_glove_and_binary_files_are_read(write, content):
     assert table.words == WORDS
     np.testing.assert_array_equal(table.matrix, VECTORS)
     vectors, known = table.lookup(["ß", "none", "THE", "haus"])
-    assert known.tolist() == [True, False, True, False]  # unknown words are looked up in lower case, not in upper case
+    assert known.tolist() == [True, False, True, False]  # unknown words are looked up in lower, not upper case
     np.testing.assert_array_equal(vectors, [VECTORS[3], [0, 0, 0], VECTORS[1], [0, 0, 0]])
     assert not table.lookup(["THE"], lower=False)[1].any()
 
 
-def test_files_longer_than_a_block_are_read_whole_or_to_a_limit(write):
+def test_files_longer_than_a_block_are_read_completely_or_up_to_a_limit(write):
     words = [f"w{i}" for i in range(9000)]
     vectors = np.arange(18000, dtype=np.float32).reshape(9000, 2)
     for content in (as_text(words, vectors), as_binary(words, vectors)):
@@ -104,7 +104,7 @@ def test_files_longer_than_a_block_are_read_whole_or_to_a_limit(write):
         assert read_table(write(content), limit=2).words == words[:2]
 
 
-def test_words_may_contain_spaces_and_the_first_of_duplicates_counts(write):
+def test_words_can_contain_spaces_and_the_first_of_duplicates_is_used(write):
     table = read_table(write(b"3 2\n. . . 1 2\nb 3 4\nb 5 6\n"))
     assert table.words == [". . .", "b", "b"]
     np.testing.assert_array_equal(table.lookup([". . .", "b"])[0], [[1, 2], [3, 4]])
@@ -112,7 +112,7 @@ def test_words_may_contain_spaces_and_the_first_of_duplicates_counts(write):
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress])
 @pytest.mark.parametrize("version", [11, 12])
-def test_fasttext_models_compose_unknown_words_of_ngrams(write, pack, version):
+def test_fasttext_models_build_vectors_of_unknown_words_from_ngrams(write, pack, version):
     table = read_table(write(pack(as_fasttext(version=version, labels=("__label__x",)))))
     assert table.words == WORDS
     words = [*WORDS, "hause", "ß日", "x", "Straße", ""]
@@ -122,17 +122,17 @@ def test_fasttext_models_compose_unknown_words_of_ngrams(write, pack, version):
     np.testing.assert_allclose(table.lookup(["The"])[0], [slow_fasttext("the")], rtol=1e-6)
 
 
-def test_the_ngram_hash_equals_fasttext():
-    """Check against `get_subwords` of fasttext-wheel 0.9.2, less the number of words."""
+def test_the_ngram_hash_equals_that_of_fasttext():
+    """Compare with the output of `get_subwords` in fasttext-wheel 0.9.2 minus the number of words."""
     table = WordTable([], np.zeros((0, 1), np.float32), bucket=2_000_000, minn=3, maxn=3)
     assert table.ngrams("aß") == [1290968, 1473192]
     assert table.ngrams("日") == [1564547]
     assert table.ngrams("é😀") == [460090, 1029238]
     assert table.ngrams("") == table.ngrams("</s>") == []
-    assert fnv(b"a") == 0xE40C292C  # FNV-1a's published value; fastText differs from FNV-1a for bytes above 127
+    assert fnv(b"a") == 0xE40C292C  # published value of FNV-1a; fastText's hash differs from it for bytes above 127
 
 
-def test_a_model_without_ngrams_covers_its_own_words_only(write):
+def test_a_model_without_ngrams_covers_only_its_vocabulary(write):
     for content in (as_fasttext(maxn=0, rows=VECTORS), as_fasttext(version=11, model=3, rows=VECTORS)):
         vectors, known = read_table(write(content)).lookup(["the", "unknown"])
         assert known.tolist() == [True, False]
@@ -148,7 +148,7 @@ def test_a_model_without_ngrams_covers_its_own_words_only(write):
         (b"2 3\na 1 nan 3\nb 1 2 3\n", "line 2: the vector of 'a' is not finite"),
         (b"3 3\na 1 2 3\n", "declares 3 words, but the file ends after 1"),
         (b"5 99999999999\nx 1\n", "line 1: .* got 5 and 99999999999"),
-        (b"9" * 5000 + b" 3\na 1 2 3\n", "line 1: .* got 9+ and 3"),  # Python refuses to parse more than 4,300 digits
+        (b"9" * 5000 + b" 3\na 1 2 3\n", "line 1: .* got 9+ and 3"),  # Python's int() rejects more than 4,300 digits
         (as_binary()[:-20], "word 5 is incomplete"),
         (gzip.compress(as_text())[:-12], "corrupt or truncated"),
         (as_fasttext()[:60], "is truncated"),
@@ -158,7 +158,7 @@ def test_a_model_without_ngrams_covers_its_own_words_only(write):
     ],
     ids=lambda value: value.replace(" ", "_") if isinstance(value, str) else "",
 )
-def test_corrupt_files_are_refused_with_their_name(write, content, message):
+def test_the_error_for_a_corrupt_file_names_the_file(write, content, message):
     path = write(content)
     with pytest.raises(InputError, match=message) as caught:
         read_table(path)
@@ -176,7 +176,7 @@ def english_and_german(**options):
 
 
 def slow_vectors(encoder, sentence):
-    """Normalise, centre, normalise, map and add the sentence part, one word at a time in float64."""
+    """Normalise, centre, normalise again, map and add the sentence part, one word at a time in float64."""
 
     def unit(v):
         return v / np.linalg.norm(v)
@@ -211,7 +211,7 @@ SENTENCES = [
 ]  # fmt: skip
 
 
-def test_one_table_with_maps_needs_the_language_of_a_sentence():
+def test_one_table_with_maps_requires_sentence_languages():
     rng = np.random.default_rng(3)
     fitted = Rotation().fit(rng.standard_normal((30, 6)), rng.standard_normal((30, 6)))
     encoder = StaticEncoder({"": english_and_german().tables["en"]}, maps={"de": fitted}, name="one")
@@ -226,7 +226,7 @@ def test_one_table_with_maps_needs_the_language_of_a_sentence():
 @pytest.mark.parametrize("normalise", [True, False])
 @pytest.mark.parametrize("mapped", [True, False])
 @pytest.mark.parametrize("block", [1, 4096])
-def test_vectors_equal_a_loop_over_words(sentence, normalise, mapped, block, monkeypatch, tmp_path):
+def test_vectors_equal_a_naive_loop_over_words(sentence, normalise, mapped, block, monkeypatch, tmp_path):
     monkeypatch.setattr("calque.encoders.static._SENTENCES", block)
     encoder = english_and_german(sentence=sentence, normalise=normalise)
     if mapped:
@@ -248,7 +248,7 @@ def test_vectors_equal_a_loop_over_words(sentence, normalise, mapped, block, mon
     np.testing.assert_array_equal(column.data, np.concatenate([found[i] for i in (0, 3, 4, 6)]))
 
 
-def test_a_known_rotation_is_found_before_the_sentence_part_is_added():
+def test_a_planted_rotation_is_recovered_with_a_sentence_part():
     encoder = english_and_german(sentence=(1, 1, 1, 1))
     n = 20
     corpus = ParallelCorpus.of([[f"w{i}" for i in range(n)]], [[f"w{i}e" for i in range(n)]], ("en", "de"))
@@ -287,7 +287,7 @@ def test_saved_static_vectors_are_loaded_unchanged(tmp_path, sentence, write):
         load_static(tmp_path / "saved")
 
 
-def test_each_language_has_its_own_file(write):
+def test_each_language_can_have_its_own_file(write):
     path = {"en": write(as_text(), "en.vec"), "de": write(as_binary(), "de.bin")}
     encoder = load_static(path, sentence=(1, 1, 1, 1))
     assert (encoder.name, encoder.dim) == ("en.vec+de.bin", 12)
@@ -299,7 +299,7 @@ def test_each_language_has_its_own_file(write):
         encoder.encode([Sentence(("the",), "fr")])
 
 
-def test_tables_and_maps_must_fit():
+def test_invalid_tables_and_maps_are_rejected():
     tables = {"en": WordTable(["a"], np.ones((1, 2), "f4")), "de": WordTable(["a"], np.ones((1, 3), "f4"))}
     with pytest.raises(SettingError, match="same number of dimensions"):
         StaticEncoder(tables)

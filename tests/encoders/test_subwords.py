@@ -1,4 +1,4 @@
-"""Words to subwords: the subword tables against the tokenizers, for every family."""
+"""Compare subwords with the output of the tokenizer, for every model family."""
 
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +16,7 @@ def load(folder, **options):
 
 
 def as_lists(split):
-    """Return the ids of each sentence and the word index of each id, or None, as `word_ids()` does."""
+    """Return the ids of each sentence, and the word index of each id or None, as in `word_ids()`."""
     found = []
     for i in range(len(split)):
         ids = split.ids[split.offsets[i] : split.offsets[i + 1]].tolist()
@@ -31,12 +31,12 @@ def as_lists(split):
 
 
 def is_spelt(word: str) -> bool:
-    """Return True if the word contains a special token of one of the families."""
+    """Return whether the word contains a special token of one of the families."""
     return any(special in word for special in ("[SEP]", "[CLS]", "[MASK]", "<s>", "</s>", "<mask>", "<pad>"))
 
 
 def reference(folder, family):
-    """Return the tokenizer configured for words after spaces; ModernBERT has no such option and needs a pre-tokenizer."""
+    """Return the tokenizer set up for words that follow a space; ModernBERT requires a custom pre-tokenizer."""
     if family != "modernbert":
         return load(folder, **({"add_prefix_space": True} if family in BYTE_LEVEL else {}))
     from tokenizers.pre_tokenizers import ByteLevel
@@ -46,7 +46,7 @@ def reference(folder, family):
     return tokenizer
 
 
-def test_subwords_equal_those_of_the_tokenizer(any_family_folder, request, multilingual_words):
+def test_subwords_equal_the_output_of_the_tokenizer(any_family_folder, request, multilingual_words):
     family = request.node.callspec.params["any_family_folder"]
     tokenizer = reference(any_family_folder, family)
     subwords = Subwords(load(any_family_folder), max_length=500)
@@ -66,9 +66,9 @@ def test_special_tokens_in_the_text_are_ordinary_words(any_family_folder):
     split = subwords.split([words])
     inside = split.ids[len(subwords.prefix) : len(split.ids) - len(subwords.suffix)]
     assert not specials & set(inside.tolist())
-    assert (split.word_lengths > 0).sum() >= len(words) - 1  # GPT-2 has no unknown token
+    assert (split.word_lengths > 0).sum() >= len(words) - 1  # allows for GPT-2, which has no unknown token
     assert split.word_lengths.sum() == len(inside)
-    # The tokenizer itself is unchanged.
+    # The tokenizer itself is not modified.
     assert tokenizer("[SEP] </s> a").input_ids == load(any_family_folder)("[SEP] </s> a").input_ids
 
 
@@ -86,11 +86,11 @@ def test_words_without_subwords_are_skipped(any_family_folder):
     last = split.ids[split.word_starts[-1] : split.word_starts[-1] + split.word_lengths[-1]]
     assert last.tolist() == ids[len(subwords.prefix) : len(ids) - len(subwords.suffix)].tolist()
     assert (split.word_starts[split.word_lengths == 0] == 0).all()
-    broken = subwords.split([["ok", "bad\ud800", "ok"]])  # a lone surrogate
+    broken = subwords.split([["ok", "bad\ud800", "ok"]])  # contains a lone surrogate
     assert broken.ids[broken.word_starts[0]] == broken.ids[broken.word_starts[2]]
 
 
-def test_truncation_drops_whole_words_and_counts_them(any_family_folder, multilingual_words):
+def test_truncation_drops_and_counts_whole_words(any_family_folder, multilingual_words):
     tokenizer = load(any_family_folder)
     whole = Subwords(tokenizer, max_length=500)
     sentences = [*multilingual_words, ["short"], []]
@@ -102,7 +102,7 @@ def test_truncation_drops_whole_words_and_counts_them(any_family_folder, multili
         for i, words in enumerate(sentences):
             a, b = long.word_offsets[i], long.word_offsets[i + 1]
             room, keep = limit - len(whole.prefix) - len(whole.suffix), 0
-            for number in range(len(words)):  # keep words while the next one fits completely
+            for number in range(len(words)):  # keep words as long as the next word fits completely
                 if long.word_lengths[a : a + number + 1].sum() > room:
                     break
                 keep = number + 1
@@ -118,7 +118,7 @@ def test_truncation_drops_whole_words_and_counts_them(any_family_folder, multili
         assert cut.covered.sum() + cut.truncated_words + cut.empty_words == cut.n_words
 
 
-def test_threads_can_share_a_tokenizer(tiny_folder, multilingual_words):
+def test_a_tokenizer_can_be_shared_between_threads(tiny_folder, multilingual_words):
     tokenizer = load(tiny_folder)
     shared, alone = Subwords(tokenizer), Subwords(load(tiny_folder))
     texts = [" ".join(words) for words in multilingual_words]

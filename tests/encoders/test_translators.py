@@ -1,4 +1,4 @@
-"""Encoders of translation models, with and without a language token, against `transformers`."""
+"""Compare encoders of translation models, with and without language tokens, with `transformers`."""
 
 import json
 import re
@@ -27,7 +27,7 @@ SIZES: Any = {"encoder_attention_heads": 2, "decoder_attention_heads": 2, "encod
 
 
 def spm(folder: Path, name: str, kind: str = "unigram", size: int = 150) -> list[str]:
-    """Train a SentencePiece model, write it, and return its pieces without control symbols."""
+    """Train and save a SentencePiece model, and return its pieces without control symbols."""
     file = BytesIO()
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(TEXT[:9] * 3), model_writer=file, vocab_size=size, model_type=kind, hard_vocab_limit=False,
@@ -39,7 +39,7 @@ def spm(folder: Path, name: str, kind: str = "unigram", size: int = 150) -> list
 
 
 def make(family: str, folder: Path):
-    """Write a tiny model with random weights and its tokenizer; return the tokenizer of `transformers` for French."""
+    """Save a tiny model with random weights and its tokenizer; return the `transformers` tokenizer for French."""
     folder.mkdir(exist_ok=True)
     special, limit = ["<s>", "<pad>", "</s>", "<unk>"], {"model_max_length": 128}
     if family in ("marian", "m2m_100"):
@@ -75,7 +75,7 @@ def make(family: str, folder: Path):
 
 
 def expected(folder: Path, tokenizer, layer: int) -> list[np.ndarray]:
-    """Return the hidden states of each text by `transformers` alone."""
+    """Return the hidden states of each text, computed with `transformers` alone."""
     model, states = transformers.AutoModel.from_pretrained(folder).eval().get_encoder(), []
     for text in TEXTS:
         with torch.no_grad():
@@ -100,7 +100,7 @@ def saved_equals(encoder, folder, sentences) -> None:
 
 
 @pytest.mark.parametrize("family", ["marian", "m2m_100", "nllb", "nllb-legacy", "mbart", "mbart50", "pegasus"])
-def test_the_encoder_alone_has_the_states_of_the_whole_model(family, tmp_path):
+def test_the_encoder_has_the_hidden_states_of_the_full_model(family, tmp_path):
     tokenizer = make(family, whole := tmp_path / "whole")
     sentences = [Sentence(tuple(words), lang) for words, lang in zip(WORDS, ["fr", "fr", "de", "", "en"], strict=True)]
     for layer in (0, 2, 3):
@@ -111,11 +111,11 @@ def test_the_encoder_alone_has_the_states_of_the_whole_model(family, tmp_path):
         with safe_open(folder / "model.safetensors", "pt") as file:
             assert not [name for name in file.keys() if "decoder" in name]  # noqa: SIM118
         own = transformers.AutoTokenizer.from_pretrained(folder)
-        check(encoder, "", expected(folder, own, layer))  # in German, `src_lang`
+        check(encoder, "", expected(folder, own, layer))  # the saved tokenizer's `src_lang` is German
 
 
 @pytest.mark.parametrize("family", ["marian", "nllb", "mbart"])
-def test_maps_and_adapters_of_a_translation_model_are_saved_and_opened(family, tmp_path):
+def test_maps_and_adapters_of_a_translation_model_can_be_saved_and_opened(family, tmp_path):
     pytest.importorskip("peft", reason="PEFT is not installed: pip install 'calque-align[peft]'")
     make(family, tmp_path / "whole")
     encoder, text = load_encoder(tmp_path / "whole"), make_text("fr", 12, 0)
@@ -130,17 +130,17 @@ def test_maps_and_adapters_of_a_translation_model_are_saved_and_opened(family, t
         code = re.findall(r"```python\n(.*?)```", card, re.DOTALL)[0].replace(
             'FOLDER = "."', f"FOLDER = {str(folder)!r}"
         )
-        # The base of a Marian adapter has no fast tokenizer.
+        # The base model of a Marian adapter has no fast tokenizer.
         if name == "rotation" or (family == "marian" and "lora" in options):
             assert "vectors = encoder.encode(" in code
             continue
         assert ("the tokenizer adds the language token" in card) == (family != "marian")
         exec(code, space := {})
-        vectors = aligned.encode([("the", "old", "cat")])[0]  # in the tokenizer's default language
+        vectors = aligned.encode([("the", "old", "cat")])[0]  # without a language, the tokenizer's default applies
         np.testing.assert_allclose(space["word_vectors"](["the", "old", "cat"]), vectors, atol=1e-5)
 
 
-def test_each_sentence_gets_the_token_of_its_language(tmp_path):
+def test_each_sentence_has_the_token_of_its_language(tmp_path):
     make("mbart50", tmp_path / "mbart")
     make("nllb-legacy", tmp_path / "nllb")
     encoder, first = load_encoder(tmp_path / "nllb"), load_encoder(tmp_path / "mbart").subwords
@@ -153,7 +153,7 @@ def test_each_sentence_gets_the_token_of_its_language(tmp_path):
     tokens = "zho_Hans zho_Hant zho_Hant swh_Latn pes_Arab pes_Arab prs_Arab deu_Latn yue_Hant por_Latn"
     assert languages(subwords.split([Sentence(("a",), tag) for tag in tags])) == tokens
     assert languages(subwords.split(one)) == "fra_Latn fra_Latn"
-    assert languages(subwords.split([["a"]])) == "deu_Latn"  # src_lang
+    assert languages(subwords.split([["a"]])) == "deu_Latn"  # the default is `src_lang`
     assert languages(subwords.split_texts(["a b"], lang="fr")) == "fra_Latn"
     assert languages(SentencePooling.of(encoder, "subwords").split(encoder, one)) == "fra_Latn fra_Latn"
     for split, token in ((first.with_first([one]), "fr_XX"), (first.split([Sentence(("a",), "pt-BR")]), "pt_XX")):
@@ -165,7 +165,7 @@ def test_each_sentence_gets_the_token_of_its_language(tmp_path):
     assert np.abs(german - french).max() > 1e-4
 
 
-def test_marian_language_tokens_unknown_letters_and_positions(tmp_path):
+def test_marian_models_support_language_tokens_and_unknown_letters(tmp_path):
     slow, encoder = make("marian", tmp_path / "whole"), load_encoder(tmp_path / "whole")
     for words, text in (([">>fr<<", "the", "harbour"], ">>fr<<the harbour"), (["the", "ɸ"], "the ɸ")):
         assert encoder.split([words]).ids.tolist() == slow(text).input_ids
@@ -176,14 +176,14 @@ def test_marian_language_tokens_unknown_letters_and_positions(tmp_path):
     np.testing.assert_array_equal(load_encoder(tmp_path / "saved").encode(WORDS).data, encoder.encode(WORDS).data)
 
 
-def test_folders_of_translation_models_have_no_modules(tmp_path):
-    """Check that sentence-transformers is not given a folder whose decoder it would read."""
+def test_folders_of_translation_models_have_no_modules_file(tmp_path):
+    """Check that there is no modules.json: sentence-transformers would load the decoder."""
     make("mbart", tmp_path / "whole")
     load_encoder(tmp_path / "whole", layer=2).save(tmp_path / "saved")
     assert not (tmp_path / "saved" / "modules.json").exists()
 
 
-def test_models_without_a_usable_text_encoder_are_refused(tmp_path):
+def test_models_without_a_usable_text_encoder_are_rejected(tmp_path):
     transformers.ProphetNetConfig(vocab_size=50).save_pretrained(tmp_path)
     with pytest.raises(SettingError, match=r"\(prophetnet\) whose decoder cannot be removed; supported models are T5"):
         load_encoder(tmp_path)

@@ -1,4 +1,4 @@
-"""Fixtures of the explorer tests: a small text in three languages, two encoders, and an explorer of both."""
+"""Fixtures for the explorer tests: a small text in three languages, two encoders, and an explorer for both."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def collection() -> Collection:
 
 @pytest.fixture(scope="module")
 def sources(tiny_encoder) -> list[NamedEncoder]:
-    """Return a tiny encoder, and a copy whose German vectors are rotated towards English."""
+    """Return a tiny encoder, and a copy in which German vectors are rotated towards English."""
     corpus = pairs_of(ENGLISH, GERMAN, ("de", "en")).swapped()
     first = np.arange(len(corpus))
     links = WordPairs(first, 0 * first, 0 * first, n_sentences=len(corpus))

@@ -1,4 +1,4 @@
-"""Tests of the explorer: text, vectors, HTTP responses, and the encoders and texts that the command line selects."""
+"""Tests of the explorer: text, vectors, HTTP responses, and the choice of encoders and texts on the command line."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_repeated_sentences_are_merged_and_translations_are_found_through_a_thir
     assert collection.languages == ["en", "de", "he"]
     assert collection.ranges == {"en": (0, 6), "de": (6, 12), "he": (12, 14)}
     assert collection.translations(0) == {"de": 6, "he": 12}
-    assert collection.translations(6) == {"en": 0, "he": 12}  # German and Hebrew are not aligned directly
+    assert collection.translations(6) == {"en": 0, "he": 12}  # there is no direct German-Hebrew text
     assert collection.translations(2) == {"de": 8}
     assert collection.related(12) == [0, 6]
     assert collection.trained.tolist() == [True, True, *[False] * 10, True, True]
@@ -57,7 +57,7 @@ def test_search_results_contain_every_word_and_whole_words_come_first(collection
     assert collection.search("Fähre", "en") == (0, [])
     assert collection.search("the", limit=1)[0] == 6
     assert collection.search("  ") == (0, [])
-    text = [Sentence(("我们", "坐", "在", "河岸", "上"), "zh")]  # a script without spaces
+    text = [Sentence(("我们", "坐", "在", "河岸", "上"), "zh")]  # Chinese is written without spaces
     assert Collection([([text], False)]).search("坐在河岸") == (1, [0])
 
 
@@ -76,7 +76,7 @@ def planted(collection: Collection, dim: int = 24, seed: int = 0) -> Embeddings:
 
 @pytest.mark.parametrize("some", [False, True])
 def test_csls_of_neighbours_matches_its_formula(collection, tmp_path, some):
-    """Compare with 2·cos(x, y) − r(x) − r(y) over all words except the word itself and words without a vector."""
+    """Check 2·cos(x, y) − r(x) − r(y), where r is the mean cosine with the nearest other words that have a vector."""
     vectors, covered = planted(collection), np.ones(collection.n_words, dtype=bool)
     if some:
         covered[[1, 5, collection.rows("de").start]] = covered[collection.rows("he")] = False
@@ -159,7 +159,7 @@ def test_a_typed_sentence_has_the_same_vectors_as_the_sentence_in_the_text(explo
         stored["languages"][1]["words"][0]["csls"], abs=2e-3
     )
     first = live["languages"][0]["words"][0]
-    assert (first["id"], first["word"]) == (2, 4)  # the word itself
+    assert (first["id"], first["word"]) == (2, 4)  # the nearest word is the typed word itself
     assert first["cosine"] == pytest.approx(1, abs=1e-3)
     german = explorer.neighbours("rotated", None, explorer.typed(GERMAN[2], "de"), 3)
     assert german["languages"][1]["words"][0]["id"] == 8
@@ -176,7 +176,7 @@ def test_links_equal_the_links_of_the_aligner(explorer):
 
 # -- over HTTP ---------------------------------------------------------------------------------------------------------
 def call(app, path: str, host: str = "127.0.0.1:8000", verb: str = "GET", headers=(), **query):
-    """Send a request to the application in this process, and return the response: status, headers and body."""
+    """Send a request to the application in this process, and return the status, headers and body of the response."""
     sent: list[dict] = []
     given = [(b"host", host.encode())] if host else []
     scope = {
@@ -262,7 +262,7 @@ def test_the_page_and_its_files_are_served_without_external_addresses(app):
 
 
 @pytest.mark.parametrize("host", ["", "evil.example", "127.0.0.1.evil.example:8000", "10.0.0.1"])
-def test_requests_with_another_host_name_are_refused(app, host):
+def test_requests_with_another_host_name_are_rejected(app, host):
     for path in ("/", "/api/about", "/static/app.js"):
         status, _, body = call(app, path, host=host)
         assert (status, body) == (400, b"Invalid host header")
@@ -299,10 +299,10 @@ def test_an_interrupt_stops_the_server(explorer, monkeypatch):
     assert statuses == [200]
 
 
-# -- encoders and texts of the command line ----------------------------------------------------------------------------
+# -- encoders and texts on the command line ----------------------------------------------------------------------------
 @pytest.fixture(scope="module")
 def demo_folder(tmp_path_factory, tiny_encoder, sources):
-    """Write a small folder in the layout of `calque demo`."""
+    """Write a small folder with the layout of the output of `calque demo`."""
     folder = tmp_path_factory.mktemp("demo")
     (folder / "text").mkdir()
     for part, lines in (("train", slice(0, 4)), ("test", slice(4, 6))):
@@ -325,7 +325,7 @@ def test_a_demo_folder_is_opened(demo_folder, tiny_encoder):
     collection = find_text([str(demo_folder)])
     assert collection.languages == ["en", "de"]
     assert (~collection.trained).sum() == 4
-    assert collection.trained[collection.ranges["en"][0]] == np.False_  # test text comes first
+    assert collection.trained[collection.ranges["en"][0]] == np.False_  # the test text comes first
     assert place_for(str(demo_folder)) == demo_folder / "explore"
 
 
@@ -353,7 +353,7 @@ def test_the_base_encoder_is_found_by_the_run_record(demo_folder, tiny_folder, t
         find_encoders([str(tmp_path / "nothing" / "here")], None, said.append)
 
 
-def test_text_can_be_monolingual_or_parallel_and_is_the_sample_by_default(tmp_path):
+def test_text_can_be_monolingual_or_parallel_and_defaults_to_the_sample(tmp_path):
     (tmp_path / "a.de.txt").write_text("Das Haus.\n\nDie Katze.\n", encoding="utf-8")
     (tmp_path / "b.txt").write_text("The house.\n")
     said: list[str] = []

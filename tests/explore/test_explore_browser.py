@@ -13,7 +13,7 @@ from browser import browser, page, scrolls_sideways, seen, violations  # noqa: F
 from explored_text import ENGLISH
 from serving import served
 
-RIVER = "?id=2&word=4&with=de"  # she sat on the [bank] of the river .
+RIVER = "?id=2&word=4&with=de"  # the word in brackets: she sat on the [bank] of the river .
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +23,7 @@ def url(explorer):
 
 
 def opened(page, url: str, view: str = RIVER):  # noqa: F811
-    page.set_default_timeout(60_000)  # for a busy machine
+    page.set_default_timeout(60_000)  # so the tests do not fail on a busy machine
     page.goto(url + view)
     settled(page)
     return page
@@ -42,7 +42,7 @@ def nearest(page, side: int) -> list[str]:  # noqa: F811
     return page.locator(".panel").nth(side).locator(".near mark").all_inner_texts()
 
 
-def test_the_view_of_a_word_is_accessible_and_without_errors(page, seen, url):  # noqa: F811
+def test_the_view_of_a_word_is_accessible_and_has_no_errors(page, seen, url):  # noqa: F811
     opened(page, url)
     assert page.title() == "bank · calque explore"
     assert page.locator("#words button").all_inner_texts() == ENGLISH[2].split()
@@ -91,7 +91,7 @@ def test_clicking_a_word_selects_it_and_the_back_button_restores_the_previous_wo
     assert nearest(page, 0) == before
 
 
-def test_the_chosen_encoder_and_layer_are_kept_in_the_address(page, url):  # noqa: F811
+def test_the_chosen_encoder_and_layer_are_stored_in_the_url(page, url):  # noqa: F811
     opened(page, url)
     after, first = nearest(page, 1), page.locator(".panel").first
     first.locator(".encoder").select_option("rotated")
@@ -99,7 +99,7 @@ def test_the_chosen_encoder_and_layer_are_kept_in_the_address(page, url):  # noq
     settled(page)
     assert nearest(page, 0) == after
     assert first.locator("h2").inner_text() == "After alignment"
-    assert page.locator("path.alone").count() == 0  # both sides are equal, so no link is highlighted
+    assert page.locator("path.alone").count() == 0  # both panels are equal, so no link is highlighted
     first.locator(".encoder").select_option("tiny")
     page.wait_for_function("new URLSearchParams(location.search).get('before') === 'tiny:3'")
     first.locator(".layer").select_option("0")
@@ -129,7 +129,7 @@ def test_the_sentence_of_a_neighbour_can_be_compared_or_opened(page, url):  # no
     assert re.sub(r"\W", "", page.locator("#words").inner_text()) == words
 
 
-def test_sentences_can_be_found_by_keyboard(page, url):  # noqa: F811
+def test_sentences_can_be_found_with_the_keyboard(page, url):  # noqa: F811
     opened(page, url)
     box = page.get_by_role("combobox", name="Find a sentence")
     box.focus()
@@ -137,7 +137,7 @@ def test_sentences_can_be_found_by_keyboard(page, url):  # noqa: F811
     page.wait_for_selector("#found li")
     assert box.get_attribute("aria-expanded") == "true"
     assert violations(page) == []
-    assert page.locator("#found li").count() == 2  # the sentence, and the words as a typed sentence
+    assert page.locator("#found li").count() == 2  # the matching sentence, and an entry for the typed sentence
     box.press("Escape")
     assert page.locator("#found").is_hidden()
     box.press("Enter")
@@ -155,7 +155,7 @@ def test_a_typed_sentence_is_shown_in_its_guessed_language(page, url):  # noqa: 
     page.wait_for_function("new URLSearchParams(location.search).get('text') === 'das Haus am Ufer'")
     settled(page)
     assert page.locator("#words button").all_inner_texts() == ["das", "Haus", "am", "Ufer"]
-    assert "lang=de" in page.url  # guessed
+    assert "lang=de" in page.url  # the language was guessed
     assert "German" in page.locator("#about").inner_text()
     assert page.locator("path").count() == 0
     page.locator(".near li button").first.click()
@@ -170,11 +170,11 @@ def test_right_to_left_text_is_shown_right_to_left(page, url):  # noqa: F811
     places = [button.bounding_box()["x"] for button in line.locator("button").all()]
     assert places[0] > places[1]
     line.locator("button").nth(1).focus()
-    page.keyboard.press("ArrowLeft")  # forwards
+    page.keyboard.press("ArrowLeft")  # in right-to-left text, the left arrow moves forwards
     assert page.evaluate("[...document.querySelectorAll('#words button')].indexOf(document.activeElement)") == 2
 
 
-def test_a_phone_shows_each_encoder_in_a_tab(page, url):  # noqa: F811
+def test_a_phone_shows_encoders_in_separate_tabs(page, url):  # noqa: F811
     page.set_viewport_size({"width": 390, "height": 844})
     opened(page, url)
     before = page.get_by_role("tab").first
@@ -197,15 +197,15 @@ def test_a_phone_shows_each_encoder_in_a_tab(page, url):  # noqa: F811
         mark.getBoundingClientRect().right > mark.parentElement.getBoundingClientRect().right + 1).length +
         [...document.querySelectorAll("button, select, input, .near a")].filter((each) =>
         each.clientHeight && each.offsetHeight < 40 && !each.closest("[hidden]")).length"""
-    assert page.evaluate(wrong) == 0  # the word itself is visible, and all controls are large enough for a thumb
+    assert page.evaluate(wrong) == 0  # no word is cut off, and all controls are high enough for a thumb
     page.set_viewport_size({"width": 320, "height": 740})
-    page.wait_for_selector(".pair.ladder")  # sentences too long for the width are drawn vertically
+    page.wait_for_selector(".pair.ladder")  # sentences that are too long for the width are shown vertically
     page.set_viewport_size({"width": 1280, "height": 800})
     page.wait_for_function("document.querySelectorAll('.pair.ladder').length === 0")
     assert (page.get_by_role("tab").count(), page.locator(".panel:visible").count()) == (0, 2)
 
 
-def test_the_search_is_kept_in_the_address(page, url):  # noqa: F811
+def test_the_search_is_stored_in_the_url(page, url):  # noqa: F811
     def shows_the_search() -> None:
         page.wait_for_function("document.title.startsWith('birds')")
         settled(page)
@@ -224,7 +224,7 @@ def test_the_search_is_kept_in_the_address(page, url):  # noqa: F811
     shows_the_search()
     page.reload()
     shows_the_search()
-    page.locator("#find").click()  # the results are shown again
+    page.locator("#find").click()  # a click shows the results again
     page.locator("#found li").first.wait_for()
     page.locator("#find").fill("")
     page.wait_for_function("!new URLSearchParams(location.search).has('q')")
@@ -235,14 +235,14 @@ def test_errors_are_shown_on_the_page(page, seen, url):  # noqa: F811
     page.goto(url + "?id=99")
     page.wait_for_selector("#trouble:not([hidden])")
     assert page.locator("#trouble").inner_text() == "the number of the sentence must be 0 to 13, got 99"
-    seen.errors.clear()  # error of the answer
+    seen.errors.clear()  # clear the error of the HTTP response
     page.locator("#another").click()
     settled(page)
     page.wait_for_selector("#trouble", state="hidden")
 
 
 def test_the_page_works_under_its_security_policy(browser, url):  # noqa: F811
-    context = browser.new_context()  # unlike `page`, with the policy
+    context = browser.new_context()  # unlike the fixture `page`, this context applies the policy
     plain = context.new_page()
     errors: list[str] = []
     plain.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)

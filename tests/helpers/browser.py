@@ -32,10 +32,10 @@ HOW = (
 
 
 def find(running: Any = None) -> str | None:
-    """Return the path of the browser: the value of CHROMIUM, a program in PATH, or the one that Playwright downloaded.
+    """Return the path of the browser: the value of CHROMIUM, a program on PATH, or the one downloaded by Playwright.
 
     Args:
-        running: Playwright, which contains the path of its own browser.
+        running: Playwright instance, which contains the path of its own browser.
 
     """
     named = os.environ.get("CHROMIUM")
@@ -50,8 +50,8 @@ class Seen:
     """Errors and requests of a page since it was opened.
 
     Attributes:
-        errors: messages of errors in the console, uncaught exceptions and failed requests.
-        requests: requested addresses with that of the page, without `data:` and `blob:`.
+        errors: console errors, uncaught exceptions and failed requests.
+        requests: requested URLs including that of the page, without `data:` and `blob:` URLs.
 
     """
 
@@ -60,14 +60,14 @@ class Seen:
 
     @property
     def foreign(self) -> list[str]:
-        """Return the requests to other machines."""
+        """Return the requests to other hosts."""
         own = ("file:", "http://127.0.0.1", "http://localhost")
         return [url for url in self.requests if not url.startswith(own)]
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    """Start one Chromium for each test file.
+    """Start one Chromium instance per test file.
 
     It is closed after the file, because `asyncio.run` in other tests would fail while its event loop runs in this thread.
 
@@ -84,19 +84,19 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture
 def seen() -> Seen:
-    """Return the record of errors and requests of `page`."""
+    """Return the record of the errors and requests of `page`."""
     return Seen()
 
 
 @pytest.fixture
 def page(browser: Any, seen: Seen) -> Iterator[Any]:
-    """Open an empty page of 1280 × 900, and check after the test that no error occurred.
+    """Open an empty page of 1280 × 900 pixels, and check after the test that no errors occurred.
 
     `set_viewport_size` and `emulate_media(color_scheme="dark")` change its size and colours.
 
     """
     context = browser.new_context(viewport={"width": 1280, "height": 900}, color_scheme="light", bypass_csp=True)
-    context.set_default_timeout(60_000)  # a busy machine must not fail the test
+    context.set_default_timeout(60_000)  # so the test does not fail on a busy machine
     opened = context.new_page()
     opened.on("console", lambda message: seen.errors.append(message.text) if message.type == "error" else None)
     opened.on("pageerror", lambda error: seen.errors.append(str(error)))
@@ -108,13 +108,13 @@ def page(browser: Any, seen: Seen) -> Iterator[Any]:
 
 
 def _failed(seen: Seen, request: Any) -> None:
-    """Record a failed request, except requests that the browser cancelled because the page was left."""
+    """Record a failed request, unless the browser cancelled the request because it left the page."""
     if "ERR_ABORTED" not in str(request.failure):
         seen.errors.append(f"{request.url}: {request.failure}")
 
 
 def violations(page: Any, *, impacts: tuple[str, ...] = ("serious", "critical")) -> list[str]:
-    """Return the accessibility problems that axe-core finds, one line each."""
+    """Return the accessibility problems that axe-core finds, one per line."""
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe-playwright-python is not installed")
     found = axe.Axe().run(page).response["violations"]
     return [
@@ -125,7 +125,7 @@ def violations(page: Any, *, impacts: tuple[str, ...] = ("serious", "critical"))
 
 
 def scrolls_sideways(page: Any) -> bool:
-    """Return whether the page is wider than the window."""
+    """Return whether the page is wider than the window, so it scrolls horizontally."""
     return page.evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth")
 
 

@@ -1,4 +1,4 @@
-"""First step of CLCR with tiny encoders, for tests that run it several times. Not a test itself."""
+"""The first step of CLCR with tiny encoders, for tests that run this step several times. Not a test itself."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ SETTINGS: dict[str, Any] = {
 
 
 def two_languages(folder: str, dropout: float = 0.0) -> dict[str, Any]:
-    """Return copies of one tiny encoder for three languages; training makes them differ."""
+    """Return copies of a tiny encoder for three languages; training makes the copies differ."""
     return {lang: with_dropout(load_encoder(folder), dropout) for lang in ("en", "xx", "yy")}
 
 
 def run(
     folder: str, out: Path | None, *, dropout: float = 0.0, sizes: tuple[int, ...] = (14, 6), **settings: Any
 ) -> tuple[Transformed, dict[str, torch.Tensor]]:
-    """Return the result and all weights."""
+    """Return the result of the first step, and all weights."""
     texts = [make_text(lang, n, number) for number, (lang, n) in enumerate(zip(("xx", "yy"), sizes, strict=False))]
     job = KeyPointAlignment(**(SETTINGS | settings))
     job.align(
@@ -45,5 +45,5 @@ def run(
     return found, weights
 
 
-#: Adam divides a gradient by its size, so a gradient of rounding errors makes a full step unless it is small beside epsilon.
+#: Adam normalises gradients, so rounding errors in a zero gradient cause a full step unless epsilon is much larger.
 EQUAL = replace(method.PHASES, epsilon=1e-2)

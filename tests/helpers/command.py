@@ -1,4 +1,4 @@
-"""Run the command line as a user does, and check its output and errors."""
+"""Run the command line as a user would, and check its output and errors."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from calque.cli import main
 
 
 def run(capsys, *arguments) -> tuple[int, str, str]:
-    """Return exit status, standard output and standard error."""
+    """Return the exit status, standard output and standard error."""
     with pytest.raises(SystemExit) as end:
         main([str(a) for a in arguments])
     captured = capsys.readouterr()
@@ -23,7 +23,7 @@ def works(capsys, *arguments) -> tuple[str, str]:
 
 
 def fails(capsys, *arguments) -> str:
-    """Run a command that must fail, and return its error of one line; standard output must be empty."""
+    """Run a command that must fail without standard output, and return its one-line error message."""
     code, out, err = run(capsys, *arguments)
     assert (code, out) == (2, ""), err
     assert "Traceback" not in err

@@ -1,4 +1,4 @@
-"""Rows and trees of CoNLL-U."""
+"""Lines and trees in CoNLL-U format."""
 
 
 def row(number, word, head, relation="dep", upos="X"):

@@ -1,8 +1,8 @@
-"""Find and run the marked code blocks of Markdown pages.
+"""Find and run the marked code blocks in Markdown pages.
 
-A comment before a block marks it: `<!-- test: commands -->` for one command of calque a line, `<!-- test: python -->` for Python
-with one name space for all blocks of the page, `<!-- test: file NAME -->` for the content of a file. A tiny encoder replaces
-ENCODER, mini and the names of encoders on the hub.
+A comment before a block marks it: `<!-- test: commands -->` for calque commands, one per line, `<!-- test: python -->` for
+Python (all blocks of a page share a namespace), and `<!-- test: file NAME -->` for the content of a file. A tiny encoder replaces
+ENCODER, mini and the encoders on the hub.
 
 """
 
@@ -25,7 +25,7 @@ _BLOCK = re.compile(r"^<!-- test: (commands|python|file (\S+)) -->\n+```[^\n]*\n
 
 
 def blocks(page: Path) -> list[tuple[str, str, str]]:
-    """Return kind, file name (if any) and text of each marked block."""
+    """Return the kind, the file name (if any) and the text of each marked block."""
     text = page.read_text(encoding="utf-8")
     found = [(kind.split()[0], name, block) for kind, name, block in _BLOCK.findall(text)]
     assert len(found) == text.count("<!-- test:"), f"{page.name}: a mark without a block"
@@ -33,13 +33,13 @@ def blocks(page: Path) -> list[tuple[str, str, str]]:
 
 
 def code_of(name: str) -> str:
-    """Return the code of the guide to own models, methods and tasks that has this file name, or that contains this text."""
+    """Return the code in the guide `own.md` that has this file name or, without a file name, contains this text."""
     found = blocks(ROOT / "docs" / "guides" / "own.md")
     return next(text for _, file, text in found if file == name or (not file and name in text))
 
 
 def hooks():
-    """Return the module that writes tables and reference pages of the documentation."""
+    """Return the module that generates tables and reference pages of the documentation."""
     spec = importlib.util.spec_from_file_location("hooks", ROOT / "docs" / "hooks.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -47,7 +47,7 @@ def hooks():
 
 
 def write_texts(folder: Path) -> None:
-    """Write the files that pages use: parallel text, named entities and plain text. German is English in capitals."""
+    """Write the files used in pages: parallel text, named entities and plain text. German is English in capitals."""
     rng = np.random.default_rng(0)
     for name, n in (("train", 60), ("test", 20), ("en-de", 30), ("en-fr", 30)):
         lines = [" ".join(WORDS[i] for i in rng.choice(10, rng.integers(3, 9), replace=False)) for _ in range(n)]
@@ -66,7 +66,7 @@ def write_texts(folder: Path) -> None:
 
 
 def run_commands(text: str, encoder: str, capsys) -> None:
-    """Run each command, which must succeed."""
+    """Run each command; all commands must succeed."""
     for line in filter(None, text.replace("\\\n", " ").splitlines()):
         command, *arguments = shlex.split(line, comments=True)
         assert command == "calque", line

@@ -1,4 +1,4 @@
-"""Copies of tiny encoders with other weights or another dropout."""
+"""Copies of tiny encoders with different weights or dropout."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 
 
 def with_dropout(encoder: Any, p: float = 0.0) -> Any:
-    """Return a copy with this dropout probability; without dropout, several processes compute the same result."""
+    """Return a copy with the given dropout probability; with p=0, several processes compute the same result."""
     made = copy.copy(encoder)
     made.model = copy.deepcopy(encoder.model)
     for module in made.model.modules():
@@ -19,7 +19,7 @@ def with_dropout(encoder: Any, p: float = 0.0) -> Any:
 
 
 def moved(encoder: Any) -> Any:
-    """Return a copy whose weights differ from those of the frozen encoder."""
+    """Return a copy whose weights differ slightly from those of the original encoder."""
     tuned = copy.copy(encoder)
     tuned.model = copy.deepcopy(encoder.model)
     with torch.no_grad():

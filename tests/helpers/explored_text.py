@@ -1,4 +1,4 @@
-"""Sentences for tests of the explorer, with an ambiguous word and a script written from right to left."""
+"""Sentences for tests of the explorer, including an ambiguous word and a right-to-left script."""
 
 from calque.text import ParallelCorpus
 

@@ -1,7 +1,7 @@
-"""Tiny models of common families with tokenizers trained in memory, saved as `transformers` folders.
+"""Tiny models of common families, with tokenizers trained in memory, saved in `transformers` format.
 
-Each has the tokenizer pipeline, classes and special tokens of the family's published checkpoints. The random weights are large
-enough for the hidden states of layers to differ.
+Each model has the tokenizer pipeline, classes and special tokens of the family's published checkpoints. The random weights are
+large enough for the hidden states of the layers to differ.
 
 """
 
@@ -32,7 +32,7 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING, 
 
 from calque.senses.masked import train_wordpiece
 
-# Written for these tests.
+# Text written for these tests.
 TEXT = """\
 The old ferry leaves the harbour at seven, unless the wind blows from the north.
 She didn't believe that (re)reading 42 letters would take until 18:30.
@@ -56,7 +56,7 @@ the cat sees a house of time and water in the harbour
 """.splitlines()
 
 VOCABULARY = 400
-#: layouts of decoders: the configuration, and whether a sentence begins with a special token
+#: decoder architectures: the configuration class, and whether a sentence begins with a special token
 DECODERS = {
     "gemma3": (Gemma3TextConfig, True), "llama": (LlamaConfig, True), "mistral": (MistralConfig, True),
     "qwen3": (Qwen3Config, False), "olmo2": (Olmo2Config, False),
@@ -76,7 +76,7 @@ def _ends(tokenizer: Tokenizer, first: str | None, last: str | None) -> processo
 
 
 def _wordpiece() -> Tokenizer:
-    # The trainer of the library makes another vocabulary in every run.
+    # The trainer in `tokenizers` creates a different vocabulary in every run.
     tokenizer = train_wordpiece(TEXT, size=VOCABULARY)._tokenizer
     tokenizer.post_processor = _ends(tokenizer, "[CLS]", "[SEP]")
     return tokenizer
@@ -112,7 +112,7 @@ def _unigram(special: list[str], unknown: str, first: str | None, last: str) -> 
 
 
 def _tokenizer(family: str) -> tuple[Tokenizer, dict]:
-    """Return the tokenizer of a family and its tokenizer_config.json."""
+    """Return the tokenizer of a family and the content of its tokenizer_config.json."""
     if family in ("bert", "distilbert", "electra"):
         name = {"bert": "BertTokenizer", "distilbert": "DistilBertTokenizer", "electra": "ElectraTokenizer"}[family]
         about = {"tokenizer_class": name, "do_lower_case": False, "strip_accents": False, "model_max_length": 64}
@@ -160,7 +160,7 @@ def _config(family: str, tokenizer: Tokenizer):
             vocab_size=size, dim=32, n_layers=3, n_heads=2, hidden_dim=48, initializer_range=0.2,
             max_position_embeddings=64, pad_token_id=ids("[PAD]"),
         )  # fmt: skip
-    if family in ("roberta", "xlm-roberta"):  # published models have 514, of which 512 can be used
+    if family in ("roberta", "xlm-roberta"):  # published models have 514 positions, of which 512 can be used
         kind = RobertaConfig if family == "roberta" else XLMRobertaConfig
         return kind(
             **shape, max_position_embeddings=66, type_vocab_size=1, pad_token_id=ids("<pad>"),
@@ -188,7 +188,7 @@ def _config(family: str, tokenizer: Tokenizer):
 
 
 def make_family(family: str, folder: Path) -> Path:
-    """Write a tiny model of the family with its tokenizer to `folder`, with the same weights in every call."""
+    """Write a tiny model of the family and its tokenizer to `folder`; the weights are the same in every call."""
     tokenizer, about = _tokenizer(family)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(len(family))
@@ -200,7 +200,7 @@ def make_family(family: str, folder: Path) -> Path:
 
 
 def make_decoder(layout: str, folder: Path) -> Path:
-    """Write a tiny decoder with language-model head and tokenizer to `folder`, with the same weights in every call."""
+    """Write a tiny decoder with an LM head and its tokenizer to `folder`; the weights are the same in every call."""
     kind, begins = DECODERS[layout]
     tokenizer = _byte_level(["<pad>", "<s>", "</s>"], "<s>" if begins else None, None)
     local = {"sliding_window": 8, "layer_types": ["sliding_attention", "full_attention"] * 2}

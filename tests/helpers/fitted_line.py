@@ -1,4 +1,4 @@
-"""A minimal training for tests of the training loop: fit a line to points."""
+"""A minimal training run for tests of the training loop: fit a line to points."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from calque.training.objective import Objective
 
 
 class FittedLine(Objective[int]):
-    """Objective that fits y = 2x − 1 to points drawn with the number of the update as seed."""
+    """Objective that fits y = 2x − 1 to random points."""
 
     def __init__(self, module: nn.Module | None = None):
         torch.manual_seed(0)
@@ -28,7 +28,7 @@ class FittedLine(Objective[int]):
 
 
 class Steps:
-    """Plan with a fixed number of updates in each epoch."""
+    """Training plan with a fixed number of updates per epoch."""
 
     def __init__(self, steps_per_epoch: int = 5):
         self.steps_per_epoch = steps_per_epoch

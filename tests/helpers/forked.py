@@ -1,9 +1,9 @@
-"""Run Python programs in forked processes, so that torch and transformers (five seconds of processor time) are imported once.
+"""Run Python programs in forked processes, so torch and transformers (five seconds of CPU time) are imported only once.
 
 Python's fork server imports them when the first program starts. Each program is a fork of the server with its own memory,
-environment, signals and exit status, in which no module of calque is imported. Arguments are those of `python`:
-`run("-m", "calque", "words", …)`, `run("-c", code)`, `run("program.py", …)`. Use `subprocess` to test options of the interpreter
-(`-W`, PYTHONHASHSEED) and the cost of imports. All forks have the same hash seed, which differs from that of the test process.
+environment, signals and exit status, and without any calque module. The arguments are those of `python`:
+`run("-m", "calque", "words", …)`, `run("-c", code)`, `run("program.py", …)`. Use `subprocess` to test interpreter options
+(`-W`, PYTHONHASHSEED) and import times. All forks have the same hash seed, which differs from that of the test process.
 
 """
 
@@ -27,7 +27,7 @@ SERVER.set_forkserver_preload([
 
 
 class Program:
-    """A running program, whose output is written to the files `out` and `err`."""
+    """A running program whose output is written to the files `out` and `err`."""
 
     def __init__(self, arguments: tuple[str, ...], environment: Mapping[str, str], folder: Path):
         self.arguments = arguments
@@ -47,7 +47,7 @@ class Program:
         self.process.kill()
 
     def wait(self, timeout: float = 600) -> subprocess.CompletedProcess[str]:
-        """Return the exit status; a signal has a negative status, as in `subprocess`.
+        """Return the exit status; as in `subprocess`, a signal gives a negative status.
 
         Raises:
             TimeoutError: the program did not end within the given number of seconds, and was killed.
@@ -63,19 +63,19 @@ class Program:
 
 
 def start(*arguments: object, folder: Path, environment: Mapping[str, str] | None = None) -> Program:
-    """Start a program that writes its output to a folder; the default environment is that of this process."""
+    """Start a program that writes its output to a folder; the default environment is that of the current process."""
     folder.mkdir(parents=True, exist_ok=True)
     return Program(tuple(map(str, arguments)), os.environ if environment is None else environment, folder)
 
 
 def run(*arguments: object, environment: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    """Run a program and wait for its end."""
+    """Run a program and wait until it ends."""
     with tempfile.TemporaryDirectory() as folder:
         return start(*arguments, folder=Path(folder), environment=environment).wait()
 
 
 def _begin(arguments: tuple[str, ...], environment: dict[str, str], out: str, err: str) -> None:
-    """Run `python ARGUMENTS` in the fork."""
+    """Run `python ARGUMENTS` in the forked process."""
     os.environ.clear()
     os.environ.update(environment)
     for number, path in ((1, out), (2, err)):

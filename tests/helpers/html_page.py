@@ -1,4 +1,4 @@
-"""Parse an HTML page into elements and texts; malformed HTML fails."""
+"""Parse an HTML page into elements and texts; malformed HTML raises an error."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ VOID = {"meta", "link", "br", "img", "input", "hr"}
 
 
 class Page(HTMLParser):
-    """Page as a list of (path of open elements, text), and a list of elements.
+    """Parsed page: a list of elements, and a list of (path of open elements, text).
 
-    Each element is (tag, attributes, text, ancestors).
+    Each element is a dictionary with the keys tag, attrs, text and above (its ancestors).
 
     """
 

@@ -1,4 +1,4 @@
-"""Write an artificial record of `calque align --method clcr`."""
+"""Write an artificial run record of `calque align --method clcr`."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ MODELS = ("labels as they are", "confident labels")
 
 
 def write_key_points(folder: Path) -> Path:
-    """Write the record of such a run to a folder, and return the folder."""
+    """Write the record to a folder, and return the folder."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "calque-run.json").write_text(json.dumps(record()), encoding="utf-8")
     return folder
 
 
 def record() -> dict[str, Any]:
-    """Return the `calque-run.json` of a run of CLCR."""
+    """Return the content of `calque-run.json` for a run of CLCR."""
     return {
         "calque": "0.1.0", "command": "calque align --method clcr train.tsv", "method": "clcr", "towards": "en",
         "texts": [{"path": "train.tsv", "langs": ["en", "de"], "sentence_pairs": 1000, "word_pairs": 8123}],

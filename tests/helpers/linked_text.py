@@ -1,4 +1,4 @@
-"""Small artificial parallel text with links."""
+"""Small artificial parallel text with word links."""
 
 import numpy as np
 
@@ -9,7 +9,7 @@ WORDS = ["the", "cat", "sees", "a", "house", "of", "time", "and", "water", "in"]
 
 
 def make_text(lang: str, n: int, seed: int) -> tuple[ParallelCorpus, WordPairs]:
-    """Return sentences translated by their reversed words in capitals, with some words unlinked."""
+    """Return sentences whose translation reverses the words and writes them in capitals; some words are unlinked."""
     rng = np.random.default_rng(seed)
     source = [[WORDS[i] for i in rng.integers(0, 10, rng.integers(3, 9))] for _ in range(n)]
     target = [[word.upper() for word in reversed(words)] for words in source]
@@ -19,7 +19,7 @@ def make_text(lang: str, n: int, seed: int) -> tuple[ParallelCorpus, WordPairs]:
 
 
 def numbered_text(n: int, length: int = 6) -> tuple[ParallelCorpus, WordPairs]:
-    """Return sentences of random words `e0` to `e29`, each translated by the word `d` with its number."""
+    """Return sentences of random words `e0` to `e29`, each of which is translated by the letter `d` and the same number."""
     drawn = np.random.default_rng(0).integers(0, 30, (n, length))
     sides = ([[f"{letter}{k}" for k in row] for row in drawn] for letter in "ed")
     return ParallelCorpus.of(*sides, ("en", "de")), WordPairs.of([[(k, k) for k in range(length)]] * n)

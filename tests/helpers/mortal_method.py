@@ -1,4 +1,4 @@
-"""A contrastive method of which one process ends during training, for the name `mortal_method:Mortal`. Not a test itself."""
+"""A contrastive method in which one process ends during training, used as `mortal_method:Mortal`. Not a test itself."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from calque.errors import InputError
 
 @dataclass(kw_only=True, eq=False)
 class Mortal(Contrastive):
-    """Contrastive alignment that reads from the environment when a process ends.
+    """Contrastive alignment in which the environment variable MORTAL determines when a process ends.
 
-    `MORTAL=1:4:killed` kills process 1 in update 4, `…:failed` raises a user error there, `…:stopped` requests a stop.
+    `MORTAL=1:4:killed` kills process 1 in update 4; `…:failed` raises a user error there, and `…:stopped` requests a stop.
 
     """
 

@@ -1,4 +1,4 @@
-"""Encoders with known vectors, and labelled text whose labels follow from its words."""
+"""Encoders with known vectors, and text whose labels are determined by its words."""
 
 import hashlib
 from types import SimpleNamespace
@@ -20,9 +20,9 @@ from calque.vectors import Embeddings
 
 
 class Planted(Encoder):
-    """Encoder of words that are a letter for the language and a number for the meaning: `e17` and `d17` have the same vector.
+    """Encoder for words that consist of a language letter and a meaning number; `e17` and `d17` have the same vector.
 
-    With `apart` the words of each language have independent vectors.
+    If `apart` is set, the words of each language have independent vectors.
 
     """
 
@@ -47,7 +47,7 @@ class Planted(Encoder):
 
 
 class Fixed(Encoder):
-    """Encoder that returns given vectors, of any text or of the texts of each language."""
+    """Encoder that returns the given vectors, either for any text or by language."""
 
     fingerprint = "0"
 
@@ -60,7 +60,7 @@ class Fixed(Encoder):
 
 
 class KeyPoints(Planted):
-    """Encoder that drops words with numbers from 8 on and reverses the others; a sentence may have no vector."""
+    """Encoder that drops words with numbers above 7 and reverses the others; a sentence may have no vectors."""
 
     rows = "key points"
 
@@ -68,7 +68,7 @@ class KeyPoints(Planted):
         return super().encode([key_points(sentence) for sentence in sentences])
 
     def key_points(self, sentences):
-        """Return the word index of each vector: `data` `[n_rows]` and `offsets` `[n_sentences + 1]`."""
+        """Return the word index of each vector as `data` `[n_rows]` and `offsets` `[n_sentences + 1]`."""
         places = [[k for k, word in enumerate(each.words) if int(word[1:]) < 8][::-1] for each in sentences]
         data = np.array([k for each in places for k in each], dtype=np.int64)
         return SimpleNamespace(data=data, offsets=np.cumsum([0, *map(len, places)]))
@@ -83,7 +83,7 @@ def words(rng, n, lang, low=1, high=7, vocabulary=12):
 
 
 def tagged(n, lang, seed=0, name=None, tag=None, intents=False):
-    """Tag words 0–3 as people, 4 and 5 as places and others as O; the first word determines the intent of a sentence."""
+    """Tag words 0–3 as people, 4 and 5 as places and others as O; the first word of a sentence determines its intent."""
     rng = np.random.default_rng([seed, ord(lang[0])])
     text = words(rng, n, lang)
     tag = tag or (lambda k: "B-PER" if k < 4 else "B-LOC" if k < 6 else "O")
@@ -97,7 +97,7 @@ def tagged(n, lang, seed=0, name=None, tag=None, intents=False):
 
 
 def labelled(n, lang, seed=0, pairs=False):
-    """Label a text good if it has a word below 4; label a pair yes if both texts are equal."""
+    """Label a text good if it contains a word below 4; label a pair yes if both texts are equal."""
     rng = np.random.default_rng([seed, ord(lang[0])])
     first = words(rng, n, lang, 1, 4)
     if not pairs:
@@ -112,7 +112,7 @@ def labelled(n, lang, seed=0, pairs=False):
 
 
 def trees(n, lang, seed=0):
-    """Attach each word to the previous one, with a relation that its number determines; the first word is the root."""
+    """Attach each word to the previous word, with a relation determined by its number; the first word is the root."""
     rng = np.random.default_rng([seed, ord(lang[0])])
     text = words(rng, n, lang, 2, 7)
     heads = np.array([k for sentence in text for k in range(len(sentence))], dtype=np.int32)
@@ -125,7 +125,7 @@ def trees(n, lang, seed=0):
 
 
 def asked(text, lang, targets, probe="planted", name=None):
-    """Return a data set of sentences with targets, `(spans, labels)` for each sentence."""
+    """Return a data set of sentences with targets; the targets of a sentence are a list of `(spans, labels)`."""
     flat = [target for each in targets for target in each]
     width = len(flat[0][0]) if flat else 1
     return Dataset(
@@ -140,7 +140,7 @@ def asked(text, lang, targets, probe="planted", name=None):
 
 
 def spans(n, lang, seed=0):
-    """Label the first two words of each sentence `low` if one is below 4, and `high` if one is above 7."""
+    """Label the first two words of each sentence `low` if either is below 4, and `high` if either is above 7."""
     rng = np.random.default_rng([seed, ord(lang[0])])
     text = words(rng, n, lang, 2, 7)
     kinds = {"low": lambda k: k < 4, "high": lambda k: k > 7}
@@ -151,7 +151,7 @@ def spans(n, lang, seed=0):
 
 
 def questions(n, lang, seed=0, length=10, vocabulary=40, each=2):
-    """Ask for a word of a passage whose answer is the next two words. The words of a passage are distinct."""
+    """Return questions that consist of one word of the passage; the answer is the next two words. No word is repeated."""
     rng = np.random.default_rng([seed, ord(lang[0])])
     passages = [[f"{lang[0]}{k}" for k in rng.permutation(vocabulary)[:length]] for _ in range(-(-n // each))]
     owner = np.arange(n) // each
@@ -170,14 +170,14 @@ def questions(n, lang, seed=0, length=10, vocabulary=40, each=2):
 
 
 def write_tags(named, path):
-    """Write tagged text as a file of columns."""
+    """Write tagged text as a file with one column each for words and tags."""
     tags = iter(named.data.tags.to_list())
     blocks = ["".join(f"{word}\t{next(tags)}\n" for word in sentence.words) for sentence in named.data.sentences]
     path.write_text("\n".join(blocks), encoding="utf-8")
 
 
 def write_trees(named, path):
-    """Write a treebank as CoNLL-U."""
+    """Write a treebank in CoNLL-U format."""
     bank, position, lines = named.data, 0, []
     for sentence in bank.sentences:
         for k, word in enumerate(sentence.words, 1):

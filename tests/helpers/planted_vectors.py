@@ -1,4 +1,4 @@
-"""Two languages, one of which is a noisy nonlinear map of the other with another word order and missing words."""
+"""Two languages, the second of which is a noisy nonlinear map of the first with another word order and missing words."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from calque.vectors import Embeddings
 
 
 class Known(Encoder):
-    """Encoder with a fixed vector for each word, and noise that depends on the sentence and the position."""
+    """Encoder with a fixed vector per word, and noise that depends on the sentence and the position."""
 
     def __init__(self, name: str, table: dict[str, np.ndarray], noise: float):
         self.name, self.table, self.noise = name, table, noise
@@ -36,11 +36,12 @@ class Known(Encoder):
 
 @dataclass
 class Languages:
-    """Attributes:
-    encoders: encoders of `aa` and `bb`.
-    corpus: parallel text in `aa` and `bb`.
-    links: gold links of the corpus.
+    """Encoders and parallel text of two artificial languages.
 
+    Attributes:
+        encoders: encoders of `aa` and `bb`.
+        corpus: parallel text in `aa` and `bb`.
+        links: gold links of the corpus.
     """
 
     encoders: dict[str, Encoder]
@@ -51,14 +52,14 @@ class Languages:
 def languages(
     n: int = 1200, *, dims: tuple[int, int] = (24, 20), scale: float = 1.0, words: int = 120, seed: int = 0
 ) -> Languages:
-    """Generate a text of `n` sentence pairs of 3 to 9 words.
+    """Generate a text with `n` sentence pairs of 3 to 9 words.
 
     Args:
         n: number of sentence pairs.
-        dims: dimensions of the vectors of `aa` and `bb`.
-        scale: standard deviation of a component; the noise has a fifth of it.
-        words: number of word types of each language.
-        seed: seed of all random numbers.
+        dims: numbers of dimensions of the vectors of `aa` and `bb`.
+        scale: standard deviation of each component; the noise has a fifth of this standard deviation.
+        words: number of word types in each language.
+        seed: random seed.
 
     """
     rng = np.random.default_rng(seed)
@@ -85,6 +86,6 @@ def languages(
 
 
 def f1(found: WordPairs, right: WordPairs) -> float:
-    """Return the F1 of links."""
+    """Return the F1 of predicted links."""
     keys = [set(zip(p.sentence.tolist(), p.source.tolist(), p.target.tolist(), strict=True)) for p in (found, right)]
     return 2 * len(keys[0] & keys[1]) / (len(keys[0]) + len(keys[1]))

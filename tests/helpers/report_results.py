@@ -1,4 +1,4 @@
-"""Artificial results in the format of `calque study`, `calque demo` and `calque analyze`."""
+"""Artificial results in the formats of `calque study`, `calque demo` and `calque analyze`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def line(
     task: str, langs: Sequence[str], metric: str, value: float | None, half: float | None, *, n: int = 1000,
     data: str = "", settings: dict[str, Any] | None = None, percent: bool = True, **more: Any,
 ) -> dict[str, Any]:  # fmt: skip
-    """Return one score; without `training_seed` its encoder is deterministic, and without `half` it has no interval."""
+    """Return one score. Without `training_seed`, its encoder is deterministic; without `half`, it has no interval."""
     ends = (None, None) if value is None or half is None else (value - half, value + half)
     return {
         "training_seed": None, **more, "task": task,
@@ -34,7 +34,7 @@ def line(
 def study(
     langs: Sequence[str] = LANGS, methods: Sequence[str] = METHODS, tasks: Sequence[str] = TASKS, seed: int = 0
 ) -> list[dict[str, Any]]:
-    """Return the scores of a study with three training seeds for each score of a zero-shot task."""
+    """Return the scores of a study in which each zero-shot score has three training seeds."""
     rng, found = random.Random(seed), []
     for method in methods:
         name = "mini" if method == "base" else f"mini+{method}"
@@ -64,7 +64,7 @@ def study(
 def analyses(
     langs: Sequence[str] = LANGS, encoders: Sequence[str] = ("base", "rotation", "contrastive"), pairs: int = 60
 ) -> list[dict[str, Any]]:
-    """Return findings of all analyses of `calque analyze` except correlations."""
+    """Return the findings of all analyses in `calque analyze` except correlations."""
     rng, found = random.Random(1), []
     for encoder in encoders:
         gain, about = GAIN[encoder], {"encoder": encoder, "encoder_fingerprint": f"{METHODS.index(encoder):032x}"}
@@ -131,7 +131,7 @@ def _examples(encoders: list[str], lang: str) -> dict[str, Any]:
 
 
 def write(path: Path, lines: Sequence[dict[str, Any]]) -> Path:
-    """Write scores as JSON lines."""
+    """Write scores to a file as JSON lines."""
     path.parent.mkdir(parents=True, exist_ok=True)
     text = "".join(json.dumps(each, ensure_ascii=False) + "\n" for each in lines)
     path.write_text(text, encoding="utf-8")
@@ -139,7 +139,7 @@ def write(path: Path, lines: Sequence[dict[str, Any]]) -> Path:
 
 
 def run_record() -> dict[str, Any]:
-    """Return a `calque-run.json`."""
+    """Return the content of a `calque-run.json`."""
     return {
         "calque": "0.1.0", "command": "calque align train.tsv --langs en de", "method": "contrastive", "towards": "en",
         "encoder": "mini", "encoder_fingerprint": "0" * 32, "seconds": {"words": 3.2, "method": 120.5},
@@ -152,7 +152,7 @@ HOSTILE = (
     "\"><img src=x onerror='alert(1)'>",
     "{{ 7*7 }}",
     "&amp; <b>|*_`",
-    "\u05e9\u05dc\u05d5\u05dd \u202e \u0639\u0631\u0628\u064a",  # right to left, and an override
+    "\u05e9\u05dc\u05d5\u05dd \u202e \u0639\u0631\u0628\u064a",  # right-to-left text, and a directional override
     "🙂👩\u200d👩\u200d👧",
     "a\u2028b\tc",
     "' --x",

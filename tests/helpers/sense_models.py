@@ -1,4 +1,4 @@
-"""Language models with senses: small random networks with sense tables of known clusters."""
+"""Language models with senses: small random networks whose sense tables have known clusters."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ WORDS = ("bank", "river", "boat", "money", "loan", "may", "Ufer", "Fluss", "Geld
 
 
 def a_text(n: int, seed: int = 0, lang: str = "en") -> Sentences:
-    """Return sentences of up to 20 of these words and some out-of-vocabulary words; a few are empty."""
+    """Return sentences of up to 20 words from `WORDS` and a few out-of-vocabulary words; some sentences are empty."""
     rng = np.random.default_rng(seed)
     words = [*WORDS, "zyzzyvas", "outlandishly"]
     return Sentences.of([[words[k] for k in rng.integers(len(words), size=rng.integers(21))] for _ in range(n)], lang)
 
 
 def a_table(n_words: int, dim: int, seed: int, most: int = 4) -> SenseTable:
-    """Return a sense table with random clusters, some of them pruned, and counts as after training."""
+    """Return a sense table with random clusters, some of them pruned, and counts like those after training."""
     torch.manual_seed(seed)
     rng = np.random.default_rng(seed)
     table = SenseTable(rng.integers(1, most + 1, size=n_words), dim, axes=min(4, dim), queue=10, spread=1.0)
@@ -31,17 +31,17 @@ def a_table(n_words: int, dim: int, seed: int, most: int = 4) -> SenseTable:
     table.counts.copy_(torch.from_numpy(rng.integers(0, 30, size=len(table))))
     table.live &= torch.from_numpy(rng.random(len(table)) < 0.8)
     table.live[table.index[:, 0]] = True
-    table.counts[~table.live] = 7  # counts from before pruning
+    table.counts[~table.live] = 7  # senses keep their counts from before pruning
     return table
 
 
 def select(table: SenseTable, states: torch.Tensor, words: torch.Tensor) -> torch.Tensor:
-    """Return the class of the nearest sense of each word `[n]`, or of several words for each state `[n, t]`."""
+    """Return the class of the nearest sense of each word `[n]`, or of several words per state `[n, t]`."""
     return nearest([table.compared(states, words if words.ndim == 2 else words[:, None])])
 
 
 def an_elmo(folder: Path, seed: int = 0) -> Path:
-    """Return an ELMo that predicts `WORDS` forwards and backwards."""
+    """Return an ELMo model that predicts `WORDS` in both directions."""
     from calque.senses.elmo import ElmoEncoder, ElmoNetwork, elmo_options
     from calque.senses.text import FIRST_WORD, Vocabulary
 
@@ -51,7 +51,7 @@ def an_elmo(folder: Path, seed: int = 0) -> Path:
     )
     vocabulary = Vocabulary(WORDS, np.arange(len(WORDS) + FIRST_WORD)[::-1].copy())
     network = ElmoNetwork(options)
-    with torch.no_grad():  # the hidden states of an untrained network are all similar
+    with torch.no_grad():  # without this, all hidden states would be similar
         for weights in network.parameters():
             weights.copy_(torch.randn_like(weights) * 0.7)
     ElmoEncoder(network).save(folder)
@@ -61,7 +61,7 @@ def an_elmo(folder: Path, seed: int = 0) -> Path:
 
 
 def a_bert(folder: Path, seed: int = 0, texts: Sequence[Sentences] = ()) -> Path:
-    """Return a BERT whose tokenizer has each of `WORDS` as one subword."""
+    """Return a BERT whose tokenizer represents each of `WORDS` by a single subword."""
     from transformers import BertConfig, BertForMaskedLM
 
     from calque.encoders.checkpoint import save_model

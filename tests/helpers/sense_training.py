@@ -1,4 +1,4 @@
-"""Train a tiny SaELMo and a tiny SaBERT of two languages, also as a program for tests that start it twice. Not a test itself."""
+"""Train a tiny SaELMo and a tiny SaBERT on two languages, also as a program for two processes. Not a test itself."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def tables_of(method) -> list[SenseTable]:
 
 
 def outcome(method) -> dict[str, Any]:
-    """Return everything that must be equal after two trainings with the same settings."""
+    """Return everything that must be equal after two training runs with the same settings."""
     return {
         "losses": [line["loss"] for line in method.history],
         "model": method.model.state_dict(),

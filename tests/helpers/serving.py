@@ -1,4 +1,4 @@
-"""Serve the page of the explorer for browser tests."""
+"""Serve the explorer's page for browser tests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from calque.explore.explorer import Explorer
 
 @contextmanager
 def served(explorer: Explorer) -> Iterator[str]:
-    """Serve an explorer's page during the block, and return its address."""
+    """Serve the page of an explorer inside a `with` block, and yield its URL."""
     listening = listen("127.0.0.1", 0)
     server = uvicorn.Server(uvicorn.Config(make_app(explorer), log_level="warning", lifespan="off", ws="none"))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})

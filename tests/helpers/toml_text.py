@@ -1,4 +1,4 @@
-"""Write values as TOML, which the standard library can only read."""
+"""Write values as TOML; the standard library can only read TOML."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""A small training run as a program, for tests that kill it. Not a test itself."""
+"""A small training run as a program, for tests that kill the process. Not a test itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Small trainings of all methods that train, for one or several processes, also as a program. Not a test itself."""
+"""Small training runs with all trainable methods, in one or several processes; also a program. Not a test itself."""
 
 from __future__ import annotations
 
@@ -23,41 +23,41 @@ from calque.encoders.sentence_vectors import SentencePooling
 from encoder_copies import with_dropout
 from linked_text import make_text
 
-# Adam divides a gradient by its own size. With this epsilon a gradient that is 0 except for rounding makes a small step, so
-# remaining differences of weights are differences of gradients.
+# Adam normalises gradients. With the larger epsilon of `steady`, a gradient that is 0 except for rounding makes a small step,
+# so any difference between weights is due to a difference between gradients.
 SETTINGS: dict[str, Any] = {"towards": "en", "learning_rate": 1e-3, "batch": 3, "epochs": 2}
 
 
 def steady(make: type) -> Any:
-    """Return the method with this epsilon of Adam."""
+    """Return the method with a larger epsilon of Adam."""
     return type(make.__name__, (make,), {"epsilon": 1e-2})
 
 
 class Linked(Contrastive):
-    """Tuner that links special tokens with each other."""
+    """Contrastive alignment that also links special tokens."""
 
     special = True
 
 
 LETTERS = {"en": "a e t s", "de": "d r u n"}
-#: numbers of sentence pairs: 13 and 5 in batches of 3, or 1; the last batch has one pair, so some processes have none
+#: numbers of sentence pairs; the last batch of 3 has only one or two pairs, so some processes have none
 SIZES = {"xx": 13, "yy": 5, "zz": 1}
 
 Outcome = tuple[list[dict[str, float]], dict[str, torch.Tensor]]
 
 
 class Ends(Exception):
-    """Raised to end a training at a chosen update."""
+    """Exception that ends a training run at a chosen update."""
 
 
 def run(folder: str, out: str, case: str, stop: int | None = None) -> None:
-    """Train, and save losses and weights as `OUT/CASE.pt`, with checkpoints in `OUT/CASE`.
+    """Train, and save losses and weights to `OUT/CASE.pt` and checkpoints to `OUT/CASE`.
 
     Args:
         folder: folder of a tiny BERT.
         out: output folder.
         case: one of `CASES`.
-        stop: update in which all processes end, before the weights change.
+        stop: update at which all processes end, before the weights change.
 
     """
     place = Path(out) / case
@@ -95,7 +95,7 @@ def tuned(kind: type, *, accumulate: int = 1, **settings: Any) -> Callable[[str,
 
 
 def key_points(folder: str, place: Path, stop: int | None) -> Outcome:
-    """Train all phases of the first step of CLCR, and the classifiers of the second."""
+    """Train all phases of the first step of CLCR, and the classifiers of the second step."""
     clcr.PHASES = clcr_job.EQUAL
     settings: dict[str, Any] = {
         "towards": "en", "batch": 3, "epochs": (1.0,) * 5, "learning_rate": (5e-3, 1e-3, 1e-3), "steps": "transform,extract",
@@ -115,7 +115,7 @@ def key_points(folder: str, place: Path, stop: int | None) -> Outcome:
 
 
 def distilled(folder: str, place: Path, stop: int | None) -> Outcome:
-    """Distil from a teacher whose vectors are computed in parts; in some updates a process has no text."""
+    """Distil from a teacher whose vectors are computed in parts; in some updates, a process has no text."""
     student = with_dropout(load_encoder(folder))
     store = TeacherVectors(place / "store", student, SentencePooling.of(student, "cls"))
     method = steady(Distillation)(**SETTINGS, ranking=0.5, negatives=3, source_share=0.5)
@@ -136,7 +136,7 @@ CASES: dict[str, Callable[[str, Path, int | None], Outcome]] = {
 }
 
 
-if __name__ == "__main__":  # arguments: FOLDER, and OUT, CASE and STOP of each training
+if __name__ == "__main__":  # arguments: FOLDER, and a JSON list with OUT, CASE and STOP of each run
     torch.set_num_threads(1)
     for out, case, stop in json.loads(sys.argv[2]):
         run(sys.argv[1], out, case, stop)

@@ -1,4 +1,4 @@
-"""Start a program as a group of two or more processes."""
+"""Run a program as a group of two or more processes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def free_port() -> str:
 
 
 def run_group(world: int, *arguments: str, **environment: str) -> list[subprocess.CompletedProcess[str]]:
-    """Run a program in `n` processes with gloo, as torchrun does, and return how each ended."""
+    """Run a program in `world` processes with Gloo, as torchrun does, and return how each process ended."""
     group = {"WORLD_SIZE": str(world), "LOCAL_WORLD_SIZE": str(world), "MASTER_ADDR": "127.0.0.1",
              "MASTER_PORT": free_port()}  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
@@ -31,6 +31,6 @@ def run_group(world: int, *arguments: str, **environment: str) -> list[subproces
 
 
 def run_two(*arguments: str) -> None:
-    """Run a program as two processes, both of which must succeed."""
+    """Run a program in two processes, both of which must succeed."""
     for ended in run_group(2, *arguments, ACCELERATE_USE_CPU="true"):
         assert ended.returncode == 0, ended.stderr[-3000:]

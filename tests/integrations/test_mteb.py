@@ -1,4 +1,4 @@
-"""MTEB's tasks on local texts give the scores that calque computes."""
+"""Test that MTEB tasks on local text give the same scores as calque."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def installed():
 
 
 def task(base, name, rows, **more):
-    """Return a task of MTEB with given rows instead of a download."""
+    """Return an MTEB task with the given rows instead of a downloaded data set."""
     from datasets import Dataset, DatasetDict
     from mteb.abstasks.task_metadata import TaskMetadata
 
@@ -47,7 +47,7 @@ def cosines(x, y):
     return (x @ y.T) / np.linalg.norm(x, axis=1)[:, None] / np.linalg.norm(y, axis=1)
 
 
-def test_bitext_mining_and_similarity_of_sentences(tiny_encoder):
+def test_bitext_mining_and_sentence_similarity(tiny_encoder):
     installed()
     from mteb.abstasks import AbsTaskBitextMining, AbsTaskSTS
     from scipy.stats import spearmanr
@@ -67,7 +67,7 @@ def test_bitext_mining_and_similarity_of_sentences(tiny_encoder):
     assert model.mteb_model_meta.name.startswith("calque/")
 
 
-def test_batches_are_joined_and_similarities_are_cosines(tiny_encoder):
+def test_batches_are_concatenated_and_similarities_are_cosines(tiny_encoder):
     installed()
     model = MtebEncoder(tiny_encoder, pooling="subwords", name="me/tiny")
     x = model.encode([{"text": ENGLISH[:3]}, {"text": ENGLISH[3:]}])
@@ -77,7 +77,7 @@ def test_batches_are_joined_and_similarities_are_cosines(tiny_encoder):
     np.testing.assert_allclose(model.similarity_pairwise(x, y), np.diag(cosines(x, y)), atol=1e-6)
 
 
-def test_encoders_without_subwords_pool_words_and_unknown_languages_are_refused(tiny_encoder):
+def test_encoders_without_subwords_pool_words_and_multilingual_ones_are_rejected(tiny_encoder):
     installed()
     assert MtebEncoder(RandomVectors(8)).pooling.name == "words"
 

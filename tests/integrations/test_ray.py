@@ -1,4 +1,4 @@
-"""Vectors and links of batches equal those of the whole text, in this process and on a cluster of one node."""
+"""Test that vectors and links of batches equal those of the full text, in this process and on a one-node cluster."""
 
 import signal
 
@@ -15,7 +15,7 @@ from linked_text import WORDS
 
 
 def lines(n, seed=0):
-    """Make sentences of a few words."""
+    """Return sentences of a few words."""
     rng = np.random.default_rng(seed)
     return [" ".join(WORDS[k] for k in rng.integers(0, 10, rng.integers(1, 7))) for _ in range(n)]
 
@@ -24,7 +24,7 @@ def vectors_of(table):
     return np.array([vector for row in table["vectors"].to_pylist() for vector in row], dtype=np.float32)
 
 
-def test_a_batch_has_the_vectors_of_its_words(tiny_folder):
+def test_a_batch_contains_the_vectors_of_its_words(tiny_folder):
     text = lines(25)
     expected = load_encoder(tiny_folder).encode(Sentences.of([line.split() for line in text], "en"))
     table = Encode(str(tiny_folder), lang="en")(pa.table({"id": range(25), "text": text}))
@@ -37,7 +37,7 @@ def test_a_batch_has_the_vectors_of_its_words(tiny_folder):
     np.testing.assert_array_equal(vectors_of(again), np.asarray(expected.data))
 
 
-def test_a_batch_has_the_links_of_saved_tables(tmp_path):
+def test_a_batch_contains_the_links_from_saved_tables(tmp_path):
     source = lines(40)
     target = [line.upper() for line in source]
     corpus = ParallelCorpus.of([line.split() for line in source], [line.split() for line in target], ("en", "de"))
@@ -53,7 +53,7 @@ def test_a_batch_has_the_links_of_saved_tables(tmp_path):
     [({"tekst": ["a"]}, "no column 'text', expected one of tekst"), ({"text": [None]}, "expected text or a list of words"),
      ({"text": [["a", None]]}, "expected text or a list of words")],
 )  # fmt: skip
-def test_rows_without_text_are_refused_by_number(rows, message):
+def test_rows_without_text_are_rejected(rows, message):
     with pytest.raises(InputError, match=message):
         sentences(pa.table(rows), "text", lang="en")
 
@@ -66,7 +66,7 @@ def test_vectors_are_computed_on_a_cluster(tiny_folder, tmp_path, monkeypatch):
     (tmp_path / "text").mkdir()
     parquet.write_table(pa.table({"text": text[:20]}), tmp_path / "text/0.parquet")
     parquet.write_table(pa.table({"text": text[20:]}), tmp_path / "text/1.parquet")
-    monkeypatch.setenv("RAY_worker_niceness", "0")  # beside other work it would wait for minutes
+    monkeypatch.setenv("RAY_worker_niceness", "0")  # without this, it may wait for minutes on a busy machine
     before = signal.getsignal(signal.SIGTERM)
     ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="error")
     try:
@@ -79,7 +79,7 @@ def test_vectors_are_computed_on_a_cluster(tiny_folder, tmp_path, monkeypatch):
         found.write_parquet(str(tmp_path / "vectors"))
     finally:
         ray.shutdown()
-        signal.signal(signal.SIGTERM, before)  # Ray leaves a handler of its own, which would end a later test
+        signal.signal(signal.SIGTERM, before)  # Ray's own handler would end a later test
     table = parquet.read_table(tmp_path / "vectors").sort_by("text")
     expected = load_encoder(tiny_folder).encode(Sentences.of([line.split() for line in sorted(text)], "en"))
     np.testing.assert_allclose(vectors_of(table), np.asarray(expected.data), atol=1e-5)

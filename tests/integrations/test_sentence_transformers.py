@@ -1,4 +1,4 @@
-"""sentence-transformers opens folders of calque, and its vectors equal those of calque."""
+"""Test that sentence-transformers opens folders written by calque and computes the same vectors."""
 
 from __future__ import annotations
 
@@ -47,24 +47,24 @@ def theirs(folder, texts=TEXTS):
 
 
 def check(folder, name="subwords"):
-    """Check that vectors are equal to 1e-5 of the largest number, and return the names of the modules."""
+    """Check that vectors differ by at most 1e-5 of the largest value, and return the names of the modules."""
     expected, (found, modules) = ours(folder, name), theirs(folder)
     assert found.dtype == np.float32
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5 * np.abs(expected).max())
     return modules
 
 
-def test_every_family_at_a_middle_layer(any_family_folder, tmp_path):
+def test_every_family_can_be_opened_at_a_middle_layer(any_family_folder, tmp_path):
     load_encoder(any_family_folder, layer=1).save(tmp_path / "out")
     about = json.loads((tmp_path / "out" / "calque.json").read_text())
-    # Cut to that layer where a model can be, else named by a module.
+    # The model is truncated at that layer if possible; otherwise a module selects the layer.
     assert check(tmp_path / "out") == ["Transformer", *([] if about["cut"] else ["WeightedLayerPooling"]), "Pooling"]
     assert load_encoder(tmp_path / "out").layer == 1
-    assert SentencePooling.of(load_encoder(tmp_path / "out")).name == "words"  # as before it was saved
+    assert SentencePooling.of(load_encoder(tmp_path / "out")).name == "words"  # the same pooling as before saving
 
 
 @pytest.mark.parametrize("layer", [0, 2])
-def test_kept_layers_and_half_precision(layer, tiny_folder, tmp_path):
+def test_models_with_all_layers_and_half_precision_can_be_opened(layer, tiny_folder, tmp_path):
     encoder = load_encoder(tiny_folder, layer=layer, max_length=20)
     encoder.model.half()
     encoder.save(tmp_path / "out", keep_layers=True)
@@ -85,13 +85,13 @@ def test_a_trained_pooling_is_used(tiny_folder, tmp_path):
     text = Sentences.of([["The", "CAT"]], "en")
     expected = sentence_vectors(encoder, text, pooling).data
     np.testing.assert_allclose(sentence_vectors(load_encoder(tmp_path / "out"), text, opened).data, expected, atol=1e-6)
-    # The modules go with the encoder when it is saved again.
+    # The modules are saved again with the encoder.
     load_encoder(tmp_path / "out").save(tmp_path / "again")
     np.testing.assert_allclose(ours(tmp_path / "again", "own"), ours(tmp_path / "out", "own"), atol=1e-6)
 
 
 @pytest.mark.parametrize("family", ["bert", "roberta", "gpt2", "modernbert", "xlm-roberta"])
-def test_static_vectors_of_any_tokenizer(family, family_folders, tmp_path):
+def test_static_vectors_with_any_tokenizer_can_be_opened(family, family_folders, tmp_path):
     tokenizer: Any = AutoTokenizer.from_pretrained(family_folders(family))
     before = SubwordVectors(tokenizer, torch.randn(len(tokenizer), 16))
     before.save(tmp_path / "out")
@@ -104,7 +104,7 @@ def test_static_vectors_of_any_tokenizer(family, family_folders, tmp_path):
     np.testing.assert_array_equal(Subwords(tokenizer, special=False).split([["the", "cat"]]).ids, again.ids)
 
 
-def test_unsupported_folders_are_refused(tiny_encoder, tmp_path):
+def test_unsupported_poolings_are_rejected(tiny_encoder, tmp_path):
     tiny_encoder.save(tmp_path / "out")
     for pooling, said in (
         (SentencePooling("words", "words"), "sentence-transformers cannot pool word vectors"),
@@ -116,14 +116,14 @@ def test_unsupported_folders_are_refused(tiny_encoder, tmp_path):
             pooling.save(tiny_encoder, tmp_path / "out")
 
 
-def test_encoders_with_maps_are_refused(tiny_encoder, tmp_path):
+def test_encoders_with_maps_have_no_modules_file(tiny_encoder, tmp_path):
     turned = Rotation().fit(*np.random.default_rng(0).normal(size=(2, 40, 32)))
     mapped = MappedEncoder(tiny_encoder, {"de": {2: turned}}, towards="en")
     mapped.save(tmp_path / "out")
     assert not (tmp_path / "out" / "modules.json").exists()
 
 
-def test_a_mean_of_layers_is_refused(tiny_encoder, tmp_path):
+def test_a_mean_of_layers_is_rejected(tiny_encoder, tmp_path):
     encoder, folder = copy.copy(tiny_encoder), tmp_path / "out"
     encoder.layer = 1
     encoder.save(folder, keep_layers=True)

@@ -1,4 +1,4 @@
-"""Maps as estimators, by scikit-learn's own checks."""
+"""Test the scikit-learn estimator with scikit-learn's own checks."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def paired():
 
 @pytest.mark.parametrize("method", ["rotation", "linear"])
 @pytest.mark.parametrize("centre", [False, True])
-def test_the_estimator_passes_the_checks_of_scikit_learn(method, centre):
+def test_the_estimator_passes_the_checks_in_scikit_learn(method, centre):
     count = 0
     for estimator, check in estimator_checks_generator(AlignmentMap(method, centre=centre)):
-        with suppress(SkipTest):  # such as that of arrays of other libraries, which an environment variable turns on
+        with suppress(SkipTest):  # e.g. array API checks, which an environment variable enables
             check(estimator)
             count += 1
     assert count > 40
@@ -46,7 +46,7 @@ def test_the_estimator_passes_the_checks_of_scikit_learn(method, centre):
         (AlignmentMap("linear", centre=True), LinearMap(centred=True)),
     ],
 )
-def test_the_estimator_fits_the_same_maps(paired, estimator, same):
+def test_the_estimator_fits_the_same_maps_as_calque(paired, estimator, same):
     x, y = paired
     fitted = estimator.fit(x, y)
     assert type(fitted.map_) is type(same)
@@ -63,6 +63,6 @@ def test_the_narrower_side_is_padded_with_zeros(paired, shapes):
     np.testing.assert_allclose(AlignmentMap().fit(x, y).transform(x), expected, atol=1e-12)
 
 
-def test_an_unknown_method_is_refused(paired):
+def test_an_unknown_method_is_rejected(paired):
     with pytest.raises(SettingError, match=r"method='turn', expected one of rotation, procrustes, linear"):
         AlignmentMap("turn").fit(*paired)

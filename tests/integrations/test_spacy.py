@@ -1,4 +1,4 @@
-"""The spaCy component in pipelines of spaCy."""
+"""Tests of the calque component in spaCy pipelines."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def make(tiny_folder):
     return pipeline
 
 
-def test_tokens_have_the_vectors_of_their_words_and_white_space_has_none(make, tiny_encoder):
+def test_tokens_have_the_vectors_of_their_words_and_white_space_has_zeros(make, tiny_encoder):
     doc = make()(TEXT)
     words = [token.text for token in doc if not token.is_space]
     assert words == ["the", "cat", "sees", "a", "house", "."]
@@ -59,7 +59,7 @@ def test_a_stream_is_encoded_in_batches(make, monkeypatch):
     usual = encoder.encode
     monkeypatch.setattr(encoder, "encode", lambda part, **options: sizes.append(len(part)) or usual(part, **options))
     together = list(nlp.pipe(texts, batch_size=3))
-    assert sizes == [2, 2]  # a text without words needs no vectors
+    assert sizes == [2, 2]  # the text without words is not encoded
     for doc, text in zip(together, texts, strict=True):
         np.testing.assert_allclose(doc._.calque_vectors, nlp(text)._.calque_vectors, atol=1e-5)
     sizes.clear()
@@ -73,7 +73,7 @@ def test_every_word_of_a_long_text_has_a_vector(make, tiny_encoder):
 
 
 @pytest.mark.parametrize("options", [{}, {"method": "softmax", "threshold": 0.01}])
-def test_links_of_two_docs_equal_those_of_a_linker(make, tiny_encoder, options):
+def test_links_between_two_docs_equal_those_of_a_linker(make, tiny_encoder, options):
     nlp = make()
     doc, other = nlp(TEXT), nlp(OTHER)
     named = {name: value for name, value in options.items() if name != "method"}
@@ -109,7 +109,7 @@ def test_the_language_of_the_pipeline_selects_the_encoder(make, tiny_folder):
         make(language="fr", encoder=pair)("a house")
 
 
-def test_invalid_settings_are_refused(make):
+def test_invalid_uses_and_settings_are_rejected(make):
     nlp = make()
     bare = nlp.make_doc("a house")
     for use in (lambda: bare[0]._.calque, lambda: bare._.calque_links(nlp("a"))):

@@ -1,4 +1,4 @@
-"""Maps from dictionaries and unsupervised maps recover planted rotations."""
+"""Test that maps from dictionaries and unsupervised maps recover planted rotations."""
 
 import numpy as np
 import pytest
@@ -38,8 +38,8 @@ DIM = 16
 
 
 def planted(n=600, dim=DIM, noise=0.1, seed=0):
-    """Return source words in clusters of Zipfian size, target words with rotated noisy vectors in another order, the gold pairs
-    `[n, 2]`, and the rotation."""
+    """Return source words in clusters of Zipfian size, target words in another order with noisy rotated vectors, the gold
+    pairs `[n, 2]`, and the rotation."""
     rng = np.random.default_rng(seed)
     centres = rng.standard_normal((30, dim)) * np.linspace(2, 0.3, dim)
     p = 1 / np.arange(1, 31)
@@ -47,7 +47,7 @@ def planted(n=600, dim=DIM, noise=0.1, seed=0):
     x = x + 0.7 * rng.standard_normal((n, dim)) * np.linspace(1.5, 0.4, dim) + 0.3
     turn = np.linalg.qr(rng.standard_normal((dim, dim)))[0]
     z = x @ turn + noise * rng.standard_normal((n, dim))
-    order = np.argsort(np.arange(n) * np.exp(0.1 * rng.standard_normal(n)))  # slightly different frequencies
+    order = np.argsort(np.arange(n) * np.exp(0.1 * rng.standard_normal(n)))  # makes the frequency ranks differ slightly
     place = np.empty(n, dtype=np.int64)
     place[order] = np.arange(n)
     source = WordList([f"s{k}" for k in range(n)], x.astype(np.float32))
@@ -68,8 +68,8 @@ def right(fit, source, target, gold):
 NO_ROUNDS = Refinement(rounds=0, held_out=0)
 
 
-# -- a dictionary ----------------------------------------------------------------------------------------------------
-def test_maps_from_a_dictionary_equal_the_solution_of_scipy():
+# -- with a dictionary -------------------------------------------------------------------------------------------------
+def test_maps_from_a_dictionary_equal_the_scipy_solution():
     source, target, gold, _ = planted(noise=0.5)
     seeds = gold[:200]
     fit = fit_dictionary(source, target, dictionary_of(source, target, seeds), normalise="none", refinement=NO_ROUNDS)
@@ -92,7 +92,7 @@ def test_every_normalisation_recovers_a_rotation(normalise):
     assert right(fit, source, target, gold) == 1
     kind = Rotation if normalise in ("none", "unit") else NormalizedRotation
     assert isinstance(fit.source, kind)
-    if normalise == "centre":  # the map contains the means, so a shift of a language has no effect
+    if normalise == "centre":  # the map contains the means, so shifting a language has no effect
         moved = WordList(target.words, target.vectors + 5)
         shifted = fit_dictionary(source, moved, gold[:100], normalise=normalise, refinement=NO_ROUNDS)
         np.testing.assert_allclose(
@@ -100,11 +100,11 @@ def test_every_normalisation_recovers_a_rotation(normalise):
         )
 
 
-def test_refinement_beats_a_noisy_dictionary():
+def test_refinement_improves_on_a_noisy_dictionary():
     source, target, gold, _ = planted(noise=0.3)
     rng = np.random.default_rng(1)
     seeds = gold[:60].copy()
-    wrong = rng.random(60) < 0.5  # half of a small dictionary is wrong
+    wrong = rng.random(60) < 0.5  # half of the entries are wrong
     seeds[wrong, 1] = rng.permutation(seeds[wrong, 1])
     plain = fit_dictionary(source, target, seeds, refinement=NO_ROUNDS)
     refined = fit_dictionary(source, target, seeds, refinement=Refinement(rounds=5, held_out=0))
@@ -126,7 +126,7 @@ def test_the_refinement_round_is_chosen_on_held_out_words():
     assert len(kept) + len(aside) == 4
 
 
-def test_refinement_equals_a_literal_version_of_the_published_rounds():
+def test_refinement_equals_a_naive_implementation_of_the_published_rounds():
     source, target, gold, _ = planted(n=120, noise=0.4)
     x, z = unit_rows(source.vectors), unit_rows(target.vectors)
 
@@ -150,7 +150,7 @@ def test_precision_at_1_counts_any_gold_translation_among_frequent_words():
     z = np.eye(5, dtype=np.float32)
     x = z[[0, 1, 1]]
     assert precision_at_1(x, z, np.array([[0, 3], [0, 0], [1, 2], [2, 1]]), k=1) == pytest.approx(2 / 3)
-    # candidates are the first word and those of the pairs
+    # the candidates are the first word and the words of the pairs
     assert precision_at_1(x, z, np.array([[1, 2]]), k=1, among=1) in (0.0, 1.0)
     assert np.isnan(precision_at_1(x, z, np.zeros((0, 2), dtype=np.int64)))
 
@@ -159,7 +159,7 @@ def test_an_entry_with_several_senses_uses_the_closest_pair():
     source, target, gold, _ = planted(noise=0.1)
     rng = np.random.default_rng(3)
     words, vectors = list(source.words), list(source.vectors)
-    for k in range(0, 100, 2):  # every other word has a second sense that is not in the dictionary
+    for k in range(0, 100, 2):  # gives every other word a second sense that is not in the dictionary
         words.append(words[k])
         vectors.append(rng.standard_normal(DIM) * 2)
     many = WordList(words, np.array(vectors, dtype=np.float32))
@@ -175,7 +175,7 @@ def test_seed_pairs_from_a_dictionary_and_from_identical_words():
     assert pairs.tolist() == [[1, 1], [0, 2], [2, 2], [1, 0]]
     assert entries.tolist() == [0, 1, 1, 2]
     assert left_out == 1
-    # Words without an exact match are looked up without regard to case.
+    # If a word has no exact match, the lookup ignores case.
     pairs, _, left_out = seed_pairs(
         Dictionary(("House", "it"), ("haus", "es"), ("en", "de")), ["it", "house", "IT"], ["HAUS", "Haus", "Es", "es"]
     )
@@ -188,7 +188,7 @@ def test_seed_pairs_from_a_dictionary_and_from_identical_words():
     ]
 
 
-def test_impossible_fits_are_refused():
+def test_impossible_fits_are_rejected():
     source, target, gold, _ = planted(n=50)
     nothing = Dictionary(("no",), ("such",), ("xx", "en"))
     with pytest.raises(SettingError, match="none of .* has vectors for both words"):
@@ -199,8 +199,8 @@ def test_impossible_fits_are_refused():
     assert fit_dictionary(source, narrow, gold, method="linear", refinement=NO_ROUNDS).source.matrix.shape == (16, 5)
 
 
-# -- no dictionary ---------------------------------------------------------------------------------------------------
-def test_similarity_distributions_and_self_learning_find_the_rotation():
+# -- without a dictionary ----------------------------------------------------------------------------------------------
+def test_similarity_distributions_and_self_learning_recover_the_rotation():
     source, target, gold, _ = planted(noise=0.3)
     fit = fit_unsupervised(source, target, start="distributions", options=dict(patience=10))
     assert right(fit, source, target, gold) > 0.95
@@ -210,14 +210,14 @@ def test_similarity_distributions_and_self_learning_find_the_rotation():
     x, z = unit_rows(source.vectors), unit_rows(target.vectors)
     seeds = similarity_seeds(x, z)
     hits = {tuple(pair) for pair in gold.tolist()} & {tuple(pair) for pair in seeds.tolist()}
-    assert len(hits) > 10 * 1200 / 600  # many times more than by chance
+    assert len(hits) > 10 * 1200 / 600  # ten times the number expected by chance
     assert len(self_learning(x, z, seeds, most_rounds=2)) == 1200
 
 
-def test_adversarial_training_finds_the_rotation():
+def test_adversarial_training_recovers_the_rotation():
     rng = np.random.default_rng(1)
     centres = np.linalg.qr(rng.standard_normal((3, 3)))[0] + 0.2 * rng.standard_normal((3, 3))
-    cluster = rng.choice(3, 400, p=[0.6, 0.3, 0.1])  # clusters of these sizes determine the rotation
+    cluster = rng.choice(3, 400, p=[0.6, 0.3, 0.1])  # clusters of different sizes determine the rotation
     x = unit_rows(centres[cluster] + 0.1 * rng.standard_normal((400, 3)))
     turn = np.linalg.qr(rng.standard_normal((3, 3)))[0]
     z = unit_rows(x @ turn + 0.02 * rng.standard_normal((400, 3)))[rng.permutation(400)]
@@ -235,7 +235,7 @@ def test_adversarial_training_finds_the_rotation():
     assert fit.verdict is not None
 
 
-def test_a_failed_search_is_reported():
+def test_a_failed_unsupervised_map_is_reported():
     source, _, _, _ = planted(n=400)
     _, target, _, _ = planted(n=400, seed=7)
     fit = fit_unsupervised(source, target, options=dict(patience=3), restarts=2)
@@ -262,14 +262,14 @@ def test_a_failed_search_is_reported():
             fit_unsupervised(source, target, start=start, options=dict(seed=1))
 
 
-# -- encoders --------------------------------------------------------------------------------------------------------
+# -- encoders ----------------------------------------------------------------------------------------------------------
 @pytest.fixture
 def languages():
     corpus, _ = make_text("xx", 60, 0)
     return {"en": corpus.source, "xx": corpus.target}
 
 
-def test_anchors_and_a_dictionary_give_a_mapped_encoder(tiny_encoder, languages, tmp_path):
+def test_maps_of_an_encoder_are_fitted_from_anchors_and_a_dictionary(tiny_encoder, languages, tmp_path):
     layers = (1, 2)
     anchors = {lang: compute_anchors(tiny_encoder, text, layers) for lang, text in languages.items()}
     dictionary = Dictionary(tuple(WORDS), tuple(w.upper() for w in WORDS), ("en", "xx"))
@@ -301,7 +301,7 @@ def test_anchors_and_a_dictionary_give_a_mapped_encoder(tiny_encoder, languages,
         method.align(tiny_encoder, anchors)
 
 
-def test_frequent_words_also_contain_the_given_words(languages):
+def test_frequent_words_also_include_the_given_words(languages):
     text = Sentences.of([["b", "a", "b"], [], ["c", "b", "a"]], "en")
     assert frequent_words(text, 2, ["x", "a"]) == ["b", "a", "x"]
     assert set(frequent_words(languages["en"], 100)) == set(WORDS)

@@ -1,4 +1,4 @@
-"""Released maps are read without executing code from the file."""
+"""Test that released maps are read without executing code from the file."""
 
 import collections
 import io
@@ -28,7 +28,7 @@ def matrix():
 
 
 def pickled_by_old_numpy(array, protocol):
-    """Return the pickle of NumPy before version 2, whose modules have shorter names; without frames, whose lengths change."""
+    """Return the pickle as written by NumPy 1, whose modules have shorter names; omit frames, whose lengths change."""
     content = pickle.dumps(array, protocol=protocol)
     for name in (b"numpy._core.multiarray", b"numpy._core.numeric"):
         short = name.replace(b"_core", b"core")
@@ -40,7 +40,7 @@ def pickled_by_old_numpy(array, protocol):
 
 @pytest.mark.parametrize("protocol", [0, 1, 2, 3, 4, 5])
 @pytest.mark.parametrize("old", [False, True])
-def test_arrays_pickled_by_any_numpy_version_are_read(tmp_path, matrix, protocol, old):
+def test_arrays_pickled_by_any_numpy_version_can_be_read(tmp_path, matrix, protocol, old):
     path = tmp_path / "xx_best_mapping.pth"
     path.write_bytes((pickled_by_old_numpy if old else pickle.dumps)(matrix, protocol))
     found = read_released(path)
@@ -50,7 +50,7 @@ def test_arrays_pickled_by_any_numpy_version_are_read(tmp_path, matrix, protocol
 
 
 @pytest.mark.parametrize("zipped", [True, False])
-def test_both_file_formats_of_torch_save_are_read(tmp_path, matrix, zipped):
+def test_both_file_formats_of_torch_save_can_be_read(tmp_path, matrix, zipped):
     path = tmp_path / "m.pth"
     torch.save(matrix, path, _use_new_zipfile_serialization=zipped)
     np.testing.assert_array_equal(read_released(path).matrix, matrix.T.astype(float))
@@ -88,7 +88,7 @@ def test_code_in_the_file_is_not_executed(tmp_path, protocol, wrap):
             archive.writestr("archive/data.pkl", content)
         with pytest.raises(InputError):
             read_released(tmp_path / f"{number}.zip")
-        # in the old container, before and after the magic number
+        # the same content in the legacy PyTorch container
         torch_like = b"".join(pickle.dumps(part, 2) for part in (0x1950A86A20F9469CFC6C, 1001, {})) + content
         path.write_bytes(torch_like)
         with pytest.raises(InputError):
@@ -97,12 +97,12 @@ def test_code_in_the_file_is_not_executed(tmp_path, protocol, wrap):
     assert not RAN
 
 
-def test_an_array_that_hides_code_is_refused(tmp_path):
-    """Try object arrays, a call in the state of an array, and names that resemble those of NumPy."""
+def test_arrays_that_hide_code_are_rejected(tmp_path):
+    """Try object arrays, a call in the state of an array, and names that resemble those in NumPy."""
     RAN.clear()
     objects = np.array([[Evil(ran), 1], [2, 3]], dtype=object)
     build = np.eye(2).__reduce__()
-    nested = pickle.dumps(build[0].__module__)  # a string: no array
+    nested = pickle.dumps(build[0].__module__)  # a string instead of an array
     hidden = b"cnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\n(I0\ntS'b'\ntR"
     hidden += b"(I1\n(I2\nI2\ntcnumpy\ndtype\n(S'f8'\ntRI00\n"
     call = b"cposix\nsystem\n(S'true'\ntR"
@@ -123,7 +123,7 @@ def test_an_array_that_hides_code_is_refused(tmp_path):
      pickle.dumps(np.zeros(2, dtype=[("a", "f8")])), pickle.dumps(collections.OrderedDict(a=1)),
      b"\x80\x05\x96\xff\xff\xff\xff\xff\xff\xff\x7f.", b"(" * 100_000 + b"t" * 99_999 + b"."],
 )  # fmt: skip
-def test_other_content_raises_an_error_with_the_path(tmp_path, content):
+def test_invalid_content_raises_an_error_that_names_the_file(tmp_path, content):
     path = tmp_path / "en_best_mapping.pth"
     path.write_bytes(content)
     with pytest.raises(InputError, match="en_best_mapping"):

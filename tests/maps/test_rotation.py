@@ -1,4 +1,4 @@
-"""Maps recover planted maps, equal the textbook solution, and can be saved and opened."""
+"""Test that maps recover planted maps, equal the textbook solution, and can be saved and opened."""
 
 import numpy as np
 import pytest
@@ -24,9 +24,9 @@ def planted():
     return rng, rng.normal(size=(400, DIM)) * np.linspace(0.5, 2, DIM) + rng.normal(size=DIM), turn
 
 
-def test_moments_do_not_depend_on_blocks_or_merging(planted):
+def test_moments_do_not_depend_on_block_size_or_merging(planted):
     rng, x, turn = planted
-    x = x + 1e4  # an offset that makes naive sums of products inexact
+    x = x + 1e4  # with this offset, naive sums of products would be inexact
     y = rng.normal(size=(400, 5))
     whole = Moments.of(x, y)
     merged = Moments(DIM, 5)
@@ -39,7 +39,7 @@ def test_moments_do_not_depend_on_blocks_or_merging(planted):
     np.testing.assert_allclose(whole.gram, (x - x.mean(0)).T @ (x - x.mean(0)), rtol=1e-7, atol=1e-6)
 
 
-def test_rotation_recovers_a_known_rotation(planted):
+def test_rotation_recovers_a_planted_rotation(planted):
     _, x, turn = planted
     fitted = Rotation().fit(x, x @ turn)
     np.testing.assert_allclose(fitted.matrix, turn, atol=1e-10)
@@ -52,21 +52,21 @@ def test_normalized_rotation_recovers_rotation_and_shift_but_rotation_does_not(p
     y = (x - x.mean(0)) @ turn + rng.normal(size=DIM) * 5
     centred, plain = NormalizedRotation().fit(x, y), Rotation().fit(x, y)
     np.testing.assert_allclose(centred.matrix, turn, atol=1e-10)
-    # Kulshreshtha 2020, Eq. 5, literally
+    # Eq. 5 of Kulshreshtha 2020
     np.testing.assert_allclose(centred.transform(x), (x - x.mean(0)) @ centred.matrix + y.mean(0), atol=1e-9)
     np.testing.assert_allclose(centred.transform(x), y, atol=1e-9)
     assert np.abs(plain.transform(x) - y).max() > 0.1
 
 
 @pytest.mark.parametrize("centred", [False, True])
-def test_linear_map_recovers_a_linear_map(planted, centred):
+def test_linear_map_recovers_a_planted_linear_map(planted, centred):
     rng, x, _ = planted
     matrix = rng.normal(size=(DIM, DIM))
     y = (x - x.mean(0)) @ matrix + 3 if centred else x @ matrix
     np.testing.assert_allclose(LinearMap(centred=centred).fit(x, y).transform(x), y, atol=1e-8)
 
 
-def test_impossible_fits_are_refused(planted):
+def test_impossible_fits_are_rejected(planted):
     _, x, _ = planted
     with pytest.raises(SettingError, match="equal numbers of vectors, got 400 and 399"):
         Rotation().fit(x, x[:-1])
@@ -82,7 +82,7 @@ def test_impossible_fits_are_refused(planted):
         Rotation().fit(x, x).transform(x[:, :3])
 
 
-# -- with an encoder -------------------------------------------------------------------------------------------------
+# -- with an encoder ---------------------------------------------------------------------------------------------------
 @pytest.fixture
 def text():
     return make_text("xx", 40, 1)
@@ -95,7 +95,7 @@ def test_mapped_encoder_equals_the_formula(tiny_encoder, text):
         mapped = MappedEncoder.fit(
             tiny_encoder, corpus, pairs, make=NormalizedRotation, towards="en", layers=layers, combine=combine, block=7
         )
-        source = tiny_encoder.encode_layers(corpus.target, layers)  # xx moves towards en
+        source = tiny_encoder.encode_layers(corpus.target, layers)  # xx is mapped to en
         target = tiny_encoder.encode_layers(corpus.source, layers)
         expected = []
         for layer in layers:
@@ -112,7 +112,7 @@ def test_mapped_encoder_equals_the_formula(tiny_encoder, text):
         np.testing.assert_allclose(mapped.encode(corpus.source).data, stays[combine], atol=1e-5)
 
 
-def test_a_variety_uses_the_maps_of_its_language(tiny_encoder, text):
+def test_a_language_variety_uses_the_maps_of_its_language(tiny_encoder, text):
     corpus, pairs = text
     assert corpus.langs == ("en", "xx")
     mapped = MappedEncoder.fit(tiny_encoder, corpus, pairs, make=Rotation, towards="en")
@@ -130,7 +130,7 @@ def test_a_variety_uses_the_maps_of_its_language(tiny_encoder, text):
 @pytest.mark.parametrize("sentences", [
     [["the", "cat"]], [Sentence(("the", "cat"))], Sentences.of([["the", "cat"]]), [Sentence(("a",), "xx"), ["the"]],
 ])  # fmt: skip
-def test_a_mapped_encoder_refuses_sentences_without_language(tiny_encoder, text, sentences):
+def test_a_mapped_encoder_rejects_sentences_without_a_language(tiny_encoder, text, sentences):
     mapped = MappedEncoder.fit(tiny_encoder, *text, make=Rotation, towards="en")
     said = r'has no language, but .*\+rotation has maps for xx; use calque\.Sentence\(words, lang="xx"\)'
     with pytest.raises(SettingError, match=said):
@@ -140,7 +140,7 @@ def test_a_mapped_encoder_refuses_sentences_without_language(tiny_encoder, text,
     assert len(mapped.encode(Sentences.of([]))) == 0
 
 
-def test_a_bfloat16_encoder_is_loaded_with_the_dtype_of_the_fit(tiny_folder, text, tmp_path):
+def test_a_bfloat16_encoder_is_loaded_with_the_dtype_used_for_fitting(tiny_folder, text, tmp_path):
     import torch
 
     base = load_encoder(tiny_folder, dtype="bfloat16")
@@ -150,7 +150,7 @@ def test_a_bfloat16_encoder_is_loaded_with_the_dtype_of_the_fit(tiny_folder, tex
     assert again.base.model.dtype == torch.bfloat16
     assert again.fingerprint == mapped.fingerprint
     np.testing.assert_array_equal(again.encode(text[0].target).data, mapped.encode(text[0].target).data)
-    other = load_encoder(tmp_path / "out", dtype="float32")  # checked as it was, then converted
+    other = load_encoder(tmp_path / "out", dtype="float32")  # the fingerprint is checked before the conversion
     assert other.base.model.dtype == torch.float32
     np.testing.assert_allclose(other.encode(text[0].target).data, mapped.encode(text[0].target).data, atol=0.1)
     assert load_encoder(tmp_path / "out", layer=-1).base.model.dtype == torch.bfloat16
@@ -168,7 +168,7 @@ def test_sentence_rotation_uses_sentence_means(tiny_encoder, text):
     )
 
 
-def test_saved_maps_are_opened_and_the_folder_is_a_transformers_model(tiny_encoder, text, tmp_path):
+def test_saved_maps_can_be_opened_and_the_folder_is_a_transformers_model(tiny_encoder, text, tmp_path):
     from transformers import AutoModel, AutoTokenizer
 
     corpus, pairs = text
@@ -185,7 +185,7 @@ def test_saved_maps_are_opened_and_the_folder_is_a_transformers_model(tiny_encod
     AutoTokenizer.from_pretrained(tmp_path / "out")
 
 
-def test_damaged_maps_name_the_file_and_a_remedy(tiny_encoder, text, tmp_path):
+def test_errors_for_corrupt_maps_name_the_file_and_a_remedy(tiny_encoder, text, tmp_path):
     MappedEncoder.fit(tiny_encoder, *text, make=Rotation, towards="en").save(tmp_path / "out")
     file = tmp_path / "out" / "maps.safetensors"
     whole, arrays = file.read_bytes(), load_file(file)
@@ -211,7 +211,7 @@ def test_damaged_maps_name_the_file_and_a_remedy(tiny_encoder, text, tmp_path):
             load_encoder(tmp_path / "out")
 
 
-def test_a_word_without_a_vector_stays_zero(tiny_encoder, text):
+def test_the_vector_of_an_uncovered_word_remains_zero(tiny_encoder, text):
     corpus, pairs = text
     mapped = MappedEncoder.fit(tiny_encoder, corpus, pairs, make=NormalizedRotation, towards="en")
     with pytest.warns(UserWarning, match="have no vector"):

@@ -1,4 +1,4 @@
-"""Compare losses and best spans of answers with the formulas, word by word."""
+"""Compare the losses and best spans of question answering with naive implementations."""
 
 import numpy as np
 import torch
@@ -9,7 +9,7 @@ from calque.nn.answers import MatchedEnds, best_ends, end_losses
 
 
 def best_slowly(scores, owner, n, most):
-    """Try all spans of at most `most` words; ties go to the first, then to the shortest."""
+    """Try all spans of at most `most` words; ties go to the first span, then to the shortest."""
     found = [(-1, -1)] * n
     best = [-np.inf] * n
     for i in range(len(scores)):
@@ -23,7 +23,7 @@ def best_slowly(scores, owner, n, most):
 @settings(max_examples=80, deadline=None)
 @given(st.data())
 def test_the_best_answer_has_the_highest_score_of_all_spans(data):
-    """Scores have few values, so that many are equal; one question has no rows."""
+    """Draw scores from few values to create ties; one question has no rows."""
     owner = np.repeat(np.array([0, 2, 3]), [data.draw(st.integers(0, 7)) for _ in range(3)])
     values = st.integers(-3, 3)
     drawn = data.draw(st.lists(st.tuples(values, values), min_size=len(owner), max_size=len(owner)))
@@ -33,11 +33,11 @@ def test_the_best_answer_has_the_highest_score_of_all_spans(data):
     assert [tuple(each) for each in found.tolist()] == best_slowly(scores, owner, 4, most)
 
 
-def test_losses_are_those_of_one_softmax_for_each_question():
+def test_losses_equal_those_of_a_softmax_per_question():
     torch.manual_seed(0)
     owner, words = torch.tensor([0, 0, 0, 1, 1, 1, 1, 1, 2, 2]), torch.tensor([0, 1, 2, 0, 1, 2, 1, 2, 0, 1])
     scores = (5 * torch.randn(10, 2, dtype=torch.float64)).requires_grad_()
-    right = torch.tensor([[1, 2], [1, 2], [-1, -1], [0, 0]])  # the third has no answer, the fourth no rows
+    right = torch.tensor([[1, 2], [1, 2], [-1, -1], [0, 0]])  # the third question has no answer, the fourth has no rows
     losses = end_losses(scores, owner, words, right)
     expected = torch.zeros(4, dtype=torch.float64)
     for question in (0, 1):
@@ -53,8 +53,8 @@ def test_losses_are_those_of_one_softmax_for_each_question():
     torch.testing.assert_close(gradient[:8].reshape(-1, 2).sum(0), torch.zeros(2, dtype=torch.float64))
 
 
-def test_each_word_is_compared_with_the_words_of_its_own_question():
-    """[p̄; p̃; p̄ − p̃; p̄ ⊙ p̃; max q̄], sentence by sentence."""
+def test_each_passage_word_is_compared_only_with_its_own_question():
+    """Check [p̄; p̃; p̄ − p̃; p̄ ⊙ p̃; max q̄], one passage at a time."""
     torch.manual_seed(0)
     head = MatchedEnds(4, hidden=3, dropout=0.0)
     lengths, seen = torch.tensor([3, 2, 1, 2]), []

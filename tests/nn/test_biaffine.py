@@ -1,4 +1,4 @@
-"""Compare scores of word pairs with loops over words, classes and components."""
+"""Compare biaffine scores of word pairs with loops over words, classes and components."""
 
 import math
 
@@ -10,7 +10,7 @@ from calque.nn.biaffine import MLP, Biaffine
 
 
 def literal(form, x, y):
-    """[x; 1]ᵀ W_k [y; 1] for each class k, component by component."""
+    """Compute [x; 1]ᵀ W_k [y; 1] for each class k in loops over the components."""
     x = [*x.tolist(), 1.0]
     y = [*y.tolist(), *([1.0] if form.bias_right else [])]
     return [
@@ -38,7 +38,7 @@ SETTINGS = given(
 
 @settings(max_examples=40, deadline=None)
 @SETTINGS
-def test_arcs_equal_the_loop(left, right, bias_right, lengths, seed, out):
+def test_arc_scores_equal_those_of_a_loop(left, right, bias_right, lengths, seed, out):
     form, dependents, heads, _, sizes = draw(left, right, 1, bias_right, lengths, seed)
     found = form.arcs(dependents, heads, sizes)
     longest, begin = max(lengths), 0
@@ -55,7 +55,7 @@ def test_arcs_equal_the_loop(left, right, bias_right, lengths, seed, out):
 
 @settings(max_examples=40, deadline=None)
 @SETTINGS
-def test_labels_equal_the_loop(left, right, bias_right, lengths, seed, out):
+def test_label_scores_equal_those_of_a_loop(left, right, bias_right, lengths, seed, out):
     form, dependents, heads, chosen, sizes = draw(left, right, out, bias_right, lengths, seed)
     found, begin, expected = form.labels(dependents, heads, chosen, sizes), 0, []
     for n in lengths:
@@ -66,7 +66,7 @@ def test_labels_equal_the_loop(left, right, bias_right, lengths, seed, out):
     torch.testing.assert_close(found, torch.tensor(expected, dtype=torch.float64).view(-1, out))
 
 
-def test_mlp():
+def test_the_mlp_equals_its_formula():
     torch.manual_seed(0)
     mlp, x, lengths = MLP(3, 200, 0.5), torch.randn(6, 3), torch.tensor([2, 4])
     hidden = x @ mlp.linear.weight.T + mlp.linear.bias

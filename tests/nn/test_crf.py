@@ -1,4 +1,4 @@
-"""Compare the CRF with the enumeration of all tag sequences."""
+"""Compare the CRF with an enumeration of all tag sequences."""
 
 from itertools import product
 
@@ -14,14 +14,14 @@ BATCHES = st.lists(st.integers(0, 4), min_size=1, max_size=4)
 
 
 def score(crf, scores, tags):
-    """Score one sequence `[n]`, or several `[m, n]`."""
+    """Return the score of one tag sequence `[n]`, or of several sequences `[m, n]`."""
     places = torch.arange(len(scores))
     moves = crf.transitions[tags[..., :-1], tags[..., 1:]]
     return crf.start[tags[..., 0]] + scores[places, tags].sum(-1) + moves.sum(-1) + crf.end[tags[..., -1]]
 
 
 def every_sequence(crf, scores):
-    """Return all tag sequences for one sentence, and their scores."""
+    """Return all tag sequences of a sentence and their scores."""
     found = list(product(range(len(crf.start)), repeat=len(scores)))
     return found, score(crf, scores, torch.tensor(found))
 
@@ -46,7 +46,7 @@ def literal_decode(crf, scores, lengths, allowed=lambda tags: True):
             kept = [
                 (-value, tags[::-1]) for tags, value in zip(sequences, values.tolist(), strict=True) if allowed(tags)
             ]
-            best += min(kept)[1][::-1]  # ties: the smaller last tag, then the smaller second-to-last tag
+            best += min(kept)[1][::-1]  # ties go to the smaller last tag, then to the smaller second-to-last tag
         begin += n
     return best
 
@@ -55,7 +55,7 @@ def make(n_tags, lengths, seed, scale=1.0, dtype=torch.float64, whole=False, **s
     generator = torch.Generator().manual_seed(seed)
 
     def draw(*shape):
-        if whole:  # sums of small integers: most decisions are exact ties
+        if whole:  # with sums of small integers, most decisions are exact ties
             return torch.randint(-1, 2, shape, generator=generator).to(dtype)
         return torch.randn(shape, generator=generator, dtype=torch.float64).mul(scale).to(dtype)
 
@@ -68,7 +68,7 @@ def make(n_tags, lengths, seed, scale=1.0, dtype=torch.float64, whole=False, **s
 
 
 def gradients(crf, scores, values):
-    weights = torch.arange(1.0, len(values) + 1, dtype=values.dtype)  # each sentence counts differently
+    weights = torch.arange(1.0, len(values) + 1, dtype=values.dtype)  # gives each sentence a different weight
     return torch.autograd.grad(values @ weights, [scores, *crf.parameters()], materialize_grads=True)
 
 
@@ -76,7 +76,7 @@ def gradients(crf, scores, values):
 @given(
     n_tags=st.integers(2, 4), lengths=BATCHES, seed=st.integers(0, 10**6), scale=st.sampled_from([0.1, 1.0, 20.0, 1e5])
 )
-def test_likelihood_and_gradients_equal_the_enumeration(n_tags, lengths, seed, scale):
+def test_likelihood_and_gradients_equal_those_of_the_enumeration(n_tags, lengths, seed, scale):
     crf, scores, tags, sizes = make(n_tags, lengths, seed, scale)
     found, expected = crf.log_likelihood(scores, tags, sizes), literal_log_likelihood(crf, scores, tags, lengths)
     torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-9)
@@ -87,7 +87,7 @@ def test_likelihood_and_gradients_equal_the_enumeration(n_tags, lengths, seed, s
 
 @settings(max_examples=40, deadline=None)
 @given(n_tags=st.integers(2, 4), lengths=BATCHES, seed=st.integers(0, 10**6), whole=st.booleans())
-def test_decoding_equals_the_enumeration(n_tags, lengths, seed, whole):
+def test_decoding_equals_the_best_sequence_of_the_enumeration(n_tags, lengths, seed, whole):
     crf, scores, _, sizes = make(n_tags, lengths, seed, whole=whole)
     assert crf.decode(scores, sizes).tolist() == literal_decode(crf, scores.detach(), lengths)
 
@@ -97,7 +97,7 @@ def test_batches_without_words():
     for sizes in (torch.zeros(0, dtype=torch.int64), torch.tensor([0, 0])):
         found = crf.log_likelihood(torch.zeros(0, 3), torch.zeros(0, dtype=torch.int64), sizes)
         assert found.tolist() == [0.0] * len(sizes)
-        found.sum().backward()  # training batches may be empty
+        found.sum().backward()  # empty training batches are allowed
         assert crf.decode(torch.zeros(0, 3), sizes).tolist() == []
 
 
@@ -112,7 +112,7 @@ def is_bio(tags):
     )
 
 
-def test_forbidden_transitions_of_bio():
+def test_forbidden_transitions_in_bio():
     transitions, start = forbidden_in_bio(NAMES)
     assert [NAMES[i] for i in start.nonzero()[:, 0]] == ["I-PER", "I-LOC"]
     forbidden = {(NAMES[i], NAMES[j]) for i, j in transitions.nonzero().tolist()}
@@ -120,7 +120,7 @@ def test_forbidden_transitions_of_bio():
         ("O", "I-PER"), ("O", "I-LOC"),
         ("B-PER", "I-LOC"), ("I-PER", "I-LOC"), ("B-LOC", "I-PER"), ("I-LOC", "I-PER"),
     }  # fmt: skip
-    assert not forbidden_in_bio(("NOUN", "INTJ", "X"))[0].any()  # no spans, nothing to forbid
+    assert not forbidden_in_bio(("NOUN", "INTJ", "X"))[0].any()  # without span tags, no transition is forbidden
     with pytest.raises(SettingError, match="must include B- tags or O"):
         forbidden_in_bio(["I-PER"])
 
@@ -133,5 +133,5 @@ def test_decoding_avoids_forbidden_transitions():
         found = crf.decode(scores, sizes)
         assert found.tolist() == literal_decode(crf, scores, lengths, is_bio)
         violated += literal_decode(crf, scores, lengths) != found.tolist()
-        assert set(crf.state_dict()) == {"transitions", "start", "end"}  # masks are not saved
+        assert set(crf.state_dict()) == {"transitions", "start", "end"}  # the masks are not saved
     assert violated > 3

@@ -1,4 +1,4 @@
-"""Compare ESIM with a literal transcription of the paper, pair by pair and word by word."""
+"""Compare ESIM with a naive implementation of the paper that processes one pair and one word at a time."""
 
 import torch
 from hypothesis import example, given, settings
@@ -17,12 +17,12 @@ def draw(dim, labels, hidden, lengths, seed):
 
 
 def read(lstm: StackedLSTM, words):
-    """Return the states of a bidirectional LSTM, which test_recurrent.py proves."""
+    """Return the states of a bidirectional LSTM, which is itself tested in test_recurrent.py."""
     return list(lstm(torch.stack(words), torch.tensor([len(words)]))) if words else []
 
 
 def aligned(words, others):
-    """Return Σ_j exp(e_j) / Σ_k exp(e_k) · other_j for each word; zero if there is no other word."""
+    """Return Σ_j exp(e_j) / Σ_k exp(e_k) · other_j for each word, or zero if there are no other words."""
     found = []
     for word in words:
         weights = [torch.exp(word @ other) for other in others]
@@ -31,7 +31,7 @@ def aligned(words, others):
 
 
 def pooled(states, width):
-    """Return [mean; maximum] of the states of a text; zeros if there are none."""
+    """Return the mean and the maximum of the states of a text, or zeros if there are no states."""
     if not states:
         return [torch.zeros(width, dtype=torch.float64)] * 2
     maxima = torch.stack([max(state[k] for state in states) for k in range(width)])
@@ -39,7 +39,7 @@ def pooled(states, width):
 
 
 def literal(esim, rows, lengths):
-    """Compute the sequential model of Chen et al. (2017), §3."""
+    """Compute the sequential model in §3 of Chen et al. (2017)."""
     texts, n = [list(text) for text in rows.split(lengths)], len(lengths) // 2
     weight = dict(esim.named_parameters())
     scores = []
@@ -62,7 +62,7 @@ def literal(esim, rows, lengths):
 )  # fmt: skip
 @example(dim=5, labels=3, hidden=6, seed=0, lengths=[3, 0, 0, 2, 0, 4, 0, 2])  # some texts have no words
 @example(dim=5, labels=3, hidden=6, seed=0, lengths=[0, 0, 0, 0])
-def test_esim_equals_the_literal_transcription(dim, labels, hidden, seed, lengths):
+def test_esim_equals_a_naive_implementation(dim, labels, hidden, seed, lengths):
     esim, rows, sizes = draw(dim, labels, hidden, lengths, seed)
     found, expected = esim(rows, sizes), literal(esim, rows, lengths)
     torch.testing.assert_close(found, expected)
@@ -80,7 +80,7 @@ def test_large_products_do_not_overflow():
     assert soft_alignment(rows, torch.tensor([2, 2])).tolist() == [[30.0, 15.0, 15.0]] * 2 + [[40.0] * 3] * 2
 
 
-def test_dropout_is_applied_where_the_authors_apply_it(monkeypatch):
+def test_dropout_is_applied_at_the_same_places_as_in_the_authors_code(monkeypatch):
     esim, rows, sizes = draw(5, 3, 6, [3, 2], 0)
     seen = []
     plain = nn.functional.dropout
@@ -88,4 +88,4 @@ def test_dropout_is_applied_where_the_authors_apply_it(monkeypatch):
     assert esim(rows, sizes).equal(esim(rows, sizes))
     seen.clear()
     esim.train()(rows, sizes)
-    assert seen == [(5, 5), (5, 6), (1, 48), (1, 6)]  # rows, projection, [means; maxima] of both, hidden layer
+    assert seen == [(5, 5), (5, 6), (1, 48), (1, 6)]  # input, projection, pooled states of both texts, hidden layer

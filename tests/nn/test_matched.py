@@ -1,11 +1,11 @@
-"""Grouping of sentence pairs for attention."""
+"""Test how sentence pairs are grouped for attention."""
 
 import numpy as np
 
 from calque.nn.matched import MatchedSentences
 
 
-def test_groups_hold_each_pair_once_and_pad_little():
+def test_groups_contain_each_pair_once_with_little_padding():
     rng = np.random.default_rng(0)
     m = np.clip(rng.lognormal(2.6, 0.6, 2000), 1, 60).astype(int)
     n = np.clip(m * rng.normal(1, 0.2, 2000), 1, 60).astype(int)

@@ -1,4 +1,4 @@
-"""Compare the probe with the formulas of the paper, target by target and word by word."""
+"""Compare the probe with the paper's formulas, one target and one word at a time."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ DIM, LABELS, WIDTH, HIDDEN = 6, 4, 5, 7
 
 
 def literal(probe, rows, targets):
-    """Compute Tenney et al. (2019b), §3.1, target by target; `targets` has lists of rows for each span."""
+    """Compute §3.1 of Tenney et al. (2019b), one target at a time; `targets` lists the rows of each span."""
     words = list(rows)
     scores = []
     for spans in targets:
@@ -37,7 +37,7 @@ PAIRS = [([0], [1]), ([0, 1, 2], [4, 5]), ([7], [7]), ([8, 3], [2, 6, 4])]
 
 
 @pytest.mark.parametrize("targets", [SINGLE, FEW, PAIRS], ids=["spans", "few words", "pairs"])
-def test_scores_and_gradients_are_those_of_the_formula(targets):
+def test_scores_and_gradients_equal_the_formula(targets):
     torch.manual_seed(0)
     spans = len(targets[0])
     probe = Probe(DIM, LABELS, spans=spans, width=WIDTH, hidden=HIDDEN, dropout=0.0).double()

@@ -1,4 +1,4 @@
-"""Compare recurrent layers with a literal loop."""
+"""Compare recurrent layers with a naive loop over words."""
 
 import pytest
 import torch
@@ -10,7 +10,7 @@ from calque.nn.recurrent import StackedLSTM
 
 
 def literal(lstm, x, lengths):
-    """Compute the layers word by word and gate by gate, in float64."""
+    """Compute the layers one word and one gate at a time in float64."""
     x = x.double()
     for layer in lstm.layers:
         halves = []
@@ -46,7 +46,7 @@ def gradients(lstm, x, found):
     dim=st.integers(1, 9), hidden=st.integers(1, 18), layers=st.integers(1, 3),
     lengths=st.lists(st.integers(0, 6), min_size=1, max_size=5).filter(any), seed=st.integers(0, 10**6),
 )  # fmt: skip
-def test_recurrent_layers_equal_the_literal_loop(dim, hidden, layers, lengths, seed):
+def test_recurrent_layers_equal_a_naive_loop(dim, hidden, layers, lengths, seed):
     lstm, x, sizes = draw(dim, hidden, layers, lengths, seed)
     found, expected = lstm(x, sizes), literal(lstm, x, lengths)
     assert found.shape == (sum(lengths), lstm.out_dim)
@@ -60,7 +60,7 @@ def test_batches_without_words():
     assert lstm(x[:0], torch.tensor([0, 0])).shape == (0, 12)
 
 
-def test_dropout_zeroes_the_same_components_in_all_words_of_a_sentence():
+def test_dropout_zeroes_the_same_components_in_every_word_of_a_sentence():
     dropout, lengths = SentenceDropout(0.25), torch.tensor([40, 0, 60])
     torch.manual_seed(0)
     found = dropout(torch.ones(100, 300), lengths)

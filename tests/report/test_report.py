@@ -1,4 +1,4 @@
-"""Tests of the report: reading of results, claims, and the source that is given for each number."""
+"""Tests of the report: reading results, claims, and the source given for each number."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from planted import Planted, jobs
 from report_results import HOSTILE, analyses, hostile_lines, line, run_record, study, write
 
 
-# -- expected numbers, computed literally ------------------------------------------------------------------------------
+# -- expected numbers, computed naively --------------------------------------------------------------------------------
 class Lines:
-    """Lines of result files, keyed by `FILE:LINE`, and the outcome of each line on a page."""
+    """Lines of result files, keyed by `FILE:LINE`, and the outcome of each line on the page."""
 
     def __init__(self, *paths: Path, page: Page | None = None):
         self.found: dict = {}
@@ -36,7 +36,7 @@ class Lines:
                     self.found[place] = json.loads(text)
 
     def part(self, token: str, name: str):
-        """Return a value of a line, or the mean value of several lines joined by +."""
+        """Return a value of one line, or the mean value of several lines whose keys are joined by +."""
         values = []
         for place in token.split("+"):
             plain = self.found[place]
@@ -57,7 +57,7 @@ class Lines:
             sd = math.sqrt(sum((value - middle) ** 2 for value in values) / (n - 1))
             if name in ("low", "high"):
                 width = sum(self.part(place, "high") - self.part(place, "low") for place in first[0].split("+")) / n
-                parts = sd**2 / n, (width / 3.91993) ** 2  # variances of runs and of texts
+                parts = sd**2 / n, (width / 3.91993) ** 2  # variance over runs and variance over texts
                 reach = (parts[0] * quantile(0.95, n - 1) + parts[1] * 1.959964) / sum(parts)
                 half = reach * math.sqrt(sum(parts))
                 return middle + half if name == "high" else middle - half
@@ -90,7 +90,7 @@ class Lines:
 
 
 def signs_of(page: Page) -> dict[str, str]:
-    """Return the outcome of each line in the tables of a page: better, worse or unclear."""
+    """Return the outcome that the tables of a page show for each line: better, worse or unclear."""
     signs, sources = {}, {}
     for element in page.find("span"):
         above = {each["tag"]: each for each in element["above"]}
@@ -109,7 +109,7 @@ def signs_of(page: Page) -> dict[str, str]:
 
 
 def read_number(shown: str) -> tuple[float, int]:
-    """Return the number that a text shows, and its number of decimals."""
+    """Return the number in a text, and how many decimals it has."""
     text = shown.replace("−", "-").replace(",", "").replace("±", "").replace("+", "")
     return float(text), len(text.partition(".")[2])
 
@@ -143,7 +143,7 @@ def folder(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def built(folder) -> str:
-    """Build a page of eight languages, five methods, five tasks and three seeds, with analyses, within ten seconds."""
+    """Build a page with eight languages, five methods, five tasks, three seeds and analyses in at most ten seconds."""
     began = time.process_time()
     report([folder], out=folder / "out" / "report.html")
     assert time.process_time() - began < 10
@@ -166,7 +166,7 @@ def test_each_number_equals_the_number_in_its_result_line(page, folder):
             float(element["attrs"]["value"]), lines.number(kind, source_of(element)), rel_tol=1e-5, abs_tol=1e-9
         )
         kinds[kind] = kinds.get(kind, 0) + 1
-    with pytest.raises(AssertionError):  # the check detects a wrong number
+    with pytest.raises(AssertionError):  # check that a wrong number would be detected
         check_number(lines, "101.0", kind, source_of(element))
     assert kinds["line.value"] > 1000
     for kind in ("line.low", "line.n", "line.sd", "mean.high", "difference.value", "better", "compared", "pearson.low"):
@@ -181,12 +181,12 @@ def test_tooltips_of_plots_show_the_scores_of_the_marks(page, folder):
     for mark in marks:
         source = mark["attrs"]["data-source"]
         tip = mark["text"]
-        if "▲" in tip or "▼" in tip or "→" in tip:  # a heat map, with the difference in the cell
+        if "▲" in tip or "▼" in tip or "→" in tip:  # a heat map, whose cells show the difference
             shown = re.search(r"[+−±][\d,.]+$", tip)
             assert shown is not None
             check_number(lines, shown[0], "difference.value", source)
             seen.add("heat")
-        elif " | " in source:  # a scatter: the points' own figures
+        elif " | " in source:  # a scatter plot, whose points have their own scores
             found = re.findall(r"(−?[\d.,]+) \((−?[\d.,]+) to (−?[\d.,]+)\)", tip)
             assert len(found) == 2
             for shown, part in zip(found, source.split(" | "), strict=True):
@@ -205,7 +205,7 @@ def test_tooltips_of_plots_show_the_scores_of_the_marks(page, folder):
 
 
 def test_every_score_on_the_page_has_a_source(page):
-    """Check that digits without a source are only in names, ticks, headings, users' text or provenance."""
+    """Digits without a source are allowed only in names, ticks, headings, users' text and provenance."""
     # fmt: off
     free = {
         "script", "style", "title", "desc", "th", "caption", "h1", "h3", "h4", "summary", "dt", "dd", "q", "pre", "nav", "header",
@@ -227,7 +227,7 @@ def test_every_score_on_the_page_has_a_source(page):
     assert loose == []
 
 
-def test_the_page_is_one_self_contained_file(built, page):
+def test_the_page_is_a_single_self_contained_file(built, page):
     assert len(built.encode()) < 5_000_000
     for element in page.elements:
         for name in ("src", "href", "data-src", "srcset", "action", "xlink:href"):
@@ -250,7 +250,7 @@ def test_ids_are_unique_and_every_plot_has_a_table_of_its_scores(page):
 
 # -- the verdict -------------------------------------------------------------------------------------------------------
 def verdict_of(lines, tmp_path, **options) -> list[str]:
-    """Return the sentences of the report's verdict."""
+    """Return the sentences of the verdict in the report."""
     path = write(tmp_path / "study" / "results.jsonl", lines)
 
     def words(piece) -> str:
@@ -260,7 +260,7 @@ def verdict_of(lines, tmp_path, **options) -> list[str]:
 
 
 def two(task: str, metric: str, values: dict[str, tuple[float, float]], half: float = 0.02) -> list[dict]:
-    """Return result lines of `base` and `new` in each language."""
+    """Return result lines of the methods `base` and `new` in each language."""
     return [
         line(task, ("en", lang), metric, pair[k], half, settings={"encoder": method}, method=method)
         for lang, pair in values.items()
@@ -269,7 +269,7 @@ def two(task: str, metric: str, values: dict[str, tuple[float, float]], half: fl
 
 
 def test_every_lower_score_is_listed(tmp_path):
-    """Check significant and insignificant losses, in all languages, on average, and for every main metric."""
+    """Include significant and insignificant losses, in single languages and on average, for every main metric."""
     lines = two("ner", "f1", {"en": (0.8, 0.6), "de": (0.2, 0.5), "fr": (0.2, 0.195)})
     lines += two("nli", "accuracy", {"en": (0.7, 0.69), "de": (0.5, 0.45), "fr": (0.5, 0.45)}, half=0.03)
     lines += two("retrieval", "accuracy.unseen", {"de": (0.1, 0.4), "fr": (0.1, 0.4)})
@@ -295,7 +295,7 @@ def test_every_lower_score_is_listed(tmp_path):
 
 
 def test_outcomes_follow_corrected_tests_instead_of_overlapping_intervals(tmp_path):
-    """Compare marks and counts with corrected tests that are computed here."""
+    """Compare marks and counts with corrected tests computed in this test."""
     lines = study(("de", "es", "fr"), ("base", "finetune", "contrastive"), ("ner", "nli", "word-alignment"))
     path = write(tmp_path / "study" / "results.jsonl", lines)
     report([path], out=tmp_path / "r.html")
@@ -312,7 +312,7 @@ def test_outcomes_follow_corrected_tests_instead_of_overlapping_intervals(tmp_pa
             rows.setdefault((each["task"], each["languages"][-1]), {})[each["method"]] = place
     means, rest, best = {}, {}, 0
     for task in ("ner", "nli", "word-alignment"):
-        best += 1  # one best mean
+        best += 1  # one test for the best mean
         for (own, _), row in rows.items():
             if own == task:
                 best += 1
@@ -322,7 +322,7 @@ def test_outcomes_follow_corrected_tests_instead_of_overlapping_intervals(tmp_pa
             langs = [row for (own, lang), row in rows.items() if own == task and lang != "en"]
             one, other = ([row[name] for row in langs] for name in (method, "base"))
             means[" ".join(one)] = tested(one, other)
-    # Bonferroni is stricter than Holm, and no correction is laxer.
+    # Holm's correction marks every difference that Bonferroni's would mark, and none with an uncorrected p above 0.05.
     for part, all_of in ((means, len(means)), (rest, len(rest) + best)):
         for place, (gap, p) in part.items():
             up = (gap > 0) != (found.found[place.split()[0]]["metric"] == "aer")
@@ -364,19 +364,19 @@ def test_the_statistical_aligner_is_a_reference_and_not_a_compared_method(tmp_pa
     assert [line.detail for line in composed.sections[0].blocks[0].lines] == ["", "", "no encoder"]
 
 
-# -- several lines for one question ------------------------------------------------------------------------------------
+# -- several lines for one test item -----------------------------------------------------------------------------------
 def asked(value, task="ner", metric="f1", lang="de", settings=(), **more) -> dict:
-    """Return a result line of the encoder m."""
+    """Return a result line of the encoder `m`."""
     return line(task, ("en", lang), metric, value, 0.02, settings={"encoder": "m", **dict(settings)}, **more)
 
 
 def tables_of(lines, tmp_path) -> list:
-    """Return the tables of the only task in the report."""
+    """Return the tables of a report on a single task."""
     composed = compose(read_results([write(tmp_path / "r.jsonl", lines)]), title="x")
     return [block for block in composed.sections[0].blocks if hasattr(block, "caption")]
 
 
-def test_models_of_several_seeds_are_averaged(tmp_path):
+def test_models_with_several_seeds_are_averaged(tmp_path):
     lines = [
         asked(value, settings={"encoder_fingerprint": str(k)}, method=method)
         for method, values in (("base", (0.2,)), ("new", (0.4, 0.5, 0.6)))
@@ -419,7 +419,7 @@ def test_results_of_two_studies_are_not_mixed(tmp_path):
 
 @pytest.mark.parametrize("task", ["retrieval", "word-alignment", "lexicon", "wsd", "ner", "parsing"])
 def test_results_with_different_task_settings_are_kept(tmp_path, task):
-    """Check that results with different task settings are in separate tables, with the setting in the caption."""
+    """Check that they are in separate tables, and that the setting is in the caption."""
     metrics = {"retrieval": "accuracy.unseen", "word-alignment": "aer", "lexicon": "p@1", "parsing": "las"}
     for name in (*DEFINE.get(task, ()), *DEFINE_HERE.get(task, ())):
         settings = [{"encoder_fingerprint": "f", name: setting} for setting in ("one way", "another")]
@@ -427,7 +427,7 @@ def test_results_with_different_task_settings_are_kept(tmp_path, task):
             asked(value, task, metrics.get(task, "f1"), settings=s)
             for value, s in zip((0.2, 0.4), settings, strict=True)
         ]
-        lines.append({**lines[-1], "value": 0.5, "low": 0.48, "high": 0.52})  # both lines have the same settings
+        lines.append({**lines[-1], "value": 0.5, "low": 0.48, "high": 0.52})  # replaces the previous line
         tables = tables_of(lines, tmp_path)
         assert [table.lines[0].cells[0].figure.value for table in tables] == [0.2, 0.5], name
         assert ["one way" in tables[0].caption, "another" in tables[1].caption] == [True, True], name
@@ -441,11 +441,11 @@ def test_fine_tuned_encoders_with_different_default_learning_rates_share_a_table
     ]
     assert len(tables_of(lines, tmp_path)) == tables
     lines.append({**lines[1], "settings": {**lines[1]["settings"], "learning_rate": 1e-3}})
-    assert len(tables_of(lines, tmp_path)) == 3  # one encoder with two rates
+    assert len(tables_of(lines, tmp_path)) == 3  # the same encoder with two learning rates
 
 
 def test_results_are_distinguished_by_test_texts_and_training_seeds(tmp_path):
-    """Check that half a test set gives a separate table, and that a second training of a method counts as a second run."""
+    """Half a test set gives a separate table; a second training run of a method counts as a second run."""
     lines = [
         asked(value, method="new", texts=texts, training_seed=seed)
         for value, texts, seed in ((0.2, 500, 0), (0.4, 500, 1), (0.9, 1000, 0))
@@ -467,7 +467,7 @@ def test_languages_with_different_training_texts_share_a_table(tmp_path):
 
 @pytest.mark.parametrize("task", ["ner", "sentiment", "parsing", "probing", "qa"])
 def test_every_task_setting_is_listed_as_defining_or_descriptive(task):
-    """Check that each setting of a task is in one of the two lists."""
+    """Each setting of a task must be in one of the two lists."""
     job = jobs(n=20, options={"epochs": 0.5}, bootstrap=2)[task]
     qualify = {
         "encoder", "encoder_fingerprint", "seeds", "chosen_epochs", "dev_scores", "values", "sd", "gap", "tags",
@@ -513,7 +513,7 @@ def plain(**changed) -> str:
         (plain(analysis="points", items=[{"x": "1", "y": 1, "word": "a", "pair": 1}]), "must be finite numbers"),
     ],
 )
-def test_an_invalid_line_is_reported_with_its_number(tmp_path, text, wrong):
+def test_the_error_for_an_invalid_line_names_the_line(tmp_path, text, wrong):
     path = tmp_path / "results.jsonl"
     path.write_text(json.dumps(line("ner", ("en", "de"), "f1", 0.2, 0.1)) + "\n" + text + "\n")
     with pytest.raises(InputError, match=re.escape(wrong)) as error:
@@ -521,7 +521,7 @@ def test_an_invalid_line_is_reported_with_its_number(tmp_path, text, wrong):
     assert str(path) in str(error.value)
 
 
-def test_missing_empty_and_invalid_paths_are_refused(tmp_path):
+def test_missing_empty_and_invalid_paths_raise_an_error(tmp_path):
     (tmp_path / "empty").mkdir()
     (tmp_path / "results.jsonl").write_bytes(b"\xff\xfe")
     for path, message in (("nothing", "does not exist"), ("empty", "contains no results"), (".", "is not UTF-8")):
@@ -546,7 +546,7 @@ def test_undefined_scores_are_shown_as_undefined(tmp_path):
     [
         (["/home/me/runs/a/results.jsonl", "/home/me/runs/b/results.jsonl"], ["a/results.jsonl", "b/results.jsonl"]),
         (["/x/a/r.jsonl", "/y/a/r.jsonl"], ["x/a/r.jsonl", "y/a/r.jsonl"]),
-        (["/x/.demo.calque-part/new/r.jsonl"], ["demo/r.jsonl"]),  # content of results after the folder was renamed
+        (["/x/.demo.calque-part/new/r.jsonl"], ["demo/r.jsonl"]),  # temporary folders have their final name
         (["/x/demo/.calque-part/.new.calque-saving/new/r.jsonl"], ["demo/r.jsonl"]),
     ],
 )
@@ -566,7 +566,7 @@ def test_the_report_command_writes_the_page_and_plots(folder, tmp_path, capsys):
     assert len(names) == len(set(map(str.lower, names))) > 40
     for text in (path.read_text(encoding="utf-8") for path in list(plots.iterdir())[:40]):
         Page(text)
-        assert "var(" not in text  # variables are defined in the page only
+        assert "var(" not in text  # CSS variables are defined only in the page
         assert text.startswith('<svg xmlns="http://www.w3.org/2000/svg"')
     said = fails(capsys, "report", folder, "--out", tmp_path / "r.doc")
     assert "the name of a report must end in .html, got r.doc" in said

@@ -15,7 +15,7 @@ from report_results import HOSTILE, analyses, hostile_lines, run_record, study, 
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory) -> str:
-    """Write a report of a small study with every kind of section, and return the address of the page."""
+    """Write a report on a small study with every kind of section, and return the URL of the page."""
     folder = tmp_path_factory.mktemp("report") / "study"
     write(
         folder / "results.jsonl",
@@ -42,7 +42,7 @@ def test_the_page_renders_without_further_requests(page, seen, url):
     assert page.evaluate(colour) != light
     page.get_by_role("button", name="Light colours").click()
     assert page.evaluate(colour) == light
-    page.set_viewport_size({"width": 375, "height": 812})  # a phone
+    page.set_viewport_size({"width": 375, "height": 812})  # the size of a phone
     assert not scrolls_sideways(page)
     assert page.locator("h1").bounding_box()["width"] <= 375
 
@@ -67,7 +67,7 @@ def test_tables_can_be_sorted(page, url):
     names = page.locator("#retrieval-0 tbody th").all_inner_texts()
     assert names == sorted(names)
     other.get_by_role("button").click()
-    other.get_by_role("button").click()  # the third click restores the order
+    other.get_by_role("button").click()  # the third click restores the original order
     assert column(page, "retrieval-0", 2) == before
 
 
@@ -91,12 +91,12 @@ def test_the_tooltip_of_a_word_shows_its_sentence_and_translation(page, url):
     panel = page.locator("#points-plot .panel:visible")
     dot = panel.locator("circle[data-pair='3']").first
     dot.scroll_into_view_if_needed()
-    page.wait_for_timeout(300)  # scrolling, which closes the tooltip, has ended
+    page.wait_for_timeout(300)  # wait until scrolling, which closes the tooltip, has ended
     dot.dispatch_event("pointerover", {"bubbles": True})
     text = page.locator("#tip").inner_text()
     assert "green – grün" in text
     assert "… green no. 3 ." in text
-    assert panel.locator(".on").count() == 6  # two words and a line, before and after
+    assert panel.locator(".on").count() == 6  # two words and a line, each before and after alignment
 
 
 def test_arrow_keys_select_the_marks_of_a_plot(page, url):
@@ -151,7 +151,7 @@ def test_all_content_is_readable_without_scripts(browser, url):
 
 
 def test_the_page_works_under_its_content_security_policy(browser, url):
-    """Open the page with its content security policy, which other tests bypass."""
+    """Open the page with its content security policy, which the other tests bypass."""
     context = browser.new_context()
     opened, wrong = context.new_page(), []
     opened.on("console", lambda message: wrong.append(message.text))

@@ -1,4 +1,4 @@
-"""The model card: its code runs, and its facts equal those of the run."""
+"""Tests of the model card: its code runs, and its facts match the run record."""
 
 import json
 import re
@@ -43,7 +43,7 @@ def run_code(card: str, folder: Path) -> dict:
 
 
 @pytest.mark.parametrize("pooling", ["last", "mean"])
-def test_the_code_of_the_card_computes_the_vectors_without_calque(family_folder, pooling, train, tmp_path):
+def test_the_code_in_the_card_computes_the_same_vectors_without_calque(family_folder, pooling, train, tmp_path):
     card = aligned(train, family_folder, tmp_path / "out", layer=1, pooling=pooling)
     space = run_code(card, tmp_path / "out")
     assert "import calque" not in card
@@ -57,7 +57,7 @@ def test_the_code_of_the_card_computes_the_vectors_without_calque(family_folder,
 @pytest.mark.filterwarnings(
     "ignore::calque.errors.CalqueWarning", "ignore::calque.encoders.extraction.UncoveredWordsWarning"
 )
-def test_the_card_describes_the_method_and_skipped_pairs(tiny_folder, train, tmp_path):
+def test_the_card_describes_the_method_and_the_skipped_pairs(tiny_folder, train, tmp_path):
     text = train.read_text(encoding="utf-8")
     train = tmp_path / "train.tsv"
     train.write_text(text + f"{'word ' * 70}\t{'Wort ' * 70}\n", encoding="utf-8")
@@ -81,7 +81,7 @@ def test_encoders_saved_in_python_have_a_card_and_a_record(name, tiny_folder, tr
     assert (record["method"], record["towards"], record["encoder"]) == (name, "en", tiny_folder.name)
     assert record["settings"]
     assert f"aligned by {name}" in (tmp_path / "out" / "README.md").read_text()
-    for folder in ("out", "plain"):  # --record also works without an earlier record
+    for folder in ("out", "plain"):  # `--record` also works without an existing record
         if folder == "plain":
             load_encoder(tiny_folder).save(tmp_path / folder)
         test = ["--test", train, "--langs", "en", "de", "--non-contextual"]

@@ -1,4 +1,4 @@
-"""Comparisons of scores: intervals over runs and texts, paired tests, and their error rates."""
+"""Tests of score comparisons: intervals over runs and texts, paired tests, and their error rates."""
 
 import functools
 import json
@@ -21,14 +21,14 @@ def accuracy(sums):
 
 
 def of_answers(right: np.ndarray, *, samples: int = KEPT) -> tuple[Measured, list[float]]:
-    """Measure correct answers `[texts, runs]`, one question for each text."""
+    """Measure a matrix of correct answers `[texts, runs]`, with one question per text."""
     runs = [float(own.mean()) for own in right.T]
     sums = np.stack([right.mean(axis=1), np.ones(len(right))], axis=1)
     return measure(sums, accuracy, samples=samples), runs
 
 
 def record(right: np.ndarray, *, metric: str = "accuracy", lang: str = "de") -> dict:
-    """Return the score of these answers as a line of a result file."""
+    """Return the score of these answers as the parsed line of a result file."""
     measured, runs = of_answers(right)
     several = tuple(runs) if len(runs) > 1 else ()
     score = Score("nli", "test", ("en", lang), metric, *measured.over_runs(several), measured.texts, 0, {}, runs=several,
@@ -46,7 +46,7 @@ def test_variances_and_degrees_of_freedom_are_summed():
     assert student.half_width((1.0, 2), (3.0, 399)) == pytest.approx(expected)
 
 
-def test_resamples_of_two_methods_draw_the_same_texts():
+def test_resamples_of_two_methods_contain_the_same_texts():
     rng = np.random.default_rng(0)
     right = (rng.random((80, 1)) < 0.5).astype(float)
     one, other = (measure(np.hstack([each, np.ones((80, 1))]), accuracy) for each in (right, 1 - right))
@@ -55,7 +55,7 @@ def test_resamples_of_two_methods_draw_the_same_texts():
     drawn = np.random.default_rng(5)
     unrelated = [measure(np.stack([drawn.random(80), np.ones(80)], axis=1), accuracy).resamples for _ in range(60)]
     common = [np.corrcoef(a, b)[0, 1] for a, b in zip(unrelated[::2], unrelated[1::2], strict=True)]
-    assert abs(np.mean(common)) < 0.06  # unrelated texts: uncorrelated on average
+    assert abs(np.mean(common)) < 0.06  # scores of unrelated texts are uncorrelated on average
 
 
 def test_resamples_equal_a_loop_over_texts():
@@ -71,7 +71,7 @@ def test_resamples_equal_a_loop_over_texts():
     assert measured.ends[1:] == pytest.approx(np.quantile(loop, [0.025, 0.975]), abs=0.006)
 
 
-def test_records_keep_runs_and_resamples_and_old_records_are_read():
+def test_records_contain_runs_and_resamples_and_old_records_can_be_read():
     rng = np.random.default_rng(2)
     line = record((rng.random((300, 3)) < 0.5).astype(float))
     assert len(line["runs"]) == 3
@@ -89,16 +89,16 @@ def test_records_keep_runs_and_resamples_and_old_records_are_read():
     assert compare.estimate({**old, "low": -1e300, "high": 1e300}) is None
 
 
-N = 500  # texts of a test set
+N = 500  # number of texts in a test set
 
 
 def trained(rng, chance: np.ndarray, sd: float, *, up: float = 0.0) -> np.ndarray:
-    """Draw correct answers `[texts, 3]` of three trainings, whose accuracy varies with standard deviation `sd`."""
+    """Draw correct answers `[texts, 3]` of three training runs whose accuracy has the standard deviation `sd`."""
     return (rng.random((len(chance), 3)) < np.clip(chance + up + rng.normal(0, sd, 3), 0, 1)).astype(float)
 
 
 def estimated(right: np.ndarray) -> compare.Estimate:
-    """Return the estimate of `record(right)` without building the record."""
+    """Return the same estimate as for `record(right)`, without building the record."""
     counts = _drawing(len(right))
     runs, drawn = tuple(map(float, right.mean(axis=0))), counts @ right.mean(axis=1)
     of_texts = student.over_resamples(drawn, len(right))
@@ -107,7 +107,7 @@ def estimated(right: np.ndarray) -> compare.Estimate:
 
 @functools.cache
 def _drawing(n: int) -> np.ndarray:
-    """Return counts of each text in each resample, divided by n, read off a statistic that keeps its input."""
+    """Return how often each text is in each resample, divided by n, obtained with a statistic that stores its input."""
     seen: list[np.ndarray] = []
 
     def keep(sums: np.ndarray) -> np.ndarray:
@@ -119,11 +119,11 @@ def _drawing(n: int) -> np.ndarray:
 
 
 def texts(rng) -> np.ndarray:
-    """Draw the probability of a correct answer for each text, `[texts, 1]`; some texts are easy."""
+    """Draw the probability of a correct answer for each text, `[texts, 1]`; some texts are easier than others."""
     return 0.5 + rng.normal(0, 0.3, (N, 1))
 
 
-def test_the_shortcut_of_these_tests_equals_the_estimate_of_a_record():
+def test_estimated_equals_the_estimate_of_a_record():
     right = trained(np.random.default_rng(0), texts(np.random.default_rng(1)), 0.02)
     one, other = estimated(right), compare.estimate(record(right))
     assert (one.value, *one.runs, *one.of_runs) == pytest.approx((other.value, *other.runs, *other.of_runs))
@@ -134,7 +134,7 @@ def test_the_shortcut_of_these_tests_equals_the_estimate_of_a_record():
 def said_of(rng, chance: np.ndarray, runs: tuple[int, int], up: float = 0.0) -> set[str]:
     """Return the verdicts on two methods, the second of which is better by `up`.
 
-    Alignments of a method differ by three points, and the three heads of an alignment by one.
+    Alignments with a method have a standard deviation of three points, the three heads on an alignment one of one point.
     """
     lines = []
     for name, number in zip(("one", "two"), runs, strict=True):
@@ -149,7 +149,7 @@ def said_of(rng, chance: np.ndarray, runs: tuple[int, int], up: float = 0.0) -> 
 
 @pytest.mark.parametrize(("runs", "pairs", "most"), [((1, 1), 20, 0), ((1, 3), 20, 0), ((3, 3), 150, 13)])
 def test_heads_on_one_alignment_are_not_counted_as_runs(runs, pairs, most):
-    """Allow 5 of 100 pairs plus two standard errors; with heads counted as runs, 20 of 100 would differ."""
+    """Allow 5% of pairs plus two standard errors; if heads counted as runs, 20% would differ."""
     rng = np.random.default_rng(9)
     assert sum(said_of(rng, texts(rng), runs) != {"unclear"} for _ in range(pairs)) <= most
 
@@ -161,10 +161,10 @@ def test_a_large_effect_is_detected():
 
 @pytest.mark.parametrize("sd", [0.0, 0.03])
 @pytest.mark.parametrize("translated", [False, True])
-def test_pages_of_equal_methods_rarely_claim_a_difference(sd, translated):
+def test_reports_on_equal_methods_rarely_claim_a_difference(sd, translated):
     """Compare four identical methods in seven languages and on average.
 
-    Trainings are shared by all languages; in translated test sets, easy texts are easy in all languages.
+    All languages share the training runs; in translated test sets, easy texts are easy in every language.
     """
     rng, wrong, means, pages = np.random.default_rng(2), 0, 0, 100
     for _ in range(pages):
@@ -174,7 +174,7 @@ def test_pages_of_equal_methods_rarely_claim_a_difference(sd, translated):
         for _ in range(4):
             shift = rng.normal(0, sd, 3)
             found.append([estimated(trained(rng, chance + 0.7 * shift, 0.7 * sd)) for chance in chances])
-        found = [[*own, compare.over_tests(own)] for own in found]  # the last is the mean over languages
+        found = [[*own, compare.over_tests(own)] for own in found]  # the last score is the mean over languages
         p = {(k, lang): compare.p_value(found[k][lang], found[0][lang]) for k in (1, 2, 3) for lang in range(8)}
         means += sum(p[k, 7] < compare.LEVEL for k in (1, 2, 3))
         wrong += min(compare.holm(p).values()) < compare.LEVEL
@@ -184,7 +184,7 @@ def test_pages_of_equal_methods_rarely_claim_a_difference(sd, translated):
 
 @pytest.mark.parametrize("sd", [0.0, 0.03])
 def test_intervals_over_runs_and_texts_cover_the_true_score(sd):
-    """Check that about 95% of 400 experiments have the true score in their interval."""
+    """Check that the interval contains the true score in about 95% of 400 experiments."""
     rng, held = np.random.default_rng(int(1000 * sd)), 0
     for _ in range(400):
         low, high = estimated(trained(rng, texts(rng), sd)).interval
@@ -193,7 +193,7 @@ def test_intervals_over_runs_and_texts_cover_the_true_score(sd):
 
 
 def test_the_error_of_a_mean_over_translations_includes_shared_texts():
-    """Check that the standard error of the mean is hardly below that of one language when easy texts are shared."""
+    """If easy texts are shared, the mean has nearly the standard error of a single language."""
     rng = np.random.default_rng(3)
     chance = np.clip(0.5 + rng.normal(0, 0.6, (N, 1)), 0, 1)
     right = [(rng.random((N, 1)) < chance).astype(float) for _ in range(7)]
@@ -202,12 +202,12 @@ def test_the_error_of_a_mean_over_translations_includes_shared_texts():
     mean_of_texts = np.hstack(right).mean(axis=1)
     drawn = [mean_of_texts[rng.integers(0, N, N)].mean() for _ in range(2000)]
     assert math.sqrt(mean.of_texts[0]) == pytest.approx(np.std(drawn), rel=0.1)
-    apart = math.sqrt(sum(each.of_texts[0] for each in whole)) / 7  # as if the texts were unrelated
+    apart = math.sqrt(sum(each.of_texts[0] for each in whole)) / 7  # the standard error if the texts were unrelated
     assert math.sqrt(mean.of_texts[0]) > 1.5 * apart
 
 
-def test_the_p_value_equals_a_calculation_by_hand():
-    """Compute Welch's variance of runs and the variance of paired differences of resamples by hand."""
+def test_the_p_value_equals_a_direct_calculation():
+    """Compute Welch's variance of runs, and the variance of paired differences of resamples."""
     rng = np.random.default_rng(5)
     chance = texts(rng)
     one, other = record(trained(rng, chance, 0.02, up=0.12)), record(trained(rng, chance, 0.02))
@@ -223,7 +223,7 @@ def test_the_p_value_equals_a_calculation_by_hand():
     assert threshold == pytest.approx(abs(gap) / math.sqrt(of_runs + of_texts), rel=1e-4)
 
 
-def test_three_texts_are_not_significant():
+def test_a_difference_on_three_texts_is_not_significant():
     few, many = (estimated(np.ones((n, 1))) for n in (3, 60))
     none_of_few, none_of_many = (estimated(np.zeros((n, 1))) for n in (3, 60))
     assert compare.p_value(few, none_of_few) > 0.05
@@ -231,7 +231,7 @@ def test_three_texts_are_not_significant():
     assert compare.p_value(few, few) == 1
 
 
-def test_holm_correction_equals_a_calculation_by_hand():
+def test_the_holm_correction_equals_a_calculation_by_hand():
     assert compare.holm({"a": 0.01, "b": 0.04, "c": 0.03}) == pytest.approx({"a": 0.03, "c": 0.06, "b": 0.06})
     weighted = compare.holm({"a": 0.02, "b": 0.012, "c": 0.6}, {"a": 0.5, "b": 0.25, "c": 0.25})
     # First a (0.02 / 0.5 < 0.012 / 0.25): 0.02 · 1 / 0.5; then b: 0.012 · 0.5 / 0.25; then c alone.

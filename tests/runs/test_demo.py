@@ -1,4 +1,4 @@
-"""The demo on the command line."""
+"""Tests of the demo on the command line."""
 
 import json
 
@@ -37,8 +37,8 @@ def test_the_demo_writes_tables_folders_and_a_report_reproducibly(capsys, tiny_f
     assert "languages must be some of de, es" in fails(capsys, "demo", "--languages", "xx", "--out", tmp_path / "three")
 
 
-def test_the_bundled_encoder_improves_in_the_demo(capsys, tmp_path, monkeypatch):
-    """Run the demo in one language with fewer epochs: each method improves on the one before, and links improve."""
+def test_the_demo_improves_the_bundled_encoder(capsys, tmp_path, monkeypatch):
+    """Run the demo in one language with fewer epochs: each method must improve on the previous one, and links must improve."""
     monkeypatch.setitem(module.METHODS, "contrastive", {"epochs": 3})
     monkeypatch.setitem(module.METHODS, "finetune", {"epochs": 2})
     code, _, err = run(capsys, "demo", "--languages", "fr", "--quiet", "--out", tmp_path / "demo")

@@ -1,4 +1,4 @@
-"""`calque distil`: from files to a folder whose sentence vectors equal those of the student."""
+"""Tests of `calque distil`, from text files to a folder whose sentence vectors equal those of the student."""
 
 import json
 
@@ -16,7 +16,7 @@ TEXT = "the cat sees a house\tdie Katze sieht ein Haus\nwater\tWasser\nthe old f
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory, tiny_folder):
-    """Write parallel text, English text, and a teacher in the format of sentence-transformers."""
+    """Write parallel text, English text, and a teacher in sentence-transformers format."""
 
     folder = tmp_path_factory.mktemp("distil")
     (folder / "train.tsv").write_text(TEXT)
@@ -32,7 +32,7 @@ def command(place, tiny_folder, out, *more):
             "-o", place / out, "--batch", 2, "--epochs", 2, *more]  # fmt: skip
 
 
-def test_a_student_is_distilled_saved_and_measured(place, tiny_folder, capsys):
+def test_a_student_can_be_distilled_saved_and_evaluated(place, tiny_folder, capsys):
     kept = ("--vectors", place / "kept", "--text", place / "more.txt")
     works(capsys, *command(place, tiny_folder, "student", "--ranking", 0.5, *kept, "--sentence-pooling", "cls"))
     record = json.loads((place / "student" / "calque-run.json").read_text())
@@ -52,7 +52,7 @@ def test_a_student_is_distilled_saved_and_measured(place, tiny_folder, capsys):
     assert np.isfinite(record["last_loss"])
 
 
-def test_teacher_vectors_survive_an_interruption(place, tiny_folder, capsys, monkeypatch):
+def test_teacher_vectors_are_reused_after_an_interrupt(place, tiny_folder, capsys, monkeypatch):
     job = command(place, tiny_folder, "killed", "--text", place / "more.txt")
     with monkeypatch.context() as patch:
         patch.setattr(Loop, "run", lambda self, plan: (_ for _ in ()).throw(KeyboardInterrupt))
@@ -73,7 +73,7 @@ def test_sentence_transformers_computes_the_same_vectors(place, tiny_folder, cap
     np.testing.assert_allclose(ours, theirs, atol=1e-5)
 
 
-def test_a_static_student_is_distilled_and_measured(place, tiny_folder, capsys):
+def test_a_static_student_can_be_distilled_and_evaluated(place, tiny_folder, capsys):
     works(capsys, *command(place, tiny_folder, "static", "--static", "--epochs", 30, "--learning-rate", 0.05))
     record = json.loads((place / "static" / "calque-run.json").read_text())
     assert record["settings"]["batch"] == 2
@@ -95,7 +95,7 @@ def test_a_static_student_is_distilled_and_measured(place, tiny_folder, capsys):
         (["--towards", "fr"], "the teacher's language is fr"),
     ],
 )
-def test_invalid_teachers_students_and_languages_are_refused(place, tiny_folder, capsys, more, said):
+def test_invalid_teachers_students_and_languages_are_rejected(place, tiny_folder, capsys, more, said):
     given = [str(tiny_folder) if word == "TINY" else word for word in more]
     assert said in fails(capsys, *command(place, tiny_folder, "wrong"), *given)
     assert not (place / "wrong").exists()

@@ -1,4 +1,4 @@
-"""Results appear under their name only when they are complete, whenever the writing process is killed."""
+"""Test that results appear under their final name only when complete, no matter when the writing process is killed."""
 
 import importlib
 import json
@@ -24,7 +24,7 @@ from calque.storage import write_text
 from calque.text import Sentence
 from command import fails, run, works
 
-# Calls at which a run can be killed while it writes its result.
+# Calls at which a run may be killed while it writes its result.
 MOMENTS = [
     ("transformers", "PreTrainedModel.save_pretrained"),
     ("calque.encoders.mapped", "write_arrays"),
@@ -50,7 +50,7 @@ def command(train: Path, encoder: Path, out: Path, method: str) -> list[str]:
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    """Return the bytes of all files, without run times."""
+    """Return the bytes of all files, without run times and commands in records."""
     found = {}
     for path in sorted(folder.rglob("*")):
         if path.is_file():
@@ -65,7 +65,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def photographed(monkeypatch, folder: Path, photographs: Path, moments: list[tuple[str, str]]) -> list[str]:
-    """Copy the folder before and after each call: the state on disk if the process were killed there."""
+    """Copy the folder before and after each call, as it would be on disk if the process were killed then."""
     taken: list[str] = []
 
     def take(moment: str) -> None:
@@ -91,10 +91,10 @@ def photographed(monkeypatch, folder: Path, photographs: Path, moments: list[tup
 
 
 @pytest.mark.parametrize("method", ["contrastive", "rotation"])
-def test_a_run_killed_at_any_moment_of_saving_leaves_nothing_or_a_complete_result(
+def test_a_run_killed_while_saving_leaves_no_result_or_a_complete_one(
     method, capsys, monkeypatch, train, tiny_folder, tmp_path
 ):
-    """Check that the result is absent or complete, and that the same command ends with the same bytes without training again."""
+    """Check that running the same command again gives the same bytes without training again."""
     photographs, desk = tmp_path / "photographs", tmp_path / "desk"
     desk.mkdir()
     arguments = command(train, tiny_folder, desk / "out", method)
@@ -132,8 +132,8 @@ def test_a_run_killed_at_any_moment_of_saving_leaves_nothing_or_a_complete_resul
 
 
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
-def test_a_run_stopped_by_a_signal_is_resumed(name, capsys, monkeypatch, train, tiny_folder, tmp_path):
-    """Check that the update is finished and saved, and that the same command resumes and ends with the same bytes."""
+def test_a_run_stopped_by_a_signal_can_be_resumed(name, capsys, monkeypatch, train, tiny_folder, tmp_path):
+    """Check that the current update is finished and saved, and that the resumed run gives the same bytes."""
     works(capsys, *command(train, tiny_folder, tmp_path / "whole", "contrastive"))
     number, backward, calls = getattr(signal, name), Alignment.backward, []
 
@@ -159,7 +159,7 @@ def test_a_run_stopped_by_a_signal_is_resumed(name, capsys, monkeypatch, train, 
     assert contents(tmp_path / "out") == contents(tmp_path / "whole")
 
 
-def test_two_processes_do_not_share_a_folder(tmp_path):
+def test_two_processes_cannot_write_the_same_folder(tmp_path):
     with writing(tmp_path / "out") as part:
         (part / "calque.json").write_text("{}")
         with pytest.raises(SettingError, match="is writing"), writing(tmp_path / "out"):
@@ -168,7 +168,7 @@ def test_two_processes_do_not_share_a_folder(tmp_path):
 
 
 def test_results_have_the_usual_permissions(tiny_encoder, train, tiny_folder, capsys, tmp_path):
-    """Check saved files, because safetensors makes its files readable by their owner only."""
+    """Check all files, because safetensors makes its files readable only by their owner."""
     (tmp_path / "new").write_text("")
     usual = (tmp_path / "new").stat().st_mode
     tiny_encoder.save(tmp_path / "encoder")
@@ -193,7 +193,7 @@ def names_in(folder: Path) -> list[str]:
     ("ours", "others", "named"),
     [
         ([], ["chapter1.tex"], "(chapter1.tex)"),
-        ([], ["config.json", "src/a.py"], "(config.json, src/)"),  # written by an unknown program
+        ([], ["config.json", "src/a.py"], "(config.json, src/)"),  # files of an unknown program
         (["calque.json"], ["thesis.tex", ".git/HEAD", ".git/refs/x", "src/"], "(.git/, src/, thesis.tex)"),
         (["calque.json", "training/metrics.jsonl"], ["training/notes"], "(training/notes)"),
         (["calque-run.json"], [f"{n}.txt" for n in range(7)], "(0.txt, 1.txt, 2.txt, 3.txt, 4.txt and 2 more)"),
@@ -215,7 +215,7 @@ def test_folders_with_foreign_files_are_never_replaced(ours, others, named, tmp_
     assert (out / "src").exists() == any(name.startswith("src/") for name in others)
 
 
-def test_a_file_added_while_a_result_is_written_is_kept(tmp_path):
+def test_a_file_added_while_a_result_is_written_is_preserved(tmp_path):
     filled(tmp_path / "out", "calque.json")
     with pytest.raises(InputError, match="thesis.tex"), writing(tmp_path / "out", overwrite=True) as part:  # noqa: PT012
         (part / "calque.json").write_text("{}")
@@ -240,7 +240,7 @@ def test_other_files_are_not_touched(tmp_path):
 
 @pytest.mark.parametrize("moment", [*range(8), None])
 def test_a_killed_replacement_leaves_the_old_or_the_new_result(moment, monkeypatch, tmp_path):
-    """Kill at the n-th renaming or removal, and check that the same command then replaces the old result."""
+    """Kill the process at each rename or removal; running the command again replaces the old result."""
     out = tmp_path / "out"
     filled(out, "calque-run.json", "a/old", text='{"is": "old"}')
     calls = []
@@ -251,7 +251,7 @@ def test_a_killed_replacement_leaves_the_old_or_the_new_result(moment, monkeypat
     def mortal(original):
         def wrapped(*args, **how):
             calls.append(1)
-            if moment is not None and len(calls) > moment:  # a dying process cannot do anything else either
+            if moment is not None and len(calls) > moment:  # from then on, all calls fail, because the process is dead
                 raise Killed
             return original(*args, **how)
 
@@ -288,7 +288,7 @@ def test_a_result_is_replaced_completely_and_only_on_request(tmp_path):
     assert names_in(tmp_path) == ["out/calque.json"]
 
 
-def test_the_current_folder_is_refused_as_output(tmp_path, monkeypatch):
+def test_the_current_folder_is_rejected_as_output(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(InputError, match="name a folder in it"), writing("."):
         pass
@@ -319,20 +319,20 @@ def test_an_encoder_is_saved_completely_or_not_at_all(tiny_encoder, tmp_path):
 TEXT = [Sentence(("the", "old", "house"), "en"), Sentence(("and", "a"), "en")]
 
 
-def test_layers_above_the_chosen_one_are_not_saved(any_family_folder, tmp_path):
-    """Check for every family that the last layer in transformers is the encoder's layer, or that the folder records another."""
+def test_layers_above_the_selected_layer_are_not_saved(any_family_folder, tmp_path):
+    """Check every family: either the layer is now the last one in transformers, or the folder records its number."""
     whole = load_encoder(any_family_folder, layer=-1)
     encoder = load_encoder(any_family_folder, layer=1)
     encoder.save(tmp_path / "cut")
     saved = load_encoder(tmp_path / "cut")
     np.testing.assert_allclose(saved.encode(TEXT).data, encoder.encode(TEXT).data, rtol=0, atol=1e-5)
-    assert encoder.n_layers == whole.n_layers == 3  # the encoder is unchanged
+    assert encoder.n_layers == whole.n_layers == 3  # the encoder itself is unchanged
     assert (saved.n_layers == 1) == (saved.layer == saved.n_layers)
     if saved.n_layers == 1:
         assert AutoModel.from_pretrained(tmp_path / "cut").config.num_hidden_layers == 1
 
 
-def test_a_pretraining_that_replaces_another_reads_the_new_text(capsys, tmp_path):
+def test_pretraining_with_overwrite_reads_the_new_text(capsys, tmp_path):
     text, vocabularies = tmp_path / "text", []
     job = ["pretrain", f"en={text}", "--pretokenized", "--layers", 1, "--dim", 8, "--heads", 1, "--positions", 32, "--length",
            16, "--batch", 4, "--updates", 4, "--vocabulary", 100, "--out", tmp_path / "out", "--overwrite"]  # fmt: skip

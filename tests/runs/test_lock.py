@@ -1,4 +1,4 @@
-"""Two processes cannot write the same output."""
+"""Test that two processes cannot write the same output."""
 
 import os
 import signal
@@ -21,7 +21,7 @@ with locked(sys.argv[1]):
     time.sleep(600)
 """
 
-# Takes the lock repeatedly and creates a file that must not exist yet.
+# Acquires the lock repeatedly, and each time creates a file that must not exist yet.
 RIVAL = """
 import os, sys
 from calque.errors import SettingError
@@ -53,13 +53,13 @@ def holder(tmp_path):
     process.stdout.close()
 
 
-def test_an_output_of_another_process_is_refused_in_one_line(tmp_path, holder):
+def test_an_output_locked_by_another_process_is_rejected(tmp_path, holder):
     out = tmp_path / "runs" / "ft"
     with pytest.raises(SettingError, match=rf"^another process is writing {out}: wait until it has finished"):
         locked(out).__enter__()
     elsewhere = tmp_path / "link"
     elsewhere.symlink_to(tmp_path / "runs")
-    with pytest.raises(SettingError, match="is writing"):  # the same folder by a symbolic link
+    with pytest.raises(SettingError, match="is writing"):  # the same folder through a symbolic link
         locked(elsewhere / "ft").__enter__()
     with locked(tmp_path / "runs" / "other"):
         pass
@@ -84,8 +84,8 @@ def test_unused_folders_and_lock_files_are_removed(tmp_path):
     assert [p.name for p in (tmp_path / "a").iterdir()] == ["kept"]
 
 
-def test_competing_processes_never_hold_the_lock_together(tmp_path):
-    """Check the removal of the lock file by its holder while other processes have opened it."""
+def test_competing_processes_never_hold_the_lock_at_the_same_time(tmp_path):
+    """Include the case that the holder removes a lock file that others have opened."""
     rivals = [python(RIVAL, tmp_path / "made" / "out") for _ in range(4)]
     said = Counter(process.communicate(timeout=120)[0].strip() for process in rivals)
     assert said == {"200": 4}
@@ -98,7 +98,7 @@ def test_devices_and_unwritable_folders_are_not_locked(tmp_path, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "open", refuse)
-        with locked(tmp_path / "out"):  # writing itself reports the error
+        with locked(tmp_path / "out"):  # the error is reported later, when the file is written
             pass
     before = sorted(os.listdir("/dev"))
     with locked(os.devnull):
@@ -121,7 +121,7 @@ def inputs(tmp_path):
         ("anchors text --lang en --encoder words.vec --out out", "out/sums.safetensors"),
     ],
 )
-def test_commands_refuse_outputs_of_another_process(capsys, inputs, monkeypatch, command, output):
+def test_commands_reject_outputs_locked_by_another_process(capsys, inputs, monkeypatch, command, output):
     monkeypatch.chdir(inputs)
     works(capsys, "anchors", "text", "--lang", "en", "--encoder", "words.vec", "--out", "done")
     before = sorted(inputs.rglob("*"))

@@ -1,4 +1,4 @@
-"""Long text: memory is bounded, and results do not depend on memory limits."""
+"""Test with long text that memory is bounded, and that results do not depend on memory limits."""
 
 import tempfile
 import tracemalloc
@@ -23,7 +23,7 @@ WORDS = [a + b for a in "bdfgklmnpr" for b in "aeiou"]
 
 @pytest.fixture
 def long_text(tmp_path):
-    """Return a function that writes `n` sentence pairs and their links."""
+    """Return a function that writes `n` sentence pairs and their word links."""
 
     def write(n: int):
         rng = np.random.default_rng(n)
@@ -38,7 +38,7 @@ def long_text(tmp_path):
 
 @pytest.fixture
 def small(monkeypatch, tmp_path):
-    """Lower all memory limits, so that nearly everything goes through files."""
+    """Lower all memory limits, so nearly all data passes through files."""
     folder = tmp_path / "temporary"
     folder.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
@@ -80,7 +80,7 @@ def encoded(table, files):
 
 
 def peak(work, *arguments) -> int:
-    """Return the peak number of bytes held by Python, NumPy and Arrow, beyond those before."""
+    """Return the peak number of bytes allocated by Python, NumPy and Arrow, minus the bytes allocated before."""
     arrow = pa.default_memory_pool()
     before = arrow.bytes_allocated()
     tracemalloc.start()
@@ -92,9 +92,9 @@ def peak(work, *arguments) -> int:
         del kept
 
 
-def test_memory_grows_with_the_index_of_a_text_not_with_its_vectors(small, long_text, table):
+def test_memory_grows_with_the_text_index_but_not_with_the_vectors(small, long_text, table):
     few, many = long_text(100), long_text(500)
-    encoded(table, few)  # load and compile
+    encoded(table, few)  # loads and compiles everything before the measurement
     growth = (peak(encoded, table, many) - peak(encoded, table, few)) / 400
     assert growth < 350, f"{growth:.0f} bytes a sentence, whose vectors have 512"
     assert list(small.iterdir()) == []

@@ -1,4 +1,4 @@
-"""Studies: each step runs once, is resumed and rerun when its inputs change; workers; tables of results."""
+"""Tests of studies: steps run once, are resumed, and rerun when inputs change; workers; tables of results."""
 
 import json
 import os
@@ -27,7 +27,7 @@ from calque.text import Sentences
 from command import works
 from planted import tagged, trees, words, write_tags, write_trees
 
-# The planted texts are so small that training and test text overlap, which does not matter here.
+# Training and test texts overlap because the planted texts are small, which does not matter here.
 pytestmark = pytest.mark.filterwarnings("ignore::calque.tasks.overlap.OverlapWarning")
 
 PLAN = """
@@ -75,7 +75,7 @@ def plan(tmp_path, tiny_folder):
     return path
 
 
-def test_every_step_runs_once(plan):
+def test_every_step_runs_only_once(plan):
     said = []
     records = study(plan, say=said.append)
     assert [line.partition(":")[2] for line in said if "to do" in line] == [
@@ -88,7 +88,7 @@ def test_every_step_runs_once(plan):
     assert study(plan, say=said.append) == records
     assert [line.split()[1] for line in said] == ["0", "0", "0"]
     assert (folder / "results.jsonl").read_text() == first
-    # Changing a setting of one method reruns its steps alone; a renamed folder is reused.
+    # Changing a setting of one method reruns only the steps of that method; a renamed folder is reused.
     plan.write_text(plan.read_text().replace("batch = 4", "batch = 8"))
     folder.rename(plan.parent / "moved")
     said.clear()
@@ -100,7 +100,7 @@ def test_every_step_runs_once(plan):
 
 def test_the_command_with_two_workers_gives_the_same_scores(plan, capsys, monkeypatch):
     def clean(kind):
-        assert kind == "spawn"  # a process without any module of calque, as a fork of the test server is
+        assert kind == "spawn"  # forks of the test server have not imported calque either
         return forked.SERVER
 
     monkeypatch.setattr("calque.runs.study.get_context", clean)
@@ -116,8 +116,8 @@ def test_the_command_with_two_workers_gives_the_same_scores(plan, capsys, monkey
     assert strip(one) == strip(two)
 
 
-def test_trained_methods_run_with_several_seeds(plan):
-    """Check that each run of a trained method has its own seed and scores, and that maps are fitted once."""
+def test_trained_methods_are_run_with_several_seeds(plan):
+    """Check that each training run has its own seed and scores, and that maps are fitted only once."""
     text = plan.read_text().replace("runs = 1", "runs = 2").replace("batch = 4", "batch = 4\nseed = 5")
     plan.write_text(text[: text.index("[tasks.ner]")] + '[tasks.retrieval]\ntest = {de = "train.tsv"}')
     said = []
@@ -127,7 +127,7 @@ def test_trained_methods_run_with_several_seeds(plan):
     assert set(seeds) == {("base", None), ("rotation", None), ("quick", 5), ("quick", 6)}
     assert len(set(seeds.values())) == 4
     table = tables(records)
-    assert table.count("\n| quick |") == table.count("**Word retrieval: ") == 2  # token-level and type-level retrieval
+    assert table.count("\n| quick |") == table.count("**Word retrieval: ") == 2  # one table for tokens, one for types
     assert "aligning: 3 of 3 done (tiny, quick, seed 6)" in said
     assert {r["settings"]["encoder"] for r in records} == {
         "tiny, base", "tiny, rotation, parallel", "tiny, quick, parallel, seed 5", "tiny, quick, parallel, seed 6"
@@ -140,11 +140,11 @@ def test_random_restarts_count_as_runs_with_distinct_seeds(own):
     assert plan.methods["distributions"].seeds(plan.runs) == [0, 4]
     assert plan.methods["rotation"].seeds(plan.runs) == [None]
     own.write_text(own.read_text().replace("runs = 2\n", "").replace("seeds = 1\n", ""))
-    assert read_study(own).runs == 3  # by default
+    assert read_study(own).runs == 3  # the default
     assert "seeds" not in Grid(read_study(own), Steps(own.parent, WORK)).phases["evaluating"][0].settings["options"]
 
 
-def test_given_links_of_a_test_text_are_used(plan):
+def test_word_links_given_for_a_test_text_are_used(plan):
     text = plan.read_text()
     plan.write_text(text[: text.index("[methods.rotation]")] + text[text.index("[supervision") : text.index("[tasks.ner]")]
                     + '[tasks.retrieval]\ntest = { de = "train.tsv" }\nlinks = { de = "given.align" }\n')  # fmt: skip
@@ -161,7 +161,7 @@ def test_each_layer_of_an_encoder_is_aligned_and_scored(plan):
     plan.write_text(text[: text.index("[tasks.ner]")] + text[text.index("[tasks.retrieval]") :])
     said = []
     records = study(plan, say=said.append)
-    assert "aligning: 3 of 3 steps to do" in said  # one step fits the maps of both layers
+    assert "aligning: 3 of 3 steps to do" in said  # a single step fits the maps of both layers
     assert "evaluating: 6 of 6 steps to do" in said
     chosen = [r for r in records if r["metric"] == "accuracy.all"]
     found = {(r["method"], r["layer"]): r["settings"]["encoder_fingerprint"] for r in chosen}
@@ -176,7 +176,7 @@ def test_each_layer_of_an_encoder_is_aligned_and_scored(plan):
     assert "\n| layer 2 · rotation |" in tables(records)
 
 
-def test_methods_without_translations_take_plain_text_or_parallel_text(plan):
+def test_methods_without_translations_accept_plain_or_parallel_text(plan):
     sides = [line.split("\t") for line in (plan.parent / "train.tsv").read_text().splitlines()]
     for number, lang in enumerate(("en", "de")):
         (plan.parent / f"{lang}.txt").write_text("".join(f"{side[number]}\n" for side in sides))
@@ -188,7 +188,7 @@ def test_methods_without_translations_take_plain_text_or_parallel_text(plan):
     )
     plan.write_text(text + '[tasks.retrieval]\ntest = { de = "train.tsv" }\n')
     grid = Grid(read_study(plan), Steps(plan.parent / "steps", WORK))
-    assert grid.phases["preparing"] == []  # no word links
+    assert grid.phases["preparing"] == []  # no word links are needed
     assert [step.kind for step in grid.phases["aligning"]] == ["align", "plain", "plain"]
     WORK["plain"](grid.phases["aligning"][2], plan.parent / "made")
     made = load_encoder(plan.parent / "made")
@@ -257,7 +257,7 @@ test = ["en=test.data.xml"]
 
 
 def senses(folder, name, lemmas):
-    """Write words whose sense is the number of their lemma."""
+    """Write annotated words; the sense of each word is named after its lemma."""
     rows = [f'<sentence><instance id="i{k}" lemma="{lemma}" pos="NOUN">{lemma}</instance><wf>.</wf></sentence>'
             for k, lemma in enumerate(lemmas)]  # fmt: skip
     (folder / f"{name}.data.xml").write_text(f"<corpus>{''.join(rows)}</corpus>")
@@ -284,7 +284,7 @@ def test_a_study_pretrains_elmos_and_maps_them_with_dictionaries(own):
     pytest.importorskip("h5py")
     said = []
     records = study(own, say=said.append)
-    # Preparing: anchors of two languages with and without a limit, and the dictionary's entries for training.
+    # Five preparation steps: anchors of two languages with and without a limit, and the dictionary's training entries.
     numbers = {"pretraining": 2, "joining encoders": 1, "preparing": 5, "aligning": 2, "evaluating": 27}
     assert {f"{title}: {n} of {n} steps to do" for title, n in numbers.items()} <= set(said)
     rows = {(r["method"], r["supervision"], r["layer"]) for r in records if r["task"] != "language-model"}
@@ -307,7 +307,7 @@ def test_a_study_pretrains_elmos_and_maps_them_with_dictionaries(own):
         base, mapped = (load_encoder(where, layer=1).encode(text).data for where in (place, fits[None]))
         assert np.array_equal(base, mapped) != moved
     assert "layer 1 · rotation" in tables(records)
-    # A changed key file reruns the scoring, and not the training before it, though no setting names the file.
+    # Changing a key file reruns the scoring but not the training, although no setting names the key file.
     (own.parent / "test.gold.key.txt").write_text("i0 e2%1\ni1 e1%1\ni2 e2%1\n")
     said.clear()
     study(own, say=said.append)
@@ -315,14 +315,14 @@ def test_a_study_pretrains_elmos_and_maps_them_with_dictionaries(own):
     assert "evaluating: 9 of 27 steps to do" in said
 
 
-def test_a_stopped_step_starts_again(tmp_path):
+def test_an_interrupted_step_starts_again(tmp_path):
     tries = []
 
     def work(step, folder):
         tries.append(folder.name)
         assert {file.name for file in folder.iterdir()} <= {"part1"}
         (folder / f"part{len(tries)}").write_text("x")
-        if len(tries) == 1:  # stopped while writing scores
+        if len(tries) == 1:  # interrupt the step while it writes its scores
             for name in ("scores.json", ".scores.json.calque-part", ".done.json.calque-part"):
                 (folder / name).write_text("x")
             raise SettingError("stopped")
@@ -338,7 +338,7 @@ def test_a_stopped_step_starts_again(tmp_path):
     assert len(tries) == 2
 
 
-def test_settings_files_and_earlier_steps_identify_a_step(tmp_path):
+def test_a_step_is_identified_by_settings_files_and_earlier_steps(tmp_path):
     (tmp_path / "a").write_text("1")
     (tmp_path / "b").write_text("2")
     a, b = ([str(tmp_path / name)] for name in "ab")
@@ -350,7 +350,7 @@ def test_settings_files_and_earlier_steps_identify_a_step(tmp_path):
     assert Step("work", after={"x": ["here/fit-1"]}).key == Step("work", after={"x": ["there/fit-1"]}).key
 
 
-def test_a_file_edited_during_a_step_stops_it(tmp_path):
+def test_editing_a_file_during_a_step_stops_the_step(tmp_path):
     (tmp_path / "a").write_text("1")
     steps = Steps(tmp_path / "steps", {"work": lambda step, folder: (tmp_path / "a").write_text("2")})
     step = Step("work", {}, {"text": [str(tmp_path / "a")]})
@@ -359,7 +359,7 @@ def test_a_file_edited_during_a_step_stops_it(tmp_path):
     assert not steps.is_done(step)
 
 
-def test_the_version_and_the_code_of_custom_classes_identify_a_step(tmp_path, monkeypatch):
+def test_a_step_is_identified_by_the_version_and_by_the_code_of_custom_classes(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     steps = Steps(tmp_path / "steps", WORK)
 
@@ -385,8 +385,8 @@ def grid(path):
     return Grid(read_study(path), Steps(path.parent / "steps", WORK))
 
 
-def test_the_files_of_an_encoder_identify_a_step(plan, monkeypatch, tmp_path):
-    """Check bundled encoders, one vector file for each language, and the options file beside ELMo weights."""
+def test_a_step_is_identified_by_the_files_of_its_encoder(plan, monkeypatch, tmp_path):
+    """Check bundled encoders, one vector file per language, and the options file next to ELMo weights."""
     from calque.encoders import loading
 
     for name in ("a.vec", "b.vec", "x_weights.hdf5", "x_options.json"):
@@ -409,17 +409,17 @@ def test_the_files_of_an_encoder_identify_a_step(plan, monkeypatch, tmp_path):
     assert encoder_of(step) == f"en={tmp_path}/./a.vec,de={tmp_path}/./x_weights.hdf5"
 
 
-def test_two_studies_do_not_share_a_folder(tmp_path):
+def test_two_studies_cannot_write_the_same_folder(tmp_path):
     steps = Steps(tmp_path / "steps", {})
     with working(steps, 1, print), pytest.raises(SettingError, match=r"another process is writing .*steps"):
         working(steps, 1, print).__enter__()
-    with working(steps, 1, print):  # the first process has ended
+    with working(steps, 1, print):  # the first process has finished
         pass
 
 
 @pytest.mark.parametrize("group", [False, True], ids=["its parent alone", "its group"])
-def test_an_interrupted_study_ends_with_its_workers(plan, tmp_path, group):
-    """Interrupt while the workers import their modules, which takes seconds."""
+def test_the_workers_of_an_interrupted_study_end(plan, tmp_path, group):
+    """Interrupt the study while its workers are still importing modules, which takes seconds."""
     command = [sys.executable, "-m", "calque", "study", str(plan), "--workers", "2", "-q"]
     paths = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     study = subprocess.Popen(command, env=paths, stderr=subprocess.PIPE, text=True, start_new_session=True)
@@ -446,18 +446,18 @@ time.sleep(600)
 """
 
 
-def test_a_killed_study_takes_its_workers_with_it(tmp_path):
+def test_the_workers_of_a_killed_study_end(tmp_path):
     study = forked.start("-c", PARENT, folder=tmp_path)
     while study.runs and not study.printed.endswith("\n"):
         time.sleep(0.01)
     worker = int(study.printed)
-    os.kill(worker, 0)  # it is alive
+    os.kill(worker, 0)  # the worker is alive
     study.kill()
     study.wait()
     for _ in range(300):
         try:
             os.kill(worker, 0)
-            if " Z " in Path(f"/proc/{worker}/stat").read_text():  # dead, but not yet waited for
+            if " Z " in Path(f"/proc/{worker}/stat").read_text():  # a zombie process is dead
                 return
         except (ProcessLookupError, FileNotFoundError):
             return
@@ -467,7 +467,7 @@ def test_a_killed_study_takes_its_workers_with_it(tmp_path):
 
 
 def record(method, value, half=0.05, **more):
-    """Build a score with an interval, from three seeds whose standard deviation is one point."""
+    """Build a score with an interval, from three seeds with a standard deviation of one point."""
     runs = [] if value is None else [value - 0.01, value, value + 0.01]
     low, high = (None, None) if value is None else (value - half, value + half)
     return {"task": "ner", "metric": "f1", "encoder": "e", "method": method, "supervision": "", "languages": ["en", "de"],
@@ -492,7 +492,7 @@ def test_tables_list_scores_by_method_and_language():
     assert "| b\\|c | ▼22.50 [" in shown
 
 
-def test_means_leave_out_the_training_language():
+def test_means_exclude_the_training_language():
     cells = (("en", "x", 0.9), ("de", "x", 0.5), ("es", "x", 0.6), ("es", "y", 0.7))
     scores = [record("a", value, languages=["en", lang], data=data) for lang, data, value in cells]
     shown = tables(scores)
@@ -504,8 +504,8 @@ def test_means_leave_out_the_training_language():
 
 
 @pytest.mark.parametrize("runs", [1, 5])
-def test_the_terminal_and_the_report_agree(runs, tmp_path):
-    """Check that a gain is only listed after one run, and significant after five."""
+def test_the_terminal_and_the_report_make_the_same_claims(runs, tmp_path):
+    """Check that a gain is listed without a test after one run, but is significant after five runs."""
     records = []
     for lang, base, new in (("de", 0.08, 0.336), ("es", 0.2, 0.34)):
         records.append(record("base", base, 0.02, languages=["en", lang], training_seed=None))

@@ -1,4 +1,4 @@
-"""Study files: any content is either accepted or refused with one line."""
+"""Test that study files with any content are either accepted or rejected with an error of one line."""
 
 import copy
 import datetime
@@ -18,7 +18,7 @@ from calque.runs.study.work import WORK
 from calque.senses import study as pretraining
 from toml_text import toml_file
 
-#: a study with every setting, as short as possible
+#: a study that uses every setting, as short as possible
 PLAN = """
 source = "en"
 towards = "en"
@@ -122,7 +122,7 @@ RECIPES = sorted((Path(__file__).parents[2] / "recipes").glob("*.toml"))
 
 
 def places(value, here=()):
-    """Yield the path of every table, list and value, and of every element of a list."""
+    """Yield the path of every table, list, list element and value."""
     if here:
         yield here
     for key, each in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
@@ -130,7 +130,7 @@ def places(value, here=()):
 
 
 def changed(plan, place, value):
-    """Return a plan with another value at a path; unchanged parts are shared."""
+    """Return a plan in which the value at a path is replaced; unchanged parts are shared."""
     first, *rest = place
     plan = copy.copy(plan)
     plan[first] = changed(plan[first], rest, value) if rest else value
@@ -138,14 +138,14 @@ def changed(plan, place, value):
 
 
 def laid_out(plan, path):
-    """Return the keys of all steps without running them."""
+    """Return the keys of all steps without running the steps."""
     path.write_text(toml_file(plan), encoding="utf-8")
     grid = Grid(read_study(path), Steps(path.parent / "steps", WORK))
     return [step.key for phase in grid.phases.values() for step in phase]
 
 
 def what_is_said(plan, path):
-    """Return the error of an invalid plan; exceptions of other types are not caught."""
+    """Return the error message of an invalid plan; unexpected exceptions are not caught."""
     try:
         laid_out(plan, path)
     except CalqueError as error:
@@ -155,13 +155,13 @@ def what_is_said(plan, path):
 
 @pytest.fixture
 def unread(monkeypatch):
-    """Replace the digest of files, so that any path is accepted."""
+    """Replace the digest of files by a constant, so any path is accepted."""
     monkeypatch.setattr(steps, "digest", lambda path: "0")
 
 
 @pytest.fixture
 def once(monkeypatch):
-    """Cache the check of a pretraining by its settings."""
+    """Cache the validation of pretraining settings."""
     check, said = pretraining.check_pretraining, {}
 
     def remembered(*given):
@@ -176,7 +176,7 @@ def once(monkeypatch):
     monkeypatch.setattr(pretraining, "check_pretraining", remembered)
 
 
-def test_any_value_in_a_study_is_accepted_or_refused_in_one_line(tmp_path, unread, once):
+def test_any_value_in_a_study_is_accepted_or_rejected_with_one_line(tmp_path, unread, once):
     plan, path = tomllib.loads(PLAN), tmp_path / "study.toml"
     assert laid_out(plan, path)
     refused = tried = 0
@@ -217,13 +217,13 @@ def test_errors_name_the_file_the_key_and_the_expected_value(place, value, fact,
 
 
 @pytest.mark.parametrize("text", ["[" * 100_000, "seeds = " + "9" * 5000, "seeds = \xff", "seeds = 1\nseeds = 2"])
-def test_invalid_toml_is_refused_in_one_line(text, tmp_path):
+def test_invalid_toml_is_rejected(text, tmp_path):
     (tmp_path / "study.toml").write_bytes(text.encode("latin-1"))
     with pytest.raises(InputError, match=r"study\.toml: cannot read the study"):
         read_study(tmp_path / "study.toml")
 
 
-def test_missing_files_are_named_before_anything_runs(tmp_path):
+def test_missing_files_are_reported_before_anything_runs(tmp_path):
     with pytest.raises(InputError, match=r"a\.tsv: no such file or folder"):
         laid_out(tomllib.loads(PLAN), tmp_path / "study.toml")
 

@@ -1,4 +1,4 @@
-"""Zero-shot tasks from files on the command line."""
+"""Tests of zero-shot tasks that read files, on the command line."""
 
 import json
 
@@ -24,8 +24,8 @@ def files(tmp_path):
     return tmp_path
 
 
-def test_tagging_is_scored_with_ceiling_and_selection_by_target_text(files, tiny_folder, capsys, monkeypatch):
-    """Check the ceiling, the note on model selection by target text, and limits of texts."""
+def test_tagging_with_a_ceiling_and_model_selection_on_target_text(files, tiny_folder, capsys, monkeypatch):
+    """Check the ceiling, the note on model selection, and limits on the number of texts."""
     monkeypatch.chdir(files)
     arguments = ("evaluate", tiny_folder, "ner", "--train", "ner.train.en.tsv", "--test", "ner.test.de.tsv", "ner.test.es.tsv",
                  "--ceiling", "ner.test.de.tsv", "--dev", "ner.test.es.tsv", "--select", "target", "--seeds", 1, "--epochs", 1,
@@ -44,12 +44,12 @@ def test_tagging_is_scored_with_ceiling_and_selection_by_target_text(files, tiny
     assert (transferred["settings"]["per_epoch"], transferred["settings"]["dropout"]) == (64, 0)
 
 
-def test_a_limit_spreads_texts_over_the_whole_file():
+def test_a_limit_selects_evenly_spaced_texts_from_the_whole_file():
     assert [spread_over(n, most) for n, most in ((10, None), (3, 5), (3, 3))] == [None, None, None]
     assert [spread_over(n, most).tolist() for n, most in ((7, 3), (9, 1))] == [[0, 2, 4], [0]]
 
 
-def test_senses_are_scored_with_and_without_first_senses(files, tiny_folder, capsys, monkeypatch):
+def test_word_senses_are_scored_with_and_without_first_senses(files, tiny_folder, capsys, monkeypatch):
     monkeypatch.chdir(files)
 
     def write(name, instances):
@@ -92,7 +92,7 @@ def test_other_tasks_print_a_table(arguments, files, tiny_folder, capsys, monkey
     assert arguments[4].split("=")[-1] in said
 
 
-def test_a_lexicon_is_scored_with_anchors_of_text(files, tiny_folder, capsys, monkeypatch):
+def test_a_lexicon_can_be_scored_with_anchors_from_text(files, tiny_folder, capsys, monkeypatch):
     monkeypatch.chdir(files)
     (files / "text.en.txt").write_text("the a in\nin the\n")
     (files / "text.de.txt").write_text("der eine in\n")
@@ -115,7 +115,7 @@ def test_a_lexicon_is_scored_with_anchors_of_text(files, tiny_folder, capsys, mo
     (("lexicon", "--test", "dict.tsv", "--langs", "en", "de", "--option", "entries=[9]"),
      "dict.tsv: entries must be within its 3 source words, got 9"),
 ])  # fmt: skip
-def test_missing_files_and_unknown_tasks_are_refused(arguments, fact, files, tiny_folder, capsys, monkeypatch):
+def test_missing_files_and_unknown_tasks_are_rejected(arguments, fact, files, tiny_folder, capsys, monkeypatch):
     monkeypatch.chdir(files)
     assert fact in fails(capsys, "evaluate", tiny_folder, *arguments, "-q")
 

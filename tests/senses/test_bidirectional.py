@@ -1,4 +1,4 @@
-"""Compare the bidirectional language model with literal sums, and train it from text to encoder."""
+"""Tests of the bidirectional language model: loss and perplexity against naive sums, training, and saving."""
 
 from __future__ import annotations
 
@@ -53,12 +53,12 @@ def test_word_ids_are_ordered_by_frequency():
     assert held.word_types[5:] == ["new", "die"]
     assert held.blocks[""].ids.tolist() == [BEGIN, 8, 3, 8, END, BEGIN, 9, 6, END]
     assert held.blocks[""].offsets.tolist() == [0, 5, 9]
-    # Words of a small language move up by as much as they are drawn more often.
+    # Oversampling a small language moves its words up in the vocabulary.
     assert WordText.of({"en": EN, "de": DE}, size=20, alpha=0).vocabulary.words.index("die") < 2
 
 
 @pytest.mark.parametrize("length", [1, 2, 3, 4, 7, 100])
-def test_long_sentences_are_divided_so_that_each_word_is_predicted_once(length):
+def test_long_sentences_are_split_so_each_word_is_predicted_once(length):
     words = [f"w{k}" for k in range(6)]
     text = WordText.of({"en": Sentences.of([words, words[:2]], "en")}, size=100, length=length)
     blocks = text.blocks["en"]
@@ -74,7 +74,7 @@ def test_long_sentences_are_divided_so_that_each_word_is_predicted_once(length):
     assert found == expected
 
 
-def test_a_vocabulary_is_saved_and_opened(tmp_path):
+def test_a_vocabulary_can_be_saved_and_opened(tmp_path):
     vocabulary = WordText.of({"en": EN}, size=50).vocabulary
     vocabulary.save(tmp_path)
     again = Vocabulary.open(tmp_path)
@@ -89,7 +89,7 @@ def test_a_vocabulary_is_saved_and_opened(tmp_path):
 
 # -- training ----------------------------------------------------------------------------------------------------------
 def literal_model_loss(model: WordModel, sentences) -> torch.Tensor:
-    """Return the mean of −log p over all words and ends in both directions, from the encoder's layers and a full softmax."""
+    """Return the mean of −log p over all words and sentence ends in both directions, with a full softmax."""
     total, n = torch.zeros(()), 0
     for words in sentences:
         numbers = [BEGIN, *model.vocabulary.numbers(words).tolist(), END]
@@ -105,7 +105,7 @@ def literal_model_loss(model: WordModel, sentences) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("tables", [1, 2])
-def test_loss_and_gradient_equal_the_literal_sums(tables, monkeypatch):
+def test_loss_and_gradient_equal_naive_sums(tables, monkeypatch):
     method = small(batch=6, updates=1, tables=tables, vocabulary=5)
     backward, kept = WordPrediction.backward, {}
 
@@ -135,7 +135,7 @@ def test_loss_and_gradient_equal_the_literal_sums(tables, monkeypatch):
 
 
 def test_a_stopped_run_resumes_with_bitwise_equal_results(tmp_path, monkeypatch):
-    """Check with dropout and Adam; test_training checks with senses and Adagrad."""
+    """Check dropout and Adam; test_training.py checks senses and Adagrad."""
     options, texts = {"updates": 14, "dropout": 0.2, "negatives": 3}, {"en": EN, "de": DE}
     whole, part = small(**options), small(**options)
     encoder = whole.train(texts)
@@ -160,7 +160,7 @@ def test_a_stopped_run_resumes_with_bitwise_equal_results(tmp_path, monkeypatch)
 
 @pytest.mark.parametrize(("negatives", "updates"), [(8192, 90), (16, 140)])
 def test_the_model_learns_which_words_follow_each_other(tmp_path, negatives, updates):
-    """Check a perplexity of 2: each of 40 words is followed by one of two words and preceded by one of two."""
+    """The optimal perplexity is 2: each of 40 words has two possible successors and two possible predecessors."""
     rng = np.random.default_rng(0)
     words = [f"{chr(97 + k % 8)}{chr(97 + k // 8)}" for k in range(40)]
 
@@ -192,7 +192,7 @@ def test_the_model_learns_which_words_follow_each_other(tmp_path, negatives, upd
         WordModel.open(tmp_path)
 
 
-def test_perplexity_equals_the_literal_sum():
+def test_perplexity_equals_a_naive_sum():
     method = small(vocabulary=5)
     method.train({"en": EN, "de": DE})
     held = [["the", "Hund", "和"], [], ["cat"], ["the"] * 40]
@@ -204,7 +204,7 @@ def test_perplexity_equals_the_literal_sum():
     numbers = [[*method.model.vocabulary.numbers(words), END] for words in held if words]
     assert unigram.value == pytest.approx(np.exp(-frequency[np.concatenate(numbers)].mean()))
     each = method.model.negative_log_likelihood(held, budget=10)
-    assert each.shape == (3, 5)  # without the empty one
+    assert each.shape == (3, 5)  # the empty sentence is skipped
     for row, words in zip(each, [words for words in held if words], strict=True):
         np.testing.assert_allclose(row, method.model.negative_log_likelihood([words])[0], rtol=1e-5)
     with pytest.raises(SettingError, match="no words"):
@@ -216,15 +216,15 @@ def test_perplexity_equals_the_literal_sum():
     [{"updates": 0}, {"seed": -1}, {"learning_rate": np.nan}, {"dropout": 1.0}, {"precision": "half"},
      {"optimiser": "sgd"}, {"vocabulary": 0}, {"tables": 3}, {"negatives": 0}, {"dim": 0}, {"filters": [(99, 3)]}],
 )  # fmt: skip
-def test_invalid_settings_are_refused(bad):
+def test_invalid_settings_are_rejected(bad):
     with pytest.raises(SettingError):
         small(**bad)
 
 
-def test_held_out_sentences_are_evenly_spaced_and_not_trained_on():
+def test_held_out_sentences_are_evenly_spaced_and_not_in_the_training_text():
     text = Sentences.of([["the", "same", "again"]] * 2 + [[f"w{k}", "cat"] for k in range(2, 40)], "en")
     rest, held = hold_out(text, 5)
-    assert [s.words for s in held] == [text[k].words for k in (8, 16, 24, 32)]  # the first is also in the training text
+    assert [s.words for s in held] == [text[k].words for k in (8, 16, 24, 32)]  # sentence 0 also occurs as sentence 1
     assert len(rest) == 35
     with pytest.raises(SettingError, match="at most half of the 40 sentences in en can be held out, got 21"):
         hold_out(text, 21)

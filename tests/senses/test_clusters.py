@@ -1,4 +1,4 @@
-"""Division of words into senses: each step against its literal form, and planted words among others."""
+"""Tests of splitting words into senses: each step against a naive implementation, and planted ambiguous words."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ from calque.senses.clusters import balanced_logistic, bisect, discriminant_axes,
 
 
 def vectors(double: int, words: int = 70, dim: int = 16, seed: int = 0) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """Return vectors of words, and which of two words each stands for; only the first words stand for two.
+    """Return word vectors, and for each vector which of two senses it has; only the first `double` words have two.
 
     All vectors share a mean and an uninformative direction of large variance, like frequent words and topics in real text.
-
     """
     rng = np.random.default_rng(seed)
     found, truth = [], []
@@ -25,25 +24,25 @@ def vectors(double: int, words: int = 70, dim: int = 16, seed: int = 0) -> tuple
         n = int(rng.integers(30, 90))
         which = rng.integers(0, 2, n) if word < double else np.zeros(n, dtype=np.int64)
         x = 1.5 * rng.normal(size=(2, dim))[which] + rng.normal(size=(n, dim)) + 4
-        x[:, 0] += 6 * rng.choice([-1, 1], n)  # two clusters of every word
+        x[:, 0] += 6 * rng.choice([-1, 1], n)  # adds two uninformative clusters to every word
         found.append(x.astype(np.float32))
         truth.append(which)
     return found, truth
 
 
-def test_only_words_that_stand_for_two_are_divided():
+def test_only_words_with_two_planted_senses_are_split():
     x, truth = vectors(4)
     labels = split_words(x, seed=1)
     assert [int(of_word.max()) for of_word in labels] == [1] * 4 + [0] * 66
     assert np.mean([v_measure_score(a, b) for a, b in zip(truth[:4], labels[:4], strict=True)]) > 0.8
-    assert all((np.diff(np.bincount(of_word)) <= 0).all() for of_word in labels)  # larger senses first
+    assert all((np.diff(np.bincount(of_word)) <= 0).all() for of_word in labels)  # senses are sorted by size
     again = split_words(x, seed=1)
     assert all(np.array_equal(a, b) for a, b in zip(labels, again, strict=True))
     one = split_words(x, max_senses=np.array([1] + [5] * 69), seed=1)
     assert [int(of_word.max()) for of_word in one[:4]] == [0, 1, 1, 1]
 
 
-def test_a_word_that_stands_for_three_has_three_senses():
+def test_a_word_with_three_planted_senses_is_split_into_three():
     x, _ = vectors(0)
     rng, truth = np.random.default_rng(5), np.repeat([0, 1, 2], 40)
     triple = 1.5 * rng.normal(size=(3, 16))[truth] + rng.normal(size=(120, 16)) + 4
@@ -53,9 +52,9 @@ def test_a_word_that_stands_for_three_has_three_senses():
     assert split_words([triple.astype(np.float32), *x], max_senses=2)[0].max() == 1
 
 
-def test_axes_equal_linear_discriminant_analysis():
+def test_axes_equal_those_of_linear_discriminant_analysis():
     x, _ = vectors(3, words=12, dim=6)
-    x = [of_word[:30] for of_word in x]  # all words count alike
+    x = [of_word[:30] for of_word in x]  # gives all words the same number of vectors
     centre, axes = discriminant_axes(x, 3, ridge=0.0)
     np.testing.assert_allclose(centre, np.mean([of_word.mean(0) for of_word in x], axis=0), rtol=1e-5)
     fitted = LinearDiscriminantAnalysis(solver="eigen").fit(np.concatenate(x), np.repeat(np.arange(12), 30))
@@ -85,11 +84,11 @@ def test_properties_match_their_definitions():
     near = (density(first) + density(second)) / 2, density(whole)
     expected = [cosine(first, second), *near, inside / everything, math.log(25)]
     np.testing.assert_allclose(found, expected, rtol=1e-5)
-    assert properties(x, np.arange(25) < 2, others) is None  # fewer than a tenth of them
+    assert properties(x, np.arange(25) < 2, others) is None  # the smaller part has less than a tenth of the vectors
 
 
 @pytest.mark.parametrize("constant", [False, True])
-def test_the_regression_equals_logistic_regression(constant):
+def test_the_regression_equals_that_of_scikit_learn(constant):
     rng = np.random.default_rng(0)
     x = rng.normal(size=(300, 3)) * [1, 20, 0 if constant else 0.1] + 5
     y = rng.random(300) < 0.2 / (1 + np.exp(5 - x[:, 0]))

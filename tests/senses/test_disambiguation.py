@@ -1,4 +1,4 @@
-"""Compare word sense disambiguation with a literal program, and read XML of the unified evaluation framework."""
+"""Compare word sense disambiguation with a naive implementation; read XML files of the unified evaluation framework."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def write(folder, content, name="f.data.xml"):
     return path
 
 
-def test_words_and_positions_of_instances_are_read(tmp_path):
+def test_words_and_positions_of_annotated_instances_are_read(tmp_path):
     text = read_senses(write(tmp_path, DATA))
     words = [sentence.words for sentence in text.sentences]
     assert words == [("The", "Fulton_County_Grand_Jury", "said"), ("&",), ("no", "évidence")]
@@ -54,7 +54,7 @@ def test_words_and_positions_of_instances_are_read(tmp_path):
 
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress])
-def test_keys_are_read_from_the_folder_of_the_text(tmp_path, pack):
+def test_the_key_file_is_found_next_to_the_text(tmp_path, pack):
     end = "" if pack is bytes else ".gz"
     path = write(tmp_path, pack(DATA.encode()), f"f.data.xml{end}")
     beside = write(tmp_path, KEYS, "f.gold.key.txt")
@@ -73,7 +73,7 @@ def test_keys_are_read_from_the_folder_of_the_text(tmp_path, pack):
         ("d0.s0.t0 a%1\nd1.s0.t0 a%1\n", "f.data.xml line 4", "instance 'd0.s0.t1' has no key in"),
     ],
 )
-def test_damaged_keys_or_keys_of_another_text_are_refused(tmp_path, keys, place, fact):
+def test_invalid_keys_and_keys_of_another_text_are_rejected(tmp_path, keys, place, fact):
     with pytest.raises(InputError, match=re.escape(fact)) as caught:
         read_senses(write(tmp_path, DATA), keys=write(tmp_path, keys, "k"))
     assert str(caught.value).startswith(f"{tmp_path}/{place}: ")
@@ -89,15 +89,15 @@ def test_damaged_keys_or_keys_of_another_text_are_refused(tmp_path, keys, place,
         (">The<", "> \n <", 4, "a <wf> without text, expected a word"),
     ],
 )
-def test_damaged_documents_are_refused(tmp_path, old, new, line, fact):
+def test_invalid_documents_are_rejected(tmp_path, old, new, line, fact):
     with pytest.raises(InputError, match=re.escape(fact)) as caught:
         read_senses(write(tmp_path, DATA.replace(old, new, 1)))
     assert str(caught.value).startswith(f"{tmp_path}/f.data.xml line {line}: ")
 
 
-# -- the task ---------------------------------------------------------------------------------------------------------
+# -- the task ----------------------------------------------------------------------------------------------------------
 def senses(instances):
-    """Return one sentence of one word for each instance (word, lemma, pos, keys)."""
+    """Return a text with a one-word sentence for each instance (word, lemma, pos, keys)."""
     text = Sentences.of([[word] for word, *_ in instances], "en")
     numbers = np.arange(len(instances))
     return SenseText(
@@ -106,13 +106,13 @@ def senses(instances):
     )  # fmt: skip
 
 
-def test_a_word_gets_the_nearest_sense_of_its_lemma():
+def test_a_word_is_assigned_the_nearest_sense_of_its_lemma():
     train = senses([("e1", "bank", "NOUN", "bank%1"), ("e1", "bank", "NOUN", "bank%1"), ("e2", "bank", "NOUN", "bank%2"),
                     ("e3", "run", "VERB", "run%1")])  # fmt: skip
     test = senses([("e1", "Bank", "NOUN", "bank%1"), ("e2", "bank", "NOUN", "bank%2 bank%3"), ("e2", "bank", "NOUN", "bank%1"),
                    ("e1", "bank", "VERB", "bank%9"), ("e3", "run", "VERB", "run%1")])  # fmt: skip
     score = Disambiguation(train, {"t": test}).evaluate(Planted())[0]
-    assert score.value == pytest.approx(2 * 3 / (4 + 5))  # the verb has no answer
+    assert score.value == pytest.approx(2 * 3 / (4 + 5))  # the verb `bank` has no answer
     assert (score.n, score.settings["unseen_lemmas"], score.settings["answered"]) == (5, 1, 4)
     backed = Disambiguation(train, {"t": test}, first_sense={"bank%VERB": "bank%9"}).evaluate(Planted())[0]
     assert backed.value == pytest.approx(4 / 5)
@@ -121,7 +121,7 @@ def test_a_word_gets_the_nearest_sense_of_its_lemma():
 
 
 class Long(Planted):
-    """Encoder in which `e8` is ten times `e1`, and a word with `?` has no vector."""
+    """Encoder in which the vector of `e8` is ten times that of `e1`, and words that contain `?` have no vector."""
 
     def vector(self, word):
         if "?" in word:
@@ -135,8 +135,8 @@ class Long(Planted):
         return Embeddings(found.data, found.offsets, found.data.any(axis=1))
 
 
-def test_a_sense_is_the_mean_of_its_unnormalised_vectors():
-    """Compare with a loop: means of vectors that are not normalised, then the cosine."""
+def test_a_sense_vector_is_the_mean_of_unnormalised_vectors():
+    """Compare with a loop that averages unnormalised vectors and then uses the cosine."""
     rng = np.random.default_rng(0)
     words, keys = ["e1", "e2", "e3", "e4", "e8", "e9"], ["bank%1", "bank%2", "bank%3"]
     train = senses([(words[rng.integers(6)], "bank", "NOUN", keys[rng.integers(3)]) for _ in range(30)])
@@ -157,7 +157,7 @@ def test_a_sense_is_the_mean_of_its_unnormalised_vectors():
     assert score.value == pytest.approx(right / len(test))
 
 
-def test_words_without_a_vector_get_the_first_sense_or_count_as_wrong():
+def test_words_without_a_vector_have_the_first_sense_or_count_as_wrong():
     train = senses([("e1", "bank", "NOUN", "bank%1"), ("?", "bank", "NOUN", "bank%1"), ("e2", "bank", "NOUN", "bank%2"),
                     ("?", "bank", "NOUN", "bank%3"), ("?", "run", "VERB", "run%1")])  # fmt: skip
     test = senses([("e1", "bank", "NOUN", "bank%1"), ("?", "bank", "NOUN", "bank%1"), ("?", "bank", "NOUN", "bank%2"),
@@ -165,7 +165,7 @@ def test_words_without_a_vector_get_the_first_sense_or_count_as_wrong():
     (score,) = Disambiguation(train, {"t": test}, bootstrap=0).evaluate(Long())
     expected = {"words_without_vector": 2, "training_words_without_vector": 3, "senses_without_vector": 2}
     assert {name: score.settings[name] for name in expected} == expected
-    assert (score.n, score.settings["answered"]) == (4, 1)  # the verb's only sense has no vector
+    assert (score.n, score.settings["answered"]) == (4, 1)  # the only sense of the verb `run` has no vector
     assert score.value == pytest.approx(2 * 1 / (1 + 4))
     first = {"bank%NOUN": "bank%1", "run%VERB": "run%1"}
     (backed,) = Disambiguation(train, {"t": test}, first_sense=first, bootstrap=0).evaluate(Long())
@@ -175,7 +175,7 @@ def test_words_without_a_vector_get_the_first_sense_or_count_as_wrong():
         Disambiguation(blind, {"t": test}).evaluate(Long())
 
 
-def test_a_text_without_senses_is_refused():
+def test_a_text_without_senses_is_rejected():
     text, nothing = senses([("e1", "bank", "NOUN", "bank%1")]), senses([])
     for train, tests, message in [
         (text, {"t": nothing}, "t: no word is annotated with a sense, so there is nothing to measure"),

@@ -1,4 +1,4 @@
-"""Compare ELMo with a literal transcription, word by word and step by step, that reads the files itself."""
+"""Compare ELMo with a naive implementation that reads the files itself and computes one word and one time step at a time."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ TEXT = [
 WORDS = [line.split(" ") if line else [] for line in TEXT] + [["", "a", ""]]
 
 
-# -- the transcription -------------------------------------------------------------------------------------------------
+# -- the naive implementation ------------------------------------------------------------------------------------------
 def literal_row(word: str) -> list[int]:
-    """Compute ELMoCharacterMapper: bytes between 258 and 259, padded with 260, all plus one."""
+    """Compute the ids of ELMoCharacterMapper: the bytes between 258 and 259, padded with 260, all incremented by one."""
     row = [258, *word.encode("utf-8")[:48], 259]
     return [number + 1 for number in row + [260] * (50 - len(row))]
 
@@ -47,7 +47,7 @@ def literal_word(file, options, row: list[int]) -> torch.Tensor:
         best = answers.max(0).values
         parts.append(best.relu() if cnn["activation"] == "relu" else best.tanh())
     x = torch.cat(parts)
-    for k in range(cnn["n_highway"]):  # AllenNLP's form, with the carry weights negated
+    for k in range(cnn["n_highway"]):  # as in AllenNLP, the carry weights are negated
         gate = (-(x @ weight(f"CNN_high_{k}/W_carry") + weight(f"CNN_high_{k}/b_carry"))).sigmoid()
         new = (x @ weight(f"CNN_high_{k}/W_transform") + weight(f"CNN_high_{k}/b_transform")).relu()
         x = gate * x + (1 - gate) * new
@@ -55,7 +55,7 @@ def literal_word(file, options, row: list[int]) -> torch.Tensor:
 
 
 def literal_sentence(file, options, words: list[str]) -> list[np.ndarray]:
-    """Return layers 0 to L of one sentence, `[n_words, 2 P]`."""
+    """Return layers 0 to L of a sentence, each `[n_words, 2 P]`."""
     lstm = options["lstm"]
     begin, end = ([259, number + 1, 260] + [261] * 47 for number in (256, 257))
     x = [literal_word(file, options, row) for row in [begin, *map(literal_row, words), end]]
@@ -81,13 +81,13 @@ def literal_sentence(file, options, words: list[str]) -> list[np.ndarray]:
 
 
 def write_files(folder: Path, *, rows=261, n_characters=262, layers=2, highway=2, activation="relu", seed=0) -> dict:
-    """Write both files with random weights that are large enough for both clips to take effect."""
+    """Write both files with random weights that are large enough for both kinds of clipping to take effect."""
     options = elmo_options(
         dim=6, hidden=10, layers=layers, filters=((1, 4), (2, 3), (5, 8)), character_dim=5, highway=highway,
         activation=activation, clip=0.7,
     )  # fmt: skip
     options["char_cnn"]["n_characters"] = n_characters
-    options["n_train_tokens"] = 768_648_884  # unused keys are kept
+    options["n_train_tokens"] = 768_648_884  # unused keys are preserved
     torch.manual_seed(seed)
     network = ElmoNetwork(options, rows=rows)
     with torch.no_grad():
@@ -107,7 +107,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def expected(folder):
-    """Return the transcription's layers of every sentence of `WORDS`."""
+    """Return the layers of each sentence in `WORDS`, computed by the naive implementation."""
     options = json.loads((folder / "options.json").read_text())
     with h5py.File(folder / "weights.hdf5", "r") as file:
         return [literal_sentence(file, options, words) for words in WORDS]
@@ -123,7 +123,7 @@ def close(found: np.ndarray, expected: np.ndarray) -> bool:
 
 
 # -- vectors -----------------------------------------------------------------------------------------------------------
-def test_all_layers_equal_the_transcription(encoder, expected):
+def test_all_layers_equal_the_naive_implementation(encoder, expected):
     found = encoder.encode_layers(WORDS, [0, 1, 2, -1])
     assert list(found) == [0, 1, 2, -1]
     assert found[-1] is found[2]
@@ -133,7 +133,7 @@ def test_all_layers_equal_the_transcription(encoder, expected):
             assert close(found[layer][k], layers[layer]), (layer, WORDS[k])
     assert found[0].covered is None
     assert close(encoder.encode(WORDS).data, found[2].data)
-    # Layers, halves and words differ, and both clips are at work: otherwise little would be tested.
+    # Check that the test is meaningful: layers and directions differ, and both kinds of clipping take effect.
     assert not close(found[1][0][:, :6], found[1][0][:, 6:])
     assert not close(found[1].data, found[2].data)
     assert (np.abs(found[1].data) == np.float32(0.7)).mean() > 0.01
@@ -144,7 +144,7 @@ def test_all_layers_equal_the_transcription(encoder, expected):
 
 
 @pytest.mark.parametrize(("layers", "highway", "activation"), [(1, 0, "tanh"), (3, 1, "relu")])
-def test_other_sizes_equal_the_transcription(tmp_path, layers, highway, activation):
+def test_other_sizes_equal_the_naive_implementation(tmp_path, layers, highway, activation):
     options = write_files(tmp_path, layers=layers, highway=highway, activation=activation, seed=3)
     found = load_encoder(tmp_path, device="cpu").encode_layers(WORDS[:4], range(layers + 1))
     with h5py.File(tmp_path / "weights.hdf5", "r") as file:
@@ -168,13 +168,13 @@ def test_vectors_do_not_depend_on_the_batch(encoder, expected, monkeypatch):
     assert close(encoder.encode([Sentence(("a", "harbour"), "en")]).data, encoder.encode([["a", "harbour"]]).data)
 
 
-def test_characters_of_words():
+def test_characters_of_words_are_converted_to_ids():
     words = ["", "a", "ж", "🙂", "y" * 60, "é" * 30, "\x00", "<S>", "\ud800b"]
     rows = character_rows(words)
     assert rows.shape == (9, 50)
     for word, row in zip(words[:-1], rows[:-1], strict=True):
         assert row.tolist() == literal_row(word)
-    assert rows[-1].tolist() == literal_row("b")  # half a surrogate pair is passed over
+    assert rows[-1].tolist() == literal_row("b")  # a lone surrogate is skipped
     assert rows[4].tolist() == [259, *[ord("y") + 1] * 48, 260]
     assert sentence_ends().tolist() == [[259, 257, 260] + [261] * 47, [259, 258, 260] + [261] * 47]
     assert character_rows([], 50).shape == (0, 50)
@@ -194,7 +194,7 @@ def test_a_mixture_of_layers_equals_the_formula(folder, expected):
 
 # -- files -------------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize(("rows", "n_characters"), [(261, 261), (261, 262), (262, 262)])
-def test_saved_weights_equal_the_read_weights(tmp_path, rows, n_characters):
+def test_saved_weights_equal_the_loaded_weights(tmp_path, rows, n_characters):
     options = write_files(tmp_path / "a", rows=rows, n_characters=n_characters)
     before = torch.get_rng_state()
     encoder = load_encoder(tmp_path / "a", layer=1, device="cpu")
@@ -218,7 +218,7 @@ def test_saved_weights_equal_the_read_weights(tmp_path, rows, n_characters):
     assert load_encoder(tmp_path / "c", device="cpu").fingerprint == mixed.fingerprint
 
 
-def test_files_may_have_any_name(folder, tmp_path, encoder):
+def test_files_can_have_any_name(folder, tmp_path, encoder):
     shutil.copy(folder / "options.json", tmp_path / "small_options.json")
     shutil.copy(folder / "weights.hdf5", tmp_path / "small_weights.hdf5")
     found = load_encoder(tmp_path / "small_weights.hdf5", device="cpu")
@@ -237,7 +237,7 @@ def test_files_may_have_any_name(folder, tmp_path, encoder):
         ("activation", "gelu", "options.json", "relu or tanh"),
     ],
 )  # fmt: skip
-def test_files_that_do_not_match_are_refused(folder, tmp_path, key, value, place, message):
+def test_inconsistent_files_are_rejected(folder, tmp_path, key, value, place, message):
     path = shutil.copytree(folder, tmp_path / "broken")
     options = json.loads((path / "options.json").read_text())
     if place == "options.json":
@@ -254,7 +254,7 @@ def test_files_that_do_not_match_are_refused(folder, tmp_path, key, value, place
     assert "\n" not in str(error.value)
 
 
-def test_files_of_other_formats_are_refused(folder, tmp_path, monkeypatch):
+def test_files_in_other_formats_are_rejected(folder, tmp_path, monkeypatch):
     copied = shutil.copytree(folder, tmp_path / "a")
     (copied / "weights.hdf5").write_bytes(b"\x89HDF\r\n\x1a\n" + b"\0" * 100)
     with pytest.raises(InputError, match="not an HDF5 file"):

@@ -1,4 +1,4 @@
-"""Senses from training and induced from text: numbers, neighbours, selection, and `calque senses`."""
+"""Tests of trained and induced senses: numbering, nearest senses, selection, and the command `calque senses`."""
 
 import json
 import shutil
@@ -28,9 +28,9 @@ def bert(tmp_path_factory):
     return a_bert(tmp_path_factory.mktemp("bert") / "bert")
 
 
-# -- senses of a training ----------------------------------------------------------------------------------------------
+# -- trained senses ----------------------------------------------------------------------------------------------------
 def numbered(table: SenseTable, word: int) -> list[int]:
-    """Return the active classes of a word, the most frequent first."""
+    """Return the active classes of a word, sorted by decreasing frequency."""
     classes = [c for c in table.index[word].tolist() if c >= 0 and table.live[c]]
     return sorted(classes, key=lambda c: (-int(table.counts[c]), c))
 
@@ -39,7 +39,7 @@ def inventory(table: SenseTable):
     return inventory_of("it", [f"w{k}" for k in range(table.n_words)], np.arange(table.n_words), table)
 
 
-def test_senses_are_numbered_by_frequency_without_pruned_ones():
+def test_senses_are_numbered_by_frequency_without_pruned_senses():
     table = a_table(30, 6, 0)
     found, classes = inventory(table), [numbered(table, word) for word in range(30)]
     assert found.n_senses.tolist() == [len(of_word) for of_word in classes]
@@ -73,7 +73,7 @@ def test_nearest_senses_have_the_largest_cosine():
     assert len(found.nearest(*own, 50, few)) == found.n_senses[7]
 
 
-def test_elmo_has_forward_senses_and_bert_senses_of_whole_words(elmo, bert):
+def test_elmo_has_forward_senses_and_bert_has_whole_word_senses(elmo, bert):
     found = trained_senses(elmo)
     assert (found.vectors.shape[1], found.words) == (8, WORDS)
     with pytest.raises(SettingError, match=r"'bnak' is not in the vocabulary of elmo: did you mean bank\?"):
@@ -105,7 +105,7 @@ def test_contexts_in_elmo_are_the_states_before_and_after_a_word(elmo):
         last, got = encoder.encode_layers([words], [-1])[-1].data, encoder.encode_contexts([words]).data
         np.testing.assert_allclose(got[1:, :8], last[:-1, :8], atol=1e-6)
         np.testing.assert_allclose(got[:-1, 8:], last[1:, 8:], atol=1e-6)
-        for place in range(len(words)):  # the word itself is not read
+        for place in range(len(words)):  # the states do not depend on the word itself
             changed = [*words[:place], other[place % 4], *words[place + 1 :]]
             np.testing.assert_allclose(encoder.encode_contexts([changed]).data[place], got[place], atol=1e-6)
 
@@ -114,7 +114,7 @@ WITH_HEAD = ("bert", "distilbert", "roberta", "xlm-roberta", "deberta-v2", "mode
 
 
 @pytest.mark.parametrize("family", WITH_HEAD)
-def test_without_its_output_layer_a_model_returns_the_input_of_that_layer(family, family_folders):
+def test_a_model_without_output_layer_returns_the_input_of_that_layer(family, family_folders):
     torch.manual_seed(0)
     model = AutoModelForMaskedLM.from_config(AutoConfig.from_pretrained(family_folders(family))).eval()
     output, ids = model.get_output_embeddings(), torch.arange(10, 40).view(2, 15)
@@ -125,7 +125,7 @@ def test_without_its_output_layer_a_model_returns_the_input_of_that_layer(family
         torch.testing.assert_close(output(states), scores)
 
 
-def test_contexts_in_bert_are_states_of_the_mask_token(bert):
+def test_contexts_in_bert_are_the_states_of_the_mask_token(bert):
     encoder, text = load_encoder(bert), a_text(12)
     contexts, model = open_contexts(encoder), BertForMaskedLM.from_pretrained(bert).eval()
     rows = np.flatnonzero(contexts.covered(text) & (np.random.default_rng(0).random(int(text.lengths().sum())) < 0.7))
@@ -147,10 +147,10 @@ def test_contexts_in_bert_are_states_of_the_mask_token(bert):
         place += len(sentence.words)
 
 
-# -- senses of a text --------------------------------------------------------------------------------------------------
+# -- induced senses ----------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("kind", ["elmo", "bert"])
 def test_a_word_has_the_sense_with_the_nearest_mean_context(request, kind, monkeypatch):
-    """Use a text in two parts and given clusters."""
+    """Use a text in two parts and predefined clusters."""
     monkeypatch.setattr(
         "calque.senses.found.split_words", lambda vectors, **_: [np.arange(len(x)) % 3 % 2 for x in vectors]
     )
@@ -178,7 +178,7 @@ def test_a_word_has_the_sense_with_the_nearest_mean_context(request, kind, monke
     np.testing.assert_allclose(shares, np.bincount(np.arange(len(own["bank"])) % 3 % 2) / len(own["bank"]))
     assert found.select([]).tolist() == []
     assert found.select([[], ["unheard"], []]).tolist() == [0]
-    if kind == "bert":  # words beyond what the model reads have none
+    if kind == "bert":  # words beyond the maximum length have no sense
         far = found.select([["the"] * 40])
         assert (far[:22] > 0).all()
         assert not far[22:].any()
@@ -200,7 +200,7 @@ def several(folder) -> str:
 
 @pytest.fixture
 def divided(monkeypatch):
-    """Replace the clusters of the model."""
+    """Replace the induced clusters by fixed clusters."""
     labels = lambda vectors, **_: [np.arange(len(x)) % 2 * (len(x) % 2) for x in vectors]  # noqa: E731
     monkeypatch.setattr("calque.senses.found.split_words", labels)
 
@@ -213,13 +213,13 @@ def test_several_texts_are_concatenated_and_tokenised(capsys, elmo, tmp_path, di
     out = tmp_path / "numbers.txt"
     works(capsys, "senses", elmo, "--text", f"en={tmp_path}/a.txt", f"de={tmp_path}/b.txt", "--out", out, "-q")
     first, *others = out.read_text().splitlines()
-    assert len(first.split()) == 7  # the comma and the full stop are words
+    assert len(first.split()) == 7  # the comma and the full stop count as words
     assert first.split()[2] == "-"
     assert first.split()[1] != "-"
     assert [len(line.split()) for line in others] == [1, 0, 2, *[12] * 30]
 
 
-def test_nearest_senses_by_the_languages_of_texts(capsys, elmo, tmp_path):
+def test_nearest_senses_are_grouped_by_the_languages_of_the_texts(capsys, elmo, tmp_path):
     (tmp_path / "a.txt").write_text("the bank of a river\nmoney a loan may\n")
     (tmp_path / "b.txt").write_text("Ufer Fluss Geld\n")
     found, _ = works(
@@ -232,7 +232,7 @@ def test_nearest_senses_by_the_languages_of_texts(capsys, elmo, tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["elmo", "bert"])
-def test_senses_are_induced_from_the_text(capsys, request, text, tmp_path, kind, divided):
+def test_senses_are_induced_from_text(capsys, request, text, tmp_path, kind, divided):
     folder, out = request.getfixturevalue(kind), tmp_path / "numbers.txt"
     works(capsys, "senses", folder, "--text", f"en={text}", "--pretokenized", "--out", out, "-q")
     encoder = load_encoder(str(folder))
@@ -256,7 +256,7 @@ def test_senses_are_induced_from_the_text(capsys, request, text, tmp_path, kind,
     assert "[bank]" in shown
 
 
-def test_errors_have_one_line(capsys, elmo, text, tmp_path):
+def test_errors_have_a_single_line(capsys, elmo, text, tmp_path):
     assert "calque pretrain --senses writes one" in fails(capsys, "senses", tmp_path, "bank", "--trained")
     assert "add --text FILE, or --trained" in fails(capsys, "senses", elmo, "bank")
     assert "did you mean bank?" in fails(capsys, "senses", elmo, "bnak", "--trained")
@@ -277,7 +277,7 @@ def test_errors_have_one_line(capsys, elmo, text, tmp_path):
     assert "would overwrite the input" in fails(capsys, "senses", elmo, "--text", f"en={text}", "--out", text)
 
 
-def test_json_has_the_numbers_and_fractions_of_the_senses_from_training(capsys, elmo):
+def test_json_output_contains_numbers_and_fractions_of_trained_senses(capsys, elmo):
     word, found = several(elmo), trained_senses(elmo)
     number = found.find(word)
     printed = json.loads(works(capsys, "senses", elmo, word, "--trained", "--json", "-q", "-k", 4)[0])["senses"]

@@ -1,4 +1,4 @@
-"""Compare pretraining with BERT's own loss, and blocks and masks with their definitions."""
+"""Compare masked pretraining with the loss in `transformers`, and blocks and masks with their definitions."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def small(**options) -> MaskedLanguageModel:
     return MaskedLanguageModel(**shape | {"batch": 4, "updates": 6} | options)
 
 
-def test_the_tokenizer_splits_known_text_and_keeps_case(tokenizer):
+def test_the_tokenizer_splits_known_text_and_preserves_case(tokenizer):
     subwords = Subwords(tokenizer, max_length=20, vocabulary=len(tokenizer))
     split = subwords.split([["Katze", "katze", "和"]])
     assert len(tokenizer) <= 80
@@ -47,7 +47,7 @@ def test_the_tokenizer_splits_known_text_and_keeps_case(tokenizer):
 
 
 def test_the_same_text_gives_the_same_tokenizer():
-    """Check with many merges of equal frequency, among which the trainer of `tokenizers` chooses at random."""
+    """Use many merges of equal frequency, for which the trainer of `tokenizers` chooses at random."""
     text = ["Wel come to the Tok en izers libr ary , naïve café 東京 do n't [CLS]"]
     found = [train_wordpiece(text, size=60) for _ in range(12)]
     assert len({one.to_str() for one in found}) == 1
@@ -59,11 +59,11 @@ def test_the_same_text_gives_the_same_tokenizer():
         vocabulary
     )
     assert not {"##東", "##京", "##W"} & set(vocabulary)
-    # Only BERT's special tokens are special, though the trainer had letters among them.
+    # Only BERT's special tokens are special, although letters were passed to the trainer as special tokens.
     assert found[0].encode("##a [MASK]").tokens == ["[CLS]", "[UNK]", "[UNK]", "a", "[MASK]", "[SEP]"]
     once, often = (train_wordpiece(text * n, size=60, letters=8).get_vocab() for n in (1, 5))
     assert sum(len(part) == 1 for part in once) == sum(len(part) == 1 for part in often) == 8
-    assert len(once) < len(often) <= 60  # only what occurs twice is merged
+    assert len(once) < len(often) <= 60  # only pairs that occur at least twice are merged
     assert train_wordpiece([], size=60).get_vocab() == {name: k for k, name in enumerate(SPECIAL)}
 
 
@@ -77,7 +77,7 @@ def test_blocks_contain_every_sentence_once_in_order(texts, tokenizer):
     sentences = [split.ids[a + 1 : b - 1].tolist() for a, b in zip(split.offsets[:-1], split.offsets[1:], strict=True)]
     joined = [i for k in range(len(blocks)) for i in blocks.ids[blocks.offsets[k] + 1 : blocks.offsets[k + 1]].tolist()]
     assert joined == [i for sentence in sentences if sentence for i in [*sentence, sep]]
-    # Greedy: a block ends only where the next sentence does not fit.
+    # Blocks are filled greedily: a block ends only if the next sentence does not fit.
     ends = np.cumsum([blocks.ids[a + 1 : b].tolist().count(sep) for a, b in pairwise(blocks.offsets)])
     following = [[sentence for sentence in sentences if sentence][n] for n in ends[:-1].tolist()]
     assert all(n + len(sentence) + 1 > 20 for n, sentence in zip(blocks.lengths, following, strict=False))
@@ -85,7 +85,7 @@ def test_blocks_contain_every_sentence_once_in_order(texts, tokenizer):
         Blocks.of(split, 5)
 
 
-def test_all_blocks_are_drawn_before_any_again_and_small_languages_more_often():
+def test_blocks_repeat_only_after_all_others_and_small_languages_are_oversampled():
     blocks = {name: Blocks(np.zeros(n * 10, np.int32), np.arange(n + 1) * 10) for name, n in (("a", 90), ("b", 10))}
     mixture = Mixture(blocks, batch=7, alpha=0.5, seed=3)
     assert mixture.drawn == {"a": 75, "b": 25}
@@ -100,7 +100,7 @@ def test_all_blocks_are_drawn_before_any_again_and_small_languages_more_often():
                 seen[name].update(rows.tolist())
     for name, n in (("a", 90), ("b", 10)):
         assert set(seen[name]) == set(range(n))
-        assert max(seen[name].values()) - min(seen[name].values()) <= 3  # the rest of an epoch that fills no update
+        assert max(seen[name].values()) - min(seen[name].values()) <= 3  # the end of an epoch may not fill an update
     again = [[(n, r.tolist()) for n, r in update] for update in mixture.epoch(2)]
     assert again == [[(n, r.tolist()) for n, r in update] for update in Mixture(blocks, batch=7, seed=3).epoch(2)]
     assert Mixture(blocks, batch=7, alpha=1).drawn == {"a": 90, "b": 10}
@@ -109,7 +109,7 @@ def test_all_blocks_are_drawn_before_any_again_and_small_languages_more_often():
         Mixture({**blocks, "c": Blocks(np.zeros(0, np.int32), np.zeros(1, np.int64))}, batch=2)
 
 
-def test_the_mask_has_the_fractions_of_the_paper_and_no_special_tokens():
+def test_masking_uses_the_fractions_in_the_paper_and_skips_special_tokens():
     rng = np.random.default_rng(0)
     ids = rng.integers(0, 1000, (200, 100)).astype(np.int32)
     read, chosen = mask(ids, [0, 2, 3], mask_id=4, vocabulary=1000, share=0.15, rng=rng)

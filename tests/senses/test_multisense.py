@@ -1,4 +1,4 @@
-"""The recipe of Multi-sense's tables, with small models and artificial text."""
+"""Run the recipe for the tables of Multi-sense with small models and artificial text."""
 
 import gzip
 import tomllib
@@ -23,7 +23,7 @@ BILINGUAL = ("ELMo-of-each", "Joint-ELMo", "Bi-SaELMo")
 
 
 def small(plan):
-    """Shrink the models and trainings of the plan."""
+    """Shrink the models and the training runs in the plan."""
     plan["seeds"] = 1
     for encoder in plan["encoders"].values():
         how = encoder["pretrain"]
@@ -45,7 +45,7 @@ def write(path, text):
 
 
 def write_senses(folder, name, ending, lemmas):
-    """Write sentences of one word with the sense LEMMA%1."""
+    """Write one-word sentences annotated with the sense LEMMA%1."""
     rows = [f'<sentence><instance id="i{k}" lemma="{lemma}" pos="NOUN">{lemma}</instance><wf>.</wf></sentence>'
             for k, lemma in enumerate(lemmas)]  # fmt: skip
     write(folder / f"{name}.data.xml{ending}", f"<corpus>{''.join(rows)}</corpus>")
@@ -54,7 +54,7 @@ def write_senses(folder, name, ending, lemmas):
 
 @pytest.fixture
 def data(tmp_path):
-    """Write all files of the recipe."""
+    """Write all files that the recipe reads."""
     rng = np.random.default_rng(0)
     for lang in ("en", "de", "fr"):
         text = [*words(rng, 70, lang, 2), ["same", "word"], ["word"]]
@@ -91,13 +91,13 @@ def test_no_task_of_the_recipe_selects_epochs_on_its_test_text():
     assert not [name for name, task in tasks.items() if {*task["train"], *task.get("dev", ())} & set(task["test"])]
 
 
-def test_the_recipe_gives_every_row_of_every_table(data):
+def test_the_recipe_produces_every_row_of_every_table(data):
     pytest.importorskip("h5py")
     plan = data / "small.toml"
     plan.write_text(toml_file(small(tomllib.loads(RECIPE.read_text(encoding="utf-8")))), encoding="utf-8")
     said = []
     records = study(plan, data=data, out=data / "out", say=said.append)
-    # Two trainings of each row of Table 2, one of which is used again; two more languages, and twice two pairs.
+    # 8 runs (two per row of Table 2, one of them reused), 2 for the other languages, and 2 for each of two pairs.
     assert "pretraining: 14 of 14 steps to do" in said
     assert "aligning: 5 of 5 steps to do" in said
     rows = {}
@@ -120,11 +120,11 @@ def test_the_recipe_gives_every_row_of_every_table(data):
         for r in records
         if r["task"] == "ner" and r["encoder"] == "Bi-SaELMo" and r["languages"][-1] != "en"
     }
-    assert len(pairs) == len(set(pairs.values())) == 4  # each language has its own encoder
+    assert len(pairs) == len(set(pairs.values())) == 4  # each language uses its own encoder
     assert {name for name, *_ in rows["language-model"]} == {*four, "English-ELMo", *BILINGUAL}
     shown = tables(records)
     assert "| Bi-SaELMo · Proj |" in shown
-    # A map takes words of both languages in; German has "same", "word" and the stop in common with English.
+    # Maps also use words that occur in both languages: "same", "word" and the full stop.
     fits = sorted((data / "out" / "steps").glob("fit-*/calque-run.json"))
     assert len(fits) == 5
     assert all('"identical": true' in fit.read_text(encoding="utf-8") for fit in fits)

@@ -1,4 +1,4 @@
-"""Compare the perplexity of masked words with a loop that masks and predicts one word at a time."""
+"""Compare the perplexity of masked words with a loop over sentences and words."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def trained():
     return method.model, tokenizer, text
 
 
-def test_perplexity_equals_a_loop(trained):
+def test_perplexity_equals_that_of_a_loop(trained):
     model, tokenizer, text = trained
     subwords = Subwords(tokenizer, max_length=40, vocabulary=len(tokenizer))
     score = masked_perplexity(model, subwords, text, mask_id=tokenizer.mask_token_id, seed=5)
@@ -51,7 +51,7 @@ def test_perplexity_equals_a_loop(trained):
     assert score.low < score.value < score.high
 
 
-def test_words_beyond_the_limit_are_counted_but_not_predicted(trained):
+def test_words_beyond_the_maximum_length_are_counted_but_not_predicted(trained):
     model, tokenizer, _ = trained
     text = Sentences.of([["the", "cat"] * 10], "en")
     subwords = Subwords(tokenizer, max_length=8, vocabulary=len(tokenizer))

@@ -1,4 +1,4 @@
-"""Pretraining of language models with senses, from the command line to a folder."""
+"""Test the pretraining of language models with senses, from the command line to the saved folder."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SIZES = {
 
 @pytest.fixture(scope="module")
 def texts(tmp_path_factory) -> Path:
-    """Write text of two languages, and a dictionary between them."""
+    """Write text in two languages, and a dictionary between them."""
     folder, rng = tmp_path_factory.mktemp("text"), random.Random(0)
     for lang, n in (("en", 90), ("de", 60)):
         lines = (" ".join(rng.choices(WORDS[lang], k=7)) for _ in range(n))
@@ -52,7 +52,7 @@ def with_dictionary(texts: Path) -> list[object]:
 
 @pytest.fixture(scope="module", params=["elmo", "bert"])
 def trained(request, texts, tmp_path_factory) -> tuple[str, Path]:
-    """Train a model with senses and translations in Python."""
+    """Train a model with senses and translations through the Python API."""
     out = tmp_path_factory.mktemp(request.param) / "out"
     sizes = {"elmo": {"hidden": 16}, "bert": {"layers": 1, "vocabulary": 100}}[request.param]
     pretrain(
@@ -64,7 +64,7 @@ def trained(request, texts, tmp_path_factory) -> tuple[str, Path]:
     return request.param, out
 
 
-def test_record_and_card_contain_the_senses(trained):
+def test_run_record_and_model_card_describe_the_senses(trained):
     model, out = trained
     record = json.loads((out / "calque-run.json").read_text())
     assert (record["preset"], record["lower_case"], record["settings"]["alpha"]) == ("tiny", True, 0.0)
@@ -77,7 +77,7 @@ def test_record_and_card_contain_the_senses(trained):
         assert about["several"] == pytest.approx(np.mean([n > 1 for n in left]), abs=1e-4)
         assert about["words_by_senses"] == {str(n): left.count(n) for n in sorted(set(left))}
         assert min(left) >= 1
-        assert about["senses_per_word"] < 3  # some were pruned
+        assert about["senses_per_word"] < 3  # some senses were pruned
     assert not (out / "softmax.safetensors").exists()
     assert record["senses"]["dictionaries"] == [{"path": "en-de.txt", "langs": ["en", "de"], "pairs": 16}]
     assert all(record["senses"]["translated_words"][lang] > 0 for lang in ("en", "de"))
@@ -90,15 +90,15 @@ def test_record_and_card_contain_the_senses(trained):
     assert ("most selected sense only" in card) == (model == "bert")
 
 
-def test_perplexity_sums_over_the_senses_of_a_word(trained, texts, capsys):
-    """Compare `calque perplexity` of the folder with the perplexity of the held-out text; all text is lower-cased."""
+def test_the_probability_of_a_word_sums_over_its_senses(trained, texts, capsys):
+    """`calque perplexity` must equal the recorded held-out perplexity; all text is lower-cased."""
     model, out = trained
     encoder: Any = load_encoder(out, device="cpu")
-    if model == "bert":  # one of sentence-transformers, too, for texts as long as it can read
+    if model == "bert":  # sentence-transformers also uses the maximum length
         assert json.loads((out / "sentence_bert_config.json").read_text())["max_seq_length"] == encoder.max_length
     np.testing.assert_array_equal(*encoder.encode([["the", "cat"], ["The", "CAT"]]))
     found = json.loads(works(capsys, "senses", out, "BANK", "--trained", "--json", "-q")[0])
-    assert found["word"] == "bank"  # all text was read in lower case
+    assert found["word"] == "bank"  # all text was lower-cased in training
     record = json.loads((out / "calque-run.json").read_text())
     lines = (texts / "en.txt").read_text().splitlines()
     held = texts / "held.txt"
@@ -110,7 +110,7 @@ def test_perplexity_sums_over_the_senses_of_a_word(trained, texts, capsys):
 
 
 @pytest.mark.parametrize("trained", ["bert"], indirect=True)
-def test_a_bert_of_transformers_predicts_by_the_most_selected_sense(trained):
+def test_in_transformers_the_bert_predicts_with_the_most_selected_sense(trained):
     _, out = trained
     plain, (masked, report) = (
         AutoModel.from_pretrained(out),
@@ -135,8 +135,8 @@ def test_a_bert_of_transformers_predicts_by_the_most_selected_sense(trained):
 
 
 @pytest.mark.parametrize("model", ["elmo", "bert"])
-def test_a_run_that_stops_while_writing_resumes(model, texts, tmp_path, capsys, monkeypatch):
-    """Check that the result has the same bytes, and that its folder appears only at the end."""
+def test_a_run_interrupted_while_writing_resumes(model, texts, tmp_path, capsys, monkeypatch):
+    """Check that the result is bitwise equal, and that its folder appears only at the end."""
     from calque.senses import sense_table
 
     works(capsys, *command(texts, tmp_path / "whole", model, *with_dictionary(texts)))
@@ -158,7 +158,7 @@ def test_a_run_that_stops_while_writing_resumes(model, texts, tmp_path, capsys, 
     assert load_encoder(out, device="cpu").fingerprint == load_encoder(tmp_path / "whole", device="cpu").fingerprint
 
 
-def test_damaged_senses_raise_an_error_of_one_line(trained, texts, tmp_path, capsys):
+def test_corrupt_senses_raise_an_error_of_one_line(trained, texts, tmp_path, capsys):
     _, out = trained
     broken = tmp_path / "broken"
     shutil.copytree(out, broken)
@@ -198,8 +198,8 @@ def test_invalid_arguments_raise_an_error_of_one_line(more, said, texts, tmp_pat
 
 
 # -- options and presets -----------------------------------------------------------------------------------------------
-def test_presets_equal_the_tables_of_the_paper():
-    """Check Tables 6 to 8 and Appendix D."""
+def test_presets_equal_the_settings_in_the_paper():
+    """Check Tables 6 to 8 and Appendix D of the paper."""
     elmo = BiLanguageModel(**settings_for("elmo", preset="paper", senses=5))
     expected = elmo_options(dim=512, hidden=4096, layers=2, clip=3.0, character_dim=16, highway=2, max_characters=50)
     assert elmo.options == expected
@@ -208,7 +208,7 @@ def test_presets_equal_the_tables_of_the_paper():
     senses = elmo.senses
     assert senses is not None
     assert (senses.axes, senses.queue, senses.below, senses.rate, senses.warmup) == (16, 20_000, 0.1, 0.01, 20_000)
-    assert len(senses.tables(np.full(10, 100), 16)[0]) == 10 * 6  # n_context = 6 for 5 senses: the first one is dropped
+    assert len(senses.tables(np.full(10, 100), 16)[0]) == 10 * 6  # n_context = 6, because the first sense is dropped
     two = settings_for("elmo", preset="paper", langs=("en", "de"))
     assert (two["updates"], two["alpha"]) == (600_000, 0.0)
     bert = MaskedLanguageModel(**settings_for("bert", preset="paper", senses=5))

@@ -1,4 +1,4 @@
-"""Compare Equations 3 to 7 of Multi-sense with dense sums in float64, over all senses and over a sample of them."""
+"""Compare Equations 3 to 7 of Multi-sense with dense float64 sums over all senses and over a sample of senses."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from calque.senses.sense_table import Sampler, SenseTable, Softmax, Targets
 from calque.senses.training import Senses, SenseTraining, Translations
 
 DIM = 6
-SENSES = [3, 1, 4, 2, 1, 3, 2, 2, 3, 1]  # of ten words: 22 classes
+SENSES = [3, 1, 4, 2, 1, 3, 2, 2, 3, 1]  # number of senses of ten words, 22 in total
 PRUNED = [1, 6, 9, 18]
 
 
@@ -31,7 +31,7 @@ def small_table(senses=SENSES, pruned=PRUNED, seed: int = 0) -> SenseTable:
 
 
 def literal_loss(states, weight, bias, targets: Targets, candidates, log_q) -> Tensor:
-    """Return the weighted loss state by state and target by target: −log of the softmax among the target and its candidates."""
+    """Return the weighted loss as a loop over states and targets: −log softmax over the target and its candidates."""
     total = torch.zeros((), dtype=torch.float64)
     for n, (classes, weights) in enumerate(zip(targets.classes.tolist(), targets.weights.tolist(), strict=True)):
         for c, share in zip(classes, weights, strict=True):
@@ -43,7 +43,7 @@ def literal_loss(states, weight, bias, targets: Targets, candidates, log_q) -> T
 
 
 def assert_as_literal(head: Softmax, targets: Targets, negatives, candidates, log_q, side: int = 0) -> None:
-    """Check the loss, its gradient with respect to the states, and the summed gradient of each row of the table."""
+    """Check the loss, its gradient with respect to the states, and the gradient of each row of the table."""
     torch.manual_seed(5)
     table, states = head.senses[side], torch.randn(len(targets.classes), DIM)
     exact = [x.detach().double().requires_grad_() for x in (states, table.weight, table.bias)]
@@ -60,7 +60,7 @@ def assert_as_literal(head: Softmax, targets: Targets, negatives, candidates, lo
 
 
 def drawn_targets(table: SenseTable, n: int = 25, several: int = 3, seed: int = 0) -> Targets:
-    """Return a sense of each of n words, and up to `several - 1` senses of other words, of which some are missing."""
+    """Return a sense for each of n words, and up to `several - 1` senses of other words; some of these are missing."""
     rng = np.random.default_rng(seed)
     live, words = table.live.nonzero().flatten().numpy(), table.words.numpy()
     classes, weights = np.full((n, several), -1), np.zeros((n, several))
@@ -75,10 +75,10 @@ def drawn_targets(table: SenseTable, n: int = 25, several: int = 3, seed: int = 
     return Targets(torch.from_numpy(classes), torch.from_numpy(weights).float())
 
 
-# -- all classes -------------------------------------------------------------------------------------------------------
+# -- all senses --------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("side", [0, 1])
 def test_loss_over_all_senses_equals_the_dense_softmax(side):
-    """Check Eqs. 3 and 4: V·S classes without the pruned ones."""
+    """Check Eqs. 3 and 4 over all V·S classes that are not pruned."""
     head = Softmax([small_table(), small_table(seed=1)])
     targets = drawn_targets(head.senses[side], several=1)
     live = [c for c in range(22) if c not in PRUNED]
@@ -88,9 +88,9 @@ def test_loss_over_all_senses_equals_the_dense_softmax(side):
     assert (head.senses[side].weight.grad[live] != 0).all()
 
 
-# -- a sample ----------------------------------------------------------------------------------------------------------
-def test_loss_over_a_sample_equals_the_literal_loss():
-    """Check that negatives are the sampled classes except the target; they may include other senses of the word."""
+# -- sampled senses ----------------------------------------------------------------------------------------------------
+def test_loss_over_a_sample_equals_the_naive_loss():
+    """Negatives are all sampled classes except the target, even if they are other senses of the target word."""
     head = Softmax([small_table()], negatives=7)
     table = head.senses[0]
     sampler = Sampler(table)
@@ -110,7 +110,7 @@ def test_loss_over_a_sample_equals_the_literal_loss():
     assert_as_literal(head, targets, negatives, [drawn] * 60, log_q)
 
 
-def test_samples_have_no_pruned_senses_and_follow_their_probabilities():
+def test_samples_contain_no_pruned_senses_and_follow_their_probabilities():
     table = small_table([3] * 20, pruned=[0, 1, 7, 31])
     sampler, rng, times, count = Sampler(table), np.random.default_rng(0), 4000, 15
     hits, expected = np.zeros(60), np.zeros(60)
@@ -123,12 +123,12 @@ def test_samples_have_no_pruned_senses_and_follow_their_probabilities():
     gone = [0, 1, 7, 31]
     kept = np.setdiff1d(np.arange(60), gone)
     assert not hits[gone].any()
-    # Given the number of tries, the formula is an approximation of the draws without putting back.
+    # Given the number of tries, the formula approximates sampling without replacement.
     assert np.abs(hits - expected)[kept].max() / times < 0.03
-    # A word is drawn by its rank, whatever the number of its senses, and each of them as often.
+    # The probability of a word depends only on its rank, and all of its senses are equally probable.
     p = np.log((np.arange(20) + 2) / (np.arange(20) + 1)) / np.log(21)
     once = np.exp(sampler.log_expected(np.arange(60), 1))
-    assert once[2] == pytest.approx(p[0])  # the only one left
+    assert once[2] == pytest.approx(p[0])  # the only remaining sense of the word
     np.testing.assert_allclose(once[[3, 4, 5]], p[1] / 3)
     np.testing.assert_allclose(once[[6, 8]], p[2] / 2)
     assert once[kept].sum() == pytest.approx(1)
@@ -138,11 +138,11 @@ def test_samples_have_no_pruned_senses_and_follow_their_probabilities():
     assert np.array_equal(one.classes, other.classes)
 
 
-# -- what is to be predicted -------------------------------------------------------------------------------------------
+# -- targets -----------------------------------------------------------------------------------------------------------
 def literal_targets(
     table: SenseTable, state, word: int, translations: list[list[int]]
 ) -> tuple[list[int], list[float]]:
-    """Return the nearest sense of the word, and for each other language the nearest sense of its translations."""
+    """Return the nearest sense of the word, and for each other language the nearest sense among its translations."""
 
     def nearest(words: list[int]) -> int:
         possible = [c for word in words for c in range(22) if table.words[c] == word and table.live[c]]
@@ -156,7 +156,7 @@ def literal_targets(
 
 
 def test_targets_of_three_languages():
-    """Check Eq. 7, and Eq. 6 as the mean over languages; a sense shared by two languages counts once."""
+    """Check Eq. 7, and Eq. 6 averaged over languages; a sense shared by two languages counts only once."""
     words = ["bank", "river", "ufer", "fluss", "banco", "orilla", "geld", "taxi", "dinero", "rive"]
     dictionaries = [
         Dictionary(("bank", "bank", "river", "taxi"), ("ufer", "geld", "fluss", "taxi"), ("en", "de")),
@@ -168,7 +168,7 @@ def test_targets_of_three_languages():
         ("en", "bank"): [["ufer", "geld"], ["banco", "orilla"]],
         ("en", "river"): [["fluss"], ["taxi"]],
         ("de", "ufer"): [["bank"], ["orilla"]],
-        ("de", "fluss"): [["river"], ["river"]],  # one and the same
+        ("de", "fluss"): [["river"], ["river"]],  # both languages have the same translation
         ("de", "geld"): [["bank"], ["dinero"]],
         ("es", "banco"): [["bank"], []],
         ("es", "orilla"): [["bank"], ["ufer"]],
@@ -199,8 +199,8 @@ def test_targets_of_three_languages():
     assert_as_literal(head, Targets(*(x[:30] for x in found)), None, [live] * 30, [0.0] * 22)
 
 
-# -- words -------------------------------------------------------------------------------------------------------------
-@pytest.mark.parametrize("held", [4_000_000, 40])  # numbers: of all states at once, of two
+# -- word probabilities ------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("held", [4_000_000, 40])  # logits in memory: those of all states, or of two states
 def test_the_probability_of_a_word_is_the_sum_over_its_senses(held, monkeypatch):
     monkeypatch.setattr(softmax, "MAX_LOGITS", held)
     head = Softmax([small_table(), small_table(seed=1)], negatives=5)

@@ -1,4 +1,4 @@
-"""Compare Algorithms 1 and 2 of Multi-sense (selection and update of senses) with lists and loops, and test the saved file."""
+"""Compare Algorithms 1 and 2 of Multi-sense (selection and update of senses) with naive loops, and test the saved file."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from calque.errors import InputError
 from calque.senses.sense_table import SENSES_FILE, SenseTable, has_senses, open_senses, principal_axes, save_senses
 from sense_models import a_table, select
 
-SENSES = [3, 1, 4, 2, 1, 3]  # of six words
+SENSES = [3, 1, 4, 2, 1, 3]  # number of senses of each of six words
 DIM, AXES, QUEUE, RATE, BELOW = 7, 3, 30, 0.2, 0.15
-EVERY, WARMUP, PRUNE = 4, 8, 12  # updates: of the projection, of one sense only, of pruning
+EVERY, WARMUP, PRUNE = 4, 8, 12  # in updates: projection interval, warm-up with one sense, pruning interval
 
 
 class Literal:
-    """Both algorithms, state by state; classes are ordered by word."""
+    """Naive implementation of both algorithms, one state at a time; classes are ordered by word."""
 
     def __init__(self, table: SenseTable):
         firsts = np.cumsum([0, *SENSES]).tolist()
-        self.classes = [list(range(a, b)) for a, b in pairwise(firsts)]  # of each word
+        self.classes = [list(range(a, b)) for a, b in pairwise(firsts)]  # the classes of each word
         self.live = [[of_word[0]] for of_word in self.classes]
         self.centres = [c.astype(np.float64) for c in table.centres.numpy()]
         self.projection = table.projection.numpy().astype(np.float64)
@@ -40,7 +40,7 @@ class Literal:
         return max(possible, key=lambda c: self.cosine(state, c))
 
     def update(self, states, words) -> list[int]:
-        """Select senses for all states by the centres before the update."""
+        """Select the senses of all states, using the centres before the update."""
         chosen = [self.select(state, [word]) for state, word in zip(states, words, strict=True)]
         for c in set(chosen):
             members = [state for state, other in zip(states, chosen, strict=True) if other == c]
@@ -77,10 +77,10 @@ def small_table(**options) -> SenseTable:
     return SenseTable(SENSES, DIM, **{"axes": AXES, "queue": QUEUE, "spread": 0.5} | options)
 
 
-def test_fifty_updates_equal_the_algorithms():
+def test_fifty_updates_equal_a_naive_implementation():
     table, rng = small_table(), np.random.default_rng(0)
     literal = Literal(table)
-    moods = rng.normal(size=(len(SENSES), 2, DIM)) * 2  # each word's states come from about two places
+    moods = rng.normal(size=(len(SENSES), 2, DIM)) * 2  # the states of each word form two clusters
     pruned, several = 0, 0
     for step in range(1, 51):
         # The last word is too rare to be pruned.
@@ -98,7 +98,7 @@ def test_fifty_updates_equal_the_algorithms():
         table.follow(torch.from_numpy(states), found, RATE)
         table.remember(torch.from_numpy(states))
         moved = (table.centres != before).any(1).nonzero().flatten().tolist()
-        assert moved == sorted(set(expected)), step  # only winners move
+        assert moved == sorted(set(expected)), step  # only selected senses are updated
 
         if step % EVERY == 0:
             literal.project()
@@ -117,23 +117,23 @@ def test_fifty_updates_equal_the_algorithms():
         ours, theirs = table.projection.double().numpy(), literal.projection
         if step < EVERY:
             np.testing.assert_array_equal(ours, theirs)
-        else:  # each axis up to its sign
+        else:  # the axes are equal up to their signs
             np.testing.assert_allclose(np.abs((ours * theirs).sum(0)), 1, atol=1e-4)
         seen, n = int(table.seen), min(int(table.seen), QUEUE)
         in_order = [(seen - n + k) % QUEUE for k in range(n)]
         np.testing.assert_array_equal(table.queue.numpy()[in_order], np.array(literal.queue, dtype=np.float32))
-    assert several > 10  # senses of one word were distinguished
+    assert several > 10  # several senses of the same word were selected
     assert 0 < pruned < sum(SENSES) - len(SENSES)
     assert table.live[table.index[5]].all()
 
 
 def test_the_nearest_sense_among_several_words():
-    """Compare all senses of T words with up to S senses each (§3.2)."""
+    """Search all senses of T words with up to S senses each (§3.2)."""
     table, rng = small_table(), np.random.default_rng(1)
     literal = Literal(table)
     table.open()
     literal.open()
-    table.live[8], literal.live[3] = False, [9]  # a pruned sense takes no part
+    table.live[8], literal.live[3] = False, [9]  # pruned senses are ignored
     states = rng.normal(size=(60, DIM)).astype(np.float32)
     words = rng.integers(-1, len(SENSES), (60, 3))
     words[0] = -1
@@ -159,7 +159,7 @@ def test_principal_axes_are_scaled_right_singular_vectors():
 
 
 @pytest.mark.parametrize("start", ["copied", "kept", "fresh"])
-def test_a_table_is_opened_with_its_sizes(start):
+def test_further_senses_are_initialised_as_requested(start):
     table = small_table()
     with torch.no_grad():
         table.bias.normal_()
@@ -179,12 +179,12 @@ def test_a_table_is_opened_with_its_sizes(start):
     for word, first in enumerate([0, 3, 4, 8, 10, 11]):
         of_word = range(first, first + SENSES[word])
         assert all(torch.equal(table.weight[c], weight[first]) for c in of_word)
-        # Together the senses are as probable as the first was alone.
+        # Together, the senses have the probability that the first sense had alone.
         together = torch.stack([table.weight[c] @ state + table.bias[c] for c in of_word]).logsumexp(0)
         torch.testing.assert_close(together, weight[first] @ state + bias[first])
 
 
-# -- the file ------------------------------------------------------------------------------------------------------------
+# -- the file ----------------------------------------------------------------------------------------------------------
 def test_saved_tables_are_equal_and_select_the_same_senses(tmp_path):
     tables = [a_table(4, 6, 0), a_table(4, 6, 1)]
     save_senses(tables, tmp_path, {"senses": 3, "own": "sampled"})
@@ -200,7 +200,7 @@ def test_saved_tables_are_equal_and_select_the_same_senses(tmp_path):
         assert torch.equal(select(old, states, words), select(new, states, words))
 
 
-def test_parts_that_do_not_match_raise_an_error_of_one_line(tmp_path):
+def test_inconsistent_files_raise_an_error_of_one_line(tmp_path):
     assert not has_senses(tmp_path)
     with pytest.raises(InputError, match="no senses.safetensors in this folder; calque pretrain --senses writes one"):
         open_senses(tmp_path)

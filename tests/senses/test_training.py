@@ -1,4 +1,4 @@
-"""SaELMo and SaBERT: an update against its literal computation, several processes, and resuming."""
+"""Tests of SaELMo and SaBERT: updates against a naive implementation, training with several processes, and resuming."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ pytest.importorskip("h5py")
 PREDICTION = {"elmo": WordPrediction, "bert": MaskedPrediction}
 
 
-# -- an update ---------------------------------------------------------------------------------------------------------
+# -- one update --------------------------------------------------------------------------------------------------------
 class Predicted(NamedTuple):
-    """Prediction of a word from a state; `own` has the states that select its sense, for each table."""
+    """Prediction of a word from a state; for each table, `own` contains the state that selects the word's sense."""
 
     side: int
     state: Tensor
@@ -41,7 +41,7 @@ class Predicted(NamedTuple):
 
 
 def elmo_predictions(module, update, mixture, joint: bool) -> list[Predicted]:
-    """Return the predictions of each sentence alone, from the network's layers."""
+    """Return the predictions of each sentence by itself, computed from the network's layers."""
     found, names = [], ["<begin>", "<end>", "<unknown>", *module.vocabulary.words]
     for lang, numbers in update:
         blocks = mixture.languages[lang]
@@ -62,7 +62,7 @@ def elmo_predictions(module, update, mixture, joint: bool) -> list[Predicted]:
 
 
 def bert_predictions(module, update, objective, tokenizer) -> list[Predicted]:
-    """Return the predictions of the masked subwords, from the whole BERT."""
+    """Return the predictions of the masked subwords, computed with the full BERT model."""
     ids, _ = objective.blocks(update)
     special = [tokenizer.pad_token_id, tokenizer.cls_token_id, tokenizer.sep_token_id]
     rng = np.random.default_rng(int(torch.randint(1 << 62, (1,), generator=torch.Generator().manual_seed(77))))
@@ -84,10 +84,10 @@ def bert_predictions(module, update, objective, tokenizer) -> list[Predicted]:
 
 
 def literal_update(tables, predictions: list[Predicted], numbers: dict[str, int]) -> tuple[Tensor, list[list[int]]]:
-    """Return the sum of Eq. 7 over all active senses, and the selected senses of each direction."""
+    """Return the sum of Eq. 7 over all active senses, and the senses selected in each direction."""
     translations: dict[tuple[str, str], list[str]] = {}
     for english, german in TRANSLATIONS:
-        if english not in numbers or german not in numbers:  # several subwords
+        if english not in numbers or german not in numbers:  # words of several subwords have no translations
             continue
         translations.setdefault(("en", english), []).append(german)
         translations.setdefault(("de", german), []).append(english)
@@ -118,8 +118,8 @@ def literal_update(tables, predictions: list[Predicted], numbers: dict[str, int]
 
 
 @pytest.mark.parametrize(("kind", "joint"), [("elmo", False), ("elmo", True), ("bert", True)])
-def test_an_update_equals_the_literal_update(kind, joint, monkeypatch):
-    """Compare the last of eleven updates, on text in two languages."""
+def test_an_update_equals_a_naive_implementation(kind, joint, monkeypatch):
+    """Compare the last of eleven updates on text in two languages."""
     method, kept = model(kind, {} if joint else {"start": "fresh"}, updates=11), {}
     backward = PREDICTION[kind].backward
 
@@ -128,7 +128,7 @@ def test_an_update_equals_the_literal_update(kind, joint, monkeypatch):
         if kept["n"] < 11:
             return backward(self, update)
         used = torch.rand(len(tables_of(method)[0])) < 0.7
-        for table in tables_of(method):  # with centres amid the states, so that each word selects several
+        for table in tables_of(method):  # puts centres among the states, so each word selects several senses
             table.centres.copy_(table.queue[torch.randint(len(table.queue), (len(table),))])
             table.live[:] = used
             table.live[table.index[:, 0]] = True
@@ -157,7 +157,7 @@ def test_an_update_equals_the_literal_update(kind, joint, monkeypatch):
         table.words[torch.tensor(chosen[side]).unique()].unique(return_counts=True)[1]
         for side, table in enumerate(tables)
     ]
-    assert max(int(counts.max()) for counts in several) > 1  # senses of one word
+    assert max(int(counts.max()) for counts in several) > 1  # several senses of the same word were selected
 
     named = dict(before.named_parameters())
     expected = torch.autograd.grad(scale * loss, list(named.values()), allow_unused=True, materialize_grads=True)
@@ -175,24 +175,24 @@ def test_an_update_equals_the_literal_update(kind, joint, monkeypatch):
             counts[c] += len(members)
         torch.testing.assert_close(new.centres, centres, rtol=1e-4, atol=1e-5)
         assert new.counts.tolist() == counts.tolist()
-        last = (int(old.seen) + np.arange(len(states))) % len(old.queue)  # in the order of the text
+        last = (int(old.seen) + np.arange(len(states))) % len(old.queue)  # the queue is in text order
         last = last[-len(old.queue) :]
         torch.testing.assert_close(new.queue[last], states[-len(last) :], rtol=1e-4, atol=1e-5)
 
 
-# -- several processes and resuming -----------------------------------------------------------------------------------
+# -- several processes and resuming ------------------------------------------------------------------------------------
 def assert_alike(one: dict[str, Any], other: dict[str, Any], atol: float) -> None:
-    """Compare two trainings that differ in the order of sums."""
+    """Compare two training runs whose sums are computed in different orders."""
     assert other["losses"] == pytest.approx(one["losses"], rel=1e-4)
     for a, b in zip(one["tables"], other["tables"], strict=True):
         for name in ("counts", "live", "seen"):
             assert torch.equal(a[name], b[name]), name
         for name in ("weight", "bias", "centres", "queue", "mean"):
             torch.testing.assert_close(b[name], a[name], rtol=0, atol=atol, msg=lambda m, name=name: f"{name}: {m}")
-        planes = [x["projection"] @ x["projection"].T for x in (a, b)]  # whatever the signs of the axes
+        planes = [x["projection"] @ x["projection"].T for x in (a, b)]  # independent of the signs of the axes
         torch.testing.assert_close(planes[1], planes[0], rtol=0, atol=10 * atol)
     for name, weight in one["model"].items():
-        if not name.startswith("head.") and "key.bias" not in name:  # a key's bias has no gradient but for rounding
+        if not name.startswith("head.") and "key.bias" not in name:  # key biases differ by rounding
             torch.testing.assert_close(
                 other["model"][name], weight, rtol=0, atol=atol, msg=lambda m, n=name: f"{n}: {m}"
             )
@@ -200,7 +200,7 @@ def assert_alike(one: dict[str, Any], other: dict[str, Any], atol: float) -> Non
 
 @pytest.fixture(scope="module")
 def alone() -> dict[str, dict[str, Any]]:
-    """Return the results of one process with one thread."""
+    """Return the results of training in a single process with one thread."""
     found = {}
     for kind in KINDS:
         method = model(kind)
@@ -210,23 +210,23 @@ def alone() -> dict[str, dict[str, Any]]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_trainings_pass_through_all_phases(alone, kind):
+def test_the_training_runs_include_all_phases(alone, kind):
     for table in alone[kind]["tables"]:
         assert int(table["counts"].sum()) > 0
-        firsts = 18 if kind == "elmo" else 0  # words; what is above them are further senses
+        firsts = 18 if kind == "elmo" else 0  # first senses of 18 words; all others are further senses
         assert firsts < int(table["live"].sum()) < len(table["live"])
         assert int(table["seen"]) > len(table["queue"])
 
 
-def test_two_processes_equal_one(alone, tmp_path):
+def test_two_processes_give_the_results_of_one_process(alone, tmp_path):
     run_two(str(Path(sense_training.__file__)), str(tmp_path))
     for kind in KINDS:
         assert_alike(alone[kind], torch.load(tmp_path / f"{kind}.pt", weights_only=True), 1e-4)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_run_that_is_stopped_several_times_has_the_same_result(alone, kind, tmp_path, monkeypatch):
-    """Stop before, at and after the end of the warm-up (3 or 6) and a pruning (4 and 8)."""
+def test_a_run_that_is_stopped_several_times_gives_the_same_result(alone, kind, tmp_path, monkeypatch):
+    """Stop around the end of the warm-up (update 3 or 6) and around pruning (updates 4 and 8)."""
 
     class Stopped(Exception):
         pass
@@ -258,7 +258,7 @@ def test_a_run_that_is_stopped_several_times_has_the_same_result(alone, kind, tm
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_process_may_have_no_text(kind, monkeypatch):
+def test_a_process_without_text_is_allowed(kind, monkeypatch):
     monkeypatch.setattr(Processes, "share", lambda self, items: items[:0])
     method = model(kind, updates=7)
     train(method)
@@ -266,11 +266,11 @@ def test_a_process_may_have_no_text(kind, monkeypatch):
     for table in tables_of(method):
         assert int(table.seen) == 0
         assert table.live[table.index[:, 0]].all()
-        assert table.live.all() == (kind == "bert")  # the warm-up ends here, too, but nothing can be grouped
+        assert table.live.all() == (kind == "bert")  # the warm-up also ends here, but there is nothing to group
 
 
 # -- settings ----------------------------------------------------------------------------------------------------------
-def test_the_number_of_senses_of_a_word():
+def test_the_number_of_senses_of_a_word_depends_on_its_frequency():
     counts = np.array([0, 4, 5, 9, 10, 14, 15, 16, 1000])
     for expected, given in [
         ([1, 1, 1, 1, 2, 2, 3, 3, 3], {"occurrences": 5}),
@@ -284,7 +284,7 @@ def test_the_number_of_senses_of_a_word():
         assert Senses(**given).warmup_of(updates) == expected
 
 
-def test_invalid_settings_are_refused():
+def test_invalid_settings_are_rejected():
     for message, bad in {
         "senses must be at least 2, got 1": {"senses": 1}, "rate": {"rate": np.nan}, "below": {"below": 1},
         "start must be grouped, kept or fresh, got 'cold'": {"start": "cold"},
@@ -294,15 +294,14 @@ def test_invalid_settings_are_refused():
             Senses(**bad)
 
 
-# -- how many senses a word has ------------------------------------------------------------------------------------------
-DIM, N_WORDS, DOUBLE = 12, 80, 4  # the first four words stand for two each
+# -- how many senses a word has ----------------------------------------------------------------------------------------
+DIM, N_WORDS, DOUBLE = 12, 80, 4  # the first four words have two planted senses each
 
 
 def planted(seed: int = 0, n: int = 8000) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Return states `[n, 2, DIM]`, words and senses; the first state predicts the word, and the last has read it.
+    """Return states `[n, 2, DIM]`, words and senses; the first state predicts the word, the last has read the word.
 
     The last word is too rare to be clustered.
-
     """
     rng = np.random.default_rng(seed)
     words = rng.integers(0, N_WORDS - 1, n)
@@ -324,7 +323,7 @@ def table_of(states: torch.Tensor, words: torch.Tensor) -> SenseTable:
     return table
 
 
-def test_the_latest_states_of_every_word_are_kept():
+def test_the_latest_states_of_every_word_are_stored():
     states, words, _ = planted()
     table = table_of(states, words)
     for word in range(N_WORDS):
@@ -334,14 +333,14 @@ def test_the_latest_states_of_every_word_are_kept():
         assert torch.equal(table.recent[word, slots], own[-60:])
     few = words < 6
     assert int(group([table_of(states[few], words[few])], seed=0).sum()) == N_WORDS
-    one = SenseTable([1, 2], DIM, axes=4, queue=9, recent=60)  # of a word with one sense nothing is kept
+    one = SenseTable([1, 2], DIM, axes=4, queue=9, recent=60)  # no states are stored for a word with one sense
     one.keep_recent(states[:5, :1], torch.tensor([0, 1, 0, 0, -1]))
     assert one.recent.shape[0] == 1
     assert one.n_recent.tolist() == [1]
 
 
 def test_words_with_two_senses_are_found_by_the_states_that_predict_them():
-    """Check that only the latest states of each word are clustered; the queue has 50 states."""
+    """Check that each word's latest states are clustered; the queue has only 50 states."""
     states, words, truth = planted()
     table = table_of(states, words)
     live = group([table], seed=0)

@@ -1,4 +1,4 @@
-"""Translations among the words of a joint vocabulary."""
+"""Tests of translations between words of a joint vocabulary."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from calque.senses.training import Senses, Translations
 from calque.text import Sentences
 
 WORDS = ["the", "house", "Haus", "bank", "Bank", "Ufer", "casa", "taxi", "HAUS", "home", "shore", "building", "cab"]
-VOCABULARY = {word: number for number, word in enumerate(WORDS, 3)}  # the most frequent first
+VOCABULARY = {word: number for number, word in enumerate(WORDS, 3)}  # sorted by decreasing frequency
 
 
 def dictionary(langs: str, *pairs: str, path: str | None = None) -> Dictionary:
@@ -26,34 +26,34 @@ def dictionary(langs: str, *pairs: str, path: str | None = None) -> Dictionary:
 
 
 def of(translations: Translations, lang: str, word: str) -> list[list[str]]:
-    """Return the translations of a word into each other language."""
+    """Return the translations of a word into each of the other languages."""
     language, names = translations.languages.index(lang), {number: word for word, number in VOCABULARY.items()}
     (rows,) = translations.of(torch.tensor([language]), torch.tensor([VOCABULARY[word]])).tolist()
     return [[names[number] for number in row if number >= 0] for row in rows]
 
 
-def test_a_dictionary_counts_in_both_directions():
+def test_a_dictionary_is_used_in_both_directions():
     found = Translations([dictionary("en-de", "bank Bank", "bank Ufer", "shore Ufer")], ["en", "de"], VOCABULARY)
     assert of(found, "en", "bank") == [["Bank", "Ufer"]]
     assert of(found, "en", "shore") == [["Ufer"]]
     assert of(found, "de", "Ufer") == [["bank", "shore"]]
     assert of(found, "de", "Bank") == [["bank"]]
-    # A German word in English text is no German word.
+    # A German word that occurs in English text has no translations there.
     assert of(found, "en", "Ufer") == [[]]
     assert of(found, "de", "the") == [[]]
-    assert found.words == {"en": 3, "de": 3}  # an English sentence may begin with `Bank`
+    assert found.words == {"en": 3, "de": 3}  # includes `Bank`, which can begin an English sentence
     turned = Translations([dictionary("de-en", "Bank bank", "Ufer bank", "Ufer shore")], ["en", "de"], VOCABULARY)
     assert turned.fingerprint == found.fingerprint
     assert found.of(torch.zeros(0, dtype=torch.int64), torch.zeros(0, dtype=torch.int64)).shape == (0, 1, 4)
 
 
 def test_entries_ignore_case():
-    """Check that an entry covers all spellings of its word; the translation is spelt as in the entry, or as most often."""
+    """An entry applies to all spellings of its word; the translation is spelt as in the entry, or else most frequently."""
     found = Translations([dictionary("en-de", "house haus", "bank bank")], ["en", "de"], VOCABULARY)
     assert of(found, "en", "house") == [["Haus"]]
     assert of(found, "de", "Haus") == of(found, "de", "HAUS") == [["house"]]
     assert of(found, "de", "Bank") == of(found, "en", "Bank") == [["bank"]]
-    assert of(found, "en", "bank") == [["Bank"]]  # the same in both languages
+    assert of(found, "en", "bank") == [["Bank"]]  # both words are equal except for case
 
 
 def test_a_word_is_not_its_own_translation():
@@ -72,7 +72,7 @@ def test_a_word_has_at_most_four_translations_in_dictionary_order():
 
 
 def test_only_subwords_that_are_whole_words_are_translated():
-    """Check words that the dictionary does not contain, and that the more frequent of two spellings is chosen."""
+    """Include words that are not in the dictionary; of two spellings, the more frequent one is used."""
     texts = {
         "en": Sentences.of([["the", "house", "zebra"], ["the", "zebra", "unhouse"]] * 4, "en"),
         "de": Sentences.of([["ein", "Haus", "haus", "haus"], ["ein", "Ufer"]] * 4, "de"),
@@ -99,7 +99,7 @@ def test_only_subwords_that_are_whole_words_are_translated():
         (("en-de", "taxi taxi"), "words.txt: none of the 1 pairs has two different words of the vocabulary"),
     ],
 )  # fmt: skip
-def test_invalid_dictionaries_are_refused(given, message):
+def test_invalid_dictionaries_are_rejected(given, message):
     good = dictionary("en-de", "house Haus")
     with pytest.raises(SettingError, match=message) as error:
         Translations([good, dictionary(*given, path="words.txt")], ["en", "de"], VOCABULARY)

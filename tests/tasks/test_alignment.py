@@ -1,4 +1,4 @@
-"""Compare alignment error rate, precision, recall and F1 with sets in a loop."""
+"""Compare alignment error rate, precision, recall and F1 with their definitions, computed on Python sets."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ def random_links(seed, n_sentences=25, possible=False):
 
 
 def literal(links, gold):
-    """Compute Och and Ney (2003) over sets of (sentence, source, target)."""
+    """Compute the scores of Och and Ney (2003) on sets of (sentence, source, target)."""
 
     def triples(pairs):
         return set(zip(pairs.sentence.tolist(), pairs.source.tolist(), pairs.target.tolist(), strict=True))
@@ -32,7 +32,7 @@ def literal(links, gold):
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_figures_equal_the_definition(seed):
+def test_scores_equal_their_definitions(seed):
     links, gold = random_links(seed), random_links(seed + 50, possible=True)
     scores = score_links(links, gold, data="x", languages=("en", "de"), bootstrap=200)
     assert [score.metric for score in scores] == ["aer", "precision", "recall", "f1"]
@@ -41,7 +41,7 @@ def test_figures_equal_the_definition(seed):
     assert scores[0].settings["sure"] + scores[0].settings["possible"] == len(gold)
 
 
-def test_duplicate_links_count_once_and_are_sure_if_one_is():
+def test_duplicate_links_count_once_and_are_sure_if_any_copy_is_sure():
     once = WordPairs.parse(["0-0 1-1"])
     twice = WordPairs([0, 0, 0], [0, 0, 1], [0, 0, 1], n_sentences=1)
     gold = WordPairs([0, 0, 0], [0, 0, 1], [0, 0, 1], n_sentences=1, possible=np.array([True, False, False]))
@@ -50,21 +50,21 @@ def test_duplicate_links_count_once_and_are_sure_if_one_is():
         assert score.settings["sure"] == score.settings["links"] == 2
 
 
-def test_no_predicted_links():
+def test_scores_without_predicted_links():
     aer, precision, recall, f1 = score_links(WordPairs.parse([""]), WordPairs.parse(["0-0"]))
     assert (aer.value, recall.value, f1.value) == (1.0, 0.0, 0.0)
     assert precision.to_dict()["value"] is None
 
 
-def test_a_sentence_without_gold_makes_its_links_wrong():
+def test_predicted_links_in_a_sentence_without_gold_links_are_wrong():
     perfect = score_links(WordPairs.parse(["0-0", ""]), WordPairs.parse(["0-0", ""]), bootstrap=300)
-    assert all(score.low == score.high == score.value for score in perfect)  # also where no gold link was drawn
+    assert all(score.low == score.high == score.value for score in perfect)  # also in resamples without any gold link
     extra = score_links(WordPairs.parse(["0-0", "0-0"]), WordPairs.parse(["0-0", ""]))
     assert extra[1].value == 0.5
 
 
 @pytest.mark.parametrize("method", ["mutual", "softmax"])
-def test_links_of_the_vectors_of_an_encoder(method):
+def test_links_from_the_vectors_of_an_encoder(method):
     corpus = ParallelCorpus.of([["a", "b", "c"]], [["x", "y", "z"]], ("en", "de"))
     task = WordAlignment(corpus, WordPairs.parse(["0-1 1-0 2-2"]), method=method, data="toy")
     eye, offsets = np.eye(3, dtype=np.float32), np.array([0, 3])
@@ -75,7 +75,7 @@ def test_links_of_the_vectors_of_an_encoder(method):
     assert [score.value for score in task.score(WordPairs.parse(["0-0"]))] == [1.0, 0.0, 0.0, 0.0]
 
 
-def test_gold_links_beyond_the_text_are_an_error():
+def test_gold_links_to_missing_words_raise_an_error():
     corpus = ParallelCorpus.of([["a"]], [["b"]], ("en", "de"))
     with pytest.raises(CalqueError, match="target word 3"):
         WordAlignment(corpus, WordPairs.parse(["0-3"]))

@@ -1,4 +1,4 @@
-"""Question answering: scores against the official script, and a trained head."""
+"""Tests of question answering: scores compared with the official script, and a trained classifier head."""
 
 import json
 import re
@@ -23,7 +23,7 @@ from planted import Planted, jobs, questions
 
 
 def written(path, rows):
-    """Write a file of passages, each with `(question, answer, answer_start)`."""
+    """Write a file of passages; each passage has a list of `(question, answers, answer_start)`."""
     paragraphs = [
         {"context": passage,
          "qas": [{"question": q, "answers": [{"text": text, "answer_start": start}]} for q, text, start in asked]}
@@ -33,7 +33,7 @@ def written(path, rows):
     return path
 
 
-def test_constant_vectors_answer_by_chance():
+def test_constant_vectors_answer_at_chance_level():
     score = jobs(n=60, options={"epochs": 3, "learning_rate": 1e-2, "batch": 16})["qa"].evaluate(
         Planted(constant=True)
     )[1]
@@ -41,7 +41,7 @@ def test_constant_vectors_answer_by_chance():
     assert score.value < 0.35
 
 
-def test_questions_of_several_texts_stay_with_their_passages():
+def test_questions_from_several_texts_keep_their_passages():
     parts = [questions(7, "en", seed) for seed in (0, 1)] + [questions(5, "fr", 2)]
     job, encoder = Answering(parts, [questions(3, "de")], seeds=(0,)), Planted()
     run = Experiment(job, encoder)
@@ -63,19 +63,19 @@ def test_questions_of_several_texts_stay_with_their_passages():
         assert run.answers.span_scores(int(n), first, first) == (pytest.approx(2 / 3), 0.0)
 
 
-def test_questions_on_one_passage_are_resampled_together(tmp_path):
+def test_questions_about_the_same_passage_are_resampled_together(tmp_path):
     asked = [(f"{passage} time water", [("of", "time", 2)] * 6) for passage in "abcde"]
     test = Dataset("x", "en", read_questions(written(tmp_path / "x.json", asked), lang="en"))
     score = Answering([test], [test], hidden=4, seeds=(0,), options={"epochs": 1}).evaluate(Planted())[0]
     assert (score.n, score.texts) == (30, 5)
     sums, groups = np.arange(12.0).reshape(6, 2), ["b", "a", "b", "c", "a", "b"]
-    expected = [sums[[0, 2, 5]].sum(axis=0), sums[[1, 4]].sum(axis=0), sums[3]]  # in the order in which they begin
+    expected = [sums[[0, 2, 5]].sum(axis=0), sums[[1, 4]].sum(axis=0), sums[3]]  # groups in order of first occurrence
     np.testing.assert_array_equal(over_groups(sums, groups), expected)
     assert over_groups(sums, ()) is sums
 
 
 def reading(n, lang):
-    """Return passages whose answer is the word `time`, or the next word."""
+    """Return passages; the answer to `of` is the word `time`, the answer to `and` is the word after it."""
     rng = np.random.default_rng([n, ord(lang[0])])
     rows = []
     for _ in range(n):
@@ -88,7 +88,7 @@ def reading(n, lang):
     return rows
 
 
-def test_misplaced_answers_count_in_tests_only():
+def test_misplaced_answers_count_only_in_tests():
     named = questions(8, "en")
     spans = named.data.spans.copy()
     spans[3] = -1
@@ -103,7 +103,7 @@ def test_misplaced_answers_count_in_tests_only():
         Answering([replace(named, data=replace(named.data, spans=np.full_like(spans, -1)))], [named])
 
 
-def test_from_the_command_line(tmp_path, capsys, tiny_folder, monkeypatch):
+def test_question_answering_on_the_command_line(tmp_path, capsys, tiny_folder, monkeypatch):
     monkeypatch.chdir(tmp_path)
     written(tmp_path / "squad.en.json", reading(12, "en"))
     written(tmp_path / "xquad.de.json", reading(5, "de"))
@@ -132,14 +132,14 @@ def test_from_the_command_line(tmp_path, capsys, tiny_folder, monkeypatch):
 
 
 def by_squad(answer):
-    """Normalise as evaluate-v1.1.py: lower case, no ASCII punctuation or English articles, single spaces."""
+    """Normalise like evaluate-v1.1.py: lower-case, remove ASCII punctuation and English articles, collapse spaces."""
     lowered = answer.lower()
     bare = "".join(letter for letter in lowered if letter not in set(string.punctuation))
     return " ".join(re.sub(r"\b(a|an|the)\b", " ", bare).split())
 
 
 def official(answer, right, normalize):
-    """Compute metric_max_over_ground_truths of f1_score and of exact_match_score."""
+    """Compute metric_max_over_ground_truths for f1_score and exact_match_score."""
     found = []
     for each in right:
         a, b = normalize(answer).split(), normalize(each).split()
@@ -158,9 +158,9 @@ TEXTS = st.lists(st.sampled_from(PIECES), max_size=6).map("".join)
 
 
 @given(answer=TEXTS, right=st.lists(TEXTS, min_size=1, max_size=3))
-@example(answer="the", right=["a"])  # both are empty: an exact match without a common word
+@example(answer="the", right=["a"])  # both are empty after normalisation, so they match exactly without a common word
 @example(answer="in the in Rome", right=["in Rome", "Rome in in"])
 @example(answer="theme a", right=["THEME"])
 @settings(deadline=None)
-def test_scores_are_those_of_the_official_script(answer, right):
+def test_scores_equal_those_of_the_official_script(answer, right):
     assert answer_scores(answer, right) == pytest.approx(official(answer, right, by_squad))

@@ -1,6 +1,6 @@
-"""Random vectors score chance in every task, in the source language and in others.
+"""Check that random vectors score at chance level in every task, in the source language and in others.
 
-Chance is the score of the most frequent label, or of a guess among the candidates. Planted vectors must score higher.
+Chance is the score of the most frequent label, or of guessing one of the candidates. Planted vectors must score higher.
 """
 
 import numpy as np
@@ -22,7 +22,7 @@ SMALL = {"seeds": (0,), "bootstrap": 0, "options": {"epochs": 10, "patience": 3,
 
 
 class Noise(Planted):
-    """Encoder with a new random vector for every word of every text."""
+    """Encoder that returns a new random vector for every word occurrence."""
 
     def encode(self, sentences, *, progress=False):
         self.passes += 1
@@ -32,7 +32,7 @@ class Noise(Planted):
 
 
 def drawn(n, lang, seed, length=3, vocabulary=12):
-    """Return random words, and texts of equal length, so that the length does not reveal the answer."""
+    """Return random word numbers, and texts of equal length, whose length therefore cannot reveal the answer."""
     numbers = np.random.default_rng([seed, ord(lang[0])]).integers(vocabulary, size=(n, length))
     return numbers, Sentences.of([[f"{lang[0]}{k}" for k in row] for row in numbers], lang)
 
@@ -53,7 +53,7 @@ def moods(n, lang, seed):
 
 
 def inferences(n, lang, seed):
-    """Return pairs of one word; yes if the second is the next word. Equality would show in any vectors."""
+    """Return pairs of one-word texts, labelled yes if the second is the next word. (Equality would show in any vectors.)"""
     numbers, first = drawn(n, lang, seed, length=1, vocabulary=5)
     follows = np.random.default_rng(seed).integers(2, size=n)
     second = np.where(follows[:, None] == 1, numbers + 1, numbers + 3) % 5
@@ -62,7 +62,7 @@ def inferences(n, lang, seed):
 
 
 def trees(n, lang, seed):
-    """Return trees whose root is the word with the largest number, the head of all others."""
+    """Return trees in which the word with the largest number is the root and the head of all other words."""
     numbers, text = drawn(n, lang, seed, length=4)
     roots = numbers.argmax(1)
     heads = np.array([0 if k == root else root + 1 for root in roots for k in range(4)], dtype=np.int32)
@@ -73,12 +73,12 @@ def trees(n, lang, seed):
 
 
 def both(make, n=160):
-    """Return a training text and tests in two languages."""
+    """Return a training text and test texts in two languages."""
     return [make(n, "en", 0)], [make(100, "de", 1), make(100, "en", 1)]
 
 
 def most(job, name):
-    """Return the fraction of the most frequent answer in the first test text, plus three standard deviations."""
+    """Return the relative frequency of the most frequent answer in the first test text, plus three standard deviations."""
     gold = job.answers(job.tests[0])
     codes = {**gold.words, **gold.texts}[name]
     share = np.bincount(codes).max() / len(codes)
@@ -86,7 +86,7 @@ def most(job, name):
 
 
 def everything_is(kind, job):
-    """Return F1 of tagging every word as one type."""
+    """Return the F1 of tagging every word as an entity of one type."""
     tags = [job.gold_tags[code] for code in job.answers(job.tests[0]).words["tags"]]
     right = sum(tag == f"B-{kind}" for tag in tags)
     return 2 * right / (len(tags) + sum(tag != "O" for tag in tags))
@@ -119,13 +119,13 @@ def nli():
 
 def parsing():
     job = Parsing(*both(trees), hidden=16, layers=1, arc=24, label=12, upos=2, **SMALL)
-    # The tree is known but for its root, one of four words: right in all of its words or in none. Labels are two.
+    # Only the root, one of four words, must be guessed; all heads depend on it. There are two labels of other words.
     margin = 3 * np.sqrt(0.25 * 0.75 / 100)
     return job, {"uas": 0.25 + margin, "las": 0.25 * 0.625 + margin}
 
 
 def parities(n, lang, seed):
-    """Each word is even or odd."""
+    """Return words labelled as even or odd."""
     numbers, text = drawn(n, lang, seed)
     targets = [[([(k, k + 1)], ["odd" if number % 2 else "even"]) for k, number in enumerate(row)] for row in numbers]
     return asked([sentence.words for sentence in text], lang, targets)
@@ -133,7 +133,7 @@ def parities(n, lang, seed):
 
 def probing():
     job = Probing(*both(parities), width=16, hidden=16, **SMALL)
-    return job, {"f1": 2 / 3 + 0.05}  # both labels predicted for every word
+    return job, {"f1": 2 / 3 + 0.05}  # F1 of predicting both labels for every word
 
 
 def lexicon():
@@ -160,7 +160,7 @@ TASKS = {make.__name__: make for make in (ner, slots, pos, sentiment, nli, parsi
 
 
 @pytest.mark.parametrize("name", TASKS)
-def test_a_random_encoder_scores_chance(name):
+def test_a_random_encoder_scores_at_chance_level(name):
     job, chance = TASKS[name]()
     blind, seeing = (job.evaluate(encoder) for encoder in (Noise(), Planted()))
     for metric, most in chance.items():
@@ -169,8 +169,8 @@ def test_a_random_encoder_scores_chance(name):
 
 
 @pytest.mark.parametrize("name", ["ner", "slots", "pos", "sentiment", "nli", "parsing", "probing"])
-def test_unrelated_vectors_of_the_target_language_score_chance(name):
-    """Word types have random vectors, as in a model with random weights."""
+def test_unrelated_target_language_vectors_score_at_chance_level(name):
+    """Give each word type a random vector, as a model with random weights does."""
     job, chance = TASKS[name]()
     scores = job.evaluate(Planted(apart=True))
     for metric, most in chance.items():
@@ -178,7 +178,7 @@ def test_unrelated_vectors_of_the_target_language_score_chance(name):
         assert target <= most + 0.1 < source + 0.1
 
 
-def test_recorded_chance_of_word_senses():
+def test_the_chance_level_of_word_senses_is_recorded():
     job, _ = wsd()
     about = job.evaluate(Planted())[0].settings
     assert about["chance"] == pytest.approx(0.5)

@@ -1,4 +1,4 @@
-"""Classification of texts and of pairs of texts."""
+"""Tests of the classification of texts and text pairs."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ from calque.training.sources import WordRows
 from planted import Planted, labelled
 
 
-def test_pairs_of_several_training_texts_stay_together():
+def test_pairs_from_several_training_texts_stay_together():
     parts = [labelled(7, "en", seed, pairs=True) for seed in (0, 1)] + [labelled(4, "fr", 2, pairs=True)]
     job = Classification("nli", parts, [labelled(3, "de", pairs=True)], seeds=(0,))
     encoder = Planted()
@@ -38,18 +38,18 @@ def test_pairs_of_several_training_texts_stay_together():
     assert [s.words for s in side_by_side(texts)] == [s.words for pair in zip(*texts, strict=True) for s in pair]
 
 
-def test_input_of_the_dense_layers_for_pairs():
-    """[u; v; |u − v|; u·v] of the two means."""
+def test_input_of_the_dense_layers_for_text_pairs():
+    """Check that it is [u; v; |u − v|; u·v] for the mean vectors u and v."""
     head = TextHead(2, 3, columns=2, lstm=False, hidden=4, dropout=0.0)
     rows, seen = torch.randn(5, 2), []
     head.dense.register_forward_pre_hook(lambda _, args: seen.append(args[0]))
-    head(rows, torch.tensor([1, 2, 1, 1]))  # two first texts, then two second ones
+    head(rows, torch.tensor([1, 2, 1, 1]))  # two first texts, followed by two second texts
     u, v = torch.stack([rows[0], rows[1:3].mean(0)]), rows[3:]
     torch.testing.assert_close(seen[0], torch.cat([u, v, (u - v).abs(), u * v], dim=1))
 
 
-def test_tuning_on_two_texts_of_pairs(tiny_encoder):
-    """The second text determines the label."""
+def test_fine_tuning_on_two_files_of_text_pairs(tiny_encoder):
+    """Use data in which only the second text of a pair determines the label."""
     rng = np.random.default_rng(0)
 
     def text(n):
@@ -65,7 +65,7 @@ def test_tuning_on_two_texts_of_pairs(tiny_encoder):
 
 
 def in_order(n, lang, seed):
-    """Return pairs whose second text has two neighbours of the first: yes in their order, else no."""
+    """Return pairs whose second text is two adjacent words of the first text: yes if in the same order, else no."""
     rng = np.random.default_rng([seed, ord(lang[0])])
     first, second, labels = [], [], []
     for _ in range(n):
@@ -78,7 +78,7 @@ def in_order(n, lang, seed):
     return Dataset(f"{lang}.tsv", lang, LabelledText(columns, Labels.of(labels)))
 
 
-def test_esim_uses_word_order_and_means_do_not():
+def test_esim_uses_word_order_but_means_do_not():
     values = {}
     for head in ("mean", "esim"):
         options = {"epochs": 8, "learning_rate": 5e-3, "batch": 16, "patience": 8}
@@ -93,7 +93,7 @@ def test_esim_uses_word_order_and_means_do_not():
     assert values["esim"] > 0.72
 
 
-def test_esim_is_for_pairs_and_frozen_vectors():
+def test_esim_requires_text_pairs_and_frozen_vectors():
     with pytest.raises(SettingError, match="head esim compares two texts, but sentiment has single texts; use mean or"):
         Classification("sentiment", [labelled(9, "en")], [labelled(9, "de")], head="esim")
     pairs = [labelled(9, "en", pairs=True)], [labelled(9, "de", pairs=True)]
@@ -103,7 +103,7 @@ def test_esim_is_for_pairs_and_frozen_vectors():
         Classification("nli", *pairs, head="esin")
 
 
-def test_other_names_for_labels():
+def test_labels_can_be_renamed_or_removed():
     data = labelled(20, "en").data
     found = relabelled(data, {"good": "gut", "bad": ""})
     assert found.labels.to_list() == ["gut"] * data.labels.to_list().count("good")
@@ -114,11 +114,11 @@ def test_other_names_for_labels():
         relabelled(data, {"good": "", "bad": ""})
 
 
-def test_macro_f1_is_that_of_scikit_learn():
+def test_macro_f1_equals_that_of_scikit_learn():
     metrics = pytest.importorskip("sklearn.metrics")
     job = Classification("sentiment", [labelled(20, "en")], [labelled(5, "de")], seeds=(0,))
     rng = np.random.default_rng(0)
-    for n, labels in ((40, 3), (3, 4)):  # some of the four labels occur nowhere
+    for n, labels in ((40, 3), (3, 4)):  # in the second case, at least one of four labels occurs nowhere
         job.labels = tuple("abcd"[:labels])
         gold, found = rng.integers(labels, size=n), rng.integers(labels, size=n)
         head = torch.nn.Module()

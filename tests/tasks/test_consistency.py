@@ -1,4 +1,4 @@
-"""Compare same-language consistency with a literal program, and compute it from files."""
+"""Compare same-language consistency with a naive implementation, and compute it from files."""
 
 import json
 
@@ -15,7 +15,7 @@ from planted import Fixed
 
 
 def toy(seed, n=25, dim=6, missing=0.1):
-    """Return sentences of few words in either case, with vectors near to one centre for each word type."""
+    """Return short sentences in mixed case, and vectors close to one centre for each word type."""
     rng = np.random.default_rng(seed)
     forms = ["house", "Time", "time", "HOUSE", "a", "1999", "...", "tree-top", "once", "cat"]
     centres = {form.lower(): rng.standard_normal(dim) for form in forms}
@@ -24,13 +24,13 @@ def toy(seed, n=25, dim=6, missing=0.1):
     data = np.array([centres[word.lower()] + rng.standard_normal(dim) for word in words], dtype=np.float32)
     covered = rng.random(len(words)) > missing
     data[~covered] = 0
-    data[1] = data[2]  # equal vectors: the first of them is the nearest to all others
+    data[1] = data[2]  # equal vectors: the first of them is the nearest neighbour of the others
     offsets = np.cumsum([0, *map(len, sentences)])
     return Sentences.of(sentences, "en"), Embeddings(data, offsets, covered)
 
 
 def literal(text, vectors, letters):
-    """Return hits and queries of each sentence by the definition."""
+    """Return the hits and queries of each sentence according to the definition."""
     words = [(s, word.lower()) for s, sentence in enumerate(text) for word in sentence.words]
     there = [k for k in range(len(words)) if vectors.covered is None or vectors.covered[k]]
 
@@ -50,7 +50,7 @@ def literal(text, vectors, letters):
 
 @pytest.mark.parametrize("letters", [1, 4])
 @pytest.mark.parametrize("seed", range(3))
-def test_the_nearest_word_of_the_language_by_definition(seed, letters):
+def test_scores_equal_the_definition(seed, letters):
     text, vectors = toy(seed)
     (score,) = Consistency(text, letters=letters, bootstrap=50, data="toy").evaluate(Fixed(vectors))
     expected = literal(text, vectors, letters)
@@ -63,7 +63,7 @@ def test_the_nearest_word_of_the_language_by_definition(seed, letters):
     assert score.settings["words_without_vector"] == int((~vectors.covered).sum())
 
 
-def test_numbers_short_words_and_unrepeated_words_are_not_queries():
+def test_numbers_short_words_and_words_that_occur_once_are_not_queries():
     text = Sentences.of([["Tree", "1999", "cat", "once"], ["tree", "1999", "cat"], ["Tree", "1999", "cat", "tree-top"]])
     vectors = Embeddings(np.eye(11, dtype=np.float32) + 1, np.array([0, 4, 7, 11]))
     assert Consistency(text, bootstrap=0).evaluate(Fixed(vectors))[0].n == 3
@@ -78,7 +78,7 @@ def test_numbers_short_words_and_unrepeated_words_are_not_queries():
         task.evaluate_embeddings(Embeddings(np.eye(3, dtype=np.float32), np.array([0, 3])))
 
 
-def test_plain_and_parallel_files(capsys, tiny_folder, tmp_path):
+def test_consistency_of_plain_and_parallel_files(capsys, tiny_folder, tmp_path):
     lines = ["the house of time\tDAS HAUS", "a house of water\tEIN HAUS", "time and water\tZEIT", "house\tHAUS"]
     (tmp_path / "both.tsv").write_text("\n".join(lines) + "\n")
     (tmp_path / "plain.en.txt").write_text("".join(line.partition("\t")[0] + "\n" for line in lines))

@@ -1,4 +1,4 @@
-"""Encoders whose rows are key points: tasks on whole texts accept them, and all others refuse them."""
+"""Test that tasks on whole texts accept key-point encoders, and that all other tasks reject them."""
 
 import re
 
@@ -25,14 +25,14 @@ REFUSED = "planted has vectors for key points, but vectors for words are require
 
 
 def left(each):
-    """Return the data with only the words that are key points, in their order."""
+    """Return the data set reduced to the words that are key points, in key-point order."""
     texts = tuple(Sentences.of([key_points(s).words for s in column], each.lang) for column in each.data.texts)
     return Dataset(each.name, each.lang, LabelledText(texts, each.data.labels))
 
 
 @pytest.mark.parametrize(("name", "head"), [("nli", "mean"), ("nli", "esim"), ("sentiment", "bilstm")])
-def test_key_points_score_as_texts_of_only_these_words(name, head):
-    """A task must not depend on the number of words."""
+def test_key_points_score_like_texts_that_contain_only_these_words(name, head):
+    """Check that tasks do not depend on the original number of words."""
     pairs = name == "nli"
     train, dev, test = labelled(60, "en", pairs=pairs), labelled(20, "en", 1, pairs), labelled(40, "de", 1, pairs)
     assert any(not key_points(s) for column in train.data.texts for s in column)
@@ -47,14 +47,14 @@ def test_key_points_score_as_texts_of_only_these_words(name, head):
 
 
 @pytest.mark.parametrize("name", ["ner", "parsing"])
-def test_tasks_on_words_refuse_key_points_before_encoding(name):
+def test_word_level_tasks_reject_key_points_before_encoding(name):
     encoder = KeyPoints()
     with pytest.raises(SettingError, match=REFUSED):
         Experiment(jobs(n=20)[name], encoder)
     assert encoder.passes == 0
 
 
-def test_other_functions_on_words_refuse_key_points():
+def test_other_word_level_functions_reject_key_points():
     corpus = ParallelCorpus.of([["a1", "a2"], ["a3"]], [["d1", "d2"], ["d3"]], ("en", "de"))
     pairs = WordPairs(np.array([0, 1]), np.array([1, 0]), np.array([1, 0]), n_sentences=2)
     encoder = KeyPoints()
@@ -70,7 +70,7 @@ def test_other_functions_on_words_refuse_key_points():
     assert encoder.passes == 0
 
 
-def test_commands_with_key_points(tmp_path, capsys, monkeypatch):
+def test_key_points_on_the_command_line(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "words.en.txt").write_text("e1 e2 e9\ne10\n", encoding="utf-8")
     write_tags(tagged(20, "en"), tmp_path / "tags.en.tsv")

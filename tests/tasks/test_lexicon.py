@@ -1,4 +1,4 @@
-"""Compare lexicon induction with a double loop."""
+"""Compare lexicon induction with a double loop over words."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from planted import Planted
 
 
 class Noisy(Planted):
-    """Encoder with noise in the vectors of German words."""
+    """Encoder that adds noise to the vectors of German words."""
 
     def vector(self, word):
         noise = np.random.default_rng(int(word[1:])).standard_normal(self.dim)
@@ -19,7 +19,7 @@ class Noisy(Planted):
 
 
 @pytest.mark.parametrize("similarity", ["csls", "cosine"])
-def test_ranks_are_those_of_a_double_loop(similarity):
+def test_ranks_equal_those_of_a_double_loop(similarity):
     source = (*tuple(f"e{k}" for k in range(40)), "e3", "e5")
     target = (*tuple(f"d{k}" for k in range(40)), "d30", "d6")
     dictionary = Dictionary(source, target, ("en", "de"))
@@ -47,7 +47,7 @@ def test_ranks_are_those_of_a_double_loop(similarity):
     assert 0.2 < scores["p@1"].value < 1
 
 
-def test_words_without_a_vector_are_left_out_and_counted():
+def test_words_without_a_vector_are_skipped_and_counted():
     dictionary = Dictionary(("e1", "e2", "e99"), ("d1", "d2", "d1"), ("en", "de"))
     texts = {"en": Sentences.of([["e1", "e2", "e1"]], "en"), "de": Sentences.of([["d1", "d2", "d3"]], "de")}
     score = Lexicon(dictionary, texts=texts).evaluate(Planted())[0]
@@ -62,7 +62,7 @@ def test_words_without_a_vector_are_left_out_and_counted():
         Lexicon(dictionary, similarity="dot")
 
 
-def test_a_dictionary_is_cut_by_its_source_words():
+def test_a_dictionary_is_truncated_by_source_words():
     dictionary = Dictionary(("a", "b", "a", "c"), ("1", "2", "3", "4"), ("en", "de"))
     assert by_frequency(dictionary, 0, 1).target == ("1", "3")
     assert by_frequency(dictionary, 1, None).source == ("b", "c")

@@ -1,4 +1,4 @@
-"""Edge probing of planted labels, and its counts target by target."""
+"""Tests of edge probing: planted labels are learnt, and counts equal those of a loop over targets."""
 
 import json
 from itertools import pairwise
@@ -25,7 +25,7 @@ def number(word):
 
 
 def tags(n, lang, seed=0, *, behind=0, name=None):
-    """Label each word but the first as even or odd by its own number, or by the number of a word before it."""
+    """Label each word except the first as even or odd, by its own number or that of the word `behind` positions before it."""
     text = words(np.random.default_rng([seed, ord(lang[0])]), n, lang, 2, 7)
     parity = ("even", "odd")
     targets = [[([(k, k + 1)], [parity[number(s[k - behind]) % 2]]) for k in range(1, len(s))] for s in text]
@@ -33,15 +33,15 @@ def tags(n, lang, seed=0, *, behind=0, name=None):
 
 
 def pairs(n, lang, seed=0):
-    """Label whether the number of the first word is lower than that of the last."""
+    """Label each sentence by whether the number of its first word is lower than that of its last word."""
     text = words(np.random.default_rng([seed, ord(lang[0])]), n, lang, 2, 5, vocabulary=6)
     return asked(text, lang, [
         [([(0, 1), (len(s) - 1, len(s))], ["lower" if number(s[0]) < number(s[-1]) else "not lower"])] for s in text
     ])  # fmt: skip
 
 
-# -- what can be learnt ------------------------------------------------------------------------------------------------
-def test_the_probe_reads_the_words_of_a_span_and_no_others():
+# -- learnable labels --------------------------------------------------------------------------------------------------
+def test_the_probe_reads_only_the_words_of_a_span():
     own, before = (
         Probing([tags(300, "en", behind=behind)], [tags(80, "de", 1, behind=behind)], **SMALL).evaluate(Planted())[0]
         for behind in (0, 1)
@@ -51,7 +51,7 @@ def test_the_probe_reads_the_words_of_a_span_and_no_others():
     assert own.languages == ("en", "de")
 
 
-def test_labels_of_pairs_of_spans():
+def test_the_probe_learns_labels_of_span_pairs():
     job = Probing([pairs(600, "en")], [pairs(100, "de", 1)], **SMALL)
     f1, precision, recall = job.evaluate(Planted())
     assert [score.metric for score in (f1, precision, recall)] == ["f1", "precision", "recall"]
@@ -59,9 +59,9 @@ def test_labels_of_pairs_of_spans():
     assert job.evaluate(Planted(constant=True))[0].value < 0.8
 
 
-# -- key points --------------------------------------------------------------------------------------------------------
+# -- counts ------------------------------------------------------------------------------------------------------------
 def literal(job, head, encoder, each):
-    """Count correct, predicted and gold labels of each text, target by target."""
+    """Count correct, predicted and gold labels of each text, one target at a time."""
     counts, data = [], each.data
     gold = data.labels.to_list()
     points = encoder.key_points(data.sentences) if isinstance(encoder, KeyPoints) else None
@@ -87,7 +87,7 @@ def literal(job, head, encoder, each):
 
 
 def random_targets(n, lang, seed, width):
-    """Return spans of all lengths, each with some of four labels, and texts without a target."""
+    """Return spans of all lengths, each with some of the labels; some texts have no target."""
     rng = np.random.default_rng([seed, width])
     text = words(rng, n, lang, 1, 9)
     targets = [
@@ -104,7 +104,7 @@ def random_targets(n, lang, seed, width):
 @pytest.mark.parametrize("width", [1, 2])
 @pytest.mark.parametrize("kind", [Planted, KeyPoints])
 def test_counts_and_losses_equal_a_loop_over_targets(kind, width):
-    """Only the test text has label D, so D is always missed."""
+    """Label D occurs only in the test text, so it is never predicted."""
     encoder = kind()
     job = Probing([random_targets(30, "en", 0, width)], [random_targets(25, "de", 1, width)], **SMALL)
     assert job.labels == ("A", "B", "C")
@@ -127,7 +127,7 @@ def test_counts_and_losses_equal_a_loop_over_targets(kind, width):
     assert values["f1"] == pytest.approx(2 * right / (guess + true))
     assert true == len(each.data.labels)
     assert job.settings_of(each)["unknown_labels"] == each.data.labels.to_list().count("D") > 0
-    # Losses of all targets at once have the same sum.
+    # The losses of all targets, computed at once, have the same sum.
     given = source.take(np.arange(len(each.data)))
     targets = answers.targets(given)
     with torch.no_grad():
@@ -145,12 +145,12 @@ def test_counts_and_losses_equal_a_loop_over_targets(kind, width):
         (lambda: Probing([asked([["a"]], "en", [[([(0, 1)], [])]])], [spans(5, "de")]), "targets must have labels"),
     ],
 )  # fmt: skip
-def test_settings_that_cannot_work(make, fact):
+def test_invalid_settings_are_rejected(make, fact):
     with pytest.raises(SettingError, match=fact):
         make()
 
 
-def test_two_probes_of_one_file_are_two_comparisons(tmp_path):
+def test_two_probes_on_one_file_are_separate_comparisons(tmp_path):
     bank = trees(30, "en")
     dependencies = Dataset(bank.name, "en", of_treebank(bank.data))
     few = SMALL | {"options": {"epochs": 1}, "bootstrap": 2}
@@ -191,7 +191,7 @@ def job_of(*arguments):
         (("--train", "ner.en.tsv", "--test", "de=ner.en.tsv"), "entities"),
     ],
 )
-def test_every_probe_from_files_to_scores(files, tiny_folder, capsys, arguments, probe):
+def test_every_probe_can_be_scored_from_files(files, tiny_folder, capsys, arguments, probe):
     printed, _ = works(capsys, "evaluate", tiny_folder, *job_of(*arguments), "--json")
     found = json.loads(printed.splitlines()[-1])
     name = arguments[3].split("=")[-1]

@@ -1,4 +1,4 @@
-"""Projection of tags over word links, by hand and from end to end."""
+"""Tests of tag projection over word links: small examples, and a tagger trained on projected tags."""
 
 import pytest
 
@@ -22,35 +22,35 @@ def text(*tagged_sentences):
 @pytest.mark.parametrize(("source", "links", "target", "tags"), [
     ("New/B-LOC York/I-LOC shines/O", "0-1 1-1 2-0", "leuchtet NewYork", "O B-LOC"),
     ("Ann/B-PER met/O Bob/B-PER", "0-0 1-2 2-1", "Ann Bob traf", "B-PER B-PER O"),
-    ("Ann/B-PER met/O Bob/B-PER", "0-0 1-2", "Ann Bob traf", None),  # Bob has no link
+    ("Ann/B-PER met/O Bob/B-PER", "0-0 1-2", "Ann Bob traf", None),  # Bob has no word link
     ("the/O UN/B-ORG said/O", "1-1 1-3 2-4", "die Vereinten der Nationen sagten", "O B-ORG I-ORG I-ORG O"),
-    ("UN/B-ORG said/O", "0-0 0-4", "a b c d e", None),  # the projection is much longer than the span
-    ("A/B-PER B/B-LOC", "0-0 0-1 1-1", "a b", None),  # overlapping projections
+    ("UN/B-ORG said/O", "0-0 0-4", "a b c d e", None),  # the projected span is much longer than the source span
+    ("A/B-PER B/B-LOC", "0-0 0-1 1-1", "a b", None),  # the projected spans overlap
     ("no/O names/O", "", "keine Namen", "O O"),
 ])  # fmt: skip
-def test_spans(source, links, target, tags):
+def test_span_projection(source, links, target, tags):
     found = project_spans(text(source), WordPairs.parse([links]), Sentences.of([target.split()], "de"))
     assert found.tags.to_list() == ([] if tags is None else tags.split())
     assert len(found) == (tags is not None)
 
 
-def test_single_tags_and_words_without_links():
+def test_projection_of_word_tags_and_of_words_without_links():
     source = text("the/DET cat/NOUN", "a/DET cat/NOUN", "the/DET")
     pairs = WordPairs.parse(["0-0 1-1", "1-1", ""])
     target = Sentences.of([["die", "Katze"], ["die", "Katze"], ["unbekannt"]], "de")
     found = project_tags(source, pairs, target)
-    assert found.tags.to_list() == ["DET", "NOUN", "DET", "NOUN"]  # the second "die" as the first
+    assert found.tags.to_list() == ["DET", "NOUN", "DET", "NOUN"]  # the unlinked second "die" has the tag of the first
     assert [sentence.words for sentence in found.sentences] == [("die", "Katze")] * 2
 
 
-def test_a_word_gets_the_most_frequent_tag_of_its_links():
+def test_a_word_has_the_most_frequent_tag_among_its_links():
     source = text("a/DET big/ADJ old/ADJ cat/NOUN")
     found = project_tags(source, WordPairs.parse(["0-0 1-0 2-0 3-1"]), Sentences.of([["groß", "Katze"]], "de"))
     assert found.tags.to_list() == ["ADJ", "NOUN"]
 
 
 def test_projection_trains_a_tagger_where_zero_shot_transfer_fails():
-    """The two languages have unrelated vectors."""
+    """Use two languages with unrelated vectors."""
     encoder = Planted(apart=True)
     train, test = tagged(150, "en"), tagged(60, "de", 1)
     settings = {"hidden": 16, "options": {"epochs": 14, "learning_rate": 5e-3, "batch": 16}}

@@ -1,4 +1,4 @@
-"""A stopped training of heads resumes, and ends with the scores of an uninterrupted training."""
+"""Test that an interrupted training run of task heads resumes and ends with the scores of an uninterrupted run."""
 
 import json
 import os
@@ -22,7 +22,7 @@ def files(tmp_path):
 
 
 @pytest.mark.parametrize("tune", [False, True])
-def test_a_stopped_training_goes_on(tune, files, tiny_folder, tmp_path, monkeypatch):
+def test_a_stopped_training_run_resumes(tune, files, tiny_folder, tmp_path, monkeypatch):
     options = {"seeds": 2, "epochs": 3, "batch": 8, "tune": tune, **({} if tune else {"patience": 1})}
     updates = []
 
@@ -42,9 +42,9 @@ def test_a_stopped_training_goes_on(tune, files, tiny_folder, tmp_path, monkeypa
         return [{**score.to_dict(), "settings": score.settings} for score in found]
 
     expected, all_updates = scores("a"), len(updates)
-    assert not list(tmp_path.glob(".*"))  # no temporary file remains
-    monkeypatch.setattr(loop, "_SECONDS", 0.0)  # a checkpoint at every update
-    stop = all_updates * 3 // 4  # in the second training
+    assert not list(tmp_path.glob(".*"))  # no temporary files remain
+    monkeypatch.setattr(loop, "_SECONDS", 0.0)  # save a checkpoint at every update
+    stop = all_updates * 3 // 4  # stop in the second training run
     with pytest.raises(Stopped, match="same command resumes it"):
         scores("b", stop)
     assert len(list(tmp_path.glob(".b.calque-training/**/checkpoint.pt"))) == 2

@@ -1,4 +1,4 @@
-"""Compare word retrieval with a literal program of the definition of Cao et al. (2020)."""
+"""Compare word retrieval with a naive implementation of the definition of Cao et al. (2020)."""
 
 import itertools
 import json
@@ -17,7 +17,7 @@ from planted import Fixed
 
 
 def toy(seed, n_sentences=12, dim=5, noise=0.8, vocabulary=9):
-    """Return sentences of random words in two languages, random one-to-one links, and vectors that partly agree."""
+    """Return sentences of random words in two languages, random one-to-one links, and vectors that partly match."""
     rng = np.random.default_rng(seed)
     source, target, links, x, y = [], [], [], [], []
     for number in range(n_sentences):
@@ -44,7 +44,7 @@ def embeddings(sentences, rng, missing=0.1):
 
 
 def literal(corpus, pairs, train, train_pairs, source, target, *, contextual, candidates, similarity, k):
-    """Return hits of both directions and number of queries, over unseen and over all links, by token and by type."""
+    """Return the hits in both directions and the number of queries, for unseen and all links, by token and by type."""
 
     def words(sentences):
         return [(s, i) for s, sentence in enumerate(sentences) for i in range(len(sentence))]
@@ -113,7 +113,7 @@ def literal(corpus, pairs, train, train_pairs, source, target, *, contextual, ca
 @pytest.mark.parametrize("contextual", [True, False])
 @pytest.mark.parametrize("candidates", ["all", "linked"])
 @pytest.mark.parametrize(("similarity", "k"), [("csls", 10), ("csls", 2), ("cosine", 10)])
-def test_accuracy_equals_the_definition(seed, contextual, candidates, similarity, k):
+def test_accuracy_equals_its_definition(seed, contextual, candidates, similarity, k):
     corpus, pairs, source, target = toy(seed)
     train, train_pairs, _, _ = toy(seed + 100)
     options = {"contextual": contextual, "candidates": candidates, "similarity": similarity, "k": k}
@@ -163,7 +163,7 @@ def test_links_that_share_a_word_are_dropped():
     assert (score.n, score.settings["links_not_one_to_one"]) == (1, 2)
 
 
-def test_texts_without_unseen_pairs_or_without_links():
+def test_texts_without_unseen_pairs_or_without_word_links():
     corpus = ParallelCorpus.of([["a"]], [["b"]], ("en", "de"))
     one = Embeddings(np.ones((1, 2), np.float32), np.array([0, 1]))
     pairs = WordPairs([0], [0], [0], n_sentences=1)
@@ -183,7 +183,7 @@ def test_texts_without_unseen_pairs_or_without_links():
         WordRetrieval(corpus, pairs).evaluate(Fixed(en=one, de=blind))
 
 
-def test_links_of_the_test_do_not_depend_on_the_training_text(monkeypatch):
+def test_links_do_not_depend_on_the_training_text(monkeypatch):
     """Test links come from the test text alone; seen pairs come from both texts."""
     import calque.wordalign
 
@@ -203,14 +203,14 @@ def test_links_of_the_test_do_not_depend_on_the_training_text(monkeypatch):
     scores = task.evaluate(Fixed(en=eye, de=eye))
     options = {"model": "hmm", "symmetrize": "one-to-one", "seed": 3}
     assert asked == [(1, options), (3, options)]
-    assert [score.n for score in scores] == [1, 1, 1, 2, 2, 2] * 2  # a-c is linked in training, b-d is not
+    assert [score.n for score in scores] == [1, 1, 1, 2, 2, 2] * 2  # a-c is linked in the training text, b-d is not
     assert WordRetrieval(corpus, model="hmm", seed=3).links[0] == task.links[0]
     assert scores[0].settings["links"] == "hmm, from the test text"
     assert list(task.news(scores)) == [": word links from the statistical aligner (hmm, from the test text)"]
     assert scores[0].settings["symmetrize"] == "one-to-one"
 
 
-def test_special_tokens_are_two_more_links_of_a_sentence(tiny_encoder):
+def test_special_tokens_add_two_links_to_each_sentence(tiny_encoder):
     corpus = ParallelCorpus.of([["a", "b"], ["c"]], [["a", "d"], ["b"]], ("en", "de"))
     pairs = WordPairs([0, 1], [1, 0], [1, 0], n_sentences=2)
     plain, special = (
@@ -223,18 +223,18 @@ def test_special_tokens_are_two_more_links_of_a_sentence(tiny_encoder):
     assert np.diff(ends.offsets).tolist() == [4, 3]
     np.testing.assert_allclose(ends.data[[1, 2, 5]], words.data, atol=1e-5)
     assert np.abs(ends.data[[0, 3, 4, 6]]).max(axis=1).min() > 0
-    # Vectors by hand: both [CLS] are nearest to each other, the second [SEP] of the source to the first of the target.
+    # The [CLS] vectors match; the second source [SEP] is nearest to the first target [SEP].
     source = Embeddings(np.eye(7, dtype=np.float32)[[0, 1, 2, 3, 4, 5, 3]], np.array([0, 4, 7]))
     target = Embeddings(np.eye(7, dtype=np.float32)[[0, 1, 2, 3, 4, 5, 6]], np.array([0, 4, 7]))
     assert special.retrieve(source, target).target_lists[:, 0].tolist() == [2, 0, 3, 5, 4, 3]
     by_form = {score.metric: score.value for score in special.evaluate_embeddings(source, target)}
     assert by_form["accuracy.all.en-de"] == 5 / 6
-    assert by_form["form.all.en-de"] == 1  # another [SEP] is the same form
+    assert by_form["form.all.en-de"] == 1  # any [SEP] is the same word type
     with pytest.raises(SettingError, match="requires an encoder with special tokens"):
         special.evaluate(Fixed())
 
 
-def test_seen_and_equal_forms_and_shared_sentences():
+def test_seen_pairs_identical_words_and_shared_sentences():
     corpus = ParallelCorpus.of(
         [["The", "house"], ["Paris", "IŞIK"], []], [["Das", "Haus"], ["paris", "ışık"], ["x"]], ("en", "de")
     )
@@ -258,7 +258,7 @@ def test_seen_and_equal_forms_and_shared_sentences():
         ({"pairs": WordPairs([0], [0], [5], n_sentences=1)}, "target word 5"),
     ],
 )
-def test_mistakes_are_named(options, message):
+def test_errors_name_the_invalid_argument(options, message):
     corpus = ParallelCorpus.of([["a"]], [["b"]], ("en", "de"))
     one = Embeddings(np.ones((1, 2), np.float32), np.array([0, 1]))
     options = {"pairs": WordPairs([0], [0], [0], n_sentences=1), **options}

@@ -16,7 +16,7 @@ from planted import Planted
 
 
 def corpus(n, seed=0, changed=0.4, length=6, vocabulary=60):
-    """Return sentences and translations with some wrong words, so that not all are found."""
+    """Return sentences and their translations, in which some words are wrong, so some translations are not retrieved."""
     rng = np.random.default_rng(seed)
     source = rng.integers(vocabulary, size=(n, length))
     target = np.where(rng.random((n, length)) < changed, rng.integers(vocabulary, size=(n, length)), source)
@@ -33,7 +33,7 @@ def by_metric(scores):
 
 
 @pytest.mark.parametrize("similarity", ["cosine", "csls"])
-def test_accuracy_is_how_often_the_nearest_sentence_is_the_translation(similarity):
+def test_accuracy_is_the_fraction_of_sentences_nearest_to_their_translation(similarity):
     text, encoder = corpus(80), Planted()
     found = by_metric(SentenceRetrieval(text, similarity=similarity, bootstrap=50).evaluate(encoder))
     x, y = vectors(encoder, text.source), vectors(encoder, text.target)
@@ -48,7 +48,7 @@ def test_accuracy_is_how_often_the_nearest_sentence_is_the_translation(similarit
     assert found["accuracy"].settings["k"] == (None if similarity == "cosine" else 10)
 
 
-def test_xsim_is_an_error_rate_and_equal_texts_are_equally_right():
+def test_xsim_is_an_error_rate_and_duplicate_translations_count_as_correct():
     text = corpus(40, changed=0)
     text = text + text[:10]
     found = by_metric(SentenceRetrieval(text, bootstrap=0).evaluate(Planted()))
@@ -58,9 +58,9 @@ def test_xsim_is_an_error_rate_and_equal_texts_are_equally_right():
     assert worse["xsim.en-de"].value == pytest.approx(1 - worse["accuracy.en-de"].value, abs=0.03)
 
 
-def test_sentences_without_words_or_vectors_are_not_found():
+def test_sentences_without_words_or_vectors_are_not_retrieved():
     class Half(Planted):
-        """Encoder without a vector for the number 0."""
+        """Encoder that has no vector for the number 0."""
 
         def encode(self, sentences, *, progress=False):
             found = super().encode(sentences)
@@ -79,7 +79,7 @@ def test_sentences_without_words_or_vectors_are_not_found():
 
 
 # -- mining ------------------------------------------------------------------------------------------------------------
-def test_mined_pairs_are_counted_against_the_gold_ones():
+def test_mined_pairs_are_scored_against_the_gold_pairs():
     test, dev, encoder = corpus(50, 0), corpus(40, 7), Planted()
     task = SentenceRetrieval(test, dev=dev, bootstrap=50)
     found = by_metric(task.evaluate(encoder))
@@ -95,7 +95,7 @@ def test_mined_pairs_are_counted_against_the_gold_ones():
     assert found["f1"].low < found["f1"].value < found["f1"].high
 
 
-def test_parallel_text_is_mined_too_with_equal_sentences_once():
+def test_mining_parallel_text_uses_each_distinct_sentence_once():
     text = corpus(30, changed=0)
     doubled = text + text[:5] + ParallelCorpus.of([["e1"], []], [[], ["d1"]], ("en", "de"))
     pairs = minable(doubled)
@@ -103,13 +103,13 @@ def test_parallel_text_is_mined_too_with_equal_sentences_once():
     encoder = Planted()
     found = by_metric(SentenceRetrieval(doubled, dev=corpus(30, 2, changed=0), bootstrap=0).evaluate(encoder))
     assert (found["f1"].value, found["f1"].settings["gold_pairs"], found["accuracy"].n) == (1.0, 30, 35)
-    assert encoder.passes == 4  # each side of each text once
+    assert encoder.passes == 4  # each side of each text is encoded once
 
 
-# -- from the command line ---------------------------------------------------------------------------------------------
+# -- the command line --------------------------------------------------------------------------------------------------
 @pytest.fixture
 def files(tmp_path, monkeypatch):
-    """Write parallel text from the vocabulary of the tiny encoder."""
+    """Write parallel text in the vocabulary of the tiny encoder."""
     lines = ["the cat sees a house", "a house of time", "water in the house.", "time and water", "the water", "a cat"]
     for name in ("test.tsv", "dev.tsv"):
         (tmp_path / name).write_text("".join(f"{line}\t{line}, {k}\n" for k, line in enumerate(lines)))
@@ -119,7 +119,7 @@ def files(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_the_command_line_measures_retrieval_and_mining(files, capsys, tiny_folder):
+def test_retrieval_and_mining_on_the_command_line(files, capsys, tiny_folder):
     job = ("evaluate", tiny_folder, "sentences", "--langs", "en", "de", "-q")
     shown, _ = works(capsys, *job, "--test", "test.tsv", "--dev", "dev.tsv", "--out", "out.jsonl")
     for metric in ("accuracy ", "accuracy.de-en", "xsim.en-de", "f1 ", "recall"):
@@ -138,7 +138,7 @@ def test_the_command_line_measures_retrieval_and_mining(files, capsys, tiny_fold
     assert "Sentence retrieval: accuracy" in (files / "report.html").read_text()
 
 
-def test_errors_of_the_command_line(files, capsys, tiny_folder):
+def test_errors_on_the_command_line(files, capsys, tiny_folder):
     job = ("evaluate", tiny_folder, "sentences", "--langs", "en", "de")
     assert "pooling modules" in fails(capsys, *job, "--test", "test.tsv", "--sentence-pooling", "own")
     assert "--train does not apply to sentences" in fails(capsys, *job, "--test", "test.tsv", "--train", "x")

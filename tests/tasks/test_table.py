@@ -1,4 +1,4 @@
-"""The table of tasks, and tasks of other packages, which need no row."""
+"""Tests of the table of tasks, and of tasks in other packages, which need no row in the table."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def own(tmp_path, monkeypatch):
 
 @pytest.fixture
 def row(own, monkeypatch):
-    """Add the class as a row of the table."""
+    """Add the class to the table of tasks."""
     found = TaskRow(
         "elsewhere:SentenceRetrieval", "Is the nearest sentence the translation?", "sentence retrieval", ("test",),
         ("langs", "centred"), languages="pairs",
@@ -51,7 +51,7 @@ def study(folder, encoder, task, more=""):
     return folder / "study.toml"
 
 
-def test_a_row_is_found_in_help_study_report_and_reference(row, own, capsys, tiny_folder):
+def test_a_task_in_the_table_appears_in_help_studies_reports_and_reference(row, own, capsys, tiny_folder):
     from calque.report.verdict import task_name
 
     assert "means" in works(capsys, "evaluate", "--help")[0]
@@ -68,7 +68,7 @@ def test_a_row_is_found_in_help_study_report_and_reference(row, own, capsys, tin
     assert "means" in fails(capsys, "evaluate", tiny_folder, "no-such-task", "--test", "x")
 
 
-def test_a_class_of_another_package_is_a_task(own, capsys, tiny_folder):
+def test_a_class_from_another_package_can_be_used_as_a_task(own, capsys, tiny_folder):
     path = study(own, tiny_folder, "elsewhere:SentenceRetrieval", "centred = true")
     works(capsys, "study", path, "--out", own / "out", "-q")
     (record,) = map(json.loads, (own / "out" / "results.jsonl").read_text().splitlines())
@@ -82,7 +82,7 @@ def test_a_class_of_another_package_is_a_task(own, capsys, tiny_folder):
     assert "task elsewhere:Word must be a subclass" in fails(capsys, *job[:2], "elsewhere:Word", *job[3:])
 
 
-def test_the_default_from_files_passes_the_inputs(own):
+def test_the_default_from_files_passes_the_inputs_to_the_class(own):
     from calque.tasks import Task
 
     class Whole(Task):
@@ -99,7 +99,7 @@ def test_the_default_from_files_passes_the_inputs(own):
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_rows_agree_with_their_classes(task):
+def test_rows_match_their_classes(task):
     row, kind = TASKS[task], TASKS.load(task)
     assert {*row.files, *row.options} - {*FIELDS} == set(option_names(kind))
     assert "test" in row.files
@@ -109,13 +109,13 @@ def test_rows_agree_with_their_classes(task):
     assert row.help.endswith((".", "?"))
 
 
-def test_users_of_an_option():
+def test_users_returns_the_tasks_with_an_option():
     assert users("similarity") == ["retrieval", "sentences", "lexicon"]
     assert users("upos") == ["parsing"]
     assert users("test") == users("layer") == []
 
 
-def test_files_that_a_task_does_not_read_are_refused(tiny_folder):
+def test_files_that_a_task_does_not_use_are_rejected(tiny_folder):
     from calque.runs.evaluate import evaluate
 
     with pytest.raises(SettingError, match="word-alignment does not use train, but only test, links"):

@@ -1,4 +1,4 @@
-"""Zero-shot transfer succeeds if and only if both languages share their vectors."""
+"""Test that zero-shot transfer succeeds if and only if both languages have the same vectors."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -21,21 +21,21 @@ from planted import QUICK, Planted, jobs, labelled, tagged
 
 
 @pytest.mark.parametrize("name", ["ner", "slots", "pos", "sentiment", "nli", "parsing", "probing", "qa"])
-def test_transfer_between_languages_with_the_same_vectors(name):
+def test_transfer_succeeds_between_languages_with_the_same_vectors(name):
     score = jobs()[name].evaluate(Planted())[0]
     assert score.languages == ("en", "de")
     assert score.value > (0.75 if name == "nli" else 0.85), score
     assert score.low <= score.value <= score.high
 
 
-def test_every_type_of_span_has_its_own_score():
+def test_every_span_type_has_its_own_score():
     job = jobs()["ner"]
     whole, locations, people = [s for s in job.evaluate(Planted()) if s.languages[-1] == "de"]
     assert [s.metric for s in (whole, locations, people)] == ["f1", "f1.LOC", "f1.PER"]
     assert min(locations.value, people.value) <= whole.value <= max(locations.value, people.value)
 
 
-def test_unrelated_vectors_transfer_nothing_and_the_gap_records_it():
+def test_transfer_fails_with_unrelated_vectors_and_the_gap_is_recorded():
     german, english = (s for s in jobs()["ner"].evaluate(Planted(apart=True)) if s.metric == "f1")
     assert english.value > 0.9 > 0.5 > german.value
     assert german.settings["gap"] == pytest.approx(english.value - german.value, abs=1e-4)
@@ -49,20 +49,20 @@ def test_frozen_vectors_are_computed_once_for_all_seeds():
     dev, settings = tagged(10, "en", 2), {"seeds": (0, 1, 2), "options": {"epochs": 1}, "hidden": 8}
     job = Tagging("ner", [tagged(30, "en")], [dev, tagged(5, "de")], dev=[dev], **settings)
     score = job.evaluate(encoder)[0]
-    assert encoder.passes == 3  # one text to learn from, two to be tested on, of which one is for development too
+    assert encoder.passes == 3  # one training text and two test texts, one of which is also a development text
     assert len(score.settings["values"]) == 3
     assert score.value == pytest.approx(np.mean(score.settings["values"]), abs=1e-4)
     assert score.settings["sd"] == pytest.approx(np.std(score.settings["values"], ddof=1), abs=1e-4)
 
 
-def test_the_epoch_is_chosen_on_source_text_unless_target_text_is_asked_for():
+def test_the_epoch_is_chosen_on_source_text_unless_target_text_is_requested():
     data = {"train": [tagged(40, "en")], "tests": [tagged(20, "de", 1)]}
     dev = [tagged(20, "en", 2, name="dev.en"), tagged(20, "de", 2, name="dev.de")]
     settings = {"seeds": (0,), "options": {"epochs": 2}, "hidden": 8, "bootstrap": 0}
     by_source = Tagging("ner", **data, dev=dev, **settings)
     by_target = Tagging("ner", **data, dev=dev, select="target", **settings)
     assert [each.name for each in by_source.dev] == ["dev.en"]
-    assert [each.name for each in by_target.dev] == ["dev.en", "dev.de"]  # Cao et al. (2020), §3.5: all languages
+    assert [each.name for each in by_target.dev] == ["dev.en", "dev.de"]  # all languages, as in Cao et al. (2020), §3.5
     about = by_target.evaluate(Planted())[0].settings
     assert (about["select"], about["dev"]) == ("target", ["dev.en", "dev.de"])
     alone = Tagging("ner", **data, dev=dev[1:], select="target", **settings)
@@ -73,8 +73,8 @@ def test_the_epoch_is_chosen_on_source_text_unless_target_text_is_asked_for():
     assert last.settings["chosen_epochs"] == [0]
 
 
-def test_the_epoch_has_the_best_mean_over_the_languages():
-    """The best epochs of English and German differ from the best epoch on average."""
+def test_the_chosen_epoch_has_the_best_mean_over_languages():
+    """Plan scores whose best epoch on average is not the best epoch of either language."""
     dev = [tagged(20, "en", 2, name="dev.en"), tagged(20, "de", 2, name="dev.de")]
     planned = {"dev.en": [0.9, 0.7, 0.1], "dev.de": [0.1, 0.7, 0.9]}
 
@@ -86,7 +86,7 @@ def test_the_epoch_has_the_best_mean_over_the_languages():
 
         def counts(self, head, given, answers):
             found = super().counts(head, given, answers)
-            value = next(getattr(answers, "plan", iter(())), None)  # development texts are one batch
+            value = next(getattr(answers, "plan", iter(())), None)  # each development text is a single batch
             if value is None:
                 return found
             return {metric: np.tile([value, 1.0, 1.0], (len(sums), 1)) for metric, sums in found.items()}
@@ -99,7 +99,7 @@ def test_the_epoch_has_the_best_mean_over_the_languages():
         assert score.settings["dev_scores"] == [pytest.approx(best)]
 
 
-def test_one_in_ten_texts_of_each_source_language_are_held_out_and_all_languages_make_one_text():
+def test_a_tenth_of_each_training_text_is_held_out_and_training_texts_are_concatenated():
     seen = []
 
     class Watched(Tagging):
@@ -117,7 +117,7 @@ def test_one_in_ten_texts_of_each_source_language_are_held_out_and_all_languages
 
 
 @pytest.mark.parametrize("head", ["linear", "linear-crf"])
-def test_tuning_trains_a_copy_of_the_encoder(head, tiny_encoder):
+def test_fine_tuning_trains_a_copy_of_the_encoder(head, tiny_encoder):
     before = {name: value.clone() for name, value in tiny_encoder.model.state_dict().items()}
     kinds = {"the": "B-DET", "a": "B-DET", "in": "B-PREP", "de": "O", "e": "O"}
     rng = np.random.default_rng(0)
@@ -137,8 +137,8 @@ def test_tuning_trains_a_copy_of_the_encoder(head, tiny_encoder):
 
 
 @pytest.mark.parametrize("name", ["ner", "sentiment", "parsing"])
-def test_tuning_has_a_default_rate_by_the_width_of_the_encoder(name):
-    """The rate is 5e-5 at 768 dimensions, as BERT-base is usually tuned, and higher for narrower encoders."""
+def test_the_default_learning_rate_of_fine_tuning_depends_on_the_encoder_width(name):
+    """Check that it is 5e-5 at 768 dimensions, as usual for BERT-base, and higher for narrower encoders."""
     assert tuned_rate(768) == pytest.approx(5e-5)
     assert tuned_rate(128) == pytest.approx(5e-4, rel=0.01)
     base = SimpleNamespace(dim=768)
@@ -148,13 +148,13 @@ def test_tuning_has_a_default_rate_by_the_width_of_the_encoder(name):
     assert jobs(20, options={})[name].training(base)["learning_rate"] == 1e-3
 
 
-def test_labels_that_only_a_test_text_has():
+def test_labels_that_occur_only_in_a_test_text():
     train, test = tagged(30, "en"), tagged(12, "de", 1, tag=lambda k: "B-PER" if k < 4 else "B-MISC" if k == 7 else "O")
     first, encoder = next(k for k, s in enumerate(test.data.sentences) if "d7" in s.words), Planted()
     with pytest.raises(InputError, match=r"de.tsv line \d+: label 'B-MISC' is not in the training text, which has LOC, PER;"
                        r".*--rename MISC=") as caught:  # fmt: skip
         Tagging("ner", [train], [test], seeds=(0,), options={"epochs": 1}).evaluate(encoder)
-    assert (caught.value.line, encoder.passes) == (test.data.lines[first], 0)  # before the texts are encoded
+    assert (caught.value.line, encoder.passes) == (test.data.lines[first], 0)  # the error precedes encoding
     with pytest.raises(InputError, match="has only the tag O; expected spans, e.g. B-PER"):
         Tagging("ner", [tagged(30, "en", tag=lambda k: "O")], [tagged(5, "de")], seeds=(0,))
     few = {"seeds": (0,), "options": QUICK, "hidden": 16, "bootstrap": 0}
@@ -167,7 +167,7 @@ def test_labels_that_only_a_test_text_has():
     assert missed.n == known.n == 12
 
 
-def test_renaming():
+def test_tags_and_intents_can_be_renamed():
     data = tagged(10, "en", intents=True).data
     found = renamed(data, {"PER": "PERSON", "LOC": "", "odd": "strange"})
     assert set(found.tags.names) == {"B-PERSON", "O"}
@@ -190,18 +190,18 @@ def test_renaming():
         ),
     ],
 )
-def test_settings_that_cannot_work(make, fact):
+def test_invalid_settings_are_rejected(make, fact):
     with pytest.raises(SettingError, match=fact):
         make()
 
 
-def test_attachment_scores_are_those_of_the_script_of_conll():
-    """Count word by word as eval.pl of CoNLL-X: no punctuation, and labels count only with the correct head."""
+def test_attachment_scores_equal_those_of_the_conll_script():
+    """Count words like eval.pl of CoNLL-X: skip punctuation, and count labels only if the head is correct."""
     rng = np.random.default_rng(0)
     text = [["Ann", ",", "Bob", "ran", "..."], ["—", "go"], ["so", "!", "$"]]
     n = sum(map(len, text))
 
-    def tree(length):  # the head of each word precedes it in a random order
+    def tree(length):  # each head precedes its word in a random order
         order, heads = rng.permutation(length), np.zeros(length, dtype=np.int64)
         for k in range(1, length):
             heads[order[k]] = order[rng.integers(k)] + 1
@@ -245,7 +245,7 @@ def test_attachment_scores_are_those_of_the_script_of_conll():
     assert job.statistics["las"](total) == labelled_too / counted
 
 
-def test_several_statistics_have_the_samples_of_one():
+def test_several_statistics_share_the_bootstrap_samples_of_a_single_one():
     rng = np.random.default_rng(0)
     right = rng.random((50, 2))
     figures = [(right, lambda s: s[..., 0]), (right[:, 1:], lambda s: s[..., 0] ** 2)]

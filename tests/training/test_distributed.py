@@ -1,4 +1,4 @@
-"""Runs of several processes: the same results as one process, resuming with another number, and ending together."""
+"""Tests of training with several processes: equal results, resuming with another number of processes, and failures."""
 
 import json
 import os
@@ -19,16 +19,16 @@ from two_processes import free_port, run_group
 
 JOB = str(tuner_cases.__file__)
 HELPERS = os.pathsep.join([str(Path(JOB).parent), *filter(None, [os.environ.get("PYTHONPATH")])])
-#: cases for four processes, some of which have no pair in some updates
+#: cases for four processes: in some updates, some processes have no sentence pair
 OF_FOUR = ("contrastive-sentences", "distilled")
 OF_TWO = tuple(case for case in CASES if case not in OF_FOUR)
-#: interrupted training → case, number of processes before, and number of processes after resuming
+#: maps each interrupted run to its case and the numbers of processes before and after resuming
 RESUMED = {"two-one": ("contrastive-sentences", 2, 1), "one-two": ("contrastive-published", 1, 2)}
 
 
 @pytest.fixture(scope="module")
 def outcomes(tiny_folder, tmp_path_factory) -> Path:
-    """Train all cases with 1, 2 and 4 processes and return the folder of the results, named `1`, `2`, `4` and as in `RESUMED`."""
+    """Train all cases with 1, 2 and 4 processes; return the folder with subfolders for these numbers and for `RESUMED`."""
     out = tmp_path_factory.mktemp("outcomes")
 
     def run(world: int, *jobs: tuple[str, str, int | None]) -> None:
@@ -39,7 +39,7 @@ def outcomes(tiny_folder, tmp_path_factory) -> Path:
     stopped = [(world, (place, case, 6)) for place, (case, world, _) in RESUMED.items()]
     going_on = [(world, (place, case, None)) for place, (case, _, world) in RESUMED.items()]
     plain = [(n, (str(n), case, None)) for n, cases in ((1, CASES), (2, OF_TWO), (4, OF_FOUR)) for case in cases]
-    for turn in ([*plain, *stopped], going_on):  # one group for each number of processes
+    for turn in ([*plain, *stopped], going_on):  # start one process group per number of processes
         for world in (1, 2, 4):
             if jobs := [job for n, job in turn if n == world]:
                 run(world, *jobs)
@@ -47,7 +47,7 @@ def outcomes(tiny_folder, tmp_path_factory) -> Path:
 
 
 def assert_equal(out: Path, place: str, case: str) -> None:
-    """Compare the loss of every update and every final weight to 1e-5."""
+    """Compare all losses and final weights, with a tolerance of 1e-5."""
     one, other = (torch.load(out / each / f"{case}.pt", weights_only=True) for each in ("1", place))
     assert len(one["losses"]) > 3
     assert other["losses"] == pytest.approx(one["losses"], rel=1e-5)
@@ -59,7 +59,7 @@ def assert_equal(out: Path, place: str, case: str) -> None:
 
 
 @pytest.mark.parametrize(("world", "case"), [*(("4", case) for case in OF_FOUR), *(("2", case) for case in OF_TWO)])
-def test_several_processes_equal_one(outcomes, world, case):
+def test_several_processes_give_the_results_of_one_process(outcomes, world, case):
     assert_equal(outcomes, world, case)
 
 
@@ -73,7 +73,7 @@ def test_training_changes_the_weights(outcomes, tiny_encoder):
 
 
 @pytest.mark.parametrize("place", RESUMED)
-def test_a_run_is_resumed_with_another_number_of_processes(outcomes, place):
+def test_a_run_can_be_resumed_with_another_number_of_processes(outcomes, place):
     case = RESUMED[place][0]
     assert_equal(outcomes, place, case)
     lines = (outcomes / place / case / "metrics.jsonl").read_text().splitlines()
@@ -97,8 +97,8 @@ def align_command(tiny_folder: Path, tmp_path: Path, out: str) -> list[str]:
         ("stopped", "calque: training was stopped after update 3 of 8; the same command resumes it", 3),
     ],
 )
-def test_one_process_reports_why_a_run_ends(tiny_folder, tmp_path, how, said, update):
-    """Raise an error in one process, or send it a signal: all processes end, and one line is printed."""
+def test_only_one_process_reports_why_a_run_ends(tiny_folder, tmp_path, how, said, update):
+    """Raise an error in one process, or signal it; check that all processes end and one line is printed."""
     command = align_command(tiny_folder, tmp_path, "out")
     ended = run_group(2, "-m", "calque", *command, MORTAL=f"{int(how == 'stopped')}:3:{how}", PYTHONPATH=HELPERS)
     assert all(each.returncode not in (0, 1) for each in ended)
@@ -110,14 +110,14 @@ def test_one_process_reports_why_a_run_ends(tiny_folder, tmp_path, how, said, up
 
 
 def environment(**given: str) -> dict[str, str]:
-    """Return the environment without variables of accelerate and torchrun, plus the given ones."""
+    """Return `os.environ` without the variables of accelerate and torchrun, updated with the arguments."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("ACCELERATE_", "MASTER_"))}
     kept = {name: value for name, value in kept.items() if name not in ("RANK", "LOCAL_RANK", "WORLD_SIZE")}
     return {**kept, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", **given}
 
 
-def test_torchrun_and_accelerate_start_a_run_that_a_killed_process_ends(tiny_folder, tmp_path):
-    """Start with torchrun and kill one process; then resume with accelerate."""
+def test_a_run_that_ends_when_a_process_is_killed_can_be_resumed(tiny_folder, tmp_path):
+    """Start the run with torchrun, kill one process, and resume with accelerate."""
     command = ["-m", "calque", *align_command(tiny_folder, tmp_path, "out")]
     done = forked.run(
         "-m", "torch.distributed.run", "--nproc_per_node", "2", "--master_port", free_port(), *command,
@@ -126,7 +126,7 @@ def test_torchrun_and_accelerate_start_a_run_that_a_killed_process_ends(tiny_fol
     assert done.returncode != 0
     (line,) = re.findall("calque: .*", done.stderr)
     assert "another process of this run has ended" in line
-    assert "calque/training" not in done.stderr  # no traceback of calque
+    assert "calque/training" not in done.stderr  # no traceback from calque
     assert not (tmp_path / "out").exists()
     done = forked.run(
         "-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2", "--num_machines", "1",
@@ -141,7 +141,7 @@ def test_torchrun_and_accelerate_start_a_run_that_a_killed_process_ends(tiny_fol
     load_encoder(tmp_path / "out")
 
 
-def test_processes_that_cannot_form_a_group_report_one_line(tiny_folder, tmp_path):
+def test_processes_that_cannot_form_a_group_print_one_line(tiny_folder, tmp_path):
     command = align_command(tiny_folder, tmp_path, "out")
     command[command.index("mortal_method:Mortal")] = "contrastive"
     done = forked.run("-m", "calque", *command, environment=environment(WORLD_SIZE="2"))
@@ -152,7 +152,7 @@ def test_processes_that_cannot_form_a_group_report_one_line(tiny_folder, tmp_pat
     assert not (tmp_path / "out" / "config.json").exists()
 
 
-def test_each_process_has_its_own_gpu(monkeypatch):
+def test_each_process_uses_its_own_gpu(monkeypatch):
     monkeypatch.delenv("LOCAL_RANK", raising=False)
     monkeypatch.delenv("ACCELERATE_USE_CPU", raising=False)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
@@ -167,7 +167,7 @@ def test_each_process_has_its_own_gpu(monkeypatch):
     assert own_device() == torch.device("cpu")
 
 
-def test_fsdp_is_refused(monkeypatch):
+def test_fsdp_is_rejected(monkeypatch):
     monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(SettingError, match="FSDP is not supported"):

@@ -1,4 +1,4 @@
-"""The command in the record of a run."""
+"""Test how the command is stored in the run record."""
 
 import pytest
 
@@ -14,7 +14,7 @@ from calque.distributed.environment import command_line, environment
         (["/usr/bin/pytest", "-q"], None),
     ],
 )
-def test_the_command_is_recorded_without_private_folders(monkeypatch, typed, said):
+def test_the_command_is_recorded_without_private_paths(monkeypatch, typed, said):
     monkeypatch.setattr("sys.argv", typed)
     assert command_line() == said
     assert environment().get("command") == said

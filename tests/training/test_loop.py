@@ -1,4 +1,4 @@
-"""Checkpoints keep everything that training changes, and nothing that is frozen."""
+"""Test that checkpoints contain everything that training changes, and nothing that is frozen."""
 
 import pytest
 import torch
@@ -14,7 +14,7 @@ class Killed(Exception):
 
 
 def with_buffers():
-    """Return an objective with batch normalisation, whose buffers change, and a frozen first layer."""
+    """Return an objective with a frozen first layer, and with batch normalisation, whose buffers change in training."""
     torch.manual_seed(3)
     model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 1))
     model[0].requires_grad_(False)
@@ -22,7 +22,7 @@ def with_buffers():
 
 
 def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path, monkeypatch):
-    """Stop a run in its 12th update of 20 and resume it from its last checkpoint."""
+    """Stop a run at update 12 of 20 and resume it from its last checkpoint."""
     whole, dying, again = with_buffers(), with_buffers(), with_buffers()
     history = line_loop(whole, tmp_path / "whole", checkpoint_every=4).run(Steps())
     backward = FittedLine.backward
@@ -57,7 +57,7 @@ def test_frozen_weights_are_not_in_a_checkpoint(tmp_path):
     }  # fmt: skip
 
 
-def test_tied_weights_are_saved_once(tmp_path):
+def test_tied_weights_are_saved_only_once(tmp_path):
     model = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3), nn.Linear(3, 1))
     model[1].weight = model[0].weight
     loop = line_loop(FittedLine(model), tmp_path)
@@ -72,7 +72,7 @@ def test_tied_weights_are_saved_once(tmp_path):
         assert torch.equal(model.state_dict()[name], value)
 
 
-def test_training_ends_when_the_objective_has_ended():
+def test_training_ends_when_the_objective_has_finished():
     class Enough(FittedLine):
         epochs = 0
 

@@ -1,4 +1,4 @@
-"""A training run that is killed and started again ends with the same weights."""
+"""Test that a training run that is killed and restarted ends with the same weights."""
 
 import json
 import random
@@ -29,7 +29,7 @@ def test_a_run_killed_twice_ends_with_the_same_weights(tiny_folder, tmp_path):
             stamp = checkpoint.stat().st_mtime_ns if checkpoint.exists() else 0
             while job.runs and (not checkpoint.exists() or checkpoint.stat().st_mtime_ns == stamp):
                 time.sleep(0.001)
-            time.sleep(rng.random() * 0.02)  # at a random moment of the next updates, or during a write
+            time.sleep(rng.random() * 0.02)  # kill it at a random moment during the next updates, or during a write
             job.kill()
         ended = job.wait()
         assert ended.returncode == (-signal.SIGKILL if attempt < 2 else 0), ended.stderr
@@ -37,11 +37,11 @@ def test_a_run_killed_twice_ends_with_the_same_weights(tiny_folder, tmp_path):
     assert expected.keys() == found.keys()
     assert all(torch.equal(expected[name], found[name]) for name in expected)
     lines = [json.loads(line) for line in (broken / "training" / "metrics.jsonl").read_text().splitlines()]
-    assert [line["step"] for line in lines] == list(range(1, 31))  # each update is recorded once
-    assert torch.load(checkpoint, weights_only=True)["step"] == 30  # the checkpoint is kept until the result is saved
+    assert [line["step"] for line in lines] == list(range(1, 31))  # each update is recorded exactly once
+    assert torch.load(checkpoint, weights_only=True)["step"] == 30  # the checkpoint remains until the result is saved
 
 
-def test_checkpoints_of_another_run_and_corrupt_ones_are_refused(tiny_encoder, tmp_path):
+def test_corrupt_checkpoints_and_checkpoints_of_another_run_are_rejected(tiny_encoder, tmp_path):
     corpus, pairs = make_text("xx", 12, 0)
 
     class Stop(Exception):
@@ -66,4 +66,4 @@ def test_checkpoints_of_another_run_and_corrupt_ones_are_refused(tiny_encoder, t
             torch.save(content, tmp_path / "checkpoint.pt")
         with pytest.raises(InputError, match="the checkpoint is corrupt") as error:
             Contrastive(towards="en", batch=4).tune(tiny_encoder, corpus, pairs, folder=tmp_path)
-        assert "weights_only" not in str(error.value)  # no advice to trust the file
+        assert "weights_only" not in str(error.value)  # the message does not advise trusting the file

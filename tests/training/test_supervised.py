@@ -1,4 +1,4 @@
-"""Heads on word vectors: early stopping, batches of one language, and a process without texts."""
+"""Tests of task heads on word vectors: early stopping, monolingual batches, and a process without texts."""
 
 import copy
 
@@ -31,8 +31,8 @@ def test_training_stops_early_and_keeps_the_best_epoch():
     assert not all(torch.equal(states[1][name], states[3][name]) for name in states[1])
 
 
-def test_a_process_without_texts_sums_on_its_own_device(monkeypatch):
-    """Check the device, because zeros on the CPU cannot be summed over GPUs."""
+def test_a_process_without_texts_contributes_zeros_on_its_own_device(monkeypatch):
+    """CPU tensors cannot take part in an all-reduce across GPUs."""
 
     summed = []
     processes = Processes()
@@ -45,7 +45,7 @@ def test_a_process_without_texts_sums_on_its_own_device(monkeypatch):
     assert [value.device.type for value in summed] == ["meta", "meta"]
 
 
-def test_each_batch_has_one_language():
+def test_each_batch_contains_a_single_language():
     groups = np.array([0] * 50 + [1] * 5)
     plan = LanguagePlan(groups, batch=4, per_epoch=400, seed=0)
     epoch = plan.epoch(0)
@@ -53,8 +53,8 @@ def test_each_batch_has_one_language():
     langs = [set(groups[batch].tolist()) for (batch,) in epoch]
     assert all(len(lang) == 1 for lang in langs)
     assert all(len(batch) == 4 for (batch,) in epoch)
-    assert 30 < sum(lang == {1} for lang in langs) < 70  # as frequent as the language with ten times the text
+    assert 30 < sum(lang == {1} for lang in langs) < 70  # as frequent as the language with ten times as much text
     small = np.concatenate([batch for (batch,) in epoch if groups[batch[0]] == 1])
-    assert sorted(small[:5].tolist()) == [50, 51, 52, 53, 54]  # all texts are used before one is repeated
+    assert sorted(small[:5].tolist()) == [50, 51, 52, 53, 54]  # all texts are used before any text is repeated
     assert [b.tolist() for (b,) in plan.epoch(3)] == [b.tolist() for (b,) in plan.epoch(3)]
     assert [b.tolist() for (b,) in plan.epoch(3)] != [b.tolist() for (b,) in plan.epoch(4)]

@@ -1,4 +1,4 @@
-"""Experiment trackers: one that records its calls, and TensorBoard."""
+"""Tests of experiment trackers: a stub that records its calls, and TensorBoard."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Remembered(GeneralTracker):
 
 
 class Distance(Objective[list[np.ndarray]]):
-    """Objective: the square of a weight, and the weight as the score of each epoch."""
+    """Objective that minimises the square of a weight; the weight is the score of each epoch."""
 
     def __init__(self):
         self.module = nn.Linear(1, 1, bias=False)
@@ -89,7 +89,7 @@ def test_the_first_process_logs_every_update_and_every_score(runs):
     assert [step for step, values in run.lines if "align/dev" in values] == [3, 6]
 
 
-def test_trainings_of_one_run_are_numbered_consecutively(runs):
+def test_training_runs_of_one_command_are_numbered_consecutively(runs):
     with tracked(["remembering:Remembered"], run="mine"):
         train(1)
         train(1)
@@ -100,7 +100,7 @@ def test_trainings_of_one_run_are_numbered_consecutively(runs):
     assert names == {"align/loss", "align 2/loss", "head/loss"}
 
 
-def test_unknown_and_missing_trackers_are_refused(monkeypatch):
+def test_unknown_and_missing_trackers_are_rejected(monkeypatch):
     unknown = pytest.raises(SettingError, match=r"tracker must be one of .*tensorboard, wandb.*, got 'tensorbord'")
     with unknown, tracked(["tensorbord"], run="mine"):
         pass
@@ -113,7 +113,7 @@ def test_unknown_and_missing_trackers_are_refused(monkeypatch):
             pass
 
 
-def test_tensorboard_shows_a_resumed_run(tmp_path):
+def test_tensorboard_contains_a_resumed_run(tmp_path):
     pytest.importorskip("tensorboard", reason="TensorBoard is not installed: pip install 'calque-align[tensorboard]'")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 

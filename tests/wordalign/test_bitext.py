@@ -1,4 +1,4 @@
-"""Tests of word classes, pairs of word types, cells of sentence pairs, and spelling similarity."""
+"""Tests of word classes, pairs of word types, cells of the sentence-pair matrices, and spelling similarity."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def side(sentences: list[list[int]], n_types: int = TYPES) -> Side:
 
 
 def cells_of(text: Bitext) -> dict[int, np.ndarray]:
-    """Return the cells of each sentence pair as a matrix."""
+    """Return the cells of each sentence pair as a matrix of source by target words."""
     rows, columns = np.diff(text.source.offsets), np.diff(text.target.offsets)
     places = {int(b): text.origin[b] for b in text.used}
     return {b: text.cells[k : k + rows[b] * columns[b]].reshape(rows[b], columns[b]) for b, k in places.items()}
@@ -32,7 +32,7 @@ def cells_of(text: Bitext) -> dict[int, np.ndarray]:
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(SENTENCE, SENTENCE), min_size=1, max_size=8), st.integers(3, 6))
-def test_cells_contain_the_index_of_the_pair_of_word_types(text, max_words):
+def test_each_cell_contains_the_index_of_its_pair_of_word_types(text, max_words):
     made = Bitext(side([a for a, _ in text]), side([b for _, b in text]), max_words=max_words)
     kept = {k for k, (a, b) in enumerate(text) if a and b and max(len(a), len(b)) <= max_words}
     assert made.too_long == sum(max(len(a), len(b)) > max_words for a, b in text)

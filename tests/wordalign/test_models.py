@@ -1,4 +1,4 @@
-"""Tests of the models against simple implementations of their formulas, on texts small enough for enumeration."""
+"""Compare the models with naive implementations of their formulas, on texts small enough for enumeration."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def digamma(x: float) -> float:
 
 
 def literal_fast_align(text, settings: FastAlignSettings):
-    """Return the links of the last pass and the tension of Dyer et al. (2013), computed with dictionaries."""
+    """Return the links of the last iteration and the tension of Dyer et al. (2013), computed with dictionaries."""
     table = defaultdict(lambda: 1e-9)
     tension, text = settings.tension, [(a, b) for a, b in text if a and b]
     words = sum(len(b) for _, b in text)
@@ -90,7 +90,7 @@ def literal_fast_align(text, settings: FastAlignSettings):
 
 
 @pytest.mark.parametrize("iterations", [1, 2, 3, 6])
-def test_fast_align_matches_the_algorithm_of_the_paper(iterations):
+def test_fast_align_matches_the_algorithm_in_the_paper(iterations):
     settings = FastAlignSettings(iterations=iterations, exact=True)
     model, links = DiagonalModel.fit(Job(bitext(), lambda: np.zeros(0, np.uint16)), settings)
     for d, (text, got) in enumerate(((TEXT, links.forward), (swapped(TEXT), links.backward))):
@@ -108,17 +108,17 @@ def test_the_normaliser_of_the_diagonal_prior_equals_the_sum_over_positions():
             total = fast_align.diagonal(j, m, n, 4.0, row)
             np.testing.assert_allclose(row[:n], [math.exp(-4 * abs(i / n - j / m)) for i in range(1, n + 1)])
             assert total == pytest.approx(row[:n].sum())
-            # The program's closed form equals the sum for sentences of equal length.
+            # For sentences of equal length, the closed form in fast_align equals the sum.
             if m == n:
                 assert fast_align.transposed_sum(j, m, n, 4.0) == pytest.approx(total)
 
 
 # -- HMM ---------------------------------------------------------------------------------------------------------------
 def enumerate_hmm(emission, nulls, jump, null):
-    """Return probability, posteriors and expected jumps, summed over all alignments; `jump` is a function of the jump width."""
+    """Return likelihood, posteriors and expected jump counts, summed over all alignments; `jump` maps widths to probabilities."""
     n, width = emission.shape
     total, posterior, empty, jumps = 0.0, np.zeros((n, width)), np.zeros(n), defaultdict(float)
-    for path in itertools.product(range(width + 1), repeat=n):  # `width` stands for no position
+    for path in itertools.product(range(width + 1), repeat=n):  # the value `width` stands for the null alignment
         p, at, steps = 1.0, -1, []
         for j, i in enumerate(path):
             if i == width:
@@ -170,7 +170,7 @@ def test_forward_backward_equals_the_sum_over_all_alignments(n, width):
 
 
 def literal_prior(matrix, weight):
-    """Return the factors of p(target word | position) and p(source word | position); NaN counts as the mean of the odds."""
+    """Return the factors of p(target word | position) and p(source word | position); the mean of the odds replaces NaN."""
     odds = [[None if math.isnan(c) else math.exp(weight * c) for c in row] for row in matrix]
     known = [x for row in odds for x in row if x is not None]
     odds = np.array([[sum(known) / len(known) if x is None else x for x in row] for row in odds])
@@ -181,7 +181,7 @@ def literal_prior(matrix, weight):
 
 
 def cosines(text=TEXT):
-    """Return random similarities of the words of each sentence pair, with NaN for some words."""
+    """Return random similarities between the words of each sentence pair; some words have NaN."""
     rng = np.random.default_rng(3)
     matrices = [rng.uniform(-1, 1, (len(a), len(b))).astype(np.float32) for a, b in text]
     matrices[0][1] = np.nan
@@ -190,7 +190,7 @@ def cosines(text=TEXT):
 
 
 def literal_agreement(text, prior, iterations, settings: HmmSettings, matrices=None):
-    """Return the expected counts after passes of IBM model 1 and the HMM with agreement, computed with dictionaries."""
+    """Return the expected counts after iterations of IBM model 1 and the HMM with agreement."""
     matrices = [None if matrices is None else matrices[k] for k, (a, b) in enumerate(text) if a and b]
     text = [(a, b) for a, b in text if a and b]
     pairs_of_types = {(s, t) for a, b in text for s in a for t in b}
@@ -252,7 +252,7 @@ def test_agreement_counts_are_products_of_posteriors(ibm1, more, similar):
     tables = train(HmmPass(job, settings))
     expected = literal_agreement(TEXT, settings.strength, ["ibm1"] * ibm1 + ["hmm"] * more, settings, matrices)
     pairs = zip(text.pairs.source.tolist(), text.pairs.target.tolist(), strict=True)
-    # Expected counts of a cell below 1e-5 are ignored.
+    # The model ignores expected counts below 1e-5 in a cell.
     np.testing.assert_allclose(tables.counts, [expected[pair] for pair in pairs], rtol=1e-3, atol=3e-4)
 
 
@@ -260,7 +260,7 @@ def test_agreement_counts_are_products_of_posteriors(ibm1, more, similar):
 def literal_gibbs(
     text, links, prior, fertility_prior, *, null, null_strength, jump_strength, longest, state, sweeps, order, factors
 ):  # fmt: skip
-    """Return links and marginals of the conditional distributions in the module's docstring, with equal random numbers."""
+    """Return links and marginals sampled from the module's conditional distributions with equal random numbers."""
     state, cap = int(state), FERTILITIES - 1
     n_jumps = 2 * (2 * longest + 2) + 1
     links = [list(sentence) for sentence in links]
@@ -271,7 +271,7 @@ def literal_gibbs(
         for k in order:
             given, observed = text[k]
             for j, f in enumerate(observed):
-                links[k][j] = None  # all counts are computed again without this word
+                links[k][j] = None  # recompute all counts without this word
                 pairs, totals, nulls, jumps, fertilities = Counter(), Counter(), Counter(), Counter(), Counter()
                 for b, (a, o) in enumerate(text):
                     if not a or not o:
@@ -323,7 +323,7 @@ def literal_gibbs(
 @pytest.mark.parametrize("similar", [False, True])
 @pytest.mark.parametrize("across", [True, False])
 def test_the_sampler_follows_its_conditional_distributions(across, similar):
-    source_text = TEXT if across else swapped(TEXT)  # (given, observed)
+    source_text = TEXT if across else swapped(TEXT)  # pairs of the given and the observed sentence
     text = bitext()
     rng = np.random.default_rng(5)
     start = [[int(rng.integers(-1, len(a))) if a else -1 for _ in b] for a, b in source_text]

@@ -1,4 +1,4 @@
-"""Tests of links from vectors against simple implementations of the papers' procedures."""
+"""Compare links from vectors with naive implementations of the papers' procedures."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_softmax_links_match_their_definition():
 
 
 @pytest.mark.parametrize("method", ["mutual", "softmax"])
-def test_planted_links_are_found_but_words_without_a_vector_are_not_linked(method):
+def test_planted_links_are_recovered_and_words_without_a_vector_are_unlinked(method):
     rng = np.random.default_rng(0)
     lengths = [5, 0, 3]
     offsets = np.concatenate([[0], np.cumsum(lengths)])
@@ -75,7 +75,7 @@ def test_planted_links_are_found_but_words_without_a_vector_are_not_linked(metho
     assert ((found.posterior > 0) & (found.posterior <= 1)).all()
 
 
-def test_empty_text_has_no_links_and_invalid_arguments_are_refused():
+def test_empty_text_has_no_links_and_invalid_arguments_are_rejected():
     none = Embeddings(np.zeros((0, 4), np.float32), np.array([0, 0]))
     some = Embeddings(np.ones((2, 4), np.float32), np.array([0, 2]))
     for method in ("mutual", "softmax"):

@@ -33,7 +33,7 @@ LETTERS = "bcdfghklmnprstvz"
 def planted(n: int, seed: int, *, first: int = 0, size: int = 120) -> tuple[ParallelCorpus, WordPairs]:
     """Return text and its gold links.
 
-    Target word k translates source word k, in nearly the same order; some target words have no source word.
+    Target word k translates source word k, in nearly the same order; some target words are unaligned.
     """
     rng = np.random.default_rng(seed)
     words = [[first_letter + LETTERS[k // 16] + LETTERS[k % 16] + tail for k in range(size)]
@@ -115,7 +115,7 @@ def test_saved_aligners_link_new_text_identically(text, aligners, model, tmp_pat
     aligner = aligners[model]
     aligner.save(tmp_path / "aligner.safetensors")
     again = WordAligner.open(tmp_path / "aligner.safetensors")
-    for number in range(4):  # the same bytes each time
+    for number in range(4):  # each save writes the same bytes
         again.save(tmp_path / str(number))
         assert (tmp_path / str(number)).read_bytes() == (tmp_path / "aligner.safetensors").read_bytes()
     assert repr(again) == repr(aligner)
@@ -126,13 +126,13 @@ def test_saved_aligners_link_new_text_identically(text, aligners, model, tmp_pat
         assert a == b
         assert np.array_equal(a.posterior, b.posterior)
     assert f1(aligner.align(new), true) > (0.75 if model == "fast-align" else 0.9)
-    if model != "gibbs":  # the chains use other random numbers
+    if model != "gibbs":  # its chains would use other random numbers
         assert again.align(text[0]) == aligner.align(text[0])
 
 
 @pytest.mark.parametrize("model", MODELS)
 def test_links_of_new_text_do_not_depend_on_other_sentences(text, aligners, model):
-    """Check single sentences, reversed text, and sentences with repeated unknown words."""
+    """Check single sentences, reversed text, and sentences that repeat unknown words."""
     new, _ = planted(40, 9, first=100, size=140)
     rows = [(list(a.words), list(b.words)) for a, b in new]
     rows += [(["new", "aqbxq", "news"], ["nova", "oqbjw"]), (["news", "new", "new"], ["nova", "oqbjw"]), ([], ["x"])]
@@ -147,7 +147,7 @@ def test_links_of_new_text_do_not_depend_on_other_sentences(text, aligners, mode
     assert len(whole) == len(rows)
     assert link(rows[::-1])[::-1] == whole
     assert [link([row])[0] for row in rows] == whole
-    long = (["word"] * 200, ["mot"] * 150)  # a wide jump in another sentence has no effect
+    long = (["word"] * 200, ["mot"] * 150)  # a sentence pair with wide jumps, which must not affect the others
     assert link([*rows, long])[:-1] == whole
 
 
@@ -160,7 +160,7 @@ def test_out_of_vocabulary_words_are_linked(aligners, model):
     )
     found = aligners[model].align(strange)
     assert {(0, 0, 0), (0, 2, 2)} <= keys(found)
-    if model != "fast-align":  # linked by spelling
+    if model != "fast-align":  # these words are linked because of their spelling
         assert (0, 1, 1) in keys(found)
     assert found.n_sentences == 4
     assert not (found.sentence >= 2).any()
@@ -176,7 +176,7 @@ def test_extra_text_improves_links():
     assert joined.slice(0, len(few)) == helped
     aligner = WordAligner.train(few, extra=more, model="hmm")
     assert aligner.align(few) == helped
-    assert aligner.align(few + more[:0]) == helped  # the same sentences, as new text
+    assert aligner.align(few + more[:0]) == helped  # aligns the same sentences as new text
 
 
 def test_the_model_is_selected_by_text_size_or_settings(text, monkeypatch):
@@ -197,7 +197,7 @@ def test_empty_text_has_no_links():
             assert aligner.align(new).n_sentences == 1
 
 
-def test_long_sentences_are_counted_and_left_out(text):
+def test_long_sentences_are_skipped_and_counted(text):
     corpus = text[0] + ParallelCorpus.of([list(text[0][0][0].words) * 40], [list(text[0][0][1].words)], ("xx", "yy"))
     with pytest.warns(UserWarning, match="1 of 601 sentence pairs have more than 30 words on one side"):
         found = align_words(corpus, model="fast-align", max_words=30)
@@ -207,7 +207,7 @@ def test_long_sentences_are_counted_and_left_out(text):
     )
 
 
-def test_invalid_arguments_are_refused(text, aligners, tmp_path):
+def test_invalid_arguments_are_rejected(text, aligners, tmp_path):
     small = text[0][:5]
     for options, message in (
         ({"model": "giza"}, "model must be one of auto, fast-align, hmm, gibbs"),
@@ -222,7 +222,7 @@ def test_invalid_arguments_are_refused(text, aligners, tmp_path):
     whole = (tmp_path / "wrong").read_bytes()
     changed = [bytearray(whole) for _ in range(3)]
     for content, place in zip(changed, (-1, -100, whole.index(b"ibm1_iterations") + 3), strict=True):
-        content[place] ^= 2  # the checksum is wrong
+        content[place] ^= 2  # makes the checksum wrong
     for content in (b"", b"{}", b"\x08\0\0\0\0\0\0\0{}      ", *changed):
         (tmp_path / "wrong").write_bytes(content)
         with pytest.raises(InputError, match="not a word aligner saved by calque"):

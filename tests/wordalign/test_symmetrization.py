@@ -1,4 +1,4 @@
-"""Tests of symmetrisation against Moses' pseudo-code, sentence by sentence."""
+"""Compare symmetrisation with the pseudo-code of Moses, one sentence at a time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NEIGHBOURS = ((-1, 0), (0, -1), (1, 0), (0, 1), (-1, -1), (-1, 1), (1, -1), (1, 
 
 
 def moses(forward: set, backward: set, method: str) -> set:
-    """Return the links that the pseudo-code of http://www2.statmt.org/moses/?n=FactoredTraining.AlignWords gives."""
+    """Return the links computed by the pseudo-code at http://www2.statmt.org/moses/?n=FactoredTraining.AlignWords."""
     union, alignment = forward | backward, forward & backward
     if method in ("intersection", "one-to-one"):
         if method == "one-to-one":
@@ -75,6 +75,6 @@ def test_symmetrization_matches_the_pseudo_code(text):
         assert found.posterior is None
 
 
-def test_the_posterior_of_a_link_is_the_mean_of_both_directions():
+def test_the_posterior_of_a_link_is_the_mean_over_both_directions():
     found = symmetrize(pairs([{(0, 0), (1, 1)}], 0.8), pairs([{(0, 0)}], 0.4), "union")
     np.testing.assert_allclose(found.posterior, [0.6, 0.4])
