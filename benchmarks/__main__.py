@@ -7,7 +7,7 @@ import sys
 
 PARTS = {
     "words": "processor time of calque words and of fast_align",
-    "encode": "speed of encoding and of padded loops of transformers",
+    "encode": "encoding speed of calque and of padded loops with transformers",
     "contrastive": "speed of contrastive alignment and of padded loops",
     "csls": "time of CSLS in both directions and of one matrix product",
     "memory": "peak memory of five commands as the text grows",

@@ -1,11 +1,11 @@
-"""Compare the speed of contrastive alignment with that of padded loops, with batches in text order and sorted by length.
-A padded loop tokenises, pads, runs two forward passes, computes the published InfoNCE loss and updates weights with Adam.
+"""Compare the speed of contrastive alignment with that of padded loops, with batches in text order and sorted by length. A
+padded loop tokenises, pads, runs two forward passes, computes the published InfoNCE loss and updates the weights with Adam.
 
     python -m benchmarks.contrastive --encoder mini --text TEXT.tsv --langs en de
     python -m benchmarks.contrastive --layers 12 --dim 768 --pairs 96 --lora 8
     python -m benchmarks.contrastive --encoder google/gemma-3-270m --layer 11 --lora 8 --pairs 96 --only calque
 
-With --only, only calque or the padded loop runs, once, and the peak memory of the process is printed.
+With --only, either calque or the padded loop runs once, and the peak memory of the process is printed.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def padded(encoder, corpus, pairs, size: int, lora: int | None, *, by_length: bo
 def main(arguments: list[str] | None = None) -> None:
     parser = options_of(__doc__, pairs=400, batch=32)
     parser.add_argument("--lora", type=int, metavar="RANK", help="rank of LoRA adapters; default: train all weights")
-    parser.add_argument("--only", choices=("calque", "loop"), help="run only this one, once, and print peak memory")
+    parser.add_argument("--only", choices=("calque", "loop"), help="run only this method, once; print peak memory")
     options = parser.parse_args(arguments)
     encoder, corpus, pairs = read(options)
 
@@ -70,8 +70,8 @@ def main(arguments: list[str] | None = None) -> None:
         work = library if options.only == "calque" else lambda: padded(*given, by_length=False)
         loaded, (wall, processor) = peak_mib(options.device), timed(work)
         print(
-            f"{title}: {wall:.1f} s, {processor:.1f} s of the processor; "
-            f"{peak_mib(options.device):,.0f} MiB, {loaded:,.0f} when loaded"
+            f"{title}: {wall:.1f} s, {processor:.1f} s of processor time; peak "
+            f"{peak_mib(options.device):,.0f} MiB, {loaded:,.0f} MiB after loading"
         )
     else:
         compare(title, len(corpus), library, both(padded, *given), options.rounds)

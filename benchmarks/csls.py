@@ -1,4 +1,4 @@
-"""Compare the time of CSLS in both directions with that of one float32 matrix product of the same size, in alternation."""
+"""Compare the time of CSLS in both directions with that of a float32 matrix product of the same size, run alternately."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from calque.algebra.similarity import csls_neighbours
 
 
 def vectors(n: int, dim: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return vectors like those of an encoder: with a nonzero mean, a decaying spectrum, and both near and distant pairs."""
+    """Return vectors that resemble an encoder's: a nonzero mean, a decaying spectrum, and both near and distant pairs."""
     rng = np.random.default_rng(0)
     spectrum = (np.arange(dim) + 1.0) ** -0.5
     offset = 0.5 * rng.standard_normal(dim) * spectrum
@@ -33,7 +33,7 @@ def main(arguments: list[str] | None = None) -> None:
     torch.set_float32_matmul_precision("highest")
     source, target = vectors(options.n, options.dim)
     x, y, product = torch.from_numpy(source), torch.from_numpy(target), torch.empty(options.n, options.n)
-    # Allocate memory, start the thread pools and compile before anything is timed.
+    # Allocate memory, start the thread pools and compile functions before anything is timed.
     torch.mm(x, y.T, out=product)
     csls_neighbours(source[:2000], target[:2000])
     before, ratios, nearest = anonymous_mib(), [], np.zeros(0)
@@ -46,7 +46,7 @@ def main(arguments: list[str] | None = None) -> None:
     print(
         f"CSLS {options.n:,} × {options.n:,} × {options.dim}, both directions, {options.threads} threads: {wall:.2f} times one "
         f"float32 product (goal: at most 1.3), {processor:.2f} times its processor time; medians of {options.rounds} rounds; "
-        f"accuracy {(nearest == np.arange(options.n)).mean():.3f}; {anonymous_mib() - before:,.0f} MiB more memory afterwards"
+        f"accuracy {(nearest == np.arange(options.n)).mean():.3f}; {anonymous_mib() - before:,.0f} MiB more afterwards"
     )
 
 

@@ -1,6 +1,6 @@
 """Compare the encoding speed of calque with that of padded loops, with batches in text order and sorted by length.
 
-The padded loops use `transformers`. The result contains the largest difference between their vectors and those of calque.
+The padded loops use `transformers`. The output contains the largest difference between their vectors and calque's.
 
     python -m benchmarks.encode --encoder mini --text TEXT.tsv --threads 1
     python -m benchmarks.encode --layers 4 --dim 768 --pairs 200
@@ -38,7 +38,7 @@ def main(arguments: list[str] | None = None) -> None:
         k for k in range(len(plain)) if covered[vectors.offsets[k] : vectors.offsets[k + 1]].all()
     ]  # not truncated
     apart = max(float(np.abs(plain[k] - vectors[k]).max()) for k in whole)
-    title = f"encoding {len(texts):,} sentences, {encoder.name}, {options.threads} threads (vectors {apart:.0e} apart)"
+    title = f"encoding {len(texts):,} sentences, {encoder.name}, {options.threads} threads (vectors agree within {apart:.0e})"
     compare(
         title,
         len(texts),

@@ -1,10 +1,10 @@
-"""Measure how memory grows with the length of the text: `python -m benchmarks.memory`.
+"""Measure how memory use grows with the length of the text: `python -m benchmarks.memory`.
 
-The benchmark runs `calque encode`, `anchors`, `align`, `words` and `evaluate … retrieval` on artificial text of growing
-length (`zipf`), and prints the peak memory of each command. Only anonymous memory is measured (`RssAnon` in Linux), because
-Linux can drop pages of mapped files. The encoders are a table of vectors and a BERT of one layer. The BERT is trained for a
-few updates only, so that reading takes most of the time. Retrieval queries only the first occurrence of each word, because a
-search among all words takes quadratic time.
+The benchmark runs `calque encode`, `anchors`, `align`, `words` and `evaluate … retrieval` on artificial text of growing length
+(`zipf`), and prints the peak memory of each command. Only anonymous memory is measured (`RssAnon` in Linux), because Linux can
+drop pages of mapped files. The encoders are a table of vectors and a one-layer BERT model. The model is trained for only a few
+updates, so most of the time is spent on reading. Only the first occurrence of each word is a retrieval query, because a search
+over all words takes quadratic time.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ import numpy as np
 from benchmarks.shared import anonymous_mib, random_encoder
 from benchmarks.zipf import ZipfText, write
 
-POLL = 0.05  # seconds between two measurements of the memory
-GROWTH = 1.5  # maximum ratio of the memory to that at the smallest size
-INDEX = 16  # bytes for the offset and the index of each sentence on each side
+POLL = 0.05  # seconds between two memory measurements
+GROWTH = 1.5  # maximum ratio of the peak memory to the peak memory for the smallest text
+INDEX = 16  # bytes for the offset and index of each sentence, on each side
 UPDATES = 20  # number of training updates, independent of the length of the text
 
 
@@ -80,7 +80,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--verbs", nargs="+", default=["encode", "anchors", "align", "words", "retrieval"])
     parser.add_argument("--types", type=int, default=20_000, help="number of word types in each language")
     parser.add_argument("--dim", type=int, default=32)
-    parser.add_argument("--keep", type=Path, help="folder for texts and encoders; default: temporary")
+    parser.add_argument("--keep", type=Path, help="folder for texts and encoders; default: a temporary folder")
     options = parser.parse_args(arguments)
     if not os.path.exists("/proc/self/status"):
         sys.exit("memory is read from /proc, which this system lacks; run the benchmark on Linux")

@@ -1,4 +1,4 @@
-"""Plant senses, translations and key points in a text, and score how many of them a model finds.
+"""Plant senses, translations and key points in a text, and score how well a model finds them.
 
 python -m benchmarks.planted make senses TEXT --out DIR [--joined 2 2 --any --pseudo 30 --test 8000 --seed 22]
 calque pretrain en=DIR/train.txt --pretokenized … --out FOLDER
@@ -38,7 +38,7 @@ LANGS = ("aa", "bb")
 
 
 def read_text(path: Path, *, lang: str, lengths: tuple[int, int], most: int) -> list[list[str]]:
-    """Return up to `most` distinct lower-cased sentences of the given lengths in words, evenly spaced in the file."""
+    """Return up to `most` distinct lower-cased sentences of `lengths[0]` to `lengths[1]` words, evenly spaced in the file."""
     lines = (tuple(word.lower() for word in sentence.words) for sentence in read_sentences(path, lang=lang))
     fitting = list(dict.fromkeys(line for line in lines if lengths[0] <= len(line) <= lengths[1]))
     return [list(fitting[k]) for k in _evenly(len(fitting), most)]
@@ -111,9 +111,9 @@ def score_senses(given: argparse.Namespace) -> None:
 
 
 def _check_words(found: list[list[str]], text: list[list[str]], path: Path) -> None:
-    """Check that the file contains a sense for each word of the text."""
+    """Check that the file contains one sense for each word in the text."""
     if len(found) != len(text):
-        raise InputError(f"must have {len(text)} lines, like the text, got {len(found)}", path=path)
+        raise InputError(f"must have {len(text)} lines, as many as the text, got {len(found)}", path=path)
     for number, (senses, words) in enumerate(zip(found, text, strict=True), 1):
         if len(senses) != len(words):
             fact = f"must have {len(words)} senses, one per word, got {len(senses)}; try calque senses --pretokenized"
@@ -165,37 +165,37 @@ def parser() -> argparse.ArgumentParser:
         one.add_argument("--lang", default="en", help="language of the text")
         one.add_argument("--sentences", type=int, default=sentences, help="number of training sentences per language")
         one.add_argument("--test", type=int, default=test, help="number of held-out sentences")
-        one.add_argument("--lengths", type=int, nargs=2, default=(5, 30), help="minimum and maximum words per sentence")
+        one.add_argument("--lengths", type=int, nargs=2, default=(5, 30), help="minimum and maximum length in words")
         one.add_argument("--seed", type=int, default=0)
         if name == "senses":
             one.add_argument("--pseudo", type=int, default=60, help="number of pseudo-words")
             one.add_argument("--at-least", type=int, default=100, help="minimum number of occurrences of a joined word")
-            one.add_argument("--joined", type=int, nargs=2, default=(2, 4), help="range of the number of members")
+            one.add_argument("--joined", type=int, nargs=2, default=(2, 4), help="range of words per pseudo-word")
             one.add_argument("--any", dest="unlike", action="store_false", help="join any words of similar frequency")
         else:
-            one.add_argument("--words", type=int, default=6000, help="number of words to keep; others become <rare>")
+            one.add_argument("--words", type=int, default=6000, help="number of words to keep; the rest is <rare>")
     points = make.add_parser("key-points")
     points.set_defaults(action=make_key_points)
     points.add_argument("--out", type=Path, required=True)
     points.add_argument("--sentences", type=int, default=20_000, help="number of training pairs")
     points.add_argument("--test", type=int, default=1000, help="number of held-out pairs")
-    points.add_argument("--noise", type=float, default=0.2, help="standard deviation of the noise of each occurrence")
+    points.add_argument("--noise", type=float, default=0.2, help="standard deviation of each occurrence's noise")
     points.add_argument("--seed", type=int, default=0)
-    score = what.add_parser("score", help="print one line of JSON").add_subparsers(required=True)
+    score = what.add_parser("score", help="score a model, and print one line of JSON").add_subparsers(required=True)
     senses = score.add_parser("senses")
     senses.set_defaults(action=score_senses)
-    senses.add_argument("dir", type=Path, help="folder that `make senses` wrote")
-    senses.add_argument("senses", type=Path, help="file with a sense, or -, for each word")
+    senses.add_argument("dir", type=Path, help="folder written by `make senses`")
+    senses.add_argument("senses", type=Path, help="file with a sense (or -) for each word")
     senses.add_argument("--part", choices=("train", "test"), default="test", help="text whose senses the file contains")
     translations = score.add_parser("translations")
     translations.set_defaults(action=score_translations)
-    translations.add_argument("dir", type=Path, help="folder that `make translations` wrote")
+    translations.add_argument("dir", type=Path, help="folder written by `make translations`")
     translations.add_argument("--encoder", required=True)
     translations.add_argument("--layer", type=int, default=-1)
     points = score.add_parser("key-points")
     points.set_defaults(action=score_key_points)
-    points.add_argument("dir", type=Path, help="folder that `make key-points` wrote")
-    points.add_argument("encoder", help="folder that `calque align --method clcr` wrote")
+    points.add_argument("dir", type=Path, help="folder written by `make key-points`")
+    points.add_argument("encoder", help="folder written by `calque align --method clcr`")
     return options
 
 

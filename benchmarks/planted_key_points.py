@@ -1,9 +1,9 @@
-"""Two artificial languages, and an inference task that depends on word order.
+"""Two artificial languages, and a natural language inference (NLI) task that depends on word order.
 
 A small grammar generates the first language, `aa`: subject, verb, object, and optionally a prepositional phrase and an adverb.
-The second language, `bb`, renames every word, splits some words into two or three, drops determiners, marks noun phrases by
+The second language, `bb`, renames every word, splits some words into two or three, drops determiners, marks noun phrases with
 particles, puts adjectives after their nouns, and puts the verb at the end. In `aa`, the vector of a word is the sum of a random
-vector of the word and one of its class. A nonlinear map of these gives the vectors of `bb`. Each occurrence has its own noise.
+vector for the word and one for its class. A nonlinear map of these gives the vectors of `bb`. Each token has its own noise.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _PARTICLES = {
     "first": 3,
     "second": 3,
     "last": 2,
-}  # number of particles after the subject, after the object and at the end
-_SPLIT = 0.3  # fraction of translated words that are split, into two or three pieces with equal probability
+}  # number of particles after the subject, after the object and at the end of the sentence
+_SPLIT = 0.3  # fraction of translated words that are split into two or three pieces, with equal probability
 _TABLE = "vectors.safetensors"
 
 
@@ -45,7 +45,7 @@ class Word(NamedTuple):
 
 
 class Pair(NamedTuple):
-    """A sentence, its translation and their links; a split word is linked by the piece that carries the meaning."""
+    """A sentence, its translation and their links; a split word is linked through the piece that carries its meaning."""
 
     first: tuple[str, ...]
     second: tuple[str, ...]
@@ -58,7 +58,7 @@ class World:
 
     Attributes:
         words: words of the first language by class.
-        names: pieces of each word's translation, and the index of the piece with the meaning; determiners have no entry.
+        names: pieces of each word's translation, and the index of the piece that carries meaning; determiners have no entry.
         particles: particles of the second language by position.
         vectors: vector `[dim]` of each word, for each language.
     """
@@ -74,7 +74,7 @@ class World:
 
         Args:
             dim: number of dimensions of the vectors.
-            seed: seed of words, names and vectors.
+            seed: random seed for the words, names and vectors.
         """
         rng = np.random.default_rng(seed)
         words = {kind: [f"{kind[:3]}{k}" for k in range(n)] for kind, n in _SIZES.items()}
@@ -102,7 +102,7 @@ class World:
 
     # -- sentences -----------------------------------------------------------------------------------------------------
     def sentence(self, rng: np.random.Generator) -> list[Word]:
-        """Return a random sentence of the first language; only determiners are repeated."""
+        """Return a random sentence of the first language; only determiners can occur twice."""
         nouns = iter(rng.choice(self.words["noun"], 3, replace=False))
         adjectives = iter(rng.choice(self.words["adjective"], 3, replace=False))
 
@@ -151,10 +151,10 @@ class World:
         return self.translated(self.sentence(rng), rng)
 
     def inference(self, rng: np.random.Generator) -> tuple[str, Pair, Pair]:
-        """Return a label, a premise, and a hypothesis, which is the premise without adverb and prepositional phrase:
+        """Return an NLI label, a premise, and a hypothesis, which is the premise without its adverb and prepositional phrase:
 
-        - entailment: nothing else is changed;
-        - contradiction: the nouns of subject and object are exchanged;
+        - entailment: nothing else changes;
+        - contradiction: the nouns of subject and object are swapped;
         - neutral: the adjective is moved to the other noun.
         """
         label = str(rng.choice(["entailment", "contradiction", "neutral"]))
@@ -189,12 +189,12 @@ def nonlinear(dim: int, rng: np.random.Generator) -> Any:
 
 
 class PlantedEncoder(Encoder):
-    """Encoder that returns the vector of each word with noise that depends on the sentence.
+    """Encoder that returns each word's vector with added noise that depends on the sentence.
 
     Args:
         vectors: vector `[dim]` of each word.
-        noise: standard deviation of the noise of each component.
-        lang: language, for the encoder's name.
+        noise: standard deviation of the noise in each component.
+        lang: language to include in the encoder's name.
     """
 
     def __init__(self, vectors: Mapping[str, np.ndarray], *, noise: float = 0.2, lang: str = "aa"):
@@ -270,12 +270,12 @@ def write_world(
     noise: float = 0.2,
     seed: int = 0,
 ) -> None:
-    """Write both encoders (`aa`, `bb`), parallel text, links, and training and test examples of inference.
+    """Write both encoders (`aa`, `bb`), parallel text, links, and NLI training and test examples.
 
     Args:
         folder: folder to write to.
         pairs, test: number of training and test sentence pairs.
-        examples: number of inference training examples in the first language; both languages have half as many for testing.
+        examples: number of NLI training examples in the first language; each language has half as many test examples.
         dim, noise, seed: see `World` and `PlantedEncoder`.
     """
     world = World.make(dim=dim, seed=seed)
@@ -301,11 +301,11 @@ def write_world(
 
 
 def score_world(folder: Path, encoder: KeyPointEncoder) -> dict[str, Any]:
-    """Score the pivots and key points that an encoder finds in the test text against planted key points.
+    """Score the pivots and key points that an encoder finds in the test text against the planted ones.
 
     Args:
-        folder: folder that `write_world` wrote.
-        encoder: key-point encoder of both languages.
+        folder: folder written by `write_world`.
+        encoder: key-point encoder for both languages.
     """
     links = [_links(line) for line in _lines(folder / "test.align")]
     text = read_parallel(folder / "test.tsv", langs=LANGS, pretokenized=True)

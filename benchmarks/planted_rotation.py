@@ -1,7 +1,7 @@
 """Measure how well maps recover a planted rotation: `python -m benchmarks.planted_rotation`.
 
-The vectors of the first language form clusters whose sizes follow Zipf's law. The second language has the same vectors in
-another order, rotated and with noise.
+The vectors of the first language form clusters whose sizes follow Zipf's law. The second language has the same vectors in a
+different order, rotated and with added noise.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def planted(rng: np.random.Generator) -> tuple[WordList, WordList, np.ndarray]:
 
 
 def right(fit: DictionaryFit, source: WordList, target: WordList, place: np.ndarray) -> float:
-    """Return P@1 by CSLS in per cent, over all words except the 500 words that dictionaries may contain."""
+    """Return P@1 (%) by CSLS over all words except the first 500, which the dictionary may contain."""
     found = csls_neighbours(unit_rows(fit.source.transform(source.vectors)), unit_rows(target.vectors)).targets[:, 0]
     return 100 * float((found == place)[500:].mean())
 

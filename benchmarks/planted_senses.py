@@ -1,7 +1,7 @@
-"""Plant pseudo-words with known senses in a text, and score the senses that a model finds for the pseudo-words.
+"""Plant pseudo-words with known senses in a text, and score the senses that a model induces for the pseudo-words.
 
 A pseudo-word replaces two to four real words of a text, and each of these words is one of its senses (Gale, Church and Yarowsky
-1992; Schütze 1992). The joined words have different neighbours in the text, so the senses can be found from context.
+1992; Schütze 1992). The joined words have different neighbours in the text, so the senses can be identified from context.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from benchmarks.planted_words import (
 )
 from calque.errors import InputError
 
-NONE = "-"  # marks a word without a sense, in gold and found senses
+NONE = "-"  # marks a word without a sense in the gold and the induced senses
 _SPARE = 1.2  # number of candidates per kept pseudo-word
 
 
@@ -37,8 +37,8 @@ class Planted:
     """A text with pseudo-words.
 
     Attributes:
-        sentences: the text with pseudo-words in the place of their members.
-        truth: gold sense of each word of each sentence, the index of the replaced member, or `-` for other words.
+        sentences: the text with pseudo-words in place of their members.
+        truth: gold sense of each word in each sentence: the index of the replaced member, or `-` for other words.
         members: members of each pseudo-word, in the order of their indices.
         controls: unchanged words, each about as frequent as one of the members.
     """
@@ -58,15 +58,15 @@ def plant(
     unlike: bool = True,
     seed: int = 0,
 ) -> Planted:
-    """Replace frequent words of a text by pseudo-words, and keep the replaced words as gold senses.
+    """Replace frequent words in a text with pseudo-words, and record the replaced words as gold senses.
 
     Args:
         sentences: the text in lower case.
         words: number of pseudo-words.
-        per_pseudo: minimum and maximum number of members; all numbers are used for equally many pseudo-words.
+        per_pseudo: minimum and maximum number of members; each number in this range is used for equally many pseudo-words.
         at_least: minimum number of occurrences of a member.
-        unlike: join words with different neighbours; otherwise join any words with frequencies within a factor of two.
-        seed: random seed of the order in which pseudo-words are formed.
+        unlike: whether to join only words with different neighbours; otherwise, join words within a factor of two in frequency.
+        seed: random seed for the order in which pseudo-words are formed.
 
     Raises:
         InputError: the text has too few frequent words.
@@ -77,8 +77,8 @@ def plant(
     needed = round(_SPARE * sizes.sum()) + words
     if len(pool) < needed:
         raise InputError(
-            f"{words} pseudo-words need {needed} words that occur at least {at_least} times, got {len(pool)}; give more text, "
-            "or try fewer pseudo-words"
+            f"{words} pseudo-words require {needed} words that occur at least {at_least} times, got {len(pool)}; use more "
+            "text or fewer pseudo-words"
         )
     frequency = np.array([counts[word] for word in pool])
     tried = np.resize(np.arange(per_pseudo[0], per_pseudo[1] + 1), round(_SPARE * words))
@@ -106,7 +106,7 @@ def plant(
 
 
 def replace(sentences: Sequence[Words], members: dict[str, tuple[str, ...]]) -> tuple[list[list[str]], list[list[str]]]:
-    """Return the text with pseudo-words in the place of their members, and the gold senses."""
+    """Return the text with pseudo-words in place of their members, and the gold senses."""
     place = {part: (form, str(k)) for form, parts in members.items() for k, part in enumerate(parts)}
     both = [[place.get(word, (word, NONE)) for word in sentence] for sentence in sentences]
     return [[word for word, _ in line] for line in both], [[number for _, number in line] for line in both]
@@ -116,7 +116,7 @@ def supervised(
     train: Sequence[Words], train_truth: Sequence[Words], test: Sequence[Words], test_truth: Sequence[Words], form: str,
     *, sides: str = "both",
 ) -> tuple[list[str], list[str]]:  # fmt: skip
-    """Return the gold senses of a pseudo-word in the test text, and the predictions of naive Bayes trained on `train`."""
+    """Return the gold senses of a pseudo-word in the test text, and the predictions of a naive Bayes classifier."""
     known = known_words(train)
     tables, labels = [], []
     for text, truth in ((train, train_truth), (test, test_truth)):
@@ -129,14 +129,14 @@ def supervised(
     return [str(k) for k in labels[1]], [str(k) for k in found]
 
 
-# -- agreement of found and gold senses -----------------------------------------------------------------------
+# -- agreement of induced and gold senses ---------------------------------------------------------------------
 def score_found(
     text: Sequence[Words], truth: Sequence[Words], found: Sequence[Words], forms: Sequence[str], controls: Sequence[str]
 ) -> dict[str, float | int]:
-    """Return the mean agreement of found and gold senses, and the fraction of control words in their largest sense.
+    """Return the mean agreement of induced and gold senses, and how often control words occur in their largest sense.
 
     Agreement is measured by homogeneity, completeness and V-measure (Rosenberg and Hirschberg 2007, with β = 1). All
-    occurrences without a found sense count as one sense.
+    occurrences without an induced sense are counted as one sense.
     """
     agreements, senses, unfound, uses = [], [], 0, 0
     for form in forms:

@@ -1,4 +1,4 @@
-"""Make an artificial language by renaming every word of a text, and score retrieval of words that the dictionary lacks."""
+"""Create an artificial language by renaming all words in a text, and score the retrieval of words outside the dictionary."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from calque.pairs import WordPairs
 from calque.tasks.retrieval import retrieve
 from calque.vectors import Embeddings
 
-RARE = "<rare>"  # replaces every word that is not among the most frequent
+RARE = "<rare>"  # replaces every word that is not among the most frequent words
 
 Words = Sequence[str]
 
@@ -25,7 +25,7 @@ class Renamed:
         first, second: text of each language; the two texts are not translations of each other.
         test: held-out sentences in both languages, translated word by word.
         names: name of each word in the second language, most frequent words first.
-        dictionary: entries of `names` that training may use, half of them by default.
+        dictionary: entries of `names` that training may use; by default, half of all entries.
     """
 
     first: list[list[str]]
@@ -38,14 +38,14 @@ class Renamed:
 def rename(
     sentences: Sequence[Words], *, held_out: int = 1000, words: int = 6000, known: float = 0.5, seed: int = 0
 ) -> Renamed:
-    """Make two languages of one text: half of the sentences stay unchanged, and all words of the other half are renamed.
+    """Create two languages from one text: half of the sentences stay unchanged, and all words in the others are renamed.
 
     Args:
         sentences: the text, which is shuffled so that both halves have the same distribution.
-        held_out: number of sentences of the parallel test text; neither half contains them.
+        held_out: number of sentences in the parallel test text; neither half contains them.
         words: number of frequent word types to keep; other words become `<rare>`, which is renamed, too.
-        known: fraction of the word types in the dictionary.
-        seed: random seed of the order, the names and the dictionary.
+        known: fraction of the word types to include in the dictionary.
+        seed: random seed for the order, the names and the dictionary.
     """
     rng = np.random.default_rng(seed)
     order: list[int] = rng.permutation(len(sentences)).tolist()
@@ -87,7 +87,7 @@ def made_up(types: Sequence[str], rng: np.random.Generator) -> list[str]:
 def score_retrieval(
     test: Sequence[tuple[Words, Words]], source: Embeddings, target: Embeddings, hidden: set[str]
 ) -> dict[str, float | int]:
-    """Score contextual word retrieval by CSLS: queries are words outside the dictionary, candidates are all words.
+    """Score contextual word retrieval by CSLS. Queries are words outside the dictionary, and candidates are all words.
 
     Every occurrence of a query word is a query, in both directions; a query without a vector counts as wrong. `accuracy` is
     token-level: the occurrence in the translated sentence must be retrieved. `accuracy_of_the_word` is type-level: any
@@ -95,7 +95,7 @@ def score_retrieval(
 
     Args:
         test: test sentences, translated word by word.
-        source, target: vectors of the words of the test sentences in the first and second language.
+        source, target: word vectors of the test sentences in the first and second language.
         hidden: query words in the first language.
     """
     asked = [[(k, k) for k, word in enumerate(line) if word in hidden] for line, _ in test]

@@ -1,4 +1,4 @@
-"""Choose frequent words of a text that have different neighbours."""
+"""Choose frequent words that have different neighbours in a text."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from scipy.sparse import csr_matrix
 
 from calque.errors import InputError
 
-_NEAR, _WIDE = 3, 10  # maximum distance of neighbours counted by distance, and of all neighbours
+_NEAR, _WIDE = 3, 10  # maximum distance of neighbours with a feature per distance, and of all neighbours
 _KEPT = 50  # number of most frequent words, which are never joined
-_KNOWN = 5000  # number of neighbour words with separate features; other words share a feature
+_KNOWN = 5000  # number of neighbour words with separate features; all other words share one feature
 
 Words = Sequence[str]
 
 
 def contexts(sentences: Sequence[Words], places: Sequence[tuple[int, int]], known: dict[str, int]) -> csr_matrix:
-    """Count the neighbours of words, `[places, features]`.
+    """Count the neighbours of each word, `[places, features]`.
 
-    Neighbours up to three words away have a feature for each distance; those up to ten words away have one for each side.
+    Neighbours up to three words away have a feature per side and distance; all up to ten words away have one per side.
 
     Args:
         sentences: the text.
@@ -55,9 +55,9 @@ def neighbour_chances(counts: csr_matrix, labels: np.ndarray, classes: int, *, p
 
     Args:
         counts: neighbour counts, see `contexts`.
-        labels: class of each place, int `[places]`.
+        labels: class of each position, int `[places]`.
         classes: number of classes.
-        prior: weight of the distribution over all classes, in neighbours.
+        prior: weight of the distribution over all classes, as a number of neighbours.
     """
     member = csr_matrix(
         (np.ones(len(labels), dtype=np.float32), (labels, np.arange(len(labels)))), (classes, len(labels))
@@ -69,18 +69,18 @@ def neighbour_chances(counts: csr_matrix, labels: np.ndarray, classes: int, *, p
 
 
 def occurrences(sentences: Sequence[Words], wanted: Sequence[str]) -> tuple[list[tuple[int, int]], np.ndarray]:
-    """Return sentence and position of every occurrence of the wanted words, and the index of each occurrence's word."""
+    """Return the sentence and position of every occurrence of the wanted words, and the index of each occurring word."""
     number = {word: k for k, word in enumerate(wanted)}
     found = [(i, j, number[word]) for i, line in enumerate(sentences) for j, word in enumerate(line) if word in number]
     return [(i, j) for i, j, _ in found], np.array([k for _, _, k in found], dtype=np.int64)
 
 
 def confusions(sentences: Sequence[Words], pool: Sequence[str], *, asked: int = 200) -> np.ndarray:
-    """Return the rate at which naive Bayes on neighbours confuses each pair of words, symmetric float `[words, words]`.
+    """Return the rate at which a naive Bayes classifier confuses each pair of words, symmetric float `[words, words]`.
 
     Probabilities are estimated on each half of the sentences, and tested on up to `asked` occurrences of each word in the other
-    half. The rate of a pair is the larger one of its two directions. The classifier on neighbours of both sides has a weight of
-    0.6, and the classifiers on one side have 0.2 each, because a unidirectional language model reads only one side.
+    half. The rate of a pair is the larger of its two directions. The classifier on the neighbours of both sides has a weight of
+    0.6; those on one side have weights of 0.2, because a unidirectional language model reads only one side.
     """
     places, labels = occurrences(sentences, pool)
     half = np.array([i % 2 for i, _ in places])
@@ -105,8 +105,8 @@ def group_unlike(
 ) -> list[list[int]]:
     """Return groups of words that are rarely confused and whose frequencies are within `factor` of each other.
 
-    Each group starts with a word that is rarely confused with other words. The groups take turns to add the free word that is
-    least confused with their members. Then members are exchanged for free words, up to `rounds` times, to lower the confusion.
+    Each group starts with a word that is rarely confused with other words. The groups take turns adding the free word least
+    confused with their members. Then members are swapped with free words, for up to `rounds` rounds, to reduce the confusion.
     """
     free = np.ones(len(wrong), dtype=bool)
     groups = [[int(first)] for first in np.argsort(wrong.mean(axis=1))[: len(sizes)]]
@@ -142,7 +142,7 @@ def least_confused(groups: list[list[int]], wrong: np.ndarray, wanted: Mapping[i
 
 
 def one_side(counts: csr_matrix, sides: str) -> csr_matrix:
-    """Return the counts of the neighbours of one side, which are the context of a unidirectional language model."""
+    """Return the counts of the neighbours on one side, which are the context of a unidirectional language model."""
     middle = counts.get_shape()[1] // 2
     return {"both": counts, "left": counts[:, :middle], "right": counts[:, middle:]}[sides]
 
@@ -162,7 +162,7 @@ def frequent_words(sentences: Sequence[Words], counts: Counter[str], at_least: i
 
 
 def as_frequent(frequency: np.ndarray, wanted: list[int], taken: list[int]) -> list[int]:
-    """Return a distinct free word for each wanted word, the nearest one in frequency."""
+    """Return a distinct free word for each wanted word, as close as possible in frequency."""
     free = np.ones(len(frequency), dtype=bool)
     free[taken] = False
     chosen = []

@@ -1,4 +1,4 @@
-"""Functions that benchmarks share: artificial text, random encoders, padded loops, and alternating measurements."""
+"""Functions shared by the benchmarks: artificial text, random encoders, padded loops, and alternating measurements."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from calque.text import ParallelCorpus
 
 # -- text and encoders -------------------------------------------------------------------------------------------------
 def made_up_text(n: int, *, langs: tuple[str, str] = ("en", "de"), seed: int = 0) -> tuple[ParallelCorpus, WordPairs]:
-    """Return sentence pairs that are linked word by word, with Zipf word frequencies and realistic lengths."""
+    """Return artificial sentence pairs with word-by-word links, Zipfian word frequencies and realistic lengths."""
     rng = np.random.default_rng(seed)
     letters = np.array(list("abcdefghijklmnopqrstuvwxyz"))
     types = ["".join(rng.choice(letters, rng.integers(2, 13))) for _ in range(20_000)]
@@ -36,7 +36,7 @@ def made_up_text(n: int, *, langs: tuple[str, str] = ("en", "de"), seed: int = 0
 
 
 def random_encoder(layers: int, dim: int) -> HuggingFaceEncoder:
-    """Return a BERT with random weights and a WordPiece vocabulary; random weights do not change its speed."""
+    """Return a BERT model with random weights and a WordPiece vocabulary; its speed does not depend on the weights."""
     from tokenizers import BertWordPieceTokenizer
     from transformers import BertConfig, BertModel, BertTokenizerFast
 
@@ -55,19 +55,19 @@ def random_encoder(layers: int, dim: int) -> HuggingFaceEncoder:
 
 
 def options_of(about: str | None, *, pairs: int, batch: int) -> argparse.ArgumentParser:
-    """Build the parser of a benchmark that reads parallel text with an encoder."""
+    """Build the argument parser for a benchmark that encodes parallel text."""
     parser = argparse.ArgumentParser(description=(about or "").splitlines()[0])
-    parser.add_argument("--encoder", help="folder or hub name, or mini; default: random weights")
+    parser.add_argument("--encoder", help="folder, hub name or mini; default: a model with random weights")
     parser.add_argument("--layers", type=int, default=6, help="number of layers of the random encoder (BERT-base: 12)")
     parser.add_argument("--dim", type=int, default=128, help="dimensions of the random encoder (BERT-base: 768)")
-    parser.add_argument("--text", help="file of parallel text; default: artificial text")
+    parser.add_argument("--text", help="parallel text file; default: artificial text")
     parser.add_argument("--langs", nargs=2, default=("en", "de"))
-    parser.add_argument("--pairs", type=int, default=pairs, help="number of sentence pairs of a round")
+    parser.add_argument("--pairs", type=int, default=pairs, help="number of sentence pairs per round")
     parser.add_argument("--batch", type=int, default=batch)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--layer", type=int, help="layer of the hidden states; default: the encoder's")
-    parser.add_argument("--device", default="cpu", help="cuda for a GPU")
+    parser.add_argument("--layer", type=int, help="layer of the hidden states; default: the encoder's own")
+    parser.add_argument("--device", default="cpu", help="device, e.g. cuda for a GPU")
     return parser
 
 
@@ -99,8 +99,8 @@ def batches(texts: Sequence[Sequence[str]], size: int, *, by_length: bool) -> li
 
 
 def word_vectors(encoder: Any, model: Any, texts: Sequence[Sequence[str]]) -> Iterator[dict[int, torch.Tensor]]:
-    """Return the vector of each word's last subword, computed as in published code: tokenise, pad, take all hidden states, and
-    find the subwords in Python."""
+    """Yield the vectors of each text's words, computed as in published code: tokenise, pad, take all hidden states, and find
+    each word's last subword in Python."""
     how = {"is_split_into_words": True, "padding": True, "truncation": True, "max_length": encoder.max_length}
     batch = encoder.tokenizer([list(words) for words in texts], return_tensors="pt", **how).to(model.device)
     states = model(**batch, output_hidden_states=True).hidden_states[encoder.layer]
@@ -135,13 +135,13 @@ def timed(work: Callable[[], object]) -> np.ndarray:
 
 
 def compare(title: str, n: int, ours: Callable[[], object], loops: Mapping[str, Callable[[], object]], rounds: int):
-    """Run calque and other loops in alternation, and print the ratios of their times.
+    """Run calque and the other loops alternately, and print the ratios of their times.
 
     Args:
         title: name of the benchmark.
-        n: number of sentences or sentence pairs of a round.
+        n: number of sentences or sentence pairs per round.
         ours: calque's computation, which is run once before the measurement.
-        loops: computations to compare with, by name.
+        loops: computations to compare with calque's, by name.
         rounds: number of rounds; the median is printed.
     """
     ours()
@@ -150,7 +150,7 @@ def compare(title: str, n: int, ours: Callable[[], object], loops: Mapping[str, 
         for name, work in {**loops, "calque": ours}.items():
             seconds[name].append(timed(work))
     own = np.stack(seconds["calque"])
-    print(f"{title}: calque {n / np.median(own[:, 0]):,.0f} a second; medians of {rounds} rounds")
+    print(f"{title}: calque {n / np.median(own[:, 0]):,.0f} per second; medians of {rounds} rounds")
     for name in loops:
         ratios = np.stack(seconds[name]) / own
         wall, processor = np.median(ratios, axis=0)
@@ -159,7 +159,7 @@ def compare(title: str, n: int, ours: Callable[[], object], loops: Mapping[str, 
 
 
 def peak_mib(device: str) -> float:
-    """Return the peak memory of this process: GPU memory on a GPU, else resident memory including mapped files."""
+    """Return the peak memory of this process: GPU memory on a GPU, otherwise resident memory including mapped files."""
     if device != "cpu":
         return torch.cuda.max_memory_allocated() / 2**20
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

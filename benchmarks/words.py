@@ -1,4 +1,4 @@
-"""Compare the processor time of `calque words` and of fast_align in both directions, on 10,000 sentence pairs."""
+"""Compare the processor time of `calque words` with that of fast_align in both directions, on 10,000 sentence pairs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from benchmarks.shared import made_up_text
 
 
 def seconds(commands: list[list[str]], threads: int) -> float:
-    """Return the processor time in seconds of commands that run one after the other."""
+    """Return the total processor time, in seconds, of commands that run one after another."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     for command in commands:
         environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
@@ -27,7 +27,7 @@ def seconds(commands: list[list[str]], threads: int) -> float:
 
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--text", help="file with lines `a ||| b`, words separated by spaces; default: artificial")
+    parser.add_argument("--text", help="tokenised file with lines `a ||| b`; default: artificial text")
     parser.add_argument("--langs", nargs=2, default=("en", "de"))
     parser.add_argument("--pairs", type=int, default=10_000)
     parser.add_argument("--fast-align", default=shutil.which("fast_align"), help="path of the fast_align program")
@@ -45,7 +45,7 @@ def main(arguments: list[str] | None = None) -> None:
         ours = {f"calque words --model {model}": [[*command, model]] for model in ("fast-align", "hmm")}
         theirs = [[options.fast_align, "-i", str(text), "-d", "-o", "-v", *more] for more in ([], ["-r"])]
         for commands in ours.values():
-            seconds(commands, options.threads)  # compiles Numba functions, which is not measured
+            seconds(commands, options.threads)  # compile the Numba functions before the measurement
         every = {**ours, **({"fast_align": theirs} if options.fast_align else {})}
         found: dict[str, list[float]] = {name: [] for name in every}
         for _ in range(options.rounds):

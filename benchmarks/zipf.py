@@ -1,8 +1,8 @@
 """Generate parallel text of any length with known links: `python -m benchmarks.zipf --pairs 10000000 --out FILE`.
 
 Source words follow Zipf's law, and each word is translated by its dictionary entry. One word in ten has a second entry, which
-is used for a quarter of its occurrences. As in real translations, neighbouring words are exchanged, and words are left out and
-inserted. As in large real text, the vocabulary grows with the text, and most word pairs occur once.
+is used for a quarter of its occurrences. As in real translations, neighbouring words are swapped, and words are dropped and
+inserted. As in large real texts, the vocabulary grows with the text, and most word pairs occur only once.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import numpy as np
 
 from calque.offsets import offsets_of
 
-BLOCK = 1 << 16  # sentence pairs of a block
+BLOCK = 1 << 16  # number of sentence pairs per block
 EXPONENT = 1.05  # exponent of Zipf's law
-DROPPED = ADDED = 0.08  # fraction of source words without a translation, and of inserted target words
+DROPPED = ADDED = 0.08  # fractions of source words without a translation, and of inserted target words
 MOVED = 0.8  # standard deviation of the distance by which words move from the source order
 SYLLABLES = [a + b for a in "bdfgklmnprstvz" for b in "aeiou"]
 
@@ -29,7 +29,7 @@ class ZipfText:
     Args:
         types: number of source word types.
         length: mean number of words of a source sentence, at least 2.
-        seed: seed of all random choices.
+        seed: random seed.
     """
 
     def __init__(self, *, types: int = 400_000, length: float = 12.0, seed: int = 0):
@@ -39,7 +39,7 @@ class ZipfText:
         rng = np.random.default_rng([seed, 0])
         self.translations = rng.permutation(
             types
-        )  # target word of every source word; translations have different frequency ranks
+        )  # index of each source word's translation; the frequency ranks of both words differ
         self._second = np.where(rng.random(types) < 0.1, rng.integers(0, types, types), self.translations)
 
     def word(self, number: int, side: str) -> str:
@@ -51,11 +51,11 @@ class ZipfText:
         return f"{spelled}x" if side == "source" else f"w{spelled[::-1]}"
 
     def block(self, number: int, n: int) -> tuple[np.ndarray, ...]:
-        """Return block `number` of `n` sentence pairs, as word indices; equal arguments and seeds give equal blocks.
+        """Return block `number`, which has `n` sentence pairs, as word indices; equal arguments and seeds give equal blocks.
 
         Returns:
-            source words and their offsets; target words and their offsets; and the position of the source word that each
-            target word translates, or −1.
+            source words and their offsets; target words and their offsets; and the position of the source word that each target
+            word translates, −1 for inserted words.
         """
         rng = np.random.default_rng([self.seed, 1, number])
         lengths = 2 + rng.poisson(self.length - 2, n)
@@ -100,7 +100,7 @@ def write(text: ZipfText, n: int, plain: Path, pairs: Path, links: Path) -> None
 
 
 def score(found: Path, true: Path) -> tuple[float, float]:
-    """Return precision and recall of the links in a Pharaoh file."""
+    """Return the precision and recall of the links in a Pharaoh file."""
     counts = np.zeros(3)
     with found.open() as ours, true.open() as theirs:
         for one, other in zip(ours, theirs, strict=True):
@@ -114,13 +114,13 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--pairs", type=int, default=1_000_000)
     parser.add_argument("--types", type=int, default=400_000)
     parser.add_argument("--length", type=float, default=12.0, help="mean number of words of a source sentence")
-    parser.add_argument("--out", type=Path, required=True, help="writes pairs here, and OUT.en and OUT.align")
-    parser.add_argument("--score", type=Path, help="Pharaoh file to compare with OUT.align, instead of writing")
+    parser.add_argument("--out", type=Path, required=True, help="output file; also writes OUT.en and OUT.align")
+    parser.add_argument("--score", type=Path, help="Pharaoh file to compare with OUT.align; nothing is written")
     options = parser.parse_args(arguments)
     plain, links = (Path(f"{options.out}.{end}") for end in ("en", "align"))
     if options.score:
         precision, recall = score(options.score, links)
-        print(f"{options.score}: precision {100 * precision:.1f}, recall {100 * recall:.1f} per cent")
+        print(f"{options.score}: precision {100 * precision:.1f}%, recall {100 * recall:.1f}%")
         return
     write(ZipfText(types=options.types, length=options.length), options.pairs, plain, options.out, links)
 

@@ -1,10 +1,10 @@
-"""Pass corrupt files to every reader, which must return a finite result or raise a `CalqueError` with a message of one line.
+"""Pass corrupt files to every reader, which must return a finite result or raise a `CalqueError` with a one-line message.
 
     python dev/fuzz_readers.py                                   # 1,000 inputs for each reader
     python dev/fuzz_readers.py --readers tmx --first 417 --inputs 1
 
-An input is a small valid file changed by one to three random mutations. A reader fails if it raises another exception, writes
-a message of several lines, returns a result that is not finite, crashes, or uses more than 5 seconds or 2 GB of memory.
+An input is a small valid file changed by one to three random mutations. A reader fails if it raises any other exception or a
+message of several lines, returns a result that is not finite, crashes, or uses more than 5 seconds or 2 GB of memory.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ VALUES = (
 
 
 def bytes_changed(rng: random.Random, data: bytes) -> bytes:
-    """Flip a bit, truncate, repeat, remove, copy or overwrite a part, insert unusual bytes, or change the encoding."""
+    """Flip a bit; truncate the data; repeat, remove, copy or overwrite a part; insert unusual bytes; or change the encoding."""
     a = rng.randrange(len(data) + 1)
     b = min(len(data), a + rng.randint(1, 400))
     piece, place = data[a:b], rng.randrange(len(data) + 1)
@@ -70,7 +70,7 @@ def bytes_changed(rng: random.Random, data: bytes) -> bytes:
 
 
 def _lines(rng: random.Random, data: bytes) -> bytes:
-    """Reverse, remove, add or empty columns of a random line."""
+    """Reverse, remove, add or empty columns in a random line."""
     lines = data.split(b"\n")
     k, separator = rng.randrange(len(lines)), rng.choice((b"\t", b" ", b",", b":", b"|||"))
     cells = lines[k].split(separator)
@@ -79,7 +79,7 @@ def _lines(rng: random.Random, data: bytes) -> bytes:
 
 
 def json_changed(rng: random.Random, value: Any) -> Any:
-    """Replace or remove a random value of a JSON document."""
+    """Replace or remove a random value in a JSON document."""
     if not isinstance(value, dict | list) or not value or rng.random() < 0.15:
         return rng.choice(VALUES)
     key = rng.choice(list(value) if isinstance(value, dict) else range(len(value)))
@@ -91,10 +91,10 @@ def json_changed(rng: random.Random, value: Any) -> Any:
 
 
 def damaged(rng: random.Random, name: str, data: bytes) -> bytes:
-    """Return the data of a file after one to three mutations that suit its suffix."""
+    """Return the data of a file after one to three mutations that suit the file's suffix."""
     kind = Path(name).suffix
     for _ in range(rng.choice((1, 1, 2, 3))):
-        with contextlib.suppress(Exception):  # after a first mutation the file may no longer be valid JSON or gzip
+        with contextlib.suppress(Exception):  # after the first mutation, the file may no longer be valid JSON or gzip
             if kind == ".gz" and rng.random() < 0.5:
                 data = gzip.compress(bytes_changed(rng, gzip.decompress(data)), mtime=0)
                 continue
@@ -122,9 +122,9 @@ def damaged(rng: random.Random, name: str, data: bytes) -> bytes:
 class Reader(NamedTuple):
     files: (
         dict[str, str] | Callable[[Path], object]
-    )  # contents of the valid files by name, or a function that writes these files to a folder
-    read: Callable[[Path, random.Random], object]  # function that reads the files of a folder with random settings
-    only: str = "*"  # pattern of the names of files to corrupt
+    )  # contents of the valid files, by name, or a function that writes the valid files to a folder
+    read: Callable[[Path, random.Random], object]  # function that reads the files in a folder with random settings
+    only: str = "*"  # pattern for the names of the files to corrupt
 
 
 TMX = """<?xml version="1.0"?><tmx version="1.4"><header srclang="en"/><body>
@@ -145,7 +145,7 @@ VEC = "3 3\nthe 1 0.5 0\ncat 0 -1 0.5\nhouse 1 1 1\n"
 
 
 def readers() -> dict[str, Reader]:
-    """Return all readers by name."""
+    """Return all readers, by name."""
     import numpy as np
 
     from calque import corpora
@@ -277,7 +277,7 @@ def readers() -> dict[str, Reader]:
 
 # -- running -----------------------------------------------------------------------------------------------------------
 def attempt(reader: Reader, valid: Path, place: Path, name: str, seed: int) -> tuple[str, str]:
-    """Read the valid files corrupted with a seed (−1: unchanged); return "refused", "accepted" or "failed", and a reason."""
+    """Corrupt one valid file (seed −1: none), and read the files; return "refused", "accepted" or "failed", and a reason."""
     from calque.errors import CalqueError
 
     rng = random.Random(f"{name}/{seed}")
@@ -302,7 +302,7 @@ def attempt(reader: Reader, valid: Path, place: Path, name: str, seed: int) -> t
 
 
 def results(name: str, reader: Reader, seeds: list[int], folder: Path) -> Iterator[tuple[int, str, str]]:
-    """Yield the result of each seed, computed in a child process that is restarted if it crashes."""
+    """Yield the result for each seed, computed in a child process that is restarted if it crashes."""
     (folder / "valid").mkdir()
     if callable(reader.files):
         reader.files(folder / "valid")
@@ -342,7 +342,7 @@ def main() -> int:
     parser.add_argument("--inputs", type=int, default=1000, help="number of inputs for each reader")
     parser.add_argument("--first", type=int, default=0, help="seed of the first input")
     parser.add_argument(
-        "--readers", nargs="*", default=[""], help="readers whose names contain one of these; default: all"
+        "--readers", nargs="*", default=[""], help="test only readers whose names contain one of these; default: all"
     )
     given = parser.parse_args()
     failures = 0
@@ -357,7 +357,7 @@ def main() -> int:
                         print(f"FAILED {name}, seed {seed}: {why}", flush=True)
             print(f"{name}: {counts}", flush=True)
             failures += counts["failed"]
-    print(f"{failures} failures" if failures else "no failure")
+    print(f"{failures} failures" if failures else "no failures")
     return min(100, failures)
 
 

@@ -1,18 +1,18 @@
-"""Record the output and the files of every command, and compare two records.
+"""Record the output and files of every command, and compare two records.
 
     python dev/golden.py record before --source ../frozen/src --jobs 2
     python dev/golden.py compare before after                # exact
     python dev/golden.py compare before after --points 0.1   # within a tolerance, see `Tolerance`
     python dev/golden.py record some --only "align/*" "evaluate/ner"; python dev/golden.py compare before some
 
-A record is a folder with `golden.json` and the files of each step. A step runs one or several commands on the bundled encoder
-and text, or on data that this script generates. In a command, `@align/rotation/out` is a file of another step, which then runs
+A record is a folder with `golden.json` and the files of each step. A step runs one or more commands on the bundled encoder and
+text, or on data that this script generates. In a command, `@align/rotation/out` is a file from another step, which then runs
 first, and `@in/…` is a generated input. A step `open/…` evaluates an encoder that another step saved.
 
 Times, dates and hashes of code are ignored (`NOISE`, `TIMES`). `compare` prints differences in scores and files before
-differences in wording, and exits with 1 if there is any difference.
+differences in wording, and exits with status 1 if there are any.
 
-The script imports the libraries once, and runs every command in a fork with one thread.
+The script imports the libraries once, and runs every command in a forked process with one thread.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
-#: keys of JSON files whose values are times or hashes of source code
+#: keys in JSON files whose values are times or hashes of source code
 TIMES = ("seconds", "milliseconds", "modified", "code", "key")
 NOISE = ((r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d)?( UTC)?", "DATE"), (r"http://127\.0\.0\.1:\d+/", "http://HOST/"))
-#: times in messages and on report pages, and hashes of result files, which contain times
+#: matches times in messages and on report pages, and hashes of result files, because these contain times
 TIMES_IN_TEXT = re.compile(
     r"(?<![\w.])\d[\d.,]* ?(s|ms|seconds)\b|seconds</dt><dd>[^<]*|(\"|&#34;)seconds\2: (\{[^}]*\}|[\d.]+)"
     r"|(?<=^- )seconds: .*|\b[0-9a-f]{64}\b",
     re.MULTILINE,
 )
-#: lines of progress bars
+#: matches the lines that progress bars write
 BARS = re.compile(r"\d%\||/s\]|\[\d\d:\d\d")
-LARGEST = 300_000  # maximum length of a recorded file in characters; longer files are compared by their hash
+LARGEST = 300_000  # maximum length of a recorded file, in characters; longer files are compared by their hash
 PATIENCE = 300  # seconds after which a command counts as hanging
 
 # -- steps --------------------------------------------------------------------------------------------------------------
@@ -193,7 +193,7 @@ hidden = 16
 
 
 def steps() -> dict[str, list[str]]:
-    """Return the commands of each step by the name of the step."""
+    """Return the commands of each step, by step name."""
     found = {}
     for line in STEPS.replace("\n  ", " ").strip().splitlines():
         if line:
@@ -220,7 +220,7 @@ def needed(commands: list[str], known: dict[str, list[str]]) -> list[str]:
 
 # -- inputs -------------------------------------------------------------------------------------------------------------
 def plant(folder: Path, source: Path) -> None:
-    """Write the inputs: parts of the sample text, with labels that depend on spelling, so that models can learn them."""
+    """Write the inputs: parts of the sample text, with labels that depend on the spelling so that models can learn them."""
     import numpy as np
 
     folder.mkdir(parents=True)
@@ -245,7 +245,7 @@ def plant(folder: Path, source: Path) -> None:
     write("long.txt", text["en"])  # used by kill_sweep.py
     shutil.copy(sample / "gold.en-de.tsv", folder / "gold.tsv")
     write("dict.tsv", _dictionary([(cut["en"][n], cut["de"][n]) for n in train]))
-    # Vectors of 300 words in two languages; the German vectors are rotated English vectors with noise.
+    # Vectors of 300 words in two languages; the German vectors are rotated English vectors with added noise.
     vectors, turn = rng.normal(size=(300, 24)), np.linalg.qr(rng.normal(size=(24, 24)))[0]
     for lang, values in (("en", vectors), ("de", vectors @ turn + 0.1 * rng.normal(size=vectors.shape))):
         words = [f"w{n}" if n < 40 else f"{lang}{n}" for n in range(300)]
@@ -269,7 +269,7 @@ def plant(folder: Path, source: Path) -> None:
 
 
 def _dictionary(pairs: list[tuple[list[str], list[str]]]) -> list[str]:
-    """Return dictionary entries: the best translation of each word by the Dice coefficient."""
+    """Return dictionary entries, which are the best translation of each word by the Dice coefficient."""
     counts: list[Counter] = [Counter(), Counter(), Counter()]
     for pair in pairs:
         a, b = (sorted({word for word in side if word[0].isalpha()}) for side in pair)
@@ -321,7 +321,7 @@ def _part_of_speech(word: str) -> str:
 
 # -- running -----------------------------------------------------------------------------------------------------------
 def give(arguments: list[str], out: Path, err: Path, source: Path, first: Callable[[], object] = lambda: None) -> int:
-    """Run calque, or Python code after the argument `python`, in a fork that first calls `first`; return the process id."""
+    """Run calque, or Python code after the argument `python`, in a forked process that first calls `first`; return its id."""
     sys.stdout.flush()
     if pid := os.fork():
         return pid
@@ -379,7 +379,7 @@ def perform(name: str, commands: list[str], folder: Path, source: Path) -> dict[
 
 # -- record of a step --------------------------------------------------------------------------------------------------
 class Shown:
-    """Output and files of a step without paths, times and hashes of code."""
+    """Output and files of a step, without paths, times and hashes of code."""
 
     def __init__(self, folder: Path, source: Path):
         self.places = {f"{folder}/steps/": "../../", str(folder): "FOLDER", str(source): "SOURCE"}
@@ -464,8 +464,8 @@ class Tolerance:
     """Allowed differences between two records.
 
     Args:
-        points: maximum difference of scores in per cent. Fractions may differ by `points` / 100, and numbers above 1 by
-            this fraction of their value. With 0, all values must be equal.
+        points: maximum difference between scores, in percentage points. Fractions may differ by `points` / 100, and numbers
+            above 1 by this fraction of their value. If it is 0, all values must be equal.
         tensors: maximum difference relative to the largest entry of a tensor; ignored if `points` is 0.
     """
 
@@ -496,7 +496,7 @@ class Tolerance:
     def equal(self, step: str, path: str, x: Any, y: Any) -> bool:
         if x == y and type(x) is type(y):
             return True
-        if self.points and path.endswith(("fingerprint", "› command")):  # hashes of weights, and command lines
+        if self.points and path.endswith(("fingerprint", "› command")):  # ignore hashes of weights, and command lines
             return True
         if not self.points or isinstance(x, bool) or isinstance(y, bool):
             return False
@@ -522,7 +522,7 @@ def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def unordered(value: Any) -> Any:
-    """Sort the content of a report, whose runs are ordered by folder names with hashes of code."""
+    """Sort the content of a report, because its runs are ordered by folder names that contain hashes of code."""
     if isinstance(value, dict):
         return {key: unordered(inner) for key, inner in value.items()}
     if isinstance(value, list):
@@ -557,7 +557,7 @@ def differences(step: str, old: dict[str, Any], new: dict[str, Any], allowed: To
 def compare(old: dict[str, Any], new: dict[str, Any], only: list[str], allowed: Tolerance) -> int:
     """Print the differences between two records, and return the number of differences."""
     both = [name for name in old["steps"] if name in new["steps"]]
-    print(f"{len(both)} steps in both records, {len(old['steps']) - len(both)} only in the old one")
+    print(f"{len(both)} steps in both records, {len(old['steps']) - len(both)} only in the old record")
     scores = [f"{name}: only in the new record" for name in new["steps"] if name not in old["steps"]]
     wording: list[str] = []
     for name in both:
@@ -600,7 +600,7 @@ def record(folder: Path, only: list[str], source: Path, jobs: int) -> None:
     began, known = time.perf_counter(), steps()
     wanted = {name for name in known if not only or any(fnmatch(name, pattern) for pattern in only)}
     if not wanted:
-        sys.exit(f"--only must match a step, got {' or '.join(only)}; steps are {', '.join(known)}")
+        sys.exit(f"--only must match a step, got {' or '.join(only)}; the steps are {', '.join(known)}")
     while more := {n for name in wanted for n in needed(known[name], known)} - wanted:
         wanted |= more
     shutil.rmtree(folder, ignore_errors=True)
@@ -625,15 +625,15 @@ def main() -> int:
     one.add_argument("--jobs", type=int, default=1, help="number of steps to run in parallel")
     two = verbs.add_parser("compare", help="print the differences between two records")
     two.add_argument("records", type=Path, nargs=2)
-    two.add_argument("--points", type=float, default=0.0, help="tolerance of scores in points; default: exact")
+    two.add_argument("--points", type=float, default=0.0, help="tolerance for scores in percentage points; default: 0")
     for each in (one, two):
-        each.add_argument("--only", nargs="+", default=[], metavar="PATTERN", help="patterns of steps, e.g. 'align/*'")
+        each.add_argument("--only", nargs="+", default=[], metavar="PATTERN", help="step name patterns, e.g. 'align/*'")
     options = parser.parse_args()
     if options.verb == "compare":
         old, new = (json.loads((path / "golden.json").read_text(encoding="utf-8")) for path in options.records)
         allowed = Tolerance(options.points, options.records)
         return 1 if compare(old, new, options.only, allowed) else 0
-    if os.environ.get("PYTHONHASHSEED") != "0":  # the order of sets breaks ties between equally frequent words
+    if os.environ.get("PYTHONHASHSEED") != "0":  # ties between equally frequent words depend on the order of sets
         os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, "PYTHONHASHSEED": "0"})
     source, folder = options.source.resolve(), options.folder.resolve()
     os.environ |= {

@@ -1,19 +1,19 @@
-"""Kill and interrupt commands at random moments, repeat them, and compare every byte with an undisturbed run.
+"""Kill and interrupt commands at random moments, repeat them, and compare every byte of the results with an undisturbed run.
 
     python dev/kill_sweep.py --kills 1000
     python dev/kill_sweep.py --verbs "align rotation" --at step:17        # repeat one kill
     sudo .venv/bin/python dev/kill_sweep.py --full-disk                    # small disks instead of kills
 
 Each command first runs twice undisturbed, and both results must be equal except for times. Then the command runs in a folder
-with files of a user, and in some cases with an older result (`--overwrite`). It is killed up to four times, at a `moment`, in
-seconds, or at a `step`, right before the k-th file operation of Python (create, rename, remove). The signals are SIGKILL,
-SIGINT to the command or to its process group (`GROUP`), and SIGTERM; after SIGINT or SIGTERM the command must end at once and
-print at most one line. The user's files must be unchanged, and the result must be absent, complete or the older one. After the
-command is repeated, the folder must equal the undisturbed one. `--overwrite` must not replace a folder with foreign files.
+with a user's files and, in some cases, an older result (`--overwrite`). It is killed up to four times, at a `moment`, in
+seconds, or at a `step`, right before Python's k-th file operation (create, rename, remove). The signals are SIGKILL, SIGINT to
+the command or to its process group (`GROUP`), and SIGTERM; after SIGINT or SIGTERM the command must end at once and print at
+most one line. The user's files must be unchanged, and the result must be absent, complete or the older one. After the command
+is repeated, the folder must equal the undisturbed one. `--overwrite` must not replace a folder that contains foreign files.
 
-Commands run in forks of this process, which has imported the libraries; `--fresh` runs some in a new interpreter.
-With --full-disk, which needs permission to mount, each command runs on disks that are too small: it must end with one line and
-exit code 2, and its result must be absent.
+Commands run in forks of this process, which has imported the libraries; `--fresh` runs some of them in a new interpreter. With
+--full-disk, which needs permission to mount, each command runs on disks that are too small: it must end with one line and exit
+code 2, and its result must be absent.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ from pathlib import Path
 
 import golden
 
-Aim = tuple[str, float]  # moment, step or signal, and its number of seconds or of file operations
+Aim = tuple[str, float]  # moment, step or signal, and the number of seconds or file operations until then
 SOURCE = Path(__file__).resolve().parents[1] / "src"
-TIMES = re.compile(  # in JSON files and on report pages
+TIMES = re.compile(  # matches times in JSON files and on report pages
     rb'"seconds": (\{[^}]*\}|[\d.e-]+)|<dt>seconds</dt><dd>[^<]*|&#34;seconds&#34;: \{[^}]*|\d{4}-\d\d-\d\d \d\d:\d\d UTC'
 )
 LEFT = ".*.calque-*"  # files that may remain after a kill: resumable state and unlocked lock files
@@ -56,7 +56,7 @@ LIBRARIES = (
 )  # fmt: skip
 
 # This code runs in every process of a command, counts its file operations, and kills the process group before the k-th one.
-# The log file is created when calque is imported, because Python alone handles earlier signals.
+# The log file is created when calque is imported, because only Python itself handles earlier signals.
 _HOOK = """
 import os, sys
 
@@ -99,10 +99,10 @@ class Verb:
     Attributes:
         line: arguments of the command; `@NAME` is a file that `golden.plant` writes.
         units: glob patterns of result files and folders; each match must be absent or complete at all times.
-        once: whether the command refuses to replace a finished result; otherwise it can be repeated.
+        once: whether the command fails if a finished result exists; otherwise the command can be repeated.
         adds: whether the command appends its result to a file; a finished command is then not repeated.
         over: arguments of a command whose result this command replaces.
-        inside: file of the user that may be inside the result folder.
+        inside: a user's file that may be inside the result folder.
     """
 
     line: str
@@ -162,7 +162,7 @@ test = { de = "test.tsv" }
 
 # -- contents of a folder --------------------------------------------------------------------------------------------
 def contents(folder: Path) -> dict[str, bytes]:
-    """Return the contents of all files below the folder, without times, by relative name."""
+    """Return the contents of all files below the folder, without times, by relative path."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     return {path.relative_to(folder).as_posix(): TIMES.sub(b"", path.read_bytes()) for path in files}
 
@@ -183,7 +183,7 @@ def units(found: dict[str, bytes], verb: Verb) -> dict[str, dict[str, bytes]]:
 
 
 def difference(found: dict[str, bytes], expected: dict[str, bytes]) -> str:
-    """Describe up to five files that differ between two folders; empty if none differs."""
+    """Describe up to five files that differ between two folders; return an empty string if none differs."""
     said = [f"{name} is missing" for name in expected if name not in found]
     said += [f"{name} should not be there" for name in found if name not in expected and not is_left(name)]
     said += [f"{name} differs" for name in found if name in expected and found[name] != expected[name]]
@@ -191,7 +191,7 @@ def difference(found: dict[str, bytes], expected: dict[str, bytes]) -> str:
 
 
 def members(group: int) -> list[int]:
-    """Return the ids of the running processes of a process group."""
+    """Return the ids of the running processes in a process group."""
     found = []
     for path in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):
@@ -212,7 +212,7 @@ def enter(folder: Path, environment: dict[str, str]) -> None:
 
 @dataclass
 class Sweep:
-    """Kills of one command, which always runs in the same folder, so that all paths in results are equal."""
+    """Kills of one command, which always runs in the same folder so that all paths in its results are equal."""
 
     name: str
     folder: Path
@@ -227,7 +227,7 @@ class Sweep:
     failures: list[tuple[str, str]] = field(default_factory=list)
 
     def give(self, aim: Aim = ("", 0.0), *, line: str = "", fresh: bool | None = None) -> tuple[int, float, bool, str]:
-        """Run the command and kill it at `aim`; return exit code, seconds, whether it was killed, and standard error."""
+        """Run the command and kill it at `aim`; return the exit code, seconds, whether it was killed, and standard error."""
         run, log, null, (kind, value) = self.folder / "run", self.folder / "steps", Path(os.devnull), aim
         log.unlink(missing_ok=True)
         fresh = self.rng.random() < self.fresh if fresh is None else fresh
@@ -254,7 +254,7 @@ class Sweep:
                     send = os.kill if kind in ("SIGINT", "SIGTERM") else os.killpg
                     send(number, {"moment": signal.SIGKILL, "SIGTERM": signal.SIGTERM}.get(kind, signal.SIGINT))
                     sent = elapsed
-                with suppress(FileNotFoundError):  # renamed meanwhile
+                with suppress(FileNotFoundError):  # a file was renamed meanwhile
                     size = 0 if kind else sum(path.stat().st_size for path in run.rglob("*"))
                     self.most = max(self.most, size)
                 time.sleep(0.002)
@@ -265,7 +265,7 @@ class Sweep:
             seconds = time.perf_counter() - began
             err.seek(0)
             said = err.read().decode(errors="replace").strip()
-        ended = time.perf_counter()  # workers that are still importing end a little later
+        ended = time.perf_counter()  # workers that are still importing modules end a little later
         while members(number) and time.perf_counter() - ended < ANSWER:
             time.sleep(0.02)
         if members(number):
@@ -288,7 +288,7 @@ class Sweep:
         return [*FOREIGN, *filter(None, [VERBS[self.name].inside])]
 
     def found(self, when: str) -> dict[str, bytes]:
-        """Check that the user's files are unchanged, and return all other files of the folder."""
+        """Check that the user's files are unchanged, and return all other files in the folder."""
         found = contents(self.folder / "run")
         touched = [name for name in self.foreign() if found.pop(name, b"") != f"mine: {name}".encode()]
         if touched:
@@ -340,7 +340,7 @@ class Sweep:
             phase = "end" if done > 0.9 else "work" if done else "start"
             self.hits.update(["signals" if kind in SIGNALS else "kills", phase])
             if kind in SIGNALS and (len(said.splitlines()) > 1 or code not in ANSWERS):
-                fact = f"{kind}:{value:g} is answered by exit code {code} and more than a line"
+                fact = f"{kind}:{value:g} must end with one line and a known exit code, got {code}"
                 self.fail("tracebacks", f"{given}: {fact}: {said[-300:]!r}")
             there, older = units(self.found(given), verb), units(self.older, verb)
             for unit, files in there.items():
@@ -406,15 +406,15 @@ def _aim(text: str) -> Aim:
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--verbs", default="", help=f"names separated by commas, of {', '.join(VERBS)}; default: all")
+    parser.add_argument("--verbs", default="", help=f"comma-separated names out of {', '.join(VERBS)}; default: all")
     parser.add_argument("--kills", type=int, default=100, help="total number of kills and other signals")
     parser.add_argument("--seed", type=int, default=0, help="random seed")
     parser.add_argument("--fresh", type=float, default=0.05, help="fraction of commands run in a new interpreter")
     parser.add_argument("--at", type=_aim, action="append", help="kill only at this point, e.g. step:17; repeatable")
     parser.add_argument(
-        "--full-disk", action="store_true", help="use small disks instead of kills; needs permission to mount"
+        "--full-disk", action="store_true", help="run on small disks instead of killing; needs permission to mount"
     )
-    parser.add_argument("--folder", type=Path, help="folder of the runs; default: temporary, kept after a failure")
+    parser.add_argument("--folder", type=Path, help="folder for the runs; default: temporary, kept after a failure")
     options = parser.parse_args(arguments)
     folder = (options.folder or Path(tempfile.mkdtemp(prefix="calque-kills-"))).resolve()
     names = [name.strip() for name in options.verbs.split(",") if name.strip()] or list(VERBS)

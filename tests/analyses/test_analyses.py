@@ -337,10 +337,10 @@ def test_a_layer_is_chosen_on_half_of_the_pairs_and_scored_on_the_other_half():
                 assert (score.value, score.n) == (pytest.approx(hits[asked].mean()), asked.sum())
     assert (findings[-4].score.metric, findings[-4].score.settings["layer"]) == ("accuracy.unseen.test-half", 0)
     assert found[0, "accuracy.unseen"].value < found[1, "accuracy.unseen"].value
-    with pytest.raises(SettingError, match="toy: each half of the text needs .*word links"):
+    with pytest.raises(SettingError, match="toy: each half of the text must have .*word links"):
         compare_layers([toy(8, n_sentences=1)[0].task], Layered(), [0, 1], {})
     Layered.n_layers = 0
-    with pytest.raises(SettingError, match="--layers needs an encoder with several layers"):
+    with pytest.raises(SettingError, match="--layers requires an encoder with several layers"):
         compare_layers([task], Layered(), "all", {})
 
 

@@ -145,7 +145,7 @@ def test_commands_create_and_score_planted_text(tmp_path, sentences, capsys):
     figures = run("score", "senses", senses, truth)
     assert figures["v_measure"] == 1
     assert figures["pseudo_words"] == 6
-    with pytest.raises(SystemExit, match="must have 300 lines, like the text, got 2200"):
+    with pytest.raises(SystemExit, match="must have 300 lines, as many as the text, got 2200"):
         run("score", "senses", senses, senses / "train.truth.txt")
     lines = truth.read_text(encoding="utf-8").splitlines()
     truth.write_text("\n".join([*lines[:6], lines[6] + " 0", *lines[7:]]), encoding="utf-8")

@@ -82,8 +82,8 @@ def test_all_analyses_of_two_encoders_are_written_and_printed(capsys, texts, tin
 def test_analyses_without_the_required_files_are_skipped_with_a_reason(capsys, texts, tiny_folder):
     shown, err = works(capsys, "analyze", tiny_folder, *given(texts, "--layer", 2, "--pooling", "mean", "--pairs", 4))
     for line in (
-        "pos skipped: no parts of speech: give tagged text with --upos",
-        "examples skipped: give two encoders",
+        "pos skipped: no part-of-speech tags were given; pass tagged text with --upos",
+        "examples skipped: at least two encoders are needed",
     ):
         assert line in err
     assert shown.split("\n")[0] == "rank"
@@ -93,7 +93,7 @@ def test_invalid_requests_raise_an_error_of_one_line(capsys, texts, tiny_folder,
     (tmp_path / "other.upos").write_text("elsewhere\tADV\n\n", encoding="utf-8")
     for job, message in (
         ((*given(texts), "--only", "pso"), "unknown analysis 'pso', expected one or more of pos, rank"),
-        ((*given(texts), "--only", "examples"), "examples: give two encoders"),
+        ((*given(texts), "--only", "examples"), "examples: at least two encoders are needed"),
         ((), "need encoders, --test FILE and --langs"),
         ((tiny_folder, *given(texts)), "encoders must have different names"),
         ((*given(texts), "--only", "pos", "--upos", texts / "train.upos"), "the language is unknown"),

@@ -116,7 +116,7 @@ def test_a_program_must_print_one_line_after_a_signal(sweep):
         code, found = sweep(ANSWERING.replace("ANSWER", "'one line'"), "--at", f"{kind}:0")
         assert code == 0, found
         code, found = sweep(ANSWERING.replace("ANSWER", "'one line\\nand another'"), "--at", f"{kind}:0")
-        assert (code, f"{kind}:0 is answered by exit code 130 and more than a line" in found) == (1, True), found
+        assert (code, f"{kind}:0 must end with one line and a known exit code, got 130" in found) == (1, True), found
 
 
 def test_an_older_result_is_replaced_unless_it_contains_foreign_files(sweep):

@@ -337,7 +337,7 @@ def test_the_base_encoder_is_found_by_the_run_record(demo_folder, tiny_folder, t
     (folder / "calque-run.json").write_text(json.dumps(record))
     said: list[str] = []
     assert [each.before for each in find_encoders([str(folder)], None, said.append)] == [False]
-    assert "give it with --base FOLDER" in said[0]
+    assert "set --base FOLDER" in said[0]
     found = find_encoders([str(folder)], str(tiny_folder), said.append)
     assert [each.before for each in found] == [True, False]
     tiny.save(tmp_path / "before")

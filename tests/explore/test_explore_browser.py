@@ -234,7 +234,7 @@ def test_errors_are_shown_on_the_page(page, seen, url):  # noqa: F811
     page.set_default_timeout(60_000)
     page.goto(url + "?id=99")
     page.wait_for_selector("#trouble:not([hidden])")
-    assert page.locator("#trouble").inner_text() == "the number of the sentence must be 0 to 13, got 99"
+    assert page.locator("#trouble").inner_text() == "the sentence number must be 0 to 13, got 99"
     seen.errors.clear()  # clear the error of the HTTP response
     page.locator("#another").click()
     settled(page)

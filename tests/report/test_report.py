@@ -342,7 +342,7 @@ def test_encoders_are_compared_with_the_recorded_first_or_chosen_base(tmp_path):
     assert summary[0] == "b raises word retrieval by 30.0 in de; nothing is clearly worse."
     assert summary[1] == "b+rotation raises word retrieval by 30.0 in de; nothing is clearly worse."
     assert summary[2].startswith("Each method is compared with a and b on word retrieval. ")
-    assert summary[3] == "No result names the base encoder, so the base is the first encoder: a."
+    assert summary[3] == "No result names the base encoder, so the first encoder is the base: a."
     about = {"encoder": "c", "encoder_fingerprint": "c", "aligned": {"seed": None, "base_fingerprint": "b"}}
     summary = verdict_of([asked(0.9, "retrieval", "accuracy.all", settings=about), lines[1]], tmp_path)
     assert summary[0] == "c raises word retrieval by 40.0 in de; nothing is clearly worse."
@@ -398,7 +398,7 @@ def test_repeated_and_superseded_lines_are_counted(tmp_path):
     again = {**first, "value": 0.3, "low": 0.28, "high": 0.32}
     path = write(tmp_path / "study" / "results.jsonl", [first, first, again])
     composed = compose(read_results([path]), title="x")
-    assert any("1 lines were skipped because they are identical" in note for note in composed.notes)
+    assert any("1 lines were skipped because they repeat" in note for note in composed.notes)
     assert any("1 lines were replaced" in note for note in composed.notes)
     cell = composed.sections[0].blocks[0].lines[0].cells[0].figure
     assert (cell.value, cell.sources) == (0.3, ("study/results.jsonl:3",))

@@ -1,1 +1,1 @@
-"""Analyses of the factors behind a score."""
+"""Analyses of the factors that influence a score."""

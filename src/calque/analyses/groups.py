@@ -1,4 +1,4 @@
-"""Accuracy of word retrieval by part of speech, frequency and length of the words, and by layer of the encoder."""
+"""Word retrieval accuracy by part of speech, frequency and length of the words, and by layer of the encoder."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ from calque.errors import SettingError
 from calque.tasks.bootstrap import intervals, ratio
 from calque.tasks.retrieval import WordRetrieval
 
-#: classes of Cao et al. (2020, Table 4); as in the paper, no class contains PART, SYM, INTJ and X
+#: word classes of Cao et al. (2020, Table 4); as in the paper, the tags PART, SYM, INTJ and X belong to no class
 CLASSES = {
     "lexical overlap": ("NUM", "PUNCT", "PROPN"),
     "closed-class": ("DET", "ADP", "CONJ", "PRON", "AUX"),
     "open-class": ("NOUN", "ADV", "ADJ", "VERB"),
 }
-_CONJUNCTIONS = ("CCONJ", "SCONJ")  # the tagset of the paper has one tag, CONJ, for both
+_CONJUNCTIONS = ("CCONJ", "SCONJ")  # the paper's tagset has a single tag, CONJ, for both
 
-RANKS = (0, 1, 3, 10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000, 100_000)
-LENGTHS = (1, 2, 4, 6, 8, 10, 13)
+RANKS = (0, 1, 3, 10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000, 100_000)  # lower ends of the bins
+LENGTHS = (1, 2, 4, 6, 8, 10, 13)  # lower ends of the bins
 
 
 @dataclass(frozen=True)
 class Groups:
-    """Group of each retrieval query. Every link makes two queries: its source word and its target word.
+    """Groups of retrieval queries. Every word link yields two queries: its source word and its target word.
 
     Attributes:
         names: names of the groups.
-        source, target: group of each source (target) word as a query, int `[n_pairs]`; −1 if it is in no group.
-        x: position of each group on the axis of the plot.
-        of_links: whether both queries of a link are always in the same group, so that links are counted, not queries.
-        classes: groups of each class of groups. The mean accuracy over the groups of a class is reported, too.
-        settings: settings that are recorded with the scores.
+        source, target: group index of each link's source or target word, int `[n_pairs]`; −1 if the word is in no group.
+        x: position of each group on the axis of the plot, or None if the groups have no order.
+        of_links: whether both queries of a link are always in the same group; links are then counted instead of queries.
+        classes: names of the groups in each class; the mean accuracy over the groups of a class is reported, too.
+        settings: settings to record with the scores.
     """
 
     names: Sequence[str]
@@ -50,9 +50,9 @@ class Groups:
 
 
 def accuracies(analysis: str, questions: Questions, view: View, groups: Groups) -> list[Finding]:
-    """Compute the accuracy of each group in both directions together, and the mean accuracy over the groups of each class.
+    """Compute the accuracy of each group over both retrieval directions, and the mean accuracy over the groups of each class.
 
-    Groups without queries are left out. The bootstrap resamples sentences, as in word retrieval.
+    Groups without queries are omitted. The bootstrap resamples sentences, as in word retrieval.
     """
     findings = []
     for name, chosen in questions.selections.items():
@@ -71,7 +71,7 @@ def accuracies(analysis: str, questions: Questions, view: View, groups: Groups) 
         values, low, high = intervals(sums, figures, samples=questions.task.bootstrap)
         by_group = {k: title for title, members in classes.items() for k in members}
         about = {"links": name, **groups.settings, "counted": "links" if groups.of_links else "questions"}
-        shown = []  # index of the value, groups that it is computed from, settings, name, and position on the axis
+        shown = []  # tuples: index of the value, indices of its groups, settings, name, position on the axis
         for k in used:
             ways = zip(("-".join(questions.langs), "-".join(questions.langs[::-1])), (0, 2), strict=True)
             rates = {way: float(totals[k, i] / totals[k, i + 1]) if totals[k, i + 1] else None for way, i in ways}
@@ -90,7 +90,7 @@ def accuracies(analysis: str, questions: Questions, view: View, groups: Groups) 
 
 
 def _sums(questions: Questions, view: View, groups: Groups, chosen: np.ndarray) -> np.ndarray:
-    """Count correct answers and queries of each direction by sentence and group, `[n_sentences, n_groups, 4]`."""
+    """Count correct answers and queries per direction, sentence and group, `[n_sentences, n_groups, 4]`."""
     answers, size, columns = view.answers, len(groups.names), []
     for hits, codes in ((answers.source_hits, groups.source), (answers.target_hits, groups.target)):
         known = chosen[answers.queries] & (codes[answers.queries] >= 0)
@@ -111,14 +111,14 @@ def _mean(values: np.ndarray) -> np.ndarray:
 def binned(
     source: np.ndarray, target: np.ndarray, starts: Sequence[float], *, whole: bool = True, **settings: Any
 ) -> Groups:
-    """Group links by values of their source and target words, in bins. The attribute `x` is the middle of a bin (the geometric
-    mean of its ends unless `whole`), and the mean of the values for the last bin.
+    """Group links into bins by the values of their source and target words. The attribute `x` is the midpoint of each bin (the
+    geometric mean of its ends unless `whole`); for the last bin, it is the mean of the values.
 
     Args:
-        source, target: value of each link's word, `[n_pairs]`; NaN and values below the first bin are in no bin.
+        source, target: value of each source or target word, `[n_pairs]`; NaN and values below the first bin are in no bin.
         starts: lower end of each bin; the last bin has no upper end.
-        whole: whether the values are integers, so that the bin "2–3" contains 2 and 3. Otherwise, the bin "10–30" contains
-            values from 10 to below 30, and both values of a link must be equal.
+        whole: whether the values are integers; the bin "2–3" then contains 2 and 3. Otherwise, the bin "10–30" contains values
+            from 10 up to but not including 30, and both values of a link must be equal.
     """
     sides = [np.asarray(side, dtype=np.float64) for side in (source, target)]
     codes = [np.where(side >= starts[0], np.searchsorted(starts, side, side="right") - 1, -1) for side in sides]
@@ -139,10 +139,10 @@ def binned(
 
 
 def by_pos(questions: Questions) -> Groups | None:
-    """Group queries by universal part of speech, in three classes (Cao et al. 2020, Table 4); return None without tags.
+    """Group queries by part-of-speech tag, in three classes (Cao et al. 2020, Table 4); return None if there are no tags.
 
-    If only one side has tags, both queries of a link have the tag of the link's word on that side. If both sides have tags,
-    each query has the tag of its own word.
+    The tags are universal (UPOS). If only one side has tags, both queries of a link get the tag of the link's word on that
+    side. If both sides have tags, each query gets the tag of its own word.
     """
     tags = questions.tags
     if not tags:
@@ -163,11 +163,11 @@ def by_pos(questions: Questions) -> Groups | None:
 def by_rank(questions: Questions) -> Groups:
     """Group links by |frequency rank of the source word − frequency rank of the target word| (Cao et al. 2020, §5.3, Fig. 3).
 
-    The lower-cased word types of each language are ranked by their frequency in test and training text (`frequency_ranks`);
-    the paper does not specify the text. Each bin is about three times as wide as the previous bin.
+    The lower-cased word types of each language are ranked by their frequency in the test and training text (`frequency_ranks`);
+    the paper does not say which text it counts. Each bin is about three times as wide as the previous one.
 
     A training text is recommended. In a test text alone, most word types occur once and share one rank, so most differences
-    are in the same bin.
+    fall into the same bin.
     """
     ranks = []
     for side in SIDES:
@@ -179,15 +179,15 @@ def by_rank(questions: Questions) -> Groups:
 
 
 def by_length(questions: Questions) -> Groups:
-    """Group queries by the number of characters of the query word."""
+    """Group queries by the number of characters in the query word."""
     source, target = (questions.of_links(side, [len(word) for word in questions.types[side][1]]) for side in SIDES)
     return binned(source, target, LENGTHS, unit="characters")
 
 
 # -- curves ------------------------------------------------------------------------------------------------------------
 def layer_curve(questions: Questions, views: Mapping[int, View]) -> list[Finding]:
-    """Return token-level and type-level accuracy of each layer, on unseen links (if there is a training text) and on all links.
-    The attribute `x` is the index of the layer; layer 0 is the embeddings."""
+    """Return the token-level and type-level accuracy of each layer on all links and, if there is a training text, on unseen
+    links. The attribute `x` is the index of the layer; layer 0 is the embedding layer."""
     wanted = [f"{kind}.{name}" for kind in ("accuracy", "form") for name in questions.selections]
     findings = []
     for n, view in views.items():
@@ -201,24 +201,24 @@ def compare_layers(
     tasks: Sequence[WordRetrieval], encoder: Encoder, layers: Sequence[int] | Literal["all"], about: Mapping[str, Any],
     *, progress: bool = False,
 ) -> list[Finding]:  # fmt: skip
-    """Score each layer of an encoder, and choose the best layer on every other sentence pair (1st, 3rd, …) of each test text.
+    """Score several layers of an encoder, and select the best on every other sentence pair (1st, 3rd, …) of each test text.
 
-    The chosen layer has the highest mean accuracy on these sentence pairs, over unseen links if there is a training text.
-    The candidates are the words of all sentence pairs.
+    The selected layer has the highest mean accuracy on these sentence pairs; with a training text, only unseen links count. The
+    retrieval candidates are the words of all sentence pairs.
 
     Args:
-        layers: indices of the layers; negative indices count from the last.
-        about: settings that are recorded with the scores.
+        layers: indices of the layers; negative indices count from the last layer.
+        about: settings to record with the scores.
 
     Returns:
-        scores of all layers, the scores that select the layer (`.dev-half`), and its scores on other pairs (`.test-half`).
+        scores of all layers, the scores used for selection (`.dev-half`), and the best layer's test scores (`.test-half`).
 
     Raises:
-        SettingError: the encoder has only one layer, or one half of a text contains no links.
+        SettingError: the encoder has only one layer, or one half of a test text contains no links.
     """
     require(encoder, "measured")
     if len(has := getattr(encoder, "layers", ())) < 2:
-        raise SettingError(f"--layers needs an encoder with several layers, got {encoder.name} with one")
+        raise SettingError(f"--layers requires an encoder with several layers, but {encoder.name} has only one")
     numbers = sorted(set(encoder.layer_numbers(has if layers == "all" else layers)))
     about = {"encoder": encoder.name, "encoder_fingerprint": encoder.fingerprint, **about}
     parts: dict[str, list[Finding]] = {"": [], ".dev-half": [], ".test-half": []}
@@ -226,7 +226,7 @@ def compare_layers(
         questions = Questions(task)
         odd, every = questions.pairs.sentence % 2 == 1, np.ones(len(questions.pairs), dtype=bool)
         if len(np.unique(odd if task.unseen is None else odd[task.unseen])) < 2:
-            raise SettingError(f"{task.data}: each half of the text needs (unseen) word links; use a longer text")
+            raise SettingError(f"{task.data}: each half of the text must have (unseen) word links; use more text")
         texts = task.corpus.source, task.corpus.target
         source, target = (encoder.encode_layers(text, numbers, progress=progress) for text in texts)
         noted = {**about, **task.notes}

@@ -1,4 +1,4 @@
-"""Test items of the analyses with properties of their words, retrieval results of each encoder, and findings."""
+"""Test items of the analyses and properties of their words, retrieval results of the encoders, and findings."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ from calque.text import Sentences
 from calque.vectors import Embeddings
 
 SIDES = ("source", "target")
-DEPTH = 10  # number of nearest words retrieved for each query, which is the k of the k-occurrence
-NOTHING = (math.nan, math.nan, math.nan)
+DEPTH = 10  # number of nearest words retrieved for each query; also the k of the hubness measure N_k
+NOTHING = (math.nan, math.nan, math.nan)  # value and interval of a finding that has no score
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One score of an analysis, or its results for single words.
+    """One score of an analysis, or its results for individual words.
 
     Attributes:
         analysis: name of the analysis, a key of `calque.analyses.table.ANALYSES`.
         encoder: name of the encoder; None if several encoders are compared.
         score: the score; its value is NaN if the finding consists of `items`.
         group: group of test items, such as "NOUN" or "2–3"; None if the finding is about all test items.
-        x: position on the axis of the plot: middle of a bin, index of a layer, or number of sentence pairs.
-        items: results for single words, of the analyses `examples` and `points`.
+        x: position on the axis of the plot, for example the midpoint of a bin or the index of a layer.
+        items: results for individual words, from the analyses `examples` and `points`.
     """
 
     analysis: str
@@ -48,7 +48,7 @@ class Finding:
     items: Sequence[dict[str, Any]] | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the values of `Score.to_dict` and the other attributes of the finding, for JSON."""
+        """Return the entries of `Score.to_dict` and the other attributes of the finding as a JSON-compatible dictionary."""
         about = {"analysis": self.analysis, "encoder": self.encoder, "group": self.group, "x": self.x}
         return {**self.score.to_dict(), **about, **({} if self.items is None else {"items": list(self.items)})}
 
@@ -58,15 +58,15 @@ class Finding:
 
 
 class Questions:
-    """Test items, the same for all encoders.
+    """Test items that all encoders share.
 
     Args:
         task: word retrieval on the test text, optionally with a training text.
-        tags: parts of speech of one or both sides: index of each word's tag (−1 if unknown), and names of the tags.
+        tags: part-of-speech tags of one or both sides: the index of each word's tag (−1 if unknown), and the tag names.
 
     Attributes:
         pairs: one-to-one links of the test text.
-        unseen: mask of links that are not in the training text, bool `[n_pairs]`; None without a training text.
+        unseen: mask of links that are not in the training text, bool `[n_pairs]`; None if there is no training text.
     """
 
     def __init__(self, task: WordRetrieval, tags: Mapping[str, tuple[np.ndarray, Sequence[str]]] | None = None):
@@ -80,18 +80,18 @@ class Questions:
 
     @cached_property
     def offsets(self) -> Mapping[str, np.ndarray]:
-        """Index of each sentence's first word among all words, and number of words, int64 `[n_sentences + 1]` for each side."""
+        """Index of each sentence's first word among all words, and the number of words, int64 `[n_sentences + 1]` per side."""
         return {side: offsets_of(self.sentences(side).lengths()) for side in SIDES}
 
     @cached_property
     def rows(self) -> Mapping[str, np.ndarray]:
-        """Index of each link's word among all words, int64 `[n_pairs]` for each side."""
+        """Index of each link's word among all words, int64 `[n_pairs]` per side."""
         words = {"source": self.pairs.source, "target": self.pairs.target}
         return {side: self.offsets[side][self.pairs.sentence] + words[side] for side in SIDES}
 
     @cached_property
     def types(self) -> Mapping[str, tuple[np.ndarray, list[str]]]:
-        """Index of each word's lower-cased word type, int64 `[n_words]`, and the word types, for each side."""
+        """Index of each word's lower-cased word type, int64 `[n_words]`, and the list of word types, per side."""
         return {side: word_types(self.sentences(side)) for side in SIDES}
 
     def of_links(self, side: str, values: Sequence[Any]) -> np.ndarray:
@@ -101,7 +101,7 @@ class Questions:
 
     @cached_property
     def counts(self) -> Mapping[str, Counter[str]]:
-        """Number of occurrences of each lower-cased word type in test and training text together, for each side."""
+        """Number of occurrences of each lower-cased word type in the test and training text combined, per side."""
         counts: dict[str, Counter[str]] = {side: Counter() for side in SIDES}
         for text in (self.corpus, self.task.train):
             for side in SIDES if text is not None else ():
@@ -111,7 +111,7 @@ class Questions:
 
     @property
     def selections(self) -> dict[str, np.ndarray]:
-        """Mask of the links that each score of `WordRetrieval` uses, bool `[n_pairs]`, by the score's selection of links."""
+        """Masks of the links that `WordRetrieval` scores, bool `[n_pairs]`: "all" and, with a training text, "unseen"."""
         selections = {"all": np.ones(len(self.pairs), dtype=bool)}
         return selections if self.unseen is None else {**selections, "unseen": self.unseen}
 
@@ -119,16 +119,16 @@ class Questions:
         self, name: str, source: Embeddings, target: Embeddings, about: Mapping[str, Any] | None = None,
         *, depth: int = DEPTH,
     ) -> View:  # fmt: skip
-        """Retrieve the `depth` nearest words with one encoder's vectors. `hubness` needs the default, accuracy needs 1."""
+        """Retrieve the `depth` nearest words with one encoder's vectors. `hubness` needs the default depth, accuracy only 1."""
         return View(name, source, target, self.task.retrieve(source, target, depth=depth), dict(about or {}))
 
     @cached_property
     def sentence_of(self) -> Mapping[str, np.ndarray]:
-        """Index of the sentence of each word, int64 `[n_words]` for each side."""
+        """Index of each word's sentence, int64 `[n_words]` per side."""
         return {side: np.repeat(np.arange(len(self.corpus)), np.diff(self.offsets[side])) for side in SIDES}
 
     def summed(self, sentence: np.ndarray, *columns: np.ndarray) -> np.ndarray:
-        """Sum columns `[n]` over the items of each sentence, float64 `[n_sentences, n_columns]`; `sentence` is int64 `[n]`."""
+        """Sum columns `[n]` by `sentence`, int64 `[n]`, the sentence index of each item; float64 `[n_sentences, n_columns]`."""
         n = len(self.corpus)
         return np.stack([np.bincount(sentence, weights=weights, minlength=n) for weights in columns], axis=1)
 
@@ -141,7 +141,7 @@ class Questions:
 
         Args:
             view: results of the encoder; None if several encoders are compared.
-            figures: value with the ends of its interval, or the value alone.
+            figures: value with both ends of its interval, or only the value.
             about: additional settings to record.
         """
         value, low, high = figures if isinstance(figures, tuple) else (figures, math.nan, math.nan)
@@ -171,7 +171,7 @@ class View:
     about: dict[str, Any] = field(default_factory=dict)
 
     def only(self, asked: np.ndarray) -> View:
-        """Return the results of the links that the mask `asked` selects, bool `[n_pairs]`."""
+        """Return the results for the links selected by the mask `asked`, bool `[n_pairs]`."""
         answers, some = self.answers, asked[self.answers.queries]
         of_queries = ("queries", "source_hits", "target_hits", "source_lists", "target_lists")
         return replace(self, answers=replace(answers, **{name: getattr(answers, name)[some] for name in of_queries}))
@@ -181,7 +181,7 @@ class View:
 
     @cached_property
     def units(self) -> Mapping[str, np.ndarray]:
-        """L2-normalised word vectors, float32 `[n_words, dim]` for each side."""
+        """L2-normalised word vectors, float32 `[n_words, dim]` per side."""
         return {side: unit_rows(self.side(side).data) for side in SIDES}
 
     def covered(self, side: str) -> np.ndarray:
@@ -190,19 +190,19 @@ class View:
 
 
 def frequency_ranks(counts: Mapping[str, int]) -> dict[str, float]:
-    """Return the frequency rank of each word type; the most frequent has rank 1. Equally frequent word types share their mean
-    rank, because the many word types that occur once have no natural order."""
+    """Return the frequency rank of each word type; rank 1 is the most frequent. Equally frequent word types share their mean
+    rank, because the many word types that occur only once have no natural order."""
     return dict(zip(counts, rankdata([-count for count in counts.values()]).tolist(), strict=True))
 
 
 def tags_for(sentences: Sentences, tagged: TaggedText) -> np.ndarray:
-    """Copy the tags of a tagged text to equal sentences of another text.
+    """Copy the tags of a tagged text to the matching sentences of another text.
 
-    Two sentences are equal if their characters are, without white space. If the texts are tokenised differently, a word gets
-    the tag of the tagged word that contains its first character.
+    Two sentences match if they are equal without white space. If the texts are tokenised differently, a word gets the tag of
+    the tagged word that contains its first character.
 
     Returns:
-        index in `tagged.tags.names` of each word's tag, −1 if `tagged` does not contain the sentence; int32 `[n_words]`.
+        index of each word's tag in `tagged.tags.names`, int32 `[n_words]`; −1 if `tagged` does not contain the sentence.
     """
     starts = offsets_of(tagged.sentences.lengths())
     places: dict[str, tuple[tuple[str, ...], int]] = {}

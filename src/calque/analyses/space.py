@@ -1,4 +1,4 @@
-"""Measures of a vector space that do not fit a map: isometry, hubness, anisotropy, language probe."""
+"""Measures of a vector space that do not require a map: isometry, hubness, anisotropy and a language probe."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from calque.analyses.questions import DEPTH, SIDES, Finding, Questions, View
 from calque.offsets import offsets_of
 from calque.tasks.bootstrap import accuracy, measure, ratio
 
-_TYPES = 1000  # isometry: maximum number of word types per language, and maximum number of word pairs
-_WORDS, _STEPS = 5000, 5000  # language probe: maximum number of word types per language, and of steps
+_TYPES = 1000  # isometry: maximum number of word types per language, and of word pairs
+_WORDS, _STEPS = 5000, 5000  # language probe: maximum number of word types per language, and of optimiser steps
 
 
 # -- isometry ----------------------------------------------------------------------------------------------------------
@@ -20,7 +20,7 @@ def laplacian_eigenvalues(x: np.ndarray, *, neighbours: int) -> np.ndarray:
     """Return the Laplacian spectrum of the nearest-neighbour graph of L2-normalised vectors `[n, dim]`, in descending order,
     float64 `[n]`.
 
-    A has an edge between two vectors if either is among the `neighbours` nearest vectors of the other, and L = D − A.
+    L = D − A, where A has an edge between two vectors if either is among the `neighbours` nearest vectors of the other.
     """
     n = len(x)
     similar = x.astype(np.float64) @ x.astype(np.float64).T
@@ -36,8 +36,8 @@ def eigenvalue_similarity(first: np.ndarray, second: np.ndarray) -> float:
     """Return Σᵢ (λᵢ − μᵢ)² over the k largest eigenvalues of two Laplacians (Søgaard et al. 2018, §3.1); 0 for equal spectra.
     The eigenvalues must be in descending order.
 
-    For each spectrum, find the number of largest eigenvalues that make up 90% of its sum; k is the smaller number. The value
-    grows with the number of vectors, so compare only values that are computed from equally many vectors.
+    For each spectrum, count the largest eigenvalues that are needed to reach 90% of its sum; k is the smaller count. The value
+    grows with the number of vectors, so only values for equal numbers of vectors are comparable.
     """
 
     def needed(values: np.ndarray) -> int:
@@ -50,7 +50,7 @@ def eigenvalue_similarity(first: np.ndarray, second: np.ndarray) -> float:
 
 def relational_similarity(x: np.ndarray, y: np.ndarray) -> float:
     """Return Pearson's r between the cosines of all pairs of vectors in one space and the cosines of their translations in the
-    other space (Vulić et al. 2020, §2); 1 for isometric spaces. Vectors have unit norm; row i of `x` translates row i of `y`.
+    other space (Vulić et al. 2020, §2); 1 for isometric spaces. Rows i of `x` and `y` are translations with unit norm.
     """
     upper = np.triu_indices(len(x), 1)
     first, second = ((side.astype(np.float64) @ side.astype(np.float64).T)[upper] for side in (x, y))
@@ -60,10 +60,10 @@ def relational_similarity(x: np.ndarray, y: np.ndarray) -> float:
 def isometry(questions: Questions, view: View) -> list[Finding]:
     """Return the eigenvalue similarity (0 for isometric spaces) and the relational similarity (1 for isometric spaces).
 
-    Eigenvalue similarity uses mean vectors of the most frequent word types in the test text, equally many per language.
-    They are L2-normalised, centred and normalised again. Relational similarity uses linked words, one link per source
-    word type. Both measures are invariant to rotation, so they estimate how well a rotation could align the spaces. No
-    bootstrap intervals are computed, because a word that is drawn twice would add a second point at distance 0.
+    Eigenvalue similarity uses mean vectors of the most frequent word types in the test text, with equally many types per
+    language. The vectors are L2-normalised, centred and normalised again. Relational similarity uses one link per source word
+    type. Both measures are invariant to rotation, so they estimate how well a rotation could align the spaces. No bootstrap
+    intervals are computed, because a word that is drawn twice would add a second point at distance 0.
     """
     means = [_type_means(questions, view, side) for side in SIDES]
     used = min(_TYPES, *(len(side) for side in means))
@@ -86,7 +86,7 @@ def isometry(questions: Questions, view: View) -> list[Finding]:
 
 
 def _type_means(questions: Questions, view: View, side: str) -> np.ndarray:
-    """Return the mean vector of each word type, the most frequent first; equally frequent ones in the order of the text."""
+    """Return the mean vector of each word type, most frequent types first; equally frequent types keep their order."""
     numbers, types = questions.types[side]
     rows = np.flatnonzero(view.covered(side))
     order = rows[np.argsort(numbers[rows], kind="stable")]
@@ -101,7 +101,7 @@ def _type_means(questions: Questions, view: View, side: str) -> np.ndarray:
 
 # -- hubs --------------------------------------------------------------------------------------------------------------
 def occurrences(lists: np.ndarray, n: int) -> np.ndarray:
-    """Return N_k, the number of `lists`, `[n_queries, k]` padded with −1, that contain each of `n` vectors."""
+    """Return N_k: for each of `n` vectors, the number of `lists` (`[n_queries, k]`, padded with −1) that contain it."""
     return np.bincount(lists[lists >= 0], minlength=n)
 
 
@@ -122,11 +122,11 @@ def skewness(sums: np.ndarray) -> np.ndarray:
 
 
 def hubness(questions: Questions, view: View) -> list[Finding]:
-    """Return the skewness of N_10 in each direction, for neighbours by CSLS and for neighbours by cosine.
+    """Return the skewness of N_10 in each direction, for CSLS neighbours and for cosine neighbours.
 
     N_10 of a candidate word is the number of queries in the other language that have the word among their 10 nearest
-    neighbours; N_10 may be 0. CSLS reduces hubs, so only the value for cosine describes the space itself. The bootstrap
-    resamples the sentences of the candidates.
+    neighbours; N_10 may be 0. CSLS reduces hubs, so only the cosine value describes the space itself. The bootstrap resamples
+    the sentences of the candidates.
     """
     task = questions.task
     by_similarity = {str(task.similarity): view.answers}
@@ -154,13 +154,13 @@ def hubness(questions: Questions, view: View) -> list[Finding]:
 
 # -- anisotropy --------------------------------------------------------------------------------------------------------
 def mean_cosine(total: np.ndarray, n: np.ndarray) -> np.ndarray:
-    """Return the mean cosine over all pairs of different vectors in a set of `n`, from the sum of their unit vectors,
+    """Return the mean cosine over all pairs of distinct vectors in a set of `n`, computed from the sum of their unit vectors,
     `[…, dim]`: (‖Σu‖² − n) / (n(n − 1))."""
     return ratio(np.square(total).sum(axis=-1) - n, n * (n - 1))
 
 
 def anisotropy(questions: Questions, view: View) -> list[Finding]:
-    """Return the mean cosine of random words (Ethayarajh 2019, §3.2) within each language and across both languages, and the
+    """Return the mean cosine of random words (Ethayarajh 2019, §3.2) within each language and across the two languages, and the
     mean cosine of linked words, which should be higher. All tokens that have a vector are used."""
     units = {side: view.units[side][view.covered(side)].astype(np.float64) for side in SIDES}
     totals, counts = [each.sum(axis=0) for each in units.values()], [len(each) for each in units.values()]
@@ -197,10 +197,10 @@ def logistic_regression(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, float
 def language(questions: Questions, view: View, *, seed: int = 0) -> list[Finding]:
     """Return the accuracy of a linear probe that predicts the language of held-out words; the chance level is one half.
 
-    The data are the first token of each word type that occurs in only one of the languages, with equally many word types per
-    language. Two thirds of the word types are the training set, the rest the test set. The vectors are L2-normalised, and their
-    dimensions standardised. Alignment should lower the accuracy, but good retrieval is possible with a high accuracy, because
-    one direction that separates the languages suffices for the probe. `seed` selects and splits the word types.
+    The data are the first token of each word type that occurs in only one of the languages, with equally many types per
+    language. Two thirds of them form the training set, the rest the test set. Vectors are L2-normalised and standardised per
+    dimension. Alignment should lower the accuracy, but retrieval can be good despite a high accuracy, because the probe needs
+    only one direction that separates the languages. `seed` selects and splits the types.
     """
     shared = set(questions.types["source"][1]) & set(questions.types["target"][1])
     rng = np.random.default_rng(seed)

@@ -39,7 +39,7 @@ class Analysis:
             encoders to findings. "other": see `calque.runs.analyze`.
         options: names of the options of `calque analyze` that are passed to the function.
         seeded: whether the function has a parameter `seed`.
-        lacks: message if there are no findings; `{data}` is the name of the test text, `{encoder}` that of the encoder.
+        lacks: message if there are no findings, with the placeholders `{data}` (test text) and `{encoder}`.
         axis: axis of the plot in reports; see `axis_of`.
     """
 
@@ -58,7 +58,7 @@ _TAGS = ("upos",)
 ANALYSES = {
     "pos": Analysis(
         "calque.analyses.groups:by_pos", "Accuracy by part of speech.", "division", _TAGS,
-        lacks="no parts of speech: give tagged text with --upos en=FILE",
+        lacks="no part-of-speech tags were given; pass tagged text with --upos en=FILE",
         axis=Axis(
             "By part of speech", "part of speech", "Accuracy for words of each universal part of speech."
         ),
@@ -72,33 +72,33 @@ ANALYSES = {
     ),
     "length": Analysis(
         "calque.analyses.groups:by_length", "Accuracy by word length.", "division",
-        axis=Axis("By word length", "characters of the word", "Accuracy by number of characters of the query word."),
+        axis=Axis("By word length", "characters in the word", "Accuracy by the number of characters in the query word."),
     ),
     "layers": Analysis(
         "calque.analyses.groups:layer_curve", "Accuracy layer by layer.", lacks="{encoder} has only one layer",
-        axis=Axis("Layer by layer", "layer", "Accuracy of each layer; the leftmost point is the embeddings."),
+        axis=Axis("Layer by layer", "layer", "Accuracy of each layer; the leftmost point is the embedding layer."),
     ),
     "isometry": Analysis("calque.analyses.space:isometry", "Do the vectors of both languages have the same shape?", "measure"),
-    "hubness": Analysis("calque.analyses.space:hubness", "Are some words near neighbours of very many words?", "measure"),
+    "hubness": Analysis("calque.analyses.space:hubness", "Are some words nearest neighbours of very many words?", "measure"),
     "anisotropy": Analysis("calque.analyses.space:anisotropy", "Do all vectors point in similar directions?", "measure"),
     "language": Analysis("calque.analyses.space:language", "Can a probe predict the language?", "measure", seeded=True),
     "examples": Analysis(
         "calque.analyses.words:examples", "Ambiguous words before and after alignment, with their nearest words.", "comparison",
-        (*_TAGS, "forms"), lacks="give two encoders, the base encoder first",
+        (*_TAGS, "forms"), lacks="at least two encoders are needed, the base encoder first",
     ),
     "points": Analysis(
-        "calque.analyses.words:points", "Word pairs, projected to a plane.", "comparison", (*_TAGS, "pairs", "projection"),
+        "calque.analyses.words:points", "Word pairs projected onto a plane.", "comparison", (*_TAGS, "pairs", "projection"),
         seeded=True, lacks="no linked words with different spellings",
     ),
 }  # fmt: skip
 
 
 def users(option: str) -> Sequence[str]:
-    """Return the analyses to which an option is limited; empty if it applies to all."""
+    """Return the names of the analyses that use an option; the list is empty if the option applies to all analyses."""
     return [name for name, row in ANALYSES.items() if option in row.options]
 
 
 def axis_of(name: str) -> Axis | None:
-    """Return the axis of an analysis, or None. If a division declares no axis, its axis is labelled with its name."""
+    """Return the axis of an analysis, or None if it has none. A division without a declared axis gets one with its own name."""
     row = ANALYSES[name]
     return row.axis or (Axis(row.help.rstrip("."), name, row.help) if row.kind == "division" else None)

@@ -1,4 +1,4 @@
-"""Comparisons of several encoders word by word: ambiguous words, and word pairs as points of a plot."""
+"""Word-by-word comparisons of several encoders: ambiguous words, and word pairs as points in a plot."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from calque.tasks.overlap import word_types
 
 _OPEN = ("NOUN", "PROPN", "ADV", "ADJ", "VERB")
 _PIECE = 5  # minimum length of a common substring that makes two translations match
-_FREQUENT = 100  # number of the most frequent word types that count as function words if there are no tags
-_SENSES = 3  # maximum number of senses that are shown for a word type
+_FREQUENT = 100  # number of most frequent word types that are treated as function words if there are no tags
+_SENSES = 3  # maximum number of senses shown per word type
 PROJECTIONS = ("auto", "pca", "tsne")
 
 
 # -- ambiguous words whose translation only some encoders find (Cao et al. 2020, A.3) ---------------------------------------
 def senses(translations: Sequence[str]) -> list[list[str]]:
-    """Group translations that look like inflections of a word; a translation joins the first group whose first member matches.
+    """Group translations that look like inflections of one word. A translation joins the first group whose first word matches.
 
-    Two translations match if a common prefix, or a common substring of at least five letters, covers 60% of the longer one.
-    This heuristic groups `gehen` with `geht` and `machte` with `gemacht`, but not `gehen` with `ging`.
+    Two translations match if a common prefix, or a common substring of at least five letters, covers at least 60% of the longer
+    translation. This heuristic groups `gehen` with `geht` and `machte` with `gemacht`, but not `gehen` with `ging`.
     """
     groups: list[list[str]] = []
     for word in translations:
@@ -48,15 +48,15 @@ def examples(questions: Questions, views: Sequence[View], *, forms: int = 8, min
     """Find ambiguous source words whose translations only some encoders retrieve correctly.
 
     A sense is a group of similar translations (see `senses`) that are linked to the word type at least `min_count` times in
-    test and training text. A word type is shown if some encoder finds two of its senses, and the encoders differ on one of
-    these. Word types are sorted by the entropy of their senses. Each sense is represented by the token on which the encoders
-    differ most, preferably a token that only later encoders find. Function words are left out: with tags, all words except
-    open-class words; without tags, the 100 most frequent word types and word types without letters. With a training text, only
-    translations whose word types are also linked in the training text are used, because test links contain errors.
+    test and training text. A word type is shown if at least two of its senses are found by an encoder, and the encoders differ
+    on one of them. Word types are sorted by the entropy of their senses. Each sense is represented by one token, preferably one
+    that only the later encoders find. Function words are excluded. With tags, only open-class words are kept; without tags, the
+    100 most frequent word types and word types without letters are dropped. With a training text, only translations whose word
+    types are also linked in the training text are used, because test links contain errors.
 
     Args:
         views: results of the encoders; the first encoder is not aligned.
-        forms: maximum number of word types that are shown.
+        forms: maximum number of word types to show.
 
     Raises:
         SettingError: `views` contains only one encoder.
@@ -113,7 +113,7 @@ def _content_words(questions: Questions) -> np.ndarray:
 
 
 def translations_of(questions: Questions, wanted: set[str]) -> dict[str, Counter[str]]:
-    """Count the links of given source word types to each target word type, in test and training text."""
+    """Count the links from each wanted source word type to each target word type, in the test and training text."""
     counted: dict[str, Counter[str]] = {word: Counter() for word in wanted}
     for text, pairs in ((questions.corpus, questions.pairs), (questions.task.train, questions.task.links[1])):
         if text is None or pairs is None:
@@ -131,10 +131,10 @@ def translations_of(questions: Questions, wanted: set[str]) -> dict[str, Counter
 
 
 def _chosen(links: Sequence[Sequence[int]], right: np.ndarray) -> tuple[tuple[int, int], list[int]] | None:
-    """Choose a token for each sense, the most informative first, and rank the choice (low is good); None if encoders agree."""
+    """Choose a token per sense, most informative first; return the choice's rank (lower is better); None if encoders agree."""
 
     def rank(k: int) -> tuple[bool, int, int, int]:
-        """Prefer tokens on which encoders differ, then tokens the first encoder misses, then tokens that many find."""
+        """Prefer tokens on which encoders differ, then tokens that the first encoder misses and many others find."""
         return bool(right[:, k].all()), int(right[0, k]), -int(right[:, k].sum()), k
 
     answered = [[link for link in several if right[:, link].any()] for several in links]
@@ -145,7 +145,7 @@ def _chosen(links: Sequence[Sequence[int]], right: np.ndarray) -> tuple[tuple[in
 
 
 def _item(questions: Questions, views: Sequence[View], right: np.ndarray, link: int, form: str) -> dict[str, Any]:
-    """Return one token, its translation, and the word that each encoder retrieved, for JSON."""
+    """Return one token, its translation, and the word that each encoder retrieved, as a JSON-compatible dictionary."""
     number, pairs, offsets = int(questions.pairs.sentence[link]), questions.pairs, questions.offsets["target"]
     translation = questions.corpus.target[number].words
     answers = {}
@@ -168,8 +168,8 @@ def _item(questions: Questions, views: Sequence[View], right: np.ndarray, link: 
 
 # -- points (Cao et al. 2020, Fig. 1) ----------------------------------------------------------------------------------
 def principal_axes(x: np.ndarray, n: int = 2) -> np.ndarray:
-    """Project vectors to their first `n` principal components, float64 `[len(x), n]`. The sign of a component is arbitrary, and
-    is chosen so that the largest absolute coordinate is positive."""
+    """Project vectors onto their first `n` principal components, float64 `[len(x), n]`. The sign of a component is arbitrary;
+    it is chosen so that the coordinate with the largest absolute value is positive."""
     centred = np.asarray(x, dtype=np.float64) - np.mean(x, axis=0, dtype=np.float64)
     u, s, _ = np.linalg.svd(centred, full_matrices=False)
     places = np.zeros((len(x), n))
@@ -179,11 +179,11 @@ def principal_axes(x: np.ndarray, n: int = 2) -> np.ndarray:
 
 
 def project(x: np.ndarray, how: str = "auto", *, seed: int = 0) -> tuple[np.ndarray, str]:
-    """Project vectors to two dimensions; return the coordinates, float64 `[n, 2]`, and the name of the method.
+    """Project vectors to two dimensions; return the coordinates, float64 `[n, 2]`, and the name of the projection method.
 
     Args:
-        how: "pca"; "tsne" (van der Maaten and Hinton 2008), which needs scikit-learn and is initialised with the principal
-            components; or "auto", which is t-SNE if scikit-learn is installed, otherwise PCA.
+        how: projection method: "pca"; "tsne" (van der Maaten and Hinton 2008), which requires scikit-learn and is initialised
+            with the principal components; or "auto", which is t-SNE if scikit-learn is installed and PCA otherwise.
 
     Raises:
         MissingExtraError: `how` is "tsne", but scikit-learn is not installed.
@@ -203,9 +203,9 @@ def project(x: np.ndarray, how: str = "auto", *, seed: int = 0) -> tuple[np.ndar
 
 
 def chosen_pairs(questions: Questions, views: Sequence[View], n: int, *, seed: int = 0) -> np.ndarray:
-    """Draw random links for the plot from the queries that all encoders share; return their indices in text order.
+    """Sample random links for the plot from the queries that all encoders share; return the links' indices in text order.
 
-    Both words of a link contain only letters and are spelt differently. Each source word type is drawn at most once.
+    The two words of a link contain only letters and are spelt differently. Each source word type is sampled at most once.
     """
     usable = np.ones(len(questions.pairs), dtype=bool)
     for view in views:
@@ -224,13 +224,13 @@ def chosen_pairs(questions: Questions, views: Sequence[View], n: int, *, seed: i
 def points(
     questions: Questions, views: Sequence[View], *, pairs: int = 100, projection: str = "auto", seed: int = 0
 ) -> list[Finding]:
-    """Project the same word pairs, at most `pairs`, for each encoder. Both languages are L2-normalised and projected together;
-    see `project` for `projection`."""
+    """Project at most `pairs` word pairs, which are the same for all encoders. The vectors of both languages are L2-normalised
+    and projected together; see `project` for `projection`."""
     links = chosen_pairs(questions, views, pairs, seed=seed) if views else np.zeros(0, dtype=np.int64)
     if len(links) < 2:
         return []
     positions = {"source": questions.pairs.source, "target": questions.pairs.target}
-    words = []  # values that are the same for all encoders, source words before target words
+    words = []  # the values that all encoders share; source words precede target words
     for lang, side in zip(questions.langs, SIDES, strict=True):
         codes, names = questions.tags.get(side, (None, ()))
         for pair, link in enumerate(links.tolist()):

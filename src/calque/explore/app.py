@@ -1,7 +1,7 @@
-"""Web server for the page of the explorer on this machine.
+"""Local web server for the explorer's page.
 
-All requests are `GET` requests and return JSON. A sentence is given by its number, `id=12`, or by its text, `text=…&lang=en`
-(default: a guessed language); an encoder and a `layer` by their names in `about` (default: its own layer). Words count from 0.
+All requests are `GET` requests and return JSON; only the keys of objects are listed here. A sentence is given by its number,
+`id=12`, or its text, `text=…&lang=en` (default: guessed). Encoders and layers are named as in `about`. Words count from 0.
 
     /api/about
         {"languages": [{"lang", "first", "sentences"}], "encoders": [{"name", "before", "layers", "own"}], "before",
@@ -9,18 +9,18 @@ All requests are `GET` requests and return JSON. A sentence is given by its numb
     /api/search?q=river bank[&lang=en][&limit=20]
         {"total", "sentences": [SENTENCE]}; each sentence contains all words of q
     /api/sentence?id=12                 or ?text=…[&lang=en]
-        SENTENCE, with "translations": [SENTENCE] and "trained", or with "guessed" for a typed sentence
+        SENTENCE, with the additional keys "translations": [SENTENCE] and "trained", or "guessed" for a typed sentence
     /api/neighbours?encoder=mini[&layer=6]&id=12&word=3[&n=10]
         {"encoder", "layer", "word", "covered", "languages": [{"lang", "own", "words": [HIT]}],
-        "same": {"total", "nearest": [HIT], "farthest": [HIT]}}; "same": other occurrences of the word type
+        "same": {"total", "nearest": [HIT], "farthest": [HIT]}}; "same" contains other occurrences of the word type
     /api/links?encoder=mini[&layer=6]&id=12&to=40
         {"encoder", "layer", "links": [[word, word]]}
 
-SENTENCE is {"id" or "text", "lang", "words"}. HIT is a SENTENCE with "word", "cosine", "csls" (not in "same") and
-"translation", which is true if the sentence is a translation of the given sentence.
+SENTENCE is {"id" or "text", "lang", "words"}. HIT is a SENTENCE with the keys "word", "cosine", "csls" (except in "same") and
+"translation", which is true if the sentence is a translation of the requested sentence.
 
-An error is {"error": one line} with status 400, or 404 for an unknown path. The header `Host` of a request must be a name of
-the server, so that other web pages cannot reach the server by DNS rebinding.
+An error is {"error": message} with status 400, or 404 for an unknown path. The `Host` header of a request must name this
+server; this prevents other web pages from reaching the server by DNS rebinding.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from starlette.routing import Route
 from calque.errors import CalqueError, SettingError
 from calque.explore.explorer import Explorer, Typed
 
-PORT = 8472  # constant, so that saved links to views stay valid
+PORT = 8472  # fixed, so that saved links to views stay valid
 LOCAL = ("127.0.0.1", "localhost")
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
@@ -133,14 +133,14 @@ def _number(query: Any, name: str, default: int | None = None) -> int:
 
 # -- the server --------------------------------------------------------------------------------------------------------
 def listen(host: str, port: int | None) -> socket.socket:
-    """Return a listening socket. Without a port, the default port or else any free port is used."""
+    """Return a listening socket. If no port is given, use the default port, or any free port if the default is taken."""
     try:
         return socket.create_server((host, PORT if port is None else port), backlog=128)
     except (OSError, OverflowError) as error:
         if port is None:
             return listen(host, 0)
         reason = getattr(error, "strerror", None) or str(error)
-        fact = f"cannot listen on {host} port {port} ({reason}): choose another --port or --host"
+        fact = f"cannot listen on {host}, port {port} ({reason}); choose another --port or --host"
         raise SettingError(fact) from error
 
 
@@ -158,8 +158,8 @@ def serve(
 
     Args:
         listening: socket returned by `listen`.
-        host: address of the socket; with an address other than localhost, other machines can reach the server.
-        browser: whether to open the page in a browser, if there is a display.
+        host: address of the socket; other machines can reach the server unless this is a localhost address.
+        browser: whether to open the page in a browser if there is a display.
         say: function that prints messages.
     """
     import uvicorn
@@ -172,12 +172,12 @@ def serve(
         names |= {name, socket.getfqdn()}
         say(f"there is no password: anyone who can reach {host} can read the text and encode sentences on this machine")
     if browser and sys.platform.startswith("linux") and not (os.environ.keys() & {"DISPLAY", "WAYLAND_DISPLAY"}):
-        say("no display found: open the address in a browser (on another machine, through ssh -L)")
+        say("no display was found; open the address in a browser (from another machine, use ssh -L)")
     elif browser:  # the browser can connect before the server starts, because the socket is already listening
         threading.Thread(target=webbrowser.open, args=(url_of(listening),), daemon=True).start()
     config = uvicorn.Config(
         make_app(explorer, hosts=names), log_level="warning", access_log=False, lifespan="off", ws="none",
         server_header=False, timeout_graceful_shutdown=1,
     )  # fmt: skip
-    with suppress(KeyboardInterrupt):  # Ctrl-C is the normal end
+    with suppress(KeyboardInterrupt):  # Ctrl-C is the normal way to stop the server
         uvicorn.Server(config).run(sockets=[listening])

@@ -1,4 +1,4 @@
-"""Answers to requests of the page: sentences, nearest words of a word in context, links between two sentences."""
+"""Answers to the page's requests: sentences, nearest words of a word in context, and word links between two sentences."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from calque.encoders import Encoder
 
 K = 10  # number of nearest neighbours in CSLS, as in the papers
-_FORMAT = 1  # format version of the file of word vectors
+_FORMAT = 1  # version of the file format for word vectors
 
 
 def hubness(vectors: Embeddings, collection: Collection, *, progress: bool = False) -> np.ndarray:
-    """Return the term r of CSLS, float32 `[n_languages, n_words]`: the mean cosine of each word with its `K` nearest words in
-    each language, excluding the word itself; 0 for a word without a vector. The vectors must be L2-normalised."""
+    """Return the term r of CSLS, float32 `[n_languages, n_words]`: each word's mean cosine with its `K` nearest words in each
+    language, excluding the word itself; 0 for a word without a vector. The vectors must be L2-normalised."""
     import torch
 
     from calque.algebra.similarity import largest_products
@@ -45,7 +45,7 @@ def hubness(vectors: Embeddings, collection: Collection, *, progress: bool = Fal
     total = sum(map(len, rows)) ** 2
     with bar(total, unit="pair", title="neighbourhoods", show=progress, scaled=True) as shown:
         for a, b in product(range(len(rows)), repeat=2):
-            own = int(a == b)  # in its own language, the nearest word of a word is the word itself
+            own = int(a == b)  # within its own language, each word's nearest neighbour is the word itself
             if len(rows[a]) and len(rows[b]) > own:
                 values, _ = largest_products(matrices[a], matrices[b], K + own)
                 found[b, rows[a]] = values[:, own:].mean(axis=1, dtype=np.float64)
@@ -54,25 +54,25 @@ def hubness(vectors: Embeddings, collection: Collection, *, progress: bool = Fal
 
 
 class WordVectors:
-    """L2-normalised vectors of all words of a collection, with the hubness for CSLS. Words without a vector have a zero vector.
-    The file is an `Embeddings` file with an additional tensor `hubness`."""
+    """L2-normalised vectors of all words in a collection, with the hubness for CSLS. Uncovered words have a zero vector. The
+    file is an `Embeddings` file with an additional tensor `hubness`."""
 
     def __init__(self, collection: Collection, embeddings: Embeddings, hubness: np.ndarray):
         self.collection, self.embeddings, self.hubness = collection, embeddings, hubness
 
     @classmethod
     def open(cls, path: Path, collection: Collection) -> WordVectors:
-        """Map a file of the same collection into memory."""
+        """Map a file that was written for the same collection into memory."""
         arrays, about = map_arrays(path)
         if about.get("calque.explore") != _about(collection):
-            raise InputError("the word vectors must be of this text and this version of calque, got others", path=path)
+            raise InputError("must contain the word vectors of this text in the current file format", path=path)
         return cls(collection, Embeddings.open(path), arrays["hubness"])
 
     @classmethod
     def build(
         cls, path: Path, collection: Collection, embeddings: Embeddings, *, progress: bool = False
     ) -> WordVectors:
-        """L2-normalise the vectors, compute the hubness of each word for each language, and write both."""
+        """L2-normalise the vectors, compute the hubness of each word in each language, and write both to a file."""
         unit = Embeddings(unit_rows(embeddings.data), embeddings.offsets, embeddings.covered)
         arrays = {"data": unit.data.astype(np.float32), "offsets": unit.offsets}
         arrays |= {} if unit.covered is None else {"covered": unit.covered}
@@ -84,7 +84,7 @@ class WordVectors:
     def neighbours(
         self, vector: np.ndarray, lang: str, n: int, *, but: int | None = None
     ) -> dict[str, list[tuple[int, float, float]]]:
-        """Return the words of each language that are nearest to a vector x by CSLS, 2·cos(x, y) − r(x) − r(y).
+        """Return the words in each language that are nearest to a vector x by CSLS, 2·cos(x, y) − r(x) − r(y).
 
         The term r(x) is computed from the similarities, and r(y) is read from the file.
 
@@ -94,7 +94,7 @@ class WordVectors:
             but: index of the word itself, which is excluded.
 
         Returns:
-            index, CSLS and cosine of each nearest word, by language, nearest first.
+            index, CSLS and cosine of each nearest word, nearest first, by language.
         """
         cosines = self.embeddings.data @ np.ascontiguousarray(vector, dtype=np.float32)
         if self.embeddings.covered is not None:
@@ -118,7 +118,7 @@ def _about(collection: Collection) -> str:
 
 @dataclass(frozen=True)
 class Typed:
-    """Sentence that the user typed."""
+    """Sentence typed by the user."""
 
     text: str
     lang: str
@@ -129,11 +129,11 @@ class Typed:
 
 
 class CollectionView:
-    """Word vectors of a collection from one encoder. Each layer is encoded when it is first used.
+    """Word vectors of a collection from one encoder. Each layer is encoded when it is first requested.
 
     Args:
-        folder: folder for the vectors of this encoder and this text.
-        lock: lock for computations, because a model can encode only one text at a time.
+        folder: folder for this encoder's vectors of this text.
+        lock: lock held during computations, because a model can encode only one text at a time.
 
     Attributes:
         before: whether the encoder is the base encoder of an aligned encoder.
@@ -156,7 +156,7 @@ class CollectionView:
         return self.encoder.encode_layers(sentences, [number], progress=self.progress)[number]
 
     def store(self, layer: str | None) -> tuple[WordVectors, str]:
-        """Return the vectors and the name of a layer, by default the encoder's own; the first call computes the vectors."""
+        """Return the vectors and name of a layer, by default the encoder's own layer; the first call computes the vectors."""
         name = layer or self.own
         if name not in self.numbers:
             raise SettingError(f"the layer of {self.name} must be one of {', '.join(self.numbers)}, got {name!r}")
@@ -165,7 +165,7 @@ class CollectionView:
                 path = self._folder / f"{name}.safetensors"
                 try:
                     self._open[name] = WordVectors.open(path, self._collection)
-                except InputError:  # the file is missing or truncated
+                except InputError:  # the file is missing, truncated or out of date
                     encoded = self._encode(self._collection.sentences, name)
                     self._open[name] = WordVectors.build(path, self._collection, encoded, progress=self.progress)
         return self._open[name], name
@@ -177,15 +177,15 @@ class CollectionView:
         if not isinstance(which, Typed):
             return self.store(layer)[0].embeddings.take(np.array([which]))
         with self._lock, warnings.catch_warnings():
-            warnings.simplefilter("ignore", UncoveredWordsWarning)  # the answers report words without a vector
+            warnings.simplefilter("ignore", UncoveredWordsWarning)  # the answers already report words without a vector
             found = self._encode([Sentence(which.words, which.lang)], layer)
         return Embeddings(unit_rows(found.data), found.offsets, found.covered)
 
 
 def layers_of(encoder: Encoder, wanted: Sequence[int] | None = None) -> tuple[dict[str, int | None], str]:
-    """Return the index of each layer to explore by its name (None is the encoder's output), and the name of the encoder's own
-    layer. `wanted` contains indices of layers, where −1 is the last layer; default: the embeddings, the middle layer and the
-    encoder's own layer. If an encoder combines layers, only its output can be explored."""
+    """Return the index of each layer to explore by its name (None stands for the encoder's output), and the name of the
+    encoder's own layer. `wanted` contains layer indices, where −1 is the last layer; default: the embeddings, the middle layer
+    and the own layer. If an encoder combines layers, only its output can be explored."""
     from calque.encoders.mapped import MappedEncoder
 
     layer = encoder.layer
@@ -200,21 +200,21 @@ def layers_of(encoder: Encoder, wanted: Sequence[int] | None = None) -> tuple[di
     return {str(k): k for k in sorted({*chosen, layer})}, str(layer)
 
 
-MAX_LENGTH = 1000  # maximum length of a typed sentence in characters
-_MAX_NEIGHBOURS = 50  # maximum number of nearest words in a language
+MAX_LENGTH = 1000  # maximum length of a typed sentence, in characters
+_MAX_NEIGHBOURS = 50  # maximum number of nearest words per language
 
 
 class Explorer:
-    """Answers to requests of the page as JSON-compatible dictionaries.
+    """Answers to the page's requests, as JSON-compatible dictionaries.
 
-    A sentence is given by its number in the collection, or as `Typed`. Words are counted from 0. The class is thread-safe.
+    A sentence is given by its number in the collection, or as `Typed`. Word positions start at 0. The class is thread-safe.
 
     Args:
         folder: folder for the word vectors of all encoders and texts.
         layers: see `layers_of`.
 
     Raises:
-        SettingError: there is no encoder, or an encoder has no word vectors, or does not have a requested layer.
+        SettingError: no encoder is given, or an encoder lacks word vectors or a requested layer.
     """
 
     def __init__(
@@ -238,8 +238,8 @@ class Explorer:
 
     # -- content -------------------------------------------------------------------------------------------------------
     def about(self) -> dict[str, Any]:
-        """Return the languages, the encoders with their layers, and the first word to show: the longest word of a sentence that
-        has many translations and is preferably not in the training text."""
+        """Return the languages, the encoders with their layers, and the first word to show. This word is the longest in a
+        sentence with translations into many languages, preferably one outside the training text."""
         text = self.collection
         start = max(
             range(*next(iter(text.ranges.values()))),
@@ -264,7 +264,7 @@ class Explorer:
         return {"total": total, "sentences": [self._answer(number) for number in numbers]}
 
     def sentence(self, which: int | Typed) -> dict[str, Any]:
-        """Return a sentence; a sentence of the text is returned with its translations."""
+        """Return a sentence; a sentence from the text is returned with its translations."""
         answer = self._answer(which)
         if isinstance(which, int):
             answer["trained"] = bool(self.collection.trained[which])
@@ -272,7 +272,7 @@ class Explorer:
         return answer
 
     def typed(self, text: str, lang: str | None = None) -> Typed:
-        """Build a typed sentence; if no language is given, it is guessed from the words."""
+        """Build a typed sentence; if no language is given, guess the language from the words."""
         text = " ".join(text.split())
         if not text:
             raise SettingError("the sentence must contain words, got an empty sentence")
@@ -286,12 +286,12 @@ class Explorer:
         return lang or None
 
     def _given(self, which: int | Typed, word: int = 0) -> Sentence | Typed:
-        """Return a sentence; raise a `SettingError` if the sentence or its word number `word` does not exist."""
+        """Return a sentence; raise a `SettingError` if the sentence or its word at position `word` does not exist."""
         if isinstance(which, int) and not 0 <= which < len(self.collection):
-            raise SettingError(f"the number of the sentence must be 0 to {len(self.collection) - 1}, got {which}")
+            raise SettingError(f"the sentence number must be 0 to {len(self.collection) - 1}, got {which}")
         given = which if isinstance(which, Typed) else self.collection.sentences[which]
         if not 0 <= word < len(given.words):
-            raise SettingError(f"the number of the word must be 0 to {len(given.words) - 1}, got {word}")
+            raise SettingError(f"the word number must be 0 to {len(given.words) - 1}, got {word}")
         return given
 
     def _answer(self, which: int | Typed) -> dict[str, Any]:
@@ -308,7 +308,7 @@ class Explorer:
     def neighbours(
         self, encoder: str, layer: str | None, which: int | Typed, word: int, *, n: int = 10
     ) -> dict[str, Any]:
-        """Return the nearest words in each language of a word in its sentence, and other occurrences of its word type."""
+        """Return the nearest words of a word in context in each language, and other occurrences of its word type."""
         view, given = self._view(encoder), self._given(which, word)
         store, name = view.store(layer)
         if not 1 <= n <= _MAX_NEIGHBOURS:
@@ -333,7 +333,7 @@ class Explorer:
         return {**self._answer(sentence), "word": word, "translation": sentence in related, **rounded}
 
     def _same(self, store: WordVectors, vector: np.ndarray, lang: str, form: str, row: int | None) -> dict[str, Any]:
-        """Return the nearest and the farthest other occurrences of the word type."""
+        """Return the nearest and the farthest of the other occurrences of a word type."""
         rows = np.array(
             [r for r in self.collection.rows_of.get((lang, form.casefold()), []) if r != row], dtype=np.int64
         )
@@ -346,7 +346,7 @@ class Explorer:
         return {"total": len(rows), "nearest": hits[:5], "farthest": hits[5:]}
 
     def links(self, encoder: str, layer: str | None, which: int | Typed, other: int) -> dict[str, Any]:
-        """Return the links between the words of two sentences; linked words are mutual nearest neighbours."""
+        """Return the word links between two sentences; linked words are mutual nearest neighbours."""
         view = self._view(encoder)
         name = view.store(layer)[1]
         for sentence in (which, other):

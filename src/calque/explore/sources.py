@@ -26,22 +26,22 @@ from calque.text import Sentence, Sentences
 if TYPE_CHECKING:
     from calque.encoders import Encoder
 
-_MAX_PARTNERS = 64  # maximum number of translations of a sentence; short sentences can have thousands
+_MAX_PARTNERS = 64  # maximum number of translations per sentence; short sentences can have thousands
 
 
 class Collection:
-    """Distinct sentences of several languages, sorted by language.
+    """Distinct sentences in several languages, grouped by language.
 
     Args:
-        texts: one or two sides of each text, of which the second translates the first, and whether it was used for alignment.
+        texts: the sides of each text (the second side, if any, translates the first), and whether it was used for alignment.
 
     Attributes:
-        sentences: all sentences; the number of a sentence is its index in this list.
-        ranges: first sentence and end (exclusive) of each language.
+        sentences: all sentences; a sentence's number is its index in this list.
+        ranges: first sentence and end (exclusive) of each language's sentences.
         offsets: index of each sentence's first word among all words, int64 `[n_sentences + 1]`.
         partners: numbers of each sentence's translations in parallel text.
-        trained: mask of sentences on which encoders were aligned, bool `[n_sentences]`.
-        empty: number of ignored sentences without words.
+        trained: mask of sentences that were used to align the encoders, bool `[n_sentences]`.
+        empty: number of sentences without words, which are ignored.
     """
 
     def __init__(self, texts: Iterable[tuple[Sequence[Sentences | Sequence[Sentence]], bool]]):
@@ -82,7 +82,7 @@ class Collection:
         return int(self.offsets[-1])
 
     def rows(self, lang: str) -> slice:
-        """Return the slice of a language's words in all words."""
+        """Return the slice that selects a language's words among all words."""
         first, last = self.ranges[lang]
         return slice(int(self.offsets[first]), int(self.offsets[last]))
 
@@ -100,7 +100,7 @@ class Collection:
         return digest.hexdigest()
 
     def translations(self, sentence: int) -> dict[str, int]:
-        """Return one direct or indirect translation (see `related`) in each language for which the text contains any."""
+        """Return one direct or indirect translation (see `related`) for each language in which the text contains one."""
         nearest: dict[str, int] = {}
         for other in self.related(sentence):
             nearest.setdefault(self.sentences[other].lang, other)
@@ -115,13 +115,13 @@ class Collection:
 
     @cached_property
     def _searched(self) -> list[str]:
-        """Lower-cased sentences, once with spaces around every word, and once without spaces for scripts that have none."""
+        """Case-folded sentences, each once with spaces around every word and once without, for scripts that use no spaces."""
         texts = (sentence.words for sentence in self.sentences)
         return [f" {' '.join(words)} {''.join(words)}".casefold() for words in texts]
 
     def search(self, query: str, lang: str | None = None, limit: int = 20) -> tuple[int, list[int]]:
         """Return the number of sentences that contain all words of the query, ignoring case, and the best `limit` sentences.
-        Sentences that contain the query's words as whole words are first, then short sentences."""
+        Sentences that contain the query's words as whole words come first; ties are broken by length, shortest first."""
         terms, searched = query.casefold().split(), self._searched
         numbers = range(*((0, len(self)) if lang is None else self.ranges[lang]))
         hits = [k for k in numbers if terms and all(term in searched[k] for term in terms)]
@@ -138,7 +138,7 @@ class Collection:
         return rows
 
     def guess_language(self, text: str) -> str:
-        """Return the language that shares most words with a text; of equally good ones, the one that shares most letters."""
+        """Return the language that shares most words with a text; ties are broken by the number of shared letters."""
 
         def shared(lang: str) -> tuple[int, int]:
             words = [word.casefold() for word in split_words(text, lang)]
@@ -165,7 +165,7 @@ class NamedEncoder:
 
 # -- encoders ----------------------------------------------------------------------------------------------------------
 def is_collection(folder: Path) -> bool:
-    """Return whether a folder contains encoders, such as the folder of `calque demo`, and is not itself an encoder."""
+    """Return whether a folder contains encoders, as the folder of `calque demo` does, and is not itself an encoder."""
     return folder.is_dir() and not holds_encoder(folder) and bool(_members(folder))
 
 
@@ -177,8 +177,8 @@ def find_encoders(names: Sequence[str], base: str | None, say: Say) -> list[Name
     """Load the encoders and their base encoders; return the base encoders first.
 
     Args:
-        names: arguments of `calque.load_encoder`, or a folder of encoders.
-        base: base encoder, needed if it is neither in `names` nor in the records of the encoders.
+        names: arguments of `calque.load_encoder`, or folders that contain encoders.
+        base: base encoder; required if it is neither in `names` nor in the records of the encoders.
     """
     from calque.encoders import load_encoder
 
@@ -189,7 +189,7 @@ def find_encoders(names: Sequence[str], base: str | None, say: Say) -> list[Name
     else:
         known = (_before(each.encoder, Path(place), say) for place, each in zip(places, found, strict=True))
         befores = [before for before in known if before is not None]
-    by_hash: dict[str, NamedEncoder] = {}  # removes duplicates
+    by_hash: dict[str, NamedEncoder] = {}  # unique encoders, by fingerprint
     for each in (*found, *befores):
         by_hash.setdefault(each.encoder.fingerprint, each)
     first = {before.encoder.fingerprint for before in befores}
@@ -207,7 +207,7 @@ def _named(place: str | Path, encoder: Encoder) -> NamedEncoder:
 
 
 def _before(encoder: Encoder, folder: Path, say: Say) -> NamedEncoder | None:
-    """Return the base encoder, if the encoder contains it or `calque-run.json` declares its name; otherwise None."""
+    """Return the base encoder if the encoder contains it or `calque-run.json` contains its name; otherwise return None."""
     from calque.encoders import HuggingFaceEncoder, load_encoder
 
     record: dict[str, Any] = {}
@@ -224,14 +224,14 @@ def _before(encoder: Encoder, folder: Path, say: Say) -> NamedEncoder | None:
     name, settings = str(record["encoder"]), dict[str, Any](layer=encoder.layer)
     settings |= {"pooling": encoder.pooling} if isinstance(encoder, HuggingFaceEncoder) else {}
     places = [str(place) for place in (folder.parent / name, Path(name)) if place.is_dir()]
-    for place in places or [name] * (":" not in name):  # does not import a class that the file names
+    for place in places or [name] * (":" not in name):  # a name with a colon would import a class, so skip it
         try:
             before = load_encoder(place, **settings)
         except CalqueError:
             continue
         if record.get("encoder_fingerprint") in (None, before.fingerprint):
             return NamedEncoder(name, before, True)
-    say(f"{folder}: the base encoder {name} was not found or has changed; give it with --base FOLDER to compare")
+    say(f"{folder}: the base encoder {name} was not found or has changed; to compare with it, set --base FOLDER")
     return None
 
 
@@ -240,13 +240,13 @@ def find_text(
     names: Sequence[str], *, text: Sequence[str] = (), test: Sequence[str] = (), langs: Sequence[tuple[str, str]] = (),
     pretokenized: bool = False, limit: int | None = None, say: Say = lambda line: None,
 ) -> Collection:  # fmt: skip
-    """Return the text to explore: the given text, the text in the folder of a demo, or the bundled sample.
+    """Return the text to explore: the user's text, the text in a demo's folder, or the bundled sample text.
 
     Args:
-        names: encoders, as given by the user.
-        text: plain text with one sentence per line, given as `de=FILE` if the file name does not contain the language.
-        test, langs: parallel texts, and their languages: one pair for all files, or one for each file.
-        limit: maximum number of lines of each file.
+        names: names or folders of the encoders, as given by the user.
+        text: plain text files with one sentence per line, given as `de=FILE` if the file name does not contain the language.
+        test, langs: parallel texts and their languages, with one language pair for all files or one pair per file.
+        limit: maximum number of lines to read from each file.
     """
     plain = [language_and_path(item) for item in text]
     texts = [([read_sentences(p, lang=lang, pretokenized=pretokenized, limit=limit)], False) for lang, p in plain]
@@ -263,20 +263,20 @@ def find_text(
             corpus = read_parallel(path, langs=("en", lang), pretokenized=True, limit=limit)
             parallel.append((corpus, part == "train"))
         if not parallel:
-            say("neither --text nor --test is given: exploring the sample text of calque")
+            say("neither --text nor --test was given; exploring calque's sample text")
             parallel = [(corpus if limit is None else corpus[:limit], False) for corpus in map(sample_text, LANGUAGES)]
     collection = Collection([*texts, *(([corpus.source, corpus.target], trained) for corpus, trained in parallel)])
     if not collection.n_words:
         raise SettingError("the text to explore must contain words, got none")
     say(
-        f"{collection.n_words:,} words of {len(collection):,} sentences in {', '.join(collection.languages)}"
+        f"{collection.n_words:,} words in {len(collection):,} sentences in {', '.join(collection.languages)}"
         + (f"; {collection.empty:,} empty lines skipped" if collection.empty else "")
     )
     return collection
 
 
 def _demo_texts(folder: Path) -> list[tuple[Path, str, str]]:
-    """Return the text files in the folder of a demo, with their language and part; test texts are first."""
+    """Return the text files in the folder of a demo, with their language and part; test texts come first."""
     matches = (
         [(file, _DEMO_TEXT.fullmatch(file.name)) for file in (folder / "text").glob("*")]
         if is_collection(folder)
@@ -288,7 +288,7 @@ def _demo_texts(folder: Path) -> list[tuple[Path, str, str]]:
 
 
 def place_for(name: str) -> Path:
-    """Return the folder for word vectors: inside the folder of a demo, next to an encoder, or in the current folder."""
+    """Return the folder for word vectors: inside a demo's folder, next to an encoder's folder, or in the current folder."""
     folder = Path(name)
     if is_collection(folder):
         return folder / "explore"

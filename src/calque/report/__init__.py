@@ -1,4 +1,4 @@
-"""Reports: HTML pages that show result files."""
+"""Reports: HTML pages that present result files."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def report(
     """Write a report as one self-contained HTML file, and return the paths of its plots.
 
     Args:
-        paths: result files (JSON lines), or folders that contain result files.
+        paths: result files (JSON Lines), or folders that contain result files.
         out: path of the report, which must end in .html or .htm.
-        title: title of the page; default: names of the folders of the result files.
+        title: title of the page; default: the names of the folders that contain the result files.
         base: label of the baseline; default: the encoder before alignment, see `find_subjects`.
         plots: folder to which all plots are written as SVG files.
 

@@ -1,4 +1,4 @@
-"""Content of a report, built from results."""
+"""Build the content of a report from results."""
 
 from __future__ import annotations
 
@@ -17,36 +17,36 @@ from calque.report.tables import glance, task
 from calque.report.verdict import Claims, claim, summary
 from calque.runs.compare import rule
 
-_SHORT = 300  # maximum length of a value in the summary of a run; longer values are only in the full record
+_SHORT = 300  # maximum length of a value in the summary of a run; longer values appear only in the full record
 
 
 def _reading(claims: Claims) -> tuple[str, ...]:
-    """Return the notes that explain the scores of the page."""
+    """Return the notes that explain the scores on the page."""
     return (
-        "Each score has a 95% interval. With several training runs, the interval covers variation of runs and of texts "
-        "(Student's t; the variances of both are added). With a single run, the interval covers variation of texts only.",
-        "± is the standard deviation over several training runs. For an aligned encoder, a run is one alignment, and the "
-        "scores of several heads on one alignment are averaged. Differences are tested if there are at least three runs.",
+        "Each score has a 95% interval. With several training runs, it covers variation between runs and between texts "
+        "(Student's t; the two variances are added). With a single run, it covers only variation between texts.",
+        "± is the standard deviation over training runs. For an aligned encoder, each alignment counts as one run, and the "
+        "scores of its task heads are averaged first. Differences are tested only if there are at least three runs.",
         f"{rule(claims.number)} Half of the 5% is reserved for means over languages. A difference can be clear even if the "
         "intervals overlap: methods are scored on the same test items, so their difference is more precise than either score.",
         "Means over languages do not include the language in which a task was trained. Test sets that are translations of one "
-        "another are resampled together, so that a mean does not count one text several times.",
+        "another are resampled together, so a mean does not count the same text several times.",
     )
 
 
 def _notes(results: Results, superseded: int) -> tuple[str, ...]:
-    """Return notes on results that the page does not show."""
+    """Return notes about results that are not shown on the page."""
     lines = {
-        f"{results.repeated:,} lines were skipped because they are identical to an earlier line of the file.": results.repeated,
-        f"{superseded:,} lines were replaced by a later score of the same encoder, test set and seed.": superseded,
+        f"{results.repeated:,} lines were skipped because they repeat an earlier line of the same file.": results.repeated,
+        f"{superseded:,} lines were replaced by a later score for the same encoder, test set and seed.": superseded,
         f"Files without results were ignored: {', '.join(results.passed_over)}.": results.passed_over,
-        "The folders of the results have no calque-run.json, so settings of the encoders are not shown.": not results.runs,
+        "The result folders contain no calque-run.json, so the encoders' settings are not shown.": not results.runs,
     }
     return tuple(line for line, applies in lines.items() if applies)
 
 
 def _measured(records: Sequence[Record], subjects: Subjects) -> tuple[Facts, ...]:
-    """Return the names and hashes of the encoders of each label, and the seeds."""
+    """Return the encoders of each label, with their names and hashes, and the seeds."""
     found: dict[str, dict[str, None]] = {subject.label: {} for subject in subjects.all}
     found |= {"seeds of the training": {}, "seeds of the tests": {}}
     for record in (record for record in records if record.source in subjects.of):
@@ -61,14 +61,14 @@ def _measured(records: Sequence[Record], subjects: Subjects) -> tuple[Facts, ...
 
 
 def _run(run: RunRecord) -> Facts:
-    """Return a run's record as a summary and in full."""
+    """Return a run's record, both as a summary and in full."""
     known = {name: in_words(value) for name, value in run.plain.items() if value not in (None, "", [], {})}
     rows = tuple((name.replace("_", " "), value) for name, value in known.items() if len(value) <= _SHORT)
     return Facts(run_title(run), rows, json.dumps(run.plain, indent=2, ensure_ascii=False))
 
 
 def run_title(run: RunRecord) -> str:
-    """Return the name of the folder. For a step of a study, whose folder name is a hash, return a description."""
+    """Return the name of the run's folder, or a description for a step of a study, whose folder name is a hash."""
     if not run.is_step:
         return run.name
     plain, kind = run.plain, run.name.rpartition("/")[2].rpartition("-")[0]
@@ -95,7 +95,7 @@ _TRAINED = (("The results contain no task scores, only scores of training runs o
 
 
 def compose(results: Results, *, title: str, base: str | None = None) -> Report:
-    """Build the report from results; `base` is the label of the baseline, see `find_subjects`."""
+    """Build the report from the results; `base` is the label of the baseline, see `find_subjects`."""
     subjects = find_subjects(results, base)
     trained = [(subjects[record].label, record) for record in results.records if record.is_of_training]
     answers = [record for record in results.records if not record.is_of_training]
@@ -130,7 +130,7 @@ def compose(results: Results, *, title: str, base: str | None = None) -> Report:
 
 
 def _latest(records: Iterable[Record]) -> tuple[dict[str, list[Record]], int]:
-    """Return the lines of each analysis, and the number of lines that a later line replaces."""
+    """Return the lines of each analysis, and the number of lines that were replaced by a later line."""
     latest: dict[str, dict[object, Record]] = {}
     superseded = 0
     for record in records:
@@ -138,7 +138,7 @@ def _latest(records: Iterable[Record]) -> tuple[dict[str, list[Record]], int]:
             continue
         plain = record.plain
         about = [plain.get(name) for name in ("encoder", "method", "supervision", "task", "data", "group", "x", "seed")]
-        metric = "" if record.analysis == "points" else plain["metric"]  # the metric of points is the projection
+        metric = "" if record.analysis == "points" else plain["metric"]  # for points, the metric names the projection
         key = (*about, metric, record.pair, str(record.settings.get("encoder_fingerprint")), record.file)
         by_key = latest.setdefault(record.analysis, {})
         superseded += key in by_key

@@ -12,7 +12,7 @@ from calque.report.plots.svg import Drawing
 
 @dataclass(frozen=True)
 class Name:
-    """Name of an encoder or method inside a sentence, and the number of its marker."""
+    """Name of an encoder or method in a sentence, with the number of its marker."""
 
     label: str
     number: int | None = None
@@ -28,11 +28,11 @@ class Cell:
 
     Attributes:
         figure: score; None if there is no score.
-        best: whether the score is significantly better than all other scores of the column.
+        best: whether the score is significantly better than all other scores in the column.
         outcome: comparison with the baseline: "better", "worse", "unclear", or "" without a baseline.
-        text: text instead of a score.
-        number: number instead of a score, such as a difference.
-        marks: outcomes that are shown as small signs.
+        text: text to show instead of a score.
+        number: number to show instead of a score, such as a difference.
+        marks: outcomes to show as small signs.
         lang: language of the text, if the text comes from user data.
     """
 
@@ -47,7 +47,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Head:
-    """Column head of a table."""
+    """Column header of a table."""
 
     label: str
     detail: str = ""
@@ -67,7 +67,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Table:
-    """Table with a caption; `corner` is the head of the first column, which contains names."""
+    """Table with a caption; `corner` is the header of the first column, which contains the row names."""
 
     id: str
     caption: str
@@ -81,7 +81,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Panel:
-    """One view of a plot: the choices that select the view, such as {"language": "de"}, drawings in a row, and tables."""
+    """One view of a plot: the choices that select it, such as {"language": "de"}, its drawings in a row, and its tables."""
 
     choice: Mapping[str, str]
     drawings: tuple[Drawing, ...]
@@ -102,7 +102,7 @@ class Plot:
 
     @property
     def choices(self) -> dict[str, list[str]]:
-        """Names of the choices that have several values, with these values."""
+        """Names of the choices with more than one value, and these values."""
         names = dict.fromkeys(name for panel in self.panels for name in panel.choice)
         values = {name: list(dict.fromkeys(p.choice[name] for p in self.panels if name in p.choice)) for name in names}
         return {name: several for name, several in values.items() if len(several) > 1}
@@ -110,9 +110,9 @@ class Plot:
 
 @dataclass(frozen=True)
 class Examples:
-    """Occurrences of words by word type. An occurrence is a mapping with the parts of its sentence, `before`, `form` and
-    `after`, the language `lang`, the other language `target`, and the `expected` word and sentence. Its `answers` are tuples of
-    `Name`, word, sentence, and whether the word is correct."""
+    """Occurrences of words by word type. An occurrence is a mapping with the parts of its sentence (`before`, `form`, `after`),
+    its language `lang`, the other language `target`, and the `expected` word and sentence. Its `answers` are tuples of a
+    `Name`, the retrieved word, its sentence, and whether the word is correct."""
 
     id: str
     forms: Mapping[str, Sequence[Mapping[str, Any]]]
@@ -158,7 +158,7 @@ class Report:
         glance: overview table; None if there are no comparisons.
         files: name, number of lines, SHA-256 hash and date of each result file.
         runs: evaluated encoders, and the records of training runs.
-        notes: notes on results that are not shown.
+        notes: notes about results that are not shown.
         reading: notes that explain the scores.
     """
 

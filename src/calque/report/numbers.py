@@ -17,20 +17,20 @@ class Number:
 
     Attributes:
         value: the number, as a fraction if `percent` is true.
-        kind: computation of the number from source lines:
+        kind: how the number is computed from the source lines:
             `line.…`: a value of the line;
             `entry.value`: a named value of the line, or of an entry in the record of a run (`FILE:examples/0`);
             `window.value`: mean of a named value over several lines (`FILE:1-20`);
             `average.…`: mean over the lines of several training runs on the same test items (`average.sd`: standard deviation);
             `mean.…`: mean over test sets;
             `difference.value`: mean of the first group of lines minus mean of the second group;
-            `better`, `worse`, `unclear`, `compared`: number of line pairs with this outcome, with one line of each group;
-            `pearson.…`: correlation of the values of two groups.
-        sources: groups of source lines as `FILE:LINE`; `A:1+A:2` is the average of two lines, see `average`.
-        percent: whether the number is shown in per cent.
+            `better`, `worse`, `unclear`, `compared`: number of line pairs with this outcome, with one line from each group;
+            `pearson.…`: correlation between the values of two groups.
+        sources: groups of source lines as `FILE:LINE`; `A:1+A:2` stands for the average of two lines, see `average`.
+        percent: whether the number is shown as a percentage.
         signed: whether a positive number is shown with a plus sign.
         whole: whether the number is a count.
-        digits: number of decimals, for numbers below 100 that are not in per cent.
+        digits: number of decimals for numbers below 100 that are not percentages.
     """
 
     value: float
@@ -54,7 +54,7 @@ class Number:
 
     @property
     def traced(self) -> str:
-        """Source lines as one string; lines are separated by spaces, groups by vertical bars."""
+        """Source lines as one string; lines are separated by spaces, and groups by vertical bars."""
         return " | ".join(map(" ".join, self.sources))
 
 
@@ -63,10 +63,10 @@ class Figure:
     """Score with its interval; the values are fractions if `percent` is true.
 
     Attributes:
-        sources, kind: source lines, and their combination (`line`, `average` or `mean`), see `Number`.
+        sources, kind: source lines, and how they are combined (`line`, `average` or `mean`); see `Number`.
         n: number of test items; None for means.
         sd: standard deviation over training runs.
-        known: estimate with its variances, for comparisons.
+        known: estimate and its variances, which comparisons use.
     """
 
     value: float | None
@@ -112,7 +112,7 @@ def escape_source(source: str) -> str:
 
 
 def figure_of(record: Record) -> Figure:
-    """Return the score in a line."""
+    """Return the score of a result line."""
     plain, values = record.plain, record.settings.get("values")
     return Figure(
         plain["value"], plain["low"], plain["high"], plain["metric"], (escape_source(record.source),),
@@ -151,7 +151,7 @@ def mean_of(figures: Sequence[Figure]) -> Figure | None:
 
 
 def _combined(first: Figure, values: Sequence[float], known: Estimate | None, **changed) -> Figure:
-    """Return the mean of values with its interval. The interval of a fraction is limited to the range from 0 to 1."""
+    """Return the mean of values with its interval. The interval of a fraction is clipped to [0, 1]."""
     low, high = (None, None) if known is None else known.interval
     if known is not None and low is not None and high is not None and first.percent and 0 <= known.value <= 1:
         low, high = max(0.0, low), min(1.0, high)
@@ -159,27 +159,27 @@ def _combined(first: Figure, values: Sequence[float], known: Estimate | None, **
 
 
 def difference(one: Figure, other: Figure) -> Number:
-    """Return the first score minus the second score; both must be defined."""
+    """Return the first score minus the second; both scores must be defined."""
     gap = one.value - other.value  # type: ignore[operator]
     return Number(gap, "difference.value", (one.sources, other.sources), one.percent, signed=True)
 
 
 def distance(one: Figure, other: Figure) -> Number:
-    """Return the absolute difference of two scores."""
+    """Return the absolute difference between two scores."""
     smaller, larger = sorted((one, other), key=lambda figure: figure.value or 0)
     return replace(difference(larger, smaller), signed=False)
 
 
 def counted(outcome: str, outcomes: Sequence[str], pairs: Sequence[tuple[Figure, Figure]]) -> Number:
-    """Return the number of pairs with an outcome, or of all pairs for the outcome `compared`."""
+    """Return the number of pairs with an outcome, or the number of all pairs for the outcome `compared`."""
     count = len(pairs) if outcome == "compared" else list(outcomes).count(outcome)
     sources = tuple(a.sources[0] for a, _ in pairs), tuple(b.sources[0] for _, b in pairs)
     return Number(count, outcome, sources, whole=True)
 
 
 def pearson(x: Sequence[Figure], y: Sequence[Figure]) -> tuple[Number, Number, Number] | None:
-    """Return Pearson's correlation of two lists of scores with Fisher's 95% interval. Return None if there are fewer than four
-    points or one list has no variance."""
+    """Return Pearson's correlation between two lists of scores with Fisher's 95% interval. Return None if there are fewer than
+    four points or one list has no variance."""
     from scipy.stats import pearsonr
 
     values = [[figure.value for figure in side] for side in (x, y)]

@@ -26,7 +26,7 @@ _DARK = {"link": "#7cbcec", "up": "#4fc79b", "down": "#f2955c", "marked": "#4d3f
 
 
 def html(report: Report) -> str:
-    """Return the HTML page. Content is escaped, and a content security policy allows only the page's own script and style."""
+    """Return the HTML page. Its content is escaped, and a content security policy allows only its own script and style."""
     style, script = _style(), _read("page.js")
     environment = Environment(loader=PackageLoader("calque.report", "."), autoescape=True, undefined=StrictUndefined)
     environment.policies["json.dumps_kwargs"] = {"sort_keys": False}
@@ -49,13 +49,13 @@ def html(report: Report) -> str:
 
 @cache
 def key(number: int) -> Markup:
-    """Return the marker of a series, for legends and tables."""
+    """Return the marker of a series for legends and tables."""
     inside = element("g", shape(number, 7, 7, 5.5), class_=svg.series(number))
     return Markup(element("svg", inside, class_="key", viewBox="0 0 14 14", aria_hidden="true"))
 
 
 def tally(outcomes: Sequence[str]) -> str:
-    """Describe the number of each outcome in words."""
+    """Describe in words how often each outcome occurs."""
     counts = Counter(outcomes)
     words = {"better": "better", "worse": "worse", "unclear": "without a clear difference"}
     return ", ".join(f"{counts[outcome]} {word}" for outcome, word in words.items() if counts[outcome])
@@ -83,13 +83,13 @@ def _read(name: str) -> str:
 
 
 def _hash(content: str) -> str:
-    """Return the hash of an element's content for the content security policy; browsers hash line ends as line feeds."""
+    """Return the hash of an element's content for the content security policy; browsers hash line endings as line feeds."""
     content = re.sub(r"\r\n?", "\n", content)
     return "sha256-" + base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
 
 
 def write_plots(plots: Sequence[Plot], folder: str | os.PathLike[str]) -> list[Path]:
-    """Write each view of each plot to a folder, as an SVG file with a descriptive name."""
+    """Write each view of each plot to a folder as an SVG file with a descriptive name."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     written: dict[str, Path] = {}

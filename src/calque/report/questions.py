@@ -17,8 +17,8 @@ _HEAD = (
     "learning_rate", "warmup", "decay", "clip", "patience", "per_epoch",
 )  # fmt: skip
 _HEADS = ("ner", "slots", "pos", "nli", "sentiment", "parsing", "probing", "qa")
-# Settings that define a question, by task; other settings only describe a result. A line replaces an earlier
-# line only if all of these settings are equal.
+# Settings that define a question, by task; other settings only describe a result. A result line replaces an
+# earlier line only if all of these settings are equal.
 DEFINE = dict.fromkeys(_HEADS, _HEAD) | {
     "retrieval": ("contextual", "candidates", "similarity", "k", "special"),
     "sentences": ("sentence_pooling", "similarity", "k", "margin_k"),
@@ -30,7 +30,7 @@ DEFINE = dict.fromkeys(_HEADS, _HEAD) | {
     "probing": ("probe", "width", *_HEAD),
     "qa": ("max_answer", *_HEAD),
 }
-# Settings that may differ between languages. They define a question only if one test set has several values.
+# Settings that may differ between languages. They distinguish questions only if they differ on one test set.
 DEFINE_HERE = dict.fromkeys(_HEADS, ("train", "dev", "text")) | {
     "retrieval": ("links", "symmetrize", "train", "training_sentence_pairs"),
     "sentences": ("dev",),
@@ -49,19 +49,19 @@ _MAIN = {
     "sentences": ("accuracy", "f1"),
 }  # fmt: skip
 
-_OF_TEXTS = ("unigram-perplexity",)  # metrics of a text that do not depend on the encoder
+_OF_TEXTS = ("unigram-perplexity",)  # metrics that describe a text and do not depend on the encoder
 
 
 # -- subjects: encoders before and after alignment ---------------------------------------------------------------------
 @dataclass(frozen=True)
 class Subject:
-    """Encoder before or after alignment, shown as a row of the tables and a series of the plots.
+    """Encoder before or after alignment, shown as a table row and as a series in plots.
 
     Attributes:
         label: name in the report.
-        method: name of the method if the lines contain one, otherwise of the encoder.
-        group: base encoder and study; subjects of one group can be compared.
-        number: index in the order of the lines, which determines the colour and shape of the marker.
+        method: name of the method if the result lines contain one, otherwise the name of the encoder.
+        group: folder of the study and base encoder; subjects in one group are comparable.
+        number: index in order of first appearance, which determines the colour and shape of the marker.
         reference: whether the subject is not an encoder but, for example, a statistical aligner.
     """
 
@@ -74,12 +74,12 @@ class Subject:
 
 @dataclass(frozen=True)
 class Subjects:
-    """All subjects of the results, with their baselines.
+    """All subjects in the results, with their baselines.
 
     Attributes:
-        of: subject of each line, by source; it does not contain lines about several encoders.
-        base: baseline of each subject; it does not contain baselines, references and subjects without a baseline.
-        guessed: baselines that are the first subject of their group, because no line names the baseline.
+        of: subject of each result line, by the line's source; lines about several encoders have no entry.
+        base: baseline of each subject; baselines, references and subjects without a baseline have no entry.
+        guessed: baselines chosen as the first subject of their group because no line names a baseline.
     """
 
     all: tuple[Subject, ...]
@@ -92,11 +92,11 @@ class Subjects:
 
 
 def find_subjects(results: Results, base: str | None = None) -> Subjects:
-    """Find the subjects, their labels and their baselines. The parts of a label are the values that differ between subjects.
+    """Find the subjects, their labels and their baselines. A label consists of the values that differ between subjects.
 
-    Lines of a study or a demo name a method, and each of their folders is a separate experiment. Lines of `calque evaluate`
-    name an encoder. `base` is the label of the baseline of all subjects. The default baseline of an aligned encoder is the base
-    encoder that its lines name; of a method, `base`; of an encoder named `X+…`, X; otherwise the first subject.
+    Lines of a study or demo name a method, and each folder is one experiment. Lines of `calque evaluate` name an encoder.
+    `base` is the label of one baseline for all subjects. By default, the baseline of an aligned encoder is the base encoder
+    that its lines name, that of a method is `base`, that of an encoder `X+…` is X, and otherwise it is the first subject.
 
     Raises:
         SettingError: no subject has the label `base`.
@@ -110,12 +110,12 @@ def find_subjects(results: Results, base: str | None = None) -> Subjects:
         if not record.plain.get("method"):
             hashes.setdefault(_encoder(record), set()).add(_hash(record))
 
-    labels: dict[str, tuple[str, tuple[str, str]]] = {}  # method and group, by label
-    label_of: dict[str, str] = {}  # label, by source of the line
-    by_hash: dict[str, str] = {}  # label, by fingerprint of the encoder
-    before: dict[str, str] = {}  # fingerprint of the base encoder, by label
+    labels: dict[str, tuple[str, tuple[str, str]]] = {}  # maps each label to its method and group
+    label_of: dict[str, str] = {}  # maps the source of each line to its label
+    by_hash: dict[str, str] = {}  # maps the fingerprint of each encoder to its label
+    before: dict[str, str] = {}  # maps each label to the fingerprint of its base encoder
     with_encoder: set[str] = set()
-    for record in sorted(results.records, key=lambda record: record.analysis is not None):  # scores first
+    for record in sorted(results.records, key=lambda record: record.analysis is not None):  # scores come first
         if record.analysis in _ABOUT_SEVERAL:
             continue
         folder, method, plain = _folder(record), record.plain.get("method"), record.plain
@@ -166,7 +166,7 @@ def _hash(record: Record) -> str:
 def _bases(
     subjects: Sequence[Subject], base: str | None, made_of: Mapping[Subject, Subject]
 ) -> tuple[dict[Subject, Subject], tuple[Subject, ...]]:
-    """Return the baseline of each subject, and the guessed baselines; `made_of` contains the baselines that the lines name."""
+    """Return the baseline of each subject, and the guessed baselines; `made_of` contains the baselines named in the lines."""
     compared = [subject for subject in subjects if not subject.reference]
     if base is not None:
         chosen = next((subject for subject in compared if subject.label == base), None)
@@ -189,8 +189,8 @@ def _bases(
 # -- questions: a task and metric, with subjects as rows and test sets as columns --------------------------------------
 @dataclass(frozen=True)
 class Column:
-    """Test set: the language, or both languages if source languages differ; the file or data set; whether the task was trained
-    in this language; and a label, which contains the file name if several columns have this language."""
+    """Test set: its language, or both languages if source languages differ; its file or data set; whether the task was trained
+    in this language; and its label, which contains the file name if several columns share the language."""
 
     lang: str
     data: str
@@ -200,8 +200,8 @@ class Column:
 
 @dataclass(frozen=True)
 class Question:
-    """Scores of one task, metric and variant by subject and test set. `variant` describes the settings that distinguish this
-    question from other questions of the task. In `columns`, the source language is first."""
+    """Scores for one task, metric and variant by subject and test set. `variant` describes the settings that distinguish this
+    question from other questions of the task. In `columns`, the training language comes first."""
 
     task: str
     metric: str
@@ -226,7 +226,7 @@ class Question:
 
     @property
     def is_main(self) -> bool:
-        """Whether the metric is a main metric of the task, and not, for example, a direction, a span type or recall."""
+        """Whether the metric is a main metric of the task rather than, for example, recall or the score of one direction."""
         stem, _, part = self.metric.partition(".")
         return part in ("", "all", "unseen") and stem in _MAIN.get(self.task, (stem,)) and stem not in _OF_TEXTS
 
@@ -234,9 +234,9 @@ class Question:
 def sort_questions(records: Iterable[Record], subjects: Subjects) -> tuple[list[Question], int]:
     """Group scores into questions in the order of the lines; return the questions and the number of replaced lines.
 
-    Lines of one subject and question are averaged if they have different models (training seeds or language pairs) or different
-    seeds. Lines of one training run are averaged first, then runs. A line replaces an earlier line with the same model and seed
-    if all settings of the question (`DEFINE`) are equal.
+    Lines for the same subject and question are averaged if their models (training seeds or language pairs) or seeds differ:
+    first within each training run, then over runs. A line replaces an earlier line with the same model and seed if all settings
+    that define the question (`DEFINE`) are equal.
     """
     superseded = 0
     records = [record for record in records if record.analysis is None]
@@ -267,16 +267,16 @@ def sort_questions(records: Iterable[Record], subjects: Subjects) -> tuple[list[
 
 
 def pooled(lines: Sequence[Record]) -> Figure:
-    """Return the mean over the training runs of one method. In lines without a training seed, each encoder is a run."""
+    """Return the mean over the training runs of one method. If the lines have no seeds, each encoder is one run."""
     seeds = [line.plain.get("training_seed") for line in lines]
     runs = [line.settings.get("encoder_fingerprint") if s is None else s for s, line in zip(seeds, lines, strict=True)]
     return average([figure_of(line) for line in lines], runs)
 
 
 def _variants(records: Sequence[Record]) -> dict[str, str]:
-    """Describe the settings that distinguish the question of a line from other questions of the task, by source of the line.
+    """Describe the settings that distinguish each line's question from other questions of its task, by the line's source.
 
-    Missing settings do not distinguish questions, because lines of older versions have fewer settings.
+    Missing settings do not distinguish questions, because lines from older versions have fewer settings.
     """
     keys = {record.source: _asked(record) for record in records}
     values: dict[object, set[str]] = {}
@@ -295,7 +295,7 @@ def _asked(record: Record) -> dict[tuple[str, ...], str]:
     here, define = (task, metric, record["data"], *record.pair), DEFINE.get(task, ())
     asked: dict[tuple[str, ...], str] = {(task, name): str(settings[name]) for name in define if name in settings}
     if settings.get("features") == "tuned" and (task, "learning_rate") in asked:
-        # The default depends on the dimension of the encoder, so only learning rates of one encoder are compared.
+        # The default depends on the encoder's dimension, so learning rates are compared only within one encoder.
         asked[*here, str(settings.get("encoder")), "learning_rate"] = asked.pop((task, "learning_rate"))
     for name in DEFINE_HERE.get(task, ()):
         indifferent = task == "retrieval" and name.startswith("train") and metric.split(".")[1:2] != ["unseen"]

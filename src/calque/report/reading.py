@@ -1,4 +1,4 @@
-"""Read result files as records, which contain their file name and line number."""
+"""Read result files as records that contain their file name and line number."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from calque.errors import InputError
 from calque.storage import finished
 
 _NUMBERS = ("value", "low", "high", "x", "n")
-_FIELDS = (  # keys of a line, with their types and the description in error messages
+_FIELDS = (  # keys of a line, with their types and the descriptions for error messages
     (("task", "data", "metric"), str, "text"),
     (("encoder", "method", "supervision", "group", "analysis"), str | None, "text"),
     (_NUMBERS, int | float | None, "a number or null"),
@@ -28,13 +28,13 @@ _FIELDS = (  # keys of a line, with their types and the description in error mes
     (("items",), list | None, "a list of objects"),
 )
 _NEEDED = ("task", "data", "languages", "metric", "value", "low", "high")
-_ITEMS = {  # keys of the items of each analysis: keys of numbers, and other keys
+_ITEMS = {  # required keys of the items of each analysis: numeric keys, then other keys
     "points": (("x", "y"), ("word", "pair")),
     "examples": ((), ("form", "sentence", "expected", "got")),
 }
-#: analyses in files of older versions, which are ignored
+#: analyses that only older versions wrote; their lines are ignored
 FORMER = ("correlation", "consistency", "similarities", "subwords", "position", "senses", "data-size")
-_DEPTH = 3  # maximum depth of the search for records of runs below the folder of a result file
+_DEPTH = 3  # maximum depth of the search for run records below the folder of a result file
 _NOT_RESULTS = {"training", "steps", "text"}  # names of folders that do not contain results
 
 
@@ -67,7 +67,7 @@ class Record:
 
     @property
     def is_of_training(self) -> bool:
-        """Whether a training run computed the score on its own held-out text, so that methods cannot be compared."""
+        """Whether a training run computed the score on its own held-out text; such scores are not comparable across methods."""
         return self.plain["data"] == f"held out, {self.settings.get('model')}"
 
     @property
@@ -104,7 +104,7 @@ class RunRecord:
 
     @property
     def file(self) -> str:
-        """Name of the file, as used in sources."""
+        """Name of the record's file, as used in sources."""
         return f"{self.name}/{self.path.name}"
 
     @property
@@ -113,7 +113,7 @@ class RunRecord:
         return scores if isinstance(scores, list) else []
 
     def scores(self) -> list[Record]:
-        """Return the scores of the run. The source of a score is its place in the file, `FILE:scores/0`.
+        """Return the scores of the run. The source of a score is its position in the file, `FILE:scores/0`.
 
         Raises:
             InputError: an entry is not a score.
@@ -133,7 +133,7 @@ class Results:
         files: result files, by the short names that sources use.
         runs: records of runs in the folders of the files.
         repeated: number of ignored lines that are identical to an earlier line of their file.
-        passed_over: names of JSON lines files that contain no results, such as the losses of a training run.
+        passed_over: names of JSON Lines files that contain no results, such as the losses of a training run.
     """
 
     records: tuple[Record, ...]
@@ -147,8 +147,8 @@ def read_results(paths: Sequence[str | os.PathLike[str]]) -> Results:
     """Read result files.
 
     Args:
-        paths: JSON lines files, or folders. In a folder, all `*.jsonl` files with results are read recursively; a folder
-            that contains no such file is read as the folder of a run.
+        paths: JSON Lines files, or folders, which are searched recursively for `*.jsonl` files with results; a folder that
+            contains no such file is read as the folder of a run.
 
     Raises:
         InputError: a path does not exist, a folder contains no results, or a line is invalid.
@@ -167,7 +167,7 @@ def read_results(paths: Sequence[str | os.PathLike[str]]) -> Results:
     if not unique and not any(run.has_section for run in runs):
         raise InputError(
             "contains no results; expected results.jsonl from `calque demo` or `calque study`, a file from "
-            "`calque evaluate --out`, or an encoder with held-out scores of its training, such as a CLCR encoder",
+            "`calque evaluate --out`, or an encoder with held-out training scores, such as a CLCR encoder",
             path=", ".join(map(str, paths)),
         )
     records, files, repeated = [], {}, 0
@@ -196,7 +196,7 @@ def short_names(paths: Sequence[Path]) -> list[str]:
 
 
 def _below(folder: Path, ending: str, depth: int | None = None) -> list[Path]:
-    """Return the files in a folder recursively and sorted; hidden folders and folders without results are skipped."""
+    """Return the sorted files in a folder and its subfolders; skip hidden folders and folders that contain no results."""
     skipped, found = set() if depth is not None else _NOT_RESULTS, []
     for place, folders, names in os.walk(folder):
         deep = len(Path(place).relative_to(folder).parts) == depth
@@ -206,12 +206,12 @@ def _below(folder: Path, ending: str, depth: int | None = None) -> list[Path]:
 
 
 def _holds_results(path: Path) -> bool:
-    """Return whether the first line looks like a score."""
+    """Return whether the first line of a file looks like a score."""
     try:
         with open(path, encoding="utf-8") as file:
             first = json.loads(next((line for line in file if line.strip()), "null"))
     except (ValueError, RecursionError):
-        return path.name == "results.jsonl"  # the file is corrupt; reading the file reports the line
+        return path.name == "results.jsonl"  # the file is corrupt; the error is reported when the file is read
     return isinstance(first, dict) and {"task", "metric", "languages"} <= first.keys()
 
 
@@ -232,7 +232,7 @@ def _read(path: Path, name: str) -> tuple[list[Record], int]:
         lines = path.read_text(encoding="utf-8").split("\n")
     except UnicodeDecodeError as error:
         raise InputError(f"is not UTF-8 ({error.reason} at byte {error.start})", path=path) from error
-    first: dict[str, int] = {}  # number of the first line with this text
+    first: dict[str, int] = {}  # maps each text to the number of its first line
     filled = [(number, line) for number, line in enumerate(lines, 1) if line.strip()]
     for number, line in filled:
         first.setdefault(line, number)

@@ -17,8 +17,8 @@ from calque.report.verdict import metric_name, task_name
 
 ALL = "mean over languages"
 ZERO_SHOT = ("ner", "slots", "pos", "nli", "sentiment", "parsing", "probing", "qa")
-_SHARED = "Points of one language or one method are not independent, so the interval is too narrow."
-_MAX_DOTS = 8_000  # maximum number of points in all projections together, which limits the size of the page
+_SHARED = "Points that share a language or a method are not independent, so the interval is too narrow."
+_MAX_DOTS = 8_000  # maximum total number of points in all projections, which limits the page size
 _MAX_EXAMPLES = 60
 SHAPES = {  # name and interpretation of each measure of the vector space
     ("isometry", "eigenvalue-similarity"): ("eigenvalue similarity", "0: isometric"),
@@ -32,12 +32,12 @@ SHAPES = {  # name and interpretation of each measure of the vector space
 
 
 # -- a score for each bin or position on an axis -----------------------------------------------------------------------
-InView = dict[Subject, dict[str, Figure]]  # scores, by subject and bin
-Figures = dict[Subject, dict[str, dict[str, Figure]]]  # scores, by subject, language and bin
+InView = dict[Subject, dict[str, Figure]]  # scores by subject and bin
+Figures = dict[Subject, dict[str, dict[str, Figure]]]  # scores by subject, language and bin
 
 
 def grouped(analysis: str, axis: Axis, records: Sequence[Record], subjects: Subjects) -> Section | None:
-    """Plot an analysis, with bars for parts of speech and curves otherwise, and a view per language, metric and kind of bin."""
+    """Plot an analysis as bars (parts of speech) or curves (all others), with a view per language, metric and kind of bin."""
     panels: list[Panel] = []
     metrics = dict.fromkeys((record["task"], record["metric"]) for record in records)
     several = len({task for task, _ in metrics}) > 1
@@ -56,8 +56,8 @@ def grouped(analysis: str, axis: Axis, records: Sequence[Record], subjects: Subj
 
 
 def figures_by_bin(records: Iterable[Record], subjects: Subjects) -> tuple[Figures, dict[str, float]]:
-    """Average scores over models and test sets, by subject, language and name of the bin; return the averages and the mean
-    position of each bin on the axis."""
+    """Average the scores of each subject, language and bin over models and test sets; return the averages and the mean position
+    of each bin on the axis."""
     records = list(records)
     sources = {record.pair[0] for record in records}
     lines: dict[tuple[Subject, str, str], list[Figure]] = {}
@@ -104,13 +104,13 @@ def _panels(
         heads = tuple(Head(subject.label) for subject in view)
         table = Table(f"{key}-{number}", f"{axis.title}, {lang}: {measure}", axis.across, heads, lines)
         missing = lang == ALL and left_out
-        note = (f"Not available in every language, so not in the mean: {', '.join(left_out)}.",) if missing else ()
+        note = (f"Excluded from the mean because some languages lack them: {', '.join(left_out)}.",) if missing else ()
         panels.append(Panel({"language": lang, **choice}, (drawing,), (table,), note))
     return panels
 
 
 def _means(figures: Figures, langs: Sequence[str]) -> tuple[InView, list[str]]:
-    """Return the means over languages of the bins that all languages have, and the names of the other bins."""
+    """Return the mean over languages of each bin that all languages have, and the names of all other bins."""
     means: InView = {}
     left_out: dict[str, None] = {}
     for subject, by_lang in figures.items():
@@ -158,7 +158,7 @@ def shape(records: Sequence[Record], subjects: Subjects) -> Section | None:
 
 
 def _measure(record: Record) -> tuple[str, str]:
-    """Return the measure of a line: a key of `SHAPES`, or a measure that is shown in a collapsed table only."""
+    """Return the measure of a line: a key of `SHAPES`, or a measure that is shown only in a collapsed table."""
     analysis, metric, group = record.analysis or "", record["metric"], record.plain.get("group")
     if (analysis, metric) == ("anisotropy", "mean-cosine"):
         if group in record.pair:
@@ -180,11 +180,11 @@ def _by_language(name: str, title: str, figures: Figures, langs: Sequence[str]) 
 
 # -- retrieval and transfer --------------------------------------------------------------------------------------------
 def transfer(headlines: Sequence[Question]) -> Section | None:
-    """Plot zero-shot scores against retrieval scores (Cao et al. 2020, Fig. 2), with a view for each zero-shot task."""
+    """Plot zero-shot scores against retrieval scores (Cao et al. 2020, Fig. 2), with one view per zero-shot task."""
     retrieval = next((question for question in headlines if question.task == "retrieval"), None)
     zero_shot = [question for question in headlines if question.task in ZERO_SHOT and retrieval is not None]
     panels = [panel for question in zero_shot if retrieval and (panel := _panel(retrieval, question))]
-    note = ("A point is one method in one language. The dashed line is the least-squares fit to all points.",)
+    note = ("Each point is one method in one language. The dashed line is the least-squares fit to all points.",)
     plot = Plot("transfer-plot", "Retrieval and transfer", note, tuple(panels), kind="wide")
     return Section("transfer", "Retrieval and transfer", (), (plot,)) if panels else None
 
@@ -208,7 +208,7 @@ def _panel(retrieval: Question, question: Question) -> Panel | None:
     task, metric = task_name(question.task), metric_name(question.metric)
     across, up = f"retrieval, {metric_name(retrieval.metric)}", f"{task}, {metric}"
     title = f"Retrieval and {task}"
-    text = f"Points for methods and languages: {across} (horizontal), {up} (vertical). The table below has the values."
+    text = f"One point per method and language: {across} (horizontal), {up} (vertical). The table below has the values."
     drawing = scatter(points, title=title, across=across, up=up, description=text)
     key = f"{question.task}-{question.metric}"
     lines = tuple(Line(f"{p.label}, {p.lang}", (Cell(p.x), Cell(p.y)), p.number) for p in points)
@@ -218,15 +218,15 @@ def _panel(retrieval: Question, question: Question) -> Panel | None:
 
 # -- word pairs in the plane -------------------------------------------------------------------------------------------
 def points(records: Sequence[Record], subjects: Subjects) -> Section | None:
-    """Plot word pairs in two dimensions; the baseline of each subject is on the left, the subject on the right."""
+    """Plot word pairs in two dimensions: the baseline is on the left, and the encoder compared with it is on the right."""
     by_langs: dict[tuple[str, ...], dict[Subject, Record]] = {}
     for record in records:
         if record.items:
             by_langs.setdefault(record.pair, {})[subjects[record]] = record
-    views: list[tuple[tuple[str, ...], list[Subject]]] = []  # languages; baseline and another subject, side by side
+    views: list[tuple[tuple[str, ...], list[Subject]]] = []  # languages, and the two encoders side by side
     for langs, own in by_langs.items():
         first = min(own, key=lambda s: s.number)
-        for subject in sorted(own, key=lambda s: -s.number):  # the view of the last subject is first
+        for subject in sorted(own, key=lambda s: -s.number):  # the last subject's view comes first
             base = subjects.base.get(subject, first)
             sides = list(dict.fromkeys((base if base in own else first, subject)))
             views += [(langs, sides)] if len(sides) > 1 or len(own) == 1 else []
@@ -240,8 +240,8 @@ def points(records: Sequence[Record], subjects: Subjects) -> Section | None:
         for subject, own in words.items():
             left_out = left_out or len({word.pair for word in own}) > len(drawn)
             text = (
-                f"{len(drawn)} words in {langs[0]} and their translations in {langs[-1]}: vectors of {subject.label}, "
-                "projected to two dimensions; a line joins translations. The table below has the words and their sentences."
+                f"{len(drawn)} words in {langs[0]} and their translations in {langs[-1]}: vectors from {subject.label}, "
+                "projected to two dimensions. A line joins translations. The table below has the words and their sentences."
             )
             title = f"Word pairs, {'-'.join(langs)}: {subject.label}"
             own[:] = [word for word in own if word.pair in drawn]
@@ -249,9 +249,9 @@ def points(records: Sequence[Record], subjects: Subjects) -> Section | None:
         tables.setdefault(langs[-1], _pair_table(f"points-{len(tables)}", langs, words[sides[-1]]))
         panels.append(Panel({"language": langs[-1], "after": sides[-1].label}, tuple(drawings)))
     note = (
-        "Open circles: words of the first language; filled squares: words of the second language. A line joins a word and its "
-        "translation; short lines show good alignment. Directions and large distances have little meaning in a projection.",
-        *([f" At most {most} pairs are drawn."] if left_out else []),
+        "Open circles are words of the first language, filled squares those of the second. A line joins a word and its "
+        "translation; short lines indicate good alignment. Directions and large distances have little meaning in a projection.",
+        *([f" At most {most} pairs are shown."] if left_out else []),
     )
     title = "Word pairs before and after alignment"
     plot = Plot("points-plot", title, note, tuple(panels), tuple(tables.values()), kind="pairs")
@@ -280,7 +280,7 @@ def _pair_table(name: str, langs: tuple[str, ...], words: Sequence[Dot]) -> Tabl
 
 # -- word types with several senses ------------------------------------------------------------------------------------
 def examples(records: Sequence[Record], subjects: Subjects) -> Section | None:
-    """List word types that have several senses, with the nearest word of each encoder."""
+    """List word types that have several senses, with the nearest word that each encoder retrieves."""
     numbers = {subject.label: subject.number for subject in subjects.all}
     items = [(item, record) for record in records for item in record.items]
     forms: dict[str, list[dict[str, Any]]] = {}
@@ -306,7 +306,7 @@ def examples(records: Sequence[Record], subjects: Subjects) -> Section | None:
 
 
 def _around_form(sentence: str, form: str, position: object) -> tuple[str, str, str]:
-    """Split a sentence into the text before a word form, the form, and the text after; search from the word `position`."""
+    """Split a sentence into the text before a word form, the form, and the text after; the search starts at word `position`."""
     start = sum(len(word) + 1 for word in sentence.split(" ")[:position]) if isinstance(position, int) else 0
     found = re.compile(re.escape(form), re.IGNORECASE).search(sentence, start)
     if found is None:

@@ -14,14 +14,14 @@ from calque.report.reading import Record, Results
 from calque.report.tables import question_table
 from calque.report.verdict import Claims, claim
 
-#: parts of metrics that have a table; other parts are single span types or directions
+#: metric suffixes that get a table; other suffixes denote single span types or directions
 _PARTS = ("", "all", "unseen")
 
 
 def tables(records: Sequence[Mapping[str, Any]]) -> str:
-    """Return a Markdown table for each task and metric, with methods as rows and test sets as columns, and the mean over
-    languages without training text with its interval. All training runs of a method share one row. Significance marks are as on
-    the page of `calque report`, and its verdict follows the tables."""
+    """Return a Markdown table for each task and metric, with methods as rows and test sets as columns, and with the mean over
+    all languages without training text and its interval. All training runs of a method share one row. The significance marks
+    and the verdict after the tables are those of `calque report`."""
     results = Results(tuple(Record(f"results.jsonl:{number}", record) for number, record in enumerate(records, 1)), {})
     moved = Results(tuple(other for line in results.records if (other := _in_columns(line)) is not None), {})
     page, subjects = compose(results, title=""), find_subjects(results)
@@ -34,8 +34,8 @@ def tables(records: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _in_columns(line: Record) -> Record | None:
-    """Rearrange a line for a table: held-out scores of a training run have a row for each model, and perplexities have a column
-    for each language. Return None for other lines."""
+    """Rearrange a line for a table: held-out scores of a training run get one row per model, and perplexities get one column
+    per language. Return None for other lines."""
     model = line.settings.get("model")
     if model is not None and line["data"] == f"held out, {model}":
         once = {"method": f"{line['method']}: {model}", "data": "held out", "languages": list(dict.fromkeys(line.pair))}
@@ -59,7 +59,7 @@ def bullets(items: Sequence[Text]) -> str:
 def _text(text: Text) -> str:
     parts = []
     for piece in text:
-        if isinstance(piece, str):  # keeps a space at each end
+        if isinstance(piece, str):  # keep a space at each end
             ends = " " * piece[:1].isspace(), " " * piece[-1:].isspace()
             parts.append(" " if piece.isspace() else escape(piece).join(ends))
         else:

@@ -12,8 +12,8 @@ from calque.report.verdict import Claims, Comparison, metric_name, task_name
 from calque.runs.compare import lower_is_better
 
 BEST: Text = (
-    "Bold: clearly better than all others in the column. ▲ and ▼: clearly better or worse than the base. All tests are "
-    "corrected for the number of comparisons on the page.",
+    "Bold marks a score clearly better than all others in its column; ▲ and ▼ mark scores clearly better or worse than the "
+    "base. All tests are corrected for the number of comparisons on the page.",
 )
 BEHIND: Text = ("Differences between these scores are not tested.",)
 OUTCOMES = {"better": "clearly better", "worse": "clearly worse", "unclear": "no clear difference"}
@@ -71,7 +71,7 @@ def _way(question: Question) -> str:
 
 
 def _sizes(columns: Mapping[Column | None, Mapping[Subject, Figure | None]]) -> tuple[Line, ...]:
-    """Return the number of test items in each column, if this number is equal for all methods."""
+    """Return the number of test items in each column if it is equal for all methods."""
     cells = []
     for column, figures in columns.items():
         known = [figure for figure in figures.values() if figure is not None]
@@ -81,7 +81,7 @@ def _sizes(columns: Mapping[Column | None, Mapping[Subject, Figure | None]]) -> 
 
 
 def glance(headlines: Sequence[Question], claims: Claims) -> Table | None:
-    """Build the overview table: the difference of each method from its baseline in the main metric of each task."""
+    """Build the overview table: the difference between each method and its baseline in the main metric of each task."""
     by_subject: dict[Subject, dict[object, Comparison]] = {}
     for question in headlines:
         for comparison in claims.of(question):
@@ -109,7 +109,7 @@ def _glance(comparison: Comparison) -> Cell:
 
 
 def heat_map(question: Question, claims: Claims, name: str) -> Plot | None:
-    """Build a heat map of differences from the baseline; return None if there are fewer than four."""
+    """Build a heat map of differences from the baseline; return None if there are fewer than four differences."""
     comparisons, columns = claims.of(question), question.columns
     if not comparisons or len(columns) * len(comparisons) < 4:
         return None
@@ -134,5 +134,5 @@ def heat_map(question: Question, claims: Claims, name: str) -> Plot | None:
     rows, names = [(c.subject.label, c.subject.number) for c in comparisons], [column.label for column in columns]
     drawing = heat(rows, names, cells, title=title, description=description)
     behind = Table(f"{name}-data", title, "method", tuple(_heads(question)), tuple(lines))
-    note = (f"Differences in {points}{metric}{f', {way}' if way else ''}. Hatched: no clear difference.",)
+    note = (f"Differences in {points}{metric}{f', {way}' if way else ''}. Hatched cells show no clear difference.",)
     return Plot(name, title, note, (Panel({}, (drawing,), (behind,)),), kind="heat")

@@ -21,7 +21,7 @@ class Comparison:
 
     Attributes:
         question, subject, base: question, and the two compared subjects.
-        pairs: both scores on each common test set; the key None has the means over the targets, if both exist.
+        pairs: the two scores on each common test set; the key None maps to the means over the targets, if both exist.
         outcomes: outcome of each pair: "better", "worse" or "unclear".
     """
 
@@ -43,22 +43,22 @@ class Comparison:
 
     @property
     def whole(self) -> list[Column | None]:
-        """The key of the mean over the targets (None), or the targets if there is no mean."""
+        """Key of the mean over the targets (None) or, if there is no mean, the targets themselves."""
         return [None] if None in self.pairs else list(self.on_targets)
 
     def gain(self, column: Column | None) -> float:
-        """Return the improvement over the baseline, significant or not, on a test set or (if None) on average."""
+        """Return the improvement over the baseline, significant or not, on one test set, or on average if `column` is None."""
         gap = difference(*self.pairs[column]).value
         return -gap if lower_is_better(self.question.metric) else gap
 
 
 @dataclass(frozen=True)
 class Claims:
-    """Comparisons of a page.
+    """All comparisons on a page.
 
     Attributes:
-        comparisons: comparisons, by question.
-        best: subject that is significantly better than all others, by question and column; the column None is the mean.
+        comparisons: comparisons by question.
+        best: subject that is significantly better than all others, by question and column; the column None stands for the mean.
         number: number of tested comparisons.
     """
 
@@ -72,8 +72,8 @@ class Claims:
 
 
 def claim(questions: Iterable[Question], subjects: Subjects) -> Claims:
-    """Test all comparisons of a page: each subject with its baseline in each column and on average, and the best subject of
-    each column with all others. Half of the 5% is reserved for means (or a single column). Subjects with few runs are skipped.
+    """Test all comparisons of a page: each subject with its baseline in each column and on average, and each column's best
+    subject with the others. Half of the 5% is reserved for means (or a single column). Subjects with too few runs are skipped.
     """
     compared: list[tuple[Question, Subject, Subject, Pairs]] = []
     p: dict[Key, float] = {}
@@ -117,7 +117,7 @@ def claim(questions: Iterable[Question], subjects: Subjects) -> Claims:
 
 
 def _scores(question: Question, subject: Subject) -> dict[Column | None, Figure]:
-    """Return the scores of a subject by column; the key None is their mean."""
+    """Return the scores of a subject by column; the key None maps to their mean."""
     figures: dict[Column | None, Figure | None] = {c: question.cells.get((subject, c)) for c in question.columns}
     figures[None] = question.mean(subject)
     return {column: figure for column, figure in figures.items() if figure is not None and figure.value is not None}
@@ -146,8 +146,8 @@ def metric_name(metric: str) -> str:
 def summary(
     headlines: Sequence[Question], questions: Sequence[Question], claims: Claims, guessed: Sequence[Subject] = ()
 ) -> tuple[Text, ...]:
-    """Return the verdict, with the most helpful subject first: gains of each subject on the `headlines`, which are the main
-    questions of the tasks; losses on all questions; and a sentence that describes the comparison."""
+    """Return the verdict: for each subject, its gains on the `headlines` (the main questions of the tasks) and its losses on
+    all questions, with the most improved subject first. The last sentence describes the comparison."""
     every: dict[Subject, list[Comparison]] = {}
     for comparison in (comparison for question in questions for comparison in claims.of(question)):
         every.setdefault(comparison.subject, []).append(comparison)
@@ -171,12 +171,12 @@ def summary(
             if moved:
                 verdict.append((_name(subject), f" is {word}, but not clearly, by ", *_joined(moved, "; "), "."))
     verdict.append(_compared(first))
-    taken = (("No result names the base encoder, so the base is the first encoder: ", _name(s), ".") for s in guessed)
+    taken = (("No result names the base encoder, so the first encoder is the base: ", _name(s), ".") for s in guessed)
     return (*verdict, *taken)
 
 
 def _compared(by_subject: Mapping[Subject, Sequence[Comparison]]) -> Text:
-    """Return the sentences on baselines, tasks and tests."""
+    """Return sentences that name the baselines and tasks and explain the tests."""
     comparisons = [comparison for of_subject in by_subject.values() for comparison in of_subject]
     bases = dict.fromkeys(_name(comparison.base) for comparison in comparisons)
     tasks = list(dict.fromkeys(task_name(comparison.question.task) for comparison in comparisons))
@@ -192,7 +192,7 @@ def _name(subject: Subject) -> Name:
 
 
 def _overall(subject: Subject, comparisons: Sequence[Comparison], every: Sequence[Comparison]) -> Text:
-    """Return a sentence on gains and losses, or the remark that there are too few training runs."""
+    """Return a sentence about gains and losses, or a note that there are too few training runs."""
     few = [comparison.few for comparison in comparisons]
     if all(few):
         return (_name(subject), ": a difference from ", _name(comparisons[0].base), f" {cannot_be_shown(min(few))}.")
@@ -214,7 +214,7 @@ def _overall(subject: Subject, comparisons: Sequence[Comparison], every: Sequenc
 
 
 def _gained(comparison: Comparison) -> Text:
-    """Return the significant gains on a task: of the mean, or else of single test sets."""
+    """Return the significant gains on a task: in the mean or, if that gain is not significant, on single test sets."""
     question, outcomes = comparison.question, comparison.on_targets
     what = f"{'lowers the error of' if lower_is_better(question.metric) else 'raises'} {task_name(question.task)}"
     if comparison.outcomes.get(None) == "better":
@@ -239,8 +239,8 @@ def _gained(comparison: Comparison) -> Text:
 
 
 def _moved(comparison: Comparison, *, better: bool, clear: bool) -> tuple[float, Text]:
-    """Return the largest difference and a text on the scores that are better (or worse) than the baseline's, significantly or
-    not. Insignificant gains are listed only if they are at least two points, or a tenth of a value that is not a fraction."""
+    """Return the largest difference and a text about the scores that are better (or worse) than the baseline's; `clear` selects
+    significant ones. Gains are listed only if they are at least two points, or a tenth of a value that is no fraction."""
     sign, found = 1 if better else -1, {}
     for column in (
         comparison.whole if better else dict.fromkeys([*comparison.whole, *comparison.on_targets, *comparison.outcomes])
@@ -264,7 +264,7 @@ def _by_size(effects: Iterable[tuple[float, Text]]) -> list[Text]:
 
 
 def _joined(texts: Sequence[Text], between: str = ", ") -> list[Piece]:
-    """Join texts to a list in a sentence. A list that is separated by semicolons has no "and"."""
+    """Join texts into a list in a sentence; only a list that is separated by commas contains "and"."""
     parts: list[Piece] = []
     for k, text in enumerate(texts):
         last = k == len(texts) - 1 and between == ", "

@@ -1,4 +1,4 @@
-// Page of the explorer. The address of the page contains the view, so that views can be saved and shared.
+// Page of the explorer. The page's address encodes the view, so views can be saved and shared.
 
 import { drawLinks } from "./links.js";
 import { searchBox } from "./search.js";
@@ -400,7 +400,7 @@ async function start() {
     select.replaceChildren(...about.encoders.map(({ name }) => make("option", { value: name }, name)));
   }
   const counted = about.languages.map(({ lang, sentences: n }) => `${nameOf(lang)} ${n.toLocaleString("en")}`).join(", ");
-  at("size").textContent = `The text has ${about.words.toLocaleString("en")} words. Number of sentences: ${counted}.`;
+  at("size").textContent = `The text has ${about.words.toLocaleString("en")} words. Sentences: ${counted}.`;
   listen();
   await open();
 }

@@ -7,8 +7,8 @@ const watched = new ResizeObserver((entries) => entries.forEach((entry) => entry
 
 /**
  * Draws the links between two sentences.
- * @param links [[word of source, word of target]]
- * @param others links of the other view, or null; links that are not in `others` are highlighted
+ * @param links [[index of the source word, index of the target word]]
+ * @param others links in the other view, or null; links that are not in `others` are highlighted
  * @param chosen index of the selected word in the first sentence
  */
 export function drawLinks(source, target, links, others, chosen) {

@@ -1,11 +1,11 @@
-// Search box, which finds sentences of the text or accepts a sentence that the user types.
+// Search box that finds sentences in the text or accepts a sentence typed by the user.
 
 import { joined, make, nameOf, spaces, speak } from "./text.js";
 
 /**
  * @param input, list, language elements of the box
  * @param ask async (query, lang) => {total, sentences}
- * @param choose ({id, words, terms}) | ({text}) => void: called with a sentence of the text or a typed sentence
+ * @param choose ({id, words, terms}) | ({text}) => void: called with a sentence from the text or a typed sentence
  * @param keep (query) => void: called when the query or its language changes
  */
 export function searchBox(input, list, language, ask, choose, keep) {

@@ -46,7 +46,7 @@ export function joined(words, lang) {
   return words.map((word, k) => (gaps[k] ? " " : "") + word).join("");
 }
 
-/** Returns an element with a marked word and the words around the marked word. */
+/** Returns an element with a marked word and its surrounding words. */
 export function context(sentence) {
   const { words, word, lang } = sentence;
   const gaps = spaces(words, lang);

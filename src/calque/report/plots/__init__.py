@@ -1,1 +1,1 @@
-"""Plots as SVG drawings: a toolkit of drawing elements, and the charts of reports."""
+"""Plots as SVG drawings: basic drawing elements, and the charts used in reports."""

@@ -1,4 +1,4 @@
-"""Bar charts, curves, scatter plots, heat maps, and projections of words to a plane."""
+"""Bar charts, curves, scatter plots, heat maps, and projections of words onto a plane."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from calque.report.plots import svg
 from calque.report.plots.svg import Drawing, Frame, Raw, Scale, Series, element, group, mark, path, text, width_of
 
 _WIDTH, _HEIGHT = 760, 340
-CELL, ROW = 58, 34  # width and height of a cell of a heat map
+CELL, ROW = 58, 34  # width and height of a heat map cell
 _SIZE, _EDGE = 420.0, 14.0  # size and margin of a projection
 SIGNS = {"better": "▲", "worse": "▼"}
 
 
 def _units(figures: Iterable[Figure], measure: str) -> tuple[int, str]:
-    """Return the factor of the values and the title of their axis; fractions are shown in per cent."""
+    """Return the scale factor of the values and the title of their axis; fractions are shown as percentages."""
     return (100, f"{measure}, per cent") if all(figure.percent for figure in figures) else (1, measure)
 
 
 def _begun(
     series: Series, figures: Sequence[Figure], measure: str, foot: float
 ) -> tuple[list[str], Frame, Callable[[float], float]]:
-    """Draw the legend and the value axis of a chart; return the drawn parts, the remaining frame, and the scale of values."""
+    """Draw the legend and the value axis of a chart; return the drawn parts, the remaining frame, and the value scale."""
     factor, measure = _units(figures, measure)
     signs, top = svg.legend(series, 16, 16, _WIDTH - 16)
     frame = Frame(52, top + 34, _WIDTH - 12, _HEIGHT - foot)
@@ -35,7 +35,7 @@ def _begun(
 
 
 def _whisker(figure: Figure, x: float, y: Callable[[float], float]) -> list[svg.Raw]:
-    """Draw the interval of a score, if the score has an interval."""
+    """Draw the interval of a score if the score has one."""
     ends = [y(end.value) for end in figure.interval or ()]
     return [element("line", x1=x, x2=x, y1=ends[0], y2=ends[1], class_="whisker")] if ends else []
 
@@ -44,7 +44,7 @@ def bars(
     groups: Sequence[str], series: Series, figures: Mapping[tuple[int, str], Figure], *,
     title: str, measure: str, description: str,
 ) -> Drawing:  # fmt: skip
-    """Draw a group of bars for each bin, with one bar and its interval per encoder; the keys of `figures` are (number, bin)."""
+    """Draw a group of bars for each bin, with one bar and its interval per encoder; the keys of `figures` are (series, bin)."""
     known = {key: figure for key, figure in figures.items() if figure.value is not None}
     parts, frame, y = _begun(series, list(known.values()), measure, 34)
     step = (frame.right - frame.left) / max(len(groups), 1)
@@ -74,7 +74,7 @@ def curve(
     """Draw scores as curves over a quantity such as the layer or the number of sentence pairs, with intervals as bands.
 
     Args:
-        figures: points of each series, by number of the series.
+        figures: points of each series, by series number.
         measure, across: titles of the vertical and the horizontal axis.
         log: whether the horizontal axis is logarithmic; zero is then drawn before the first tick.
         names: labels of the ticks, such as names of bins, by position.
@@ -86,7 +86,7 @@ def curve(
     log = log and places[0] >= 0 and len(above) > 1
     least = above[0] ** 2 / above[1] if log and places[0] == 0 else places[0]
     low, high = (least, places[-1]) if places[-1] > least else (least - 1, least + 1)
-    scale = Scale(low, high, frame.left + 14, frame.right - 24, log)  # leaves space for half of the last label
+    scale = Scale(low, high, frame.left + 14, frame.right - 24, log)  # leave space for half of the last label
 
     def x(place: float) -> float:
         return scale(max(place, least))
@@ -150,7 +150,7 @@ def heat(
     rows: Series, columns: Sequence[str], cells: Mapping[tuple[int, int], tuple[Number, str, str]], *,
     title: str, description: str,
 ) -> Drawing:  # fmt: skip
-    """Draw differences of methods (rows) on test sets (columns). A cell has a difference, an outcome ("better", "worse",
+    """Draw the differences of methods (rows) on test sets (columns). A cell has a difference, an outcome ("better", "worse" or
     "unclear") and a tooltip. The largest difference has the deepest colour; insignificant differences have no colour."""
     left = min(190.0, 20 + max((width_of(label) for label, _ in rows), default=0))
     width, height = left + CELL * len(columns) + 8, 30 + ROW * len(rows) + 4
@@ -194,7 +194,7 @@ class Dot:
 
 def projection(words: Sequence[Dot], *, label: str, title: str, description: str, langs: Sequence[str]) -> Drawing:
     """Draw the projected vectors of word pairs from one encoder. A line joins the words of a pair; both axes have the same
-    scale. Words of the first language are open circles, words of the second language filled squares."""
+    scale. Words of the first language are open circles; words of the second are filled squares."""
     x, y = _plane(words, Frame(_EDGE, _EDGE, _SIZE - _EDGE, _SIZE - _EDGE))
     by_pair: dict[int, list[Dot]] = {}
     for word in words:
@@ -211,7 +211,7 @@ def projection(words: Sequence[Dot], *, label: str, title: str, description: str
 
 
 def _plane(points: Sequence[Dot], frame: Frame) -> tuple[Scale, Scale]:
-    """Return a horizontal and a vertical scale with equal units, which contain all points."""
+    """Return a horizontal and a vertical scale with equal units that cover all points."""
     xs, ys = [point.x for point in points] or [0.0], [point.y for point in points] or [0.0]
     across, up = frame.right - frame.left, frame.bottom - frame.top
     unit = max((max(xs) - min(xs)) / across, (max(ys) - min(ys)) / up, 1e-12) / 2

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import NamedTuple
 
-HATCH = "calque-hatch"  # id of the pattern, which `Drawing.inline` makes unique in the page
+HATCH = "calque-hatch"  # id of the hatch pattern; `Drawing.inline` makes it unique within the page
 Series = Sequence[tuple[str, int]]  # names and numbers of series; the number determines colour and shape
 
 # The baseline is grey; the other hues are adapted from Okabe and Ito (2008), so that each
@@ -28,7 +28,7 @@ DARK = {
     "on3": "#101214",
 }  # fmt: skip
 SERIES = 8
-# Triangles are reserved for marks of better and worse scores.
+# Triangles are reserved for marking better and worse scores.
 SHAPES = ("circle", "square", "star", "diamond", "bar", "plus", "hexagon", "cross")
 DASHES = ("none", "none", "7 3", "2 3", "9 3 2 3", "5 2", "1 2", "12 4")
 FONT = "'Segoe UI',Roboto,'Helvetica Neue','Noto Sans','Liberation Sans',Arial,'DejaVu Sans',sans-serif"
@@ -40,7 +40,7 @@ def series(number: int) -> str:
 
 
 def rules(colour: Mapping[str, str]) -> str:
-    """Return the style sheet of drawings with the given colours, which can be CSS variables."""
+    """Return the style sheet for drawings with the given colours, which can be CSS variables."""
     style = [
         f"text{{font-family:{FONT};font-size:12px;fill:{colour['soft']}}}",
         f".plot-title{{font-size:16px;font-weight:600;fill:{colour['ink']}}}",
@@ -70,13 +70,13 @@ def rules(colour: Mapping[str, str]) -> str:
 
 
 def page_rules() -> str:
-    """Return the style sheet of drawings inside a page, with CSS variables for the colours."""
+    """Return the style sheet for drawings inside a page, with CSS variables for the colours."""
     return "".join(f"svg {rule}}}" for rule in rules({name: f"var(--{name})" for name in LIGHT}).split("}") if rule)
 
 
 @dataclass(frozen=True)
 class Drawing:
-    """Drawing whose unit is about a pixel. Screen readers read `title` and `description`; `label` is the heading of the drawing
+    """Drawing in units of about one pixel. Screen readers read `title` and `description`; `label` is the heading of the drawing
     if there are several drawings in a row."""
 
     width: float
@@ -115,7 +115,7 @@ class Drawing:
 
 
 def beside(drawings: tuple[Drawing, ...]) -> Drawing:
-    """Combine drawings in one row."""
+    """Combine drawings side by side."""
     if len(drawings) == 1:
         return drawings[0]
     parts, x = [], 0.0
@@ -129,13 +129,13 @@ def beside(drawings: tuple[Drawing, ...]) -> Drawing:
 
 
 def _placed(drawing: Drawing, x: float, y: float) -> Raw:
-    """Return a drawing as an element at a position of another drawing."""
+    """Return a drawing as an element at a position inside another drawing."""
     size = f"0 0 {number(drawing.width)} {number(drawing.height)}"
     return element("svg", Raw(drawing.body), x=x, y=y, width=drawing.width, height=drawing.height, viewBox=size)
 
 
 class Raw(str):
-    """Markup, which is not escaped."""
+    """Markup that must not be escaped."""
 
 
 def element(name: str, *children: str, **attributes: object) -> Raw:
@@ -156,7 +156,7 @@ def number(value: float) -> str:
 
 
 def text(x: float, y: float, content: str, **attributes: object) -> Raw:
-    """Return an element with a line of text."""
+    """Return an element with one line of text."""
     return element("text", content, x=x, y=y, **attributes)
 
 
@@ -171,17 +171,17 @@ def path(points: list[tuple[float, float]], *, closed: bool = False, **attribute
 
 
 def mark(*children: str, tip: str, source: str | None = None, **attributes: object) -> Raw:
-    """Group the elements that show one score, with a tooltip and the score's source lines."""
+    """Group the elements that show one score, and add a tooltip and the score's source lines."""
     return group(element("title", tip), *children, class_="mark", data_source=source, **attributes)
 
 
 def width_of(content: str, size: float = 12) -> float:
-    """Estimate the width of a text. East Asian characters and emoji count as squares."""
+    """Estimate the width of a text. East Asian characters and emoji are counted as squares."""
     return size * sum(1.0 if ord(c) > 0x2E80 else 0.3 if c in "il.,:;|'! ()-" else 0.58 for c in content)
 
 
 def shortened(content: str, max_width: float, size: float = 12) -> str:
-    """Shorten a text to a maximum width, with an ellipsis."""
+    """Shorten a text to a maximum width, and mark the cut with an ellipsis."""
     if width_of(content, size) <= max_width:
         return content
     while content and width_of(content + "…", size) > max_width:
@@ -192,7 +192,7 @@ def shortened(content: str, max_width: float, size: float = 12) -> str:
 # -- scales, axes and legends ------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Scale:
-    """Linear or logarithmic scale from values `first` to `last` to positions `start` to `end`."""
+    """Linear or logarithmic scale that maps values from `first` to `last` to positions from `start` to `end`."""
 
     first: float
     last: float
@@ -205,7 +205,7 @@ class Scale:
         return self.start + (value - first) / (last - first) * (self.end - self.start)
 
     def ticks(self, about: int = 5) -> list[float]:
-        """Return round numbers from `first` to `last`; on a log scale, powers of ten, and 2 and 5 times these if few fit."""
+        """Return round numbers from `first` to `last`; a log scale has powers of ten, and 2 and 5 times these if few fit."""
         if not self.log:
             step = nice((self.last - self.first) / about)
             low = math.ceil(self.first / step - 1e-9)
@@ -225,7 +225,7 @@ def nice(step: float) -> float:
 
 
 def around(values: Iterable[float], *, zero: bool = False) -> tuple[float, float]:
-    """Return round ends of an axis that contains all values, and also zero if `zero` is true."""
+    """Return rounded axis limits that contain all values, and also zero if `zero` is true."""
     contained = [*values, *([0.0] if zero else [])] or [0.0, 1.0]
     low, high = min(contained), max(contained)
     if low == high:
@@ -289,7 +289,7 @@ def shape(number: int, x: float, y: float, r: float = 4.5, class_: str = "dot") 
         return element("rect", x=x - w, y=y - h, width=2 * w, height=2 * h, class_=class_)
     if name in ("plus", "cross"):
         w, long, turn = 0.42, 1.15, 0 if name == "plus" else 45
-        arm = ((w, -w), (long, -w), (long, w))  # corners of one of four arms
+        arm = ((w, -w), (long, -w), (long, w))  # corners of one of the four arms of the cross
         corners = [(a, b, turn + 90 * k) for k in range(4) for a, b in arm]
         polar = [(math.hypot(a, b), math.degrees(math.atan2(b, a)) + angle) for a, b, angle in corners]
     else:
