@@ -96,7 +96,7 @@ def test_take_selects_the_links_of_the_selected_sentences(links, chosen):
     expected = {(k, i, j): p for k, old in enumerate(chosen) for (s, i, j), p in links.items() if s == old}
     assert items(taken) == expected
     assert taken.n_sentences == len(chosen)
-    with pytest.raises(SettingError, match="got indices 0 to 6"):
+    with pytest.raises(SettingError, match="got 0 to 6"):
         pairs_of(links).take([0, 6])
 
 
@@ -106,7 +106,7 @@ def test_take_selects_the_links_of_the_selected_sentences(links, chosen):
         ("0-0 x", "'x' is not a link"),
         ("-1-0", "not a link"),
         ("9999999999-0", "not a link"),
-        ("0-0:2", "with a probability from 0 to 1"),
+        ("0-0:2", "optionally with :PROBABILITY"),
     ],
 )
 def test_invalid_lines_are_rejected(line, fact, tmp_path):
@@ -126,10 +126,10 @@ def test_position_zero_is_rejected_if_words_are_counted_from_one():
 def test_errors_of_check_name_the_line():
     corpus = ParallelCorpus.of([["a", "b"], ["c"]], [["x"], ["y"]], ("en", "de"))
     assert len(WordPairs.parse(["1-0", "0-0"]).check(corpus)) == 2
-    with pytest.raises(InputError, match=r"f line 2: target word 1, but sentence 2 has 1 words") as caught:
+    with pytest.raises(InputError, match=r"f line 2: target word 1 \(0-based\), but sentence 2 has 1 words") as caught:
         WordPairs.parse(["1-0", "0-1"]).check(corpus, path="f")
     assert caught.value.line == 2
-    with pytest.raises(InputError, match="3 lines of links, but the corpus has 2"):
+    with pytest.raises(InputError, match="has links for 3 sentence pairs, but the corpus has 2"):
         WordPairs.parse(["", "", ""]).check(corpus)
 
 

@@ -84,7 +84,7 @@ def test_a_full_device_raises_an_error(write):
 
 
 def test_the_error_names_a_file_or_folder_that_prevents_writing(tmp_path):
-    with pytest.raises(OutputError, match=rf"^{tmp_path}: is a folder, expected the name of a file$"):
+    with pytest.raises(OutputError, match=rf"^{tmp_path}: is a folder, expected a file name$"):
         write_text(tmp_path, "x")
     (tmp_path / "file").write_text("")
     with pytest.raises(OutputError, match=r"file/x: cannot be written \(Not a directory\)$"):
@@ -187,7 +187,7 @@ def test_a_full_disk_is_recognised_among_the_causes_of_an_error():
         ),
         (OSError(errno.ENOSPC, "No space left", "a", None, "/b"), "/b: no space left on the disk"),
         (OSError(errno.EROFS, "Read-only file system"), "Read-only file system"),
-        (RAISED["torch"], "only part of it could be written"),
+        (RAISED["torch"], "only part of the file could be written"),
     ],
 )
 def test_operating_system_errors_have_one_line(capsys, monkeypatch, error, said):

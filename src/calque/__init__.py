@@ -1,7 +1,7 @@
 """calque aligns the languages of a multilingual encoder.
 
-The package measures how close the vectors of words and their translations are in context, aligns the encoder with little
-supervision, and returns an encoder that transfers better from one language to the others.
+It measures how close the vectors of a word and its translations are in context, aligns the encoder with little supervision,
+and returns an encoder that transfers better across languages.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 __version__ = VERSION
 
-# Names are imported at first use, so that `import calque` and `calque --help` are fast.
+# Names are imported on first use, which keeps `import calque` and `calque --help` fast.
 NAMES = {
     "alignment.contrastive": "Contrastive",
     "alignment.driver": "align",

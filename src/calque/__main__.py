@@ -1,4 +1,4 @@
-"""Entry point of `python -m calque`, which `accelerate launch -m calque` needs."""
+"""Entry point for `python -m calque`, which is also used by `accelerate launch -m calque`."""
 
 import os
 import sys
@@ -8,8 +8,8 @@ try:
 
     if __name__ == "__main__":
         if not sys.flags.safe_path and sys.path[0] == os.getcwd() and "--trust-code" not in sys.argv:
-            del sys.path[0]  # like the program `calque`, do not import modules of the working directory
+            del sys.path[0]  # like the `calque` script, import no modules from the working directory
         main()
-except KeyboardInterrupt:  # interrupted while the command line is imported
+except KeyboardInterrupt:  # interrupted while `calque.cli` is being imported
     sys.stderr.write("calque: interrupted\n")
     sys.exit(130)

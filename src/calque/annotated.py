@@ -1,4 +1,4 @@
-"""Annotated text: sentences with arrays of word tags, text labels, dependency trees or labelled spans; and dictionaries."""
+"""Data classes for text with word tags, text labels, dependency trees or labelled spans, and for bilingual dictionaries."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from calque.text import Sentences
 
 @dataclass(frozen=True)
 class Labels:
-    """Labels stored as codes, int32 `[n]`, which are indices into the distinct names."""
+    """Labels stored as integer codes: `codes`, int32 `[n]`, are indices into `names`, the distinct labels."""
 
     codes: np.ndarray
     names: tuple[str, ...]
 
     @classmethod
     def of(cls, values: Iterable[str]) -> Labels:
-        """Build from strings; `names` are the distinct strings in sorted order."""
+        """Build `Labels` from strings; `names` contains the distinct strings in sorted order."""
         values = list(values)
         names = tuple(sorted(set(values)))
         number = {name: code for code, name in enumerate(names)}
@@ -38,12 +38,12 @@ class Labels:
         return [self.names[code] for code in self.codes]
 
     def among(self, names: Sequence[str]) -> np.ndarray:
-        """Return codes that are indices into `names`, int32 `[n]`; labels that `names` does not contain get −1."""
+        """Return each label as an index into `names`, int32 `[n]`; a label that is not in `names` becomes −1."""
         number = {name: code for code, name in enumerate(names)}
         return np.array([number.get(name, -1) for name in self.names], dtype=np.int32)[self.codes]
 
     def sorted(self) -> Labels:
-        """Return the same labels with `names` in alphabetical order."""
+        """Return the same labels, with `names` in alphabetical order."""
         names = tuple(sorted(self.names))
         return Labels(self.among(names), names)
 
@@ -53,7 +53,7 @@ class Labels:
 
 @dataclass(frozen=True)
 class _AnnotatedSentences:
-    """Base class of annotated sentences. Subclasses define `lines`, the line number of each sentence in the file."""
+    """Base class for annotated sentences. Subclasses define `lines`, the line number of each sentence in its file."""
 
     sentences: Sentences
 
@@ -61,27 +61,27 @@ class _AnnotatedSentences:
         return len(self.sentences)
 
     def _taken(self, rows: np.ndarray, **parts: Any) -> Self:
-        """Return the sentences with the given indices; `parts` is the annotation of these sentences."""
-        lines = getattr(self, "lines")  # noqa: B009 (a field of subclasses)
+        """Return the sentences at the given indices; `parts` contains the annotation of these sentences."""
+        lines = getattr(self, "lines")  # noqa: B009 (subclasses define this field)
         return replace(
             self, sentences=self.sentences.take(rows), **{"lines": None if lines is None else lines[rows]}, **parts
         )
 
     def _words(self, rows: np.ndarray) -> np.ndarray:
-        """Return the indices of the words of the given sentences, in order."""
+        """Return the indices of all words in the sentences at `rows`, in order."""
         lengths = self.sentences.lengths()
         return ranges(offsets_of(lengths)[:-1][rows], lengths[rows])
 
 
 @dataclass(frozen=True)
 class TaggedText(_AnnotatedSentences):
-    """Sentences with a tag for each word (entities, slots, parts of speech).
+    """Sentences with a tag for each word (named entities, slots, parts of speech).
 
     Attributes:
-        tags: tags of all words, `[n_words]`. Spans are converted to BIO (IOB2).
-        intents: label of each sentence `[n_sentences]`, or None.
-        repaired: number of tags that were changed because no scheme allows the tags at their position.
-        path, lines: path of the file, and line number of each sentence, int64 `[n_sentences]`, for messages.
+        tags: tag of each word, `[n_words]`; spans are encoded in the BIO scheme (IOB2).
+        intents: intent of each sentence, `[n_sentences]`, or None if there are no intents.
+        repaired: number of tags or spans that the reader corrected, because they were invalid or did not fit the words.
+        path, lines: path of the file and line number of each sentence, int64 `[n_sentences]`, for use in messages.
     """
 
     tags: Labels
@@ -96,19 +96,19 @@ class TaggedText(_AnnotatedSentences):
             _check(len(self.sentences), len(self.intents), "one per sentence", "intents", self.path)
 
     def take(self, rows: np.ndarray) -> TaggedText:
-        """Return the sentences with the given indices."""
+        """Return the sentences at the given indices."""
         intents = None if self.intents is None else self.intents.take(rows)
         return self._taken(rows, tags=self.tags.take(self._words(rows)), intents=intents)
 
 
 @dataclass(frozen=True)
 class LabelledText:
-    """Texts or pairs of texts with one label each (sentiment, inference).
+    """Texts, or pairs of texts, with one label each (sentiment, natural language inference).
 
     Attributes:
-        texts: one or two columns of texts.
-        labels: label of each text, `[n_texts]`.
-        path, lines: path of the file, and line number of each text, for messages.
+        texts: one column of texts, or two columns for pairs of texts.
+        labels: label of each text or pair, `[n_texts]`.
+        path, lines: path of the file and line number of each text, for use in messages.
     """
 
     texts: tuple[Sentences, ...]
@@ -124,7 +124,7 @@ class LabelledText:
         return len(self.labels)
 
     def take(self, rows: np.ndarray) -> LabelledText:
-        """Return the texts with the given indices."""
+        """Return the texts at the given indices."""
         texts = tuple(column.take(rows) for column in self.texts)
         lines = None if self.lines is None else self.lines[rows]
         return replace(self, texts=texts, labels=self.labels.take(rows), lines=lines)
@@ -135,10 +135,10 @@ class Treebank(_AnnotatedSentences):
     """Sentences with dependency trees.
 
     Attributes:
-        upos: universal part of speech of each word, `[n_words]`.
-        heads: 1-based position of the head of each word in its sentence, 0 for the root, int32 `[n_words]`.
-        relations: label of the arc to the head, `[n_words]`.
-        path, lines: path of the file, and line number of each sentence, for messages.
+        upos: universal part-of-speech tag of each word, `[n_words]`.
+        heads: 1-based position of each word's head in the sentence, or 0 for the root, int32 `[n_words]`.
+        relations: dependency relation of each word to its head, `[n_words]`.
+        path, lines: path of the file and line number of each sentence, for use in messages.
     """
 
     upos: Labels
@@ -153,7 +153,7 @@ class Treebank(_AnnotatedSentences):
             _check(n_words, len(values), "one per word", name, self.path)
 
     def take(self, rows: np.ndarray) -> Treebank:
-        """Return the sentences with the given indices."""
+        """Return the sentences at the given indices."""
         words = self._words(rows)
         return self._taken(
             rows, upos=self.upos.take(words), heads=self.heads[words], relations=self.relations.take(words)
@@ -165,12 +165,12 @@ class ProbeText(_AnnotatedSentences):
     """Sentences with labelled spans or labelled pairs of spans, for edge probing (Tenney et al. 2019b, §2).
 
     Attributes:
-        offsets: int64 `[n_sentences + 1]`; sentence i has the targets `offsets[i]:offsets[i + 1]`.
-        spans: first word and end (exclusive) of each span of a target, int32 `[n_targets, 1 or 2, 2]`.
-        labels: labels of all targets, `[n_labels]`.
-        label_offsets: int64 `[n_targets + 1]`; target i has the labels `label_offsets[i]:label_offsets[i + 1]`, possibly none.
+        offsets: range of each sentence's targets, int64 `[n_sentences + 1]`; sentence i has `offsets[i]:offsets[i + 1]`.
+        spans: first word and end (exclusive) of the one or two spans of each target, int32 `[n_targets, 1 or 2, 2]`.
+        labels: labels of all targets in order, `[n_labels]`.
+        label_offsets: range of each target's labels, int64 `[n_targets + 1]`, like `offsets`; a target can have no labels.
         probe: name of the probing task, such as "pos".
-        path, lines: path of the file, and line number of each sentence, for messages.
+        path, lines: path of the file and line number of each sentence, for use in messages.
 
     Raises:
         InputError: the lengths of the arrays are inconsistent.
@@ -185,17 +185,17 @@ class ProbeText(_AnnotatedSentences):
     lines: np.ndarray | None = None
 
     def __post_init__(self):
-        _check(len(self.sentences) + 1, len(self.offsets), "one per sentence, and the end", "offsets", self.path)
-        _check(int(self.offsets[-1]), len(self.spans), "the last offset", "spans", self.path)
-        _check(len(self.spans) + 1, len(self.label_offsets), "one per target, and the end", "label offsets", self.path)
-        _check(int(self.label_offsets[-1]), len(self.labels), "the last label offset", "labels", self.path)
+        _check(len(self.sentences) + 1, len(self.offsets), "one per sentence, plus the end", "offsets", self.path)
+        _check(int(self.offsets[-1]), len(self.spans), "the value of the last offset", "spans", self.path)
+        _check(len(self.spans) + 1, len(self.label_offsets), "one per target, plus the end", "label offsets", self.path)
+        _check(int(self.label_offsets[-1]), len(self.labels), "the value of the last label offset", "labels", self.path)
 
     def owners(self) -> np.ndarray:
-        """Return the sentence of each target, int64 `[n_targets]`."""
+        """Return the index of the sentence that contains each target, int64 `[n_targets]`."""
         return np.repeat(np.arange(len(self.sentences)), np.diff(self.offsets))
 
     def take(self, rows: np.ndarray) -> ProbeText:
-        """Return the sentences with the given indices."""
+        """Return the sentences at the given indices."""
         counts = np.diff(self.offsets)[rows]
         targets = ranges(self.offsets[:-1][rows], counts)
         label_counts = np.diff(self.label_offsets)[targets]
@@ -211,11 +211,11 @@ class ProbeText(_AnnotatedSentences):
 
 @dataclass(frozen=True)
 class Dictionary:
-    """Pairs of words and translations in the order of the file; a word can have several translations.
+    """Bilingual dictionary: pairs of a word and its translation in file order. A word can have several translations.
 
     Attributes:
-        source, target: words of each side, `[n_entries]`.
-        langs: languages of the two sides.
+        source, target: the words and their translations, `[n_entries]` each.
+        langs: languages of `source` and `target`.
         path: path of the file.
     """
 

@@ -1,4 +1,4 @@
-"""Errors that a user can correct. Each message states the problem, its place and a remedy."""
+"""Errors that users can fix. Each message states what is wrong, where, and how to fix it."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from os import PathLike, fspath
 from typing import Any
 
 _BREAKS = re.compile(r"\s*[\x00-\x1f\x7f\x85\u2028\u2029]+\s*")
-_LONGEST = 1200  # maximum number of characters of a message, which may quote a corrupt file
+_LONGEST = 1200  # maximum message length in characters; a message may quote a corrupt file
 
 
 class CalqueError(Exception):
-    """Base class of errors that the caller can correct. The command line prints the message in one line and exits with 2."""
+    """Base class for errors that the caller can fix. The command line prints the message on one line and exits with code 2."""
 
     def __init__(self, message: object = ""):
         super().__init__(_line(str(message)))
@@ -28,15 +28,15 @@ def _line(text: str) -> str:
 
 
 class CalqueWarning(UserWarning):
-    """Warning about a fact that affects the result, such as skipped lines. The command line prints it even with -q."""
+    """Warning about something that affects the result, such as skipped lines. The command line prints it even with -q."""
 
 
 class SkippedWarning(CalqueWarning):
     """Warning that a reader skipped lines.
 
     Attributes:
-        skipped: number of skipped sentences, texts or entries by reason.
-        first_skipped: position of the first skipped item by reason.
+        skipped: number of skipped sentences, texts or entries for each reason.
+        first_skipped: position of the first skipped item for each reason.
     """
 
     def __init__(self, message: str, skipped: dict[str, int], first_skipped: dict[str, str]):
@@ -45,11 +45,11 @@ class SkippedWarning(CalqueWarning):
 
 
 class InputError(CalqueError):
-    """Error for an invalid file or an invalid line of a file.
+    """Error for an invalid file or an invalid line in a file.
 
     Args:
-        fact: the problem, the expected content and the remedy, in one line.
-        line: line number, counted from 1.
+        fact: one-line message that states the problem, the expected content and the remedy.
+        line: line number, starting at 1.
     """
 
     def __init__(self, fact: str, *, path: str | PathLike[str] | None = None, line: int | None = None):
@@ -65,27 +65,27 @@ class InputError(CalqueError):
 
 
 class SettingError(CalqueError):
-    """Error for an invalid value, or an invalid combination of values, of options or arguments."""
+    """Error for an invalid option or argument value, or for an invalid combination of values."""
 
 
 class OutputError(CalqueError):
-    """Error for a file or folder that cannot be written, for lack of space or permission."""
+    """Error for a file or folder that cannot be written, for example for lack of disk space or permission."""
 
 
 def check_number(
     name: str, value: Any, *, above: float | None = None, least: float | None = None, below: float | None = None,
     most: float | None = None, whole: bool = False,
 ) -> None:  # fmt: skip
-    """Check that a setting is a finite number within its bounds; if `whole`, the number must be an integer.
+    """Check that a setting is a finite number within its bounds, and a whole number if `whole` is set.
 
-    `above` and `below` are exclusive bounds, `least` and `most` are inclusive bounds.
+    `above` and `below` are exclusive bounds; `least` and `most` are inclusive bounds.
 
     Raises:
         SettingError: the value is invalid.
     """
     tests = {"above": (gt, above), "at least": (ge, least), "below": (lt, below), "at most": (le, most)}
     given = {word: (holds, bound) for word, (holds, bound) in tests.items() if bound is not None}
-    with suppress(OverflowError):  # integers such as 10⁴⁰⁰ do not fit into a float
+    with suppress(OverflowError):  # integers such as 10⁴⁰⁰ do not fit in a float
         right = isinstance(value, Integral if whole else Real) and not isinstance(value, bool) and isfinite(value)
         if right and all(holds(value, bound) for holds, bound in given.values()):
             return
@@ -95,16 +95,16 @@ def check_number(
 
 
 class MissingExtraError(CalqueError):
-    """Error for a package that is not installed; `extra` is the optional extra of calque that installs the package."""
+    """Error for an optional package that is not installed; `extra` is the calque extra that installs it."""
 
     def __init__(self, package: str, extra: str, purpose: str):
-        super().__init__(f"{purpose} needs the package {package}: pip install 'calque-align[{extra}]'")
+        super().__init__(f"{purpose} requires the package {package}; run pip install 'calque-align[{extra}]'")
 
 
 class Stopped(KeyboardInterrupt):
-    """Exception raised when a signal stopped a run whose state was saved.
+    """Exception raised when a signal stops a run whose state has been saved.
 
-    The command line prints the message, which explains how to resume, and exits with 128 plus the number of the signal.
+    The command line prints the message, which explains how to resume, and exits with code 128 plus the signal number.
     """
 
     def __init__(self, message: str, signal: int):

@@ -1,4 +1,4 @@
-"""Input texts of commands, word links of these texts, and warnings about skipped lines."""
+"""Load the input texts of commands and their word links, and warn about skipped lines."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ Say = Callable[[str], None]
 
 
 def check_pairs(texts: Sequence[str], langs: Sequence[tuple[str, str]]) -> None:
-    """Raise a `SettingError` unless there is one pair of languages for each text."""
+    """Check that each text has a language pair; otherwise raise a `SettingError`."""
     if len(texts) != len(langs):
         named, pairs = ", ".join(map(str, texts)), ", ".join("-".join(pair) for pair in langs)
-        fact = f"{len(texts)} text(s) ({named}) and {len(langs)} pair(s) of --langs ({pairs})"
-        raise SettingError(f"{fact}: give one pair for each text, e.g. --langs en de --langs en fr")
+        fact = f"got {len(texts)} text(s) ({named}) but {len(langs)} language pair(s) ({pairs})"
+        raise SettingError(f"{fact}; pass one language pair for each text, e.g. --langs en de --langs en fr")
 
 
 def skipped(message: str, counts: Mapping[str, int] | None = None, first: Mapping[str, str] | None = None) -> None:
-    """Warn about skipped items, even with -q, because scores do not include skipped items."""
+    """Warn about skipped items even with -q, because scores do not include these items."""
     warnings.warn(SkippedWarning(message, dict(counts or {}), dict(first or {})), stacklevel=3)
 
 
-#: reasons that also occur in a valid text; lines skipped for other reasons are unusable
+#: reasons for skipping a line that also occur in valid text; lines skipped for other reasons are unusable
 _USUAL = (BLANK, "empty source", "empty target", "language missing", "no label")
 #: permission to read texts in which more than a tenth of the lines are unusable
 SKIP_UNUSABLE = Permission("calque_skips_unusable")
 
 
 def warn_skipped(corpus: ParallelCorpus, path: str | PathLike[str]) -> None:
-    """Warn about skipped lines of a text.
+    """Warn about the lines of a text that were skipped.
 
     Raises:
-        InputError: no line is usable; or more than a tenth of the lines are unusable, and `SKIP_UNUSABLE` is not granted.
+        InputError: no line is usable, or more than a tenth of the lines are unusable and `SKIP_UNUSABLE` is not granted.
     """
     first = {reason: f", first: {place}" for reason, place in corpus.first_skipped.items()}
     reasons = ", ".join(f"{count:,} × {reason}{first.get(reason, '')}" for reason, count in corpus.skipped.items())
@@ -56,19 +56,19 @@ def warn_skipped(corpus: ParallelCorpus, path: str | PathLike[str]) -> None:
             remedy = next((flaw.fact for flaw in flaws if flaw.reason == "not UTF-8"), remedy)
         raise InputError(f"{fact}: {remedy}; or skip these lines with --on-error skip", path=path)
     if corpus.skipped:
-        message = f"{path}: {sum(corpus.skipped.values()):,} unusable lines skipped ({reasons})"
+        message = f"{path}: skipped {sum(corpus.skipped.values()):,} unusable lines ({reasons})"
         skipped(message, corpus.skipped, corpus.first_skipped)
 
 
 @dataclass(frozen=True)
 class Words:
-    """Settings of tokenisation and word alignment.
+    """Settings for tokenisation and word alignment.
 
     Args:
-        model: statistical aligner: auto, fast-align, hmm or gibbs.
-        symmetrize: method that combines the links of the two directions.
-        pretokenized: whether words are separated by spaces already.
-        limit: maximum number of sentence pairs of each file.
+        model: statistical aligner, one of auto, fast-align, hmm and gibbs.
+        symmetrize: method that combines the links of the two alignment directions.
+        pretokenized: whether the text is already tokenised, with words separated by spaces.
+        limit: maximum number of sentence pairs to read from each file.
     """
 
     model: str = "auto"
@@ -79,11 +79,11 @@ class Words:
 
     @property
     def unlimited(self) -> Words:
-        """Settings without the limit, for text that must be read in full, such as training text that defines unseen words."""
+        """Copy without `limit`, for text that must be read in full, such as training text that defines the unseen words."""
         return replace(self, limit=None)
 
     def read(self, path: str | PathLike[str], langs: tuple[str, str]) -> ParallelCorpus:
-        """Read a parallel text. Unusable lines become empty sentence pairs, so that line numbers of links remain valid.
+        """Read parallel text. Unusable lines become empty sentence pairs, so line numbers in files of word links stay valid.
 
         Raises:
             InputError: see `warn_skipped`.
@@ -93,19 +93,19 @@ class Words:
         return corpus
 
     def read_all(self, paths: Sequence[str], langs: Sequence[tuple[str, str]]) -> list[ParallelCorpus]:
-        """Read several parallel texts with one pair of languages each."""
+        """Read several parallel texts, each with its own language pair."""
         check_pairs(paths, langs)
         return [self.read(path, pair) for path, pair in zip(paths, langs, strict=True)]
 
     def link(self, corpus: ParallelCorpus, *, extra: ParallelCorpus | None = None, progress: bool = False) -> WordPairs:
-        """Link the words of a corpus with the statistical aligner, which is trained on the corpus and on `extra`."""
+        """Align the words of a corpus with the statistical aligner, which is trained on the corpus and on `extra`."""
         from calque.wordalign import align_words
 
         how = {"model": self.model, "symmetrize": self.symmetrize, "seed": self.seed}
         return align_words(corpus, extra=extra, progress=progress, **how)
 
     def open_pairs(self, path: str | PathLike[str], corpus: ParallelCorpus) -> WordPairs:
-        """Read the links of a corpus from a Pharaoh file, up to the limit, and check that the linked words exist."""
+        """Read the word links of a corpus from a Pharaoh file, up to `limit`, and check that the linked words exist."""
         pairs = WordPairs.open(path)
         if self.limit is not None:
             pairs = pairs.slice(0, len(corpus))
@@ -117,7 +117,7 @@ def read_languages(
     files: Iterable[tuple[str, str]], *, pretokenized: bool = False, limit: int | None = None,
     say: Say = lambda line: None,
 ) -> dict[str, Sentences]:  # fmt: skip
-    """Read files, given as (language, path), and return the concatenated sentences of each language."""
+    """Read files, given as pairs (language, path), and concatenate the sentences of each language."""
     from calque.corpora.plain import read_sentences
 
     parts: dict[str, list[Sentences]] = {}
@@ -129,7 +129,7 @@ def read_languages(
 
 
 def digest_of(sentences: Sentences) -> str:
-    """Return a hash of the words and the sentence boundaries of a text."""
+    """Return a hash of the words and sentence boundaries of a text."""
     words, offsets = sentences.flat()
     digest = hashlib.blake2b(offsets.tobytes(), digest_size=16)
     for chunk in words.chunks:

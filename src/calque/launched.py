@@ -1,4 +1,4 @@
-"""Settings of a launcher (`torchrun`, `accelerate launch`), read from environment variables without PyTorch."""
+"""Launcher settings (`torchrun`, `accelerate launch`), read from environment variables without importing PyTorch."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 
 
 def count() -> int:
-    """Return the number of processes that the launcher started, or 1 without a launcher."""
+    """Return the number of processes that the launcher started, or 1 if there is no launcher."""
     return max(1, _number("WORLD_SIZE", 1))
 
 
@@ -16,12 +16,12 @@ def number() -> int:
 
 
 def uses_cpu() -> bool:
-    """Return whether accelerate is configured to use the CPU only."""
+    """Return whether accelerate is configured to use only the CPU."""
     return _yes("ACCELERATE_USE_CPU")
 
 
 def uses_fsdp() -> bool:
-    """Return whether accelerate is configured for FSDP."""
+    """Return whether accelerate is configured to use FSDP with several processes."""
     return count() > 1 and _yes("ACCELERATE_USE_FSDP")
 
 

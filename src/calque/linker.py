@@ -1,4 +1,4 @@
-"""Link the words of single sentence pairs with an encoder or with saved tables of a statistical aligner."""
+"""Align the words of sentence pairs with an encoder or with the saved tables of a statistical aligner."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from calque.wordalign.symmetrization import check_method
 if TYPE_CHECKING:
     from calque.encoders.base import Encoder
 
-BLOCK = 1 << 11  # number of sentence pairs whose vectors are in memory at a time
+BLOCK = 1 << 11  # number of sentence pairs whose vectors are held in memory at a time
 
 
 class Link(NamedTuple):
-    """Positions (from 0) of two linked words, and the score of the link, between 0 and 1.
+    """Link between two words: their positions, starting at 0, and a score between 0 and 1.
 
-    The score is the posterior of a statistical aligner or the score of the extraction method (`calque.wordalign.similarity`).
+    The score is the posterior of a statistical aligner, or the score of an extraction method (`calque.wordalign.similarity`).
     """
 
     source: int
@@ -35,20 +35,20 @@ class Link(NamedTuple):
 
 
 class Linker:
-    """Links the words of sentence pairs with an encoder or with the saved tables of a statistical aligner.
+    """Word aligner for sentence pairs that uses an encoder or the saved tables of a statistical aligner.
 
     Args:
-        model: encoder, name of an encoder (see `load_encoder`), `WordAligner`, or file written by `calque words --tables`.
-        langs: languages of source and target, required by encoders that have one part for each language.
-        method: extraction of links from cosines (encoders only), "mutual" or "softmax"; default: `encoder.pivots` if the
-            encoder defines this method, else "mutual".
-        symmetrize: method that combines the links of the two directions (tables only); default: "one-to-one".
-        options: further arguments of the extraction method, such as `{"threshold": 0.01}`.
-        load: further arguments of `load_encoder`, such as `layer`.
+        model: an encoder or its name (see `load_encoder`), a `WordAligner`, or a file written by `calque words --tables`.
+        langs: source and target language, required by encoders that have a separate part for each language.
+        method: method that extracts links from cosines, "mutual" or "softmax" (encoders only); default: the encoder's own
+            method `pivots` if it has one, otherwise "mutual".
+        symmetrize: method that combines the links of the two alignment directions (tables only); default: "one-to-one".
+        options: further arguments to the extraction method, such as `{"threshold": 0.01}`.
+        load: further arguments to `load_encoder`, such as `layer`.
 
     Raises:
-        SettingError: the method or symmetrisation is unknown, an option does not apply to this kind of model, or the encoder
-            has no word vectors.
+        SettingError: `method` or `symmetrize` is unknown, an option does not apply to this kind of model, or the encoder has no
+            word vectors.
 
     Example:
         >>> from calque import Linker
@@ -73,23 +73,23 @@ class Linker:
         check_method(self.symmetrize)
         if self.aligner is None:
             if symmetrize is not None:
-                raise SettingError("symmetrize is only for tables of an aligner, got an encoder: leave it out")
+                raise SettingError("symmetrize applies only to the tables of an aligner, got an encoder; omit it")
         elif method is not None or options or load:
             raise SettingError(
-                "method, options and layers apply to encoders only, got tables of an aligner: leave them out"
+                "method, options and layers apply only to encoders, got the tables of an aligner; omit these arguments"
             )
         elif langs not in (None, self.aligner.langs):
-            raise SettingError(f"langs={langs}, but the tables are for {'-'.join(self.aligner.langs)}")
+            raise SettingError(f"langs must be those of the tables, {'-'.join(self.aligner.langs)}, got {langs}")
         self.langs = langs or (("", "") if self.aligner is None else self.aligner.langs)
 
     def link(self, source: Sequence[str], target: Sequence[str]) -> list[Link]:
-        """Return the sorted links of the words of two sentences."""
+        """Return the sorted links between the words of two sentences."""
         return next(self.links([(source, target)]))
 
     def links(
         self, pairs: Iterable[tuple[Sequence[str], Sequence[str]]], *, block: int = BLOCK
     ) -> Iterator[list[Link]]:
-        """Yield the sorted links of each sentence pair; the vectors of one block are in memory at a time."""
+        """Yield the sorted links of each sentence pair; only the vectors of one block are held in memory at a time."""
         rest = iter(pairs)
         while some := list(islice(rest, block)):
             found = self.align(ParallelCorpus.of([a for a, _ in some], [b for _, b in some], self.langs))
@@ -98,7 +98,7 @@ class Linker:
             yield from (sorted(links[a:b]) for a, b in pairwise(found.offsets().tolist()))
 
     def align(self, corpus: ParallelCorpus) -> WordPairs:
-        """Return the links of a text whose vectors fit into memory."""
+        """Return the word links of a corpus whose vectors fit in memory."""
         if self.aligner is not None:
             return self.aligner.align(corpus, symmetrize=self.symmetrize)
         if self._pivots is not None:
@@ -106,7 +106,7 @@ class Linker:
         return links_from_matrices(self._matrices(corpus), len(corpus), method=self.method, **self.options)
 
     def aligned(self, corpus: ParallelCorpus) -> Iterator[WordPairs]:
-        """Yield the links of a text in blocks that bound memory; sentence pairs are numbered from 0 in each block."""
+        """Yield the word links of a corpus in blocks, to limit memory use; each block numbers its sentence pairs from 0."""
         if self.aligner is not None:
             yield from self.aligner.aligned(corpus, symmetrize=self.symmetrize)
             return
@@ -114,7 +114,7 @@ class Linker:
             yield self.align(corpus[first : first + BLOCK])
 
     def similarities(self, corpus: ParallelCorpus) -> Similarities:
-        """Return the word similarities of a text as `prior` for `calque.align_words`; large arrays are in a temporary file.
+        """Return word similarities for use as `prior` in `calque.align_words`; large arrays are stored in a temporary file.
 
         Raises:
             SettingError: the model is a statistical aligner, which has no vectors.
@@ -128,7 +128,7 @@ class Linker:
         return Similarities(data, *sizes)
 
     def similarity(self, source: Sequence[str], target: Sequence[str]) -> np.ndarray:
-        """Return the cosines between the words of two sentences, float32 `[source words, target words]`; NaN: no vector.
+        """Return cosines between two sentences' words, float32 `[source words, target words]`; NaN for words without a vector.
 
         Raises:
             SettingError: the model is a statistical aligner, which has no vectors.
@@ -137,23 +137,23 @@ class Linker:
 
     def _matrices(self, corpus: ParallelCorpus) -> Iterator[np.ndarray]:
         if self.encoder is None:
-            raise SettingError("tables of an aligner have no vectors: build the Linker from an encoder")
+            raise SettingError("a statistical aligner has no vectors; build the Linker from an encoder")
         return cosines(self.encoder.encode(corpus.source), self.encoder.encode(corpus.target))
 
 
 def _opened(model: Any, load: dict[str, Any], method: str | None) -> tuple[WordAligner | None, Encoder | None]:
-    """Return (aligner, None) or (None, encoder); `model` is opened if it is a name or a file."""
+    """Return (aligner, None) or (None, encoder); load `model` if it is a name or a file."""
     if isinstance(model, WordAligner):
         return model, None
     if isinstance(model, str | PathLike) and is_aligner(fspath(model)):
         return WordAligner.open(model), None
-    from calque.encoders.base import require  # imports PyTorch, which aligners do not need
+    from calque.encoders.base import require  # imports PyTorch, which statistical aligners do not need
     from calque.encoders.loading import load_encoder
 
     if isinstance(model, str | PathLike):
         model = load_encoder(model, **load)
     elif load:
-        raise SettingError(f"{', '.join(load)}: only for encoders given by name, got a loaded encoder: leave it out")
+        raise SettingError(f"{', '.join(load)}: allowed only for encoders passed by name, got a loaded encoder")
     if method is not None or not hasattr(model, "pivots"):
         require(model, "measured")
     return None, model

@@ -1,7 +1,7 @@
-"""Tables of named classes, and classes of other packages, which are named `package.module:Class`.
+"""Tables of named classes. Classes from other packages have names of the form `package.module:Class`.
 
-A table lists names without importing the classes, so that help and error messages are fast. A class that the user names is
-imported. A class that a file names is not imported, because files can come from untrusted sources (`class_in_file`).
+A table lists names without importing the classes, which keeps help and error messages fast. A class that the user names is
+imported. A class named in a file needs permission, because files can come from untrusted sources (see `class_in_file`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from calque.errors import InputError, SettingError
 
 
 class Row(Protocol):
-    """Row of a table; `target` names the class as `package.module:Class`."""
+    """Row of a table; `target` is the name of the class, `package.module:Class`."""
 
     @property
     def target(self) -> str: ...
@@ -37,7 +37,7 @@ def is_path(name: str) -> bool:
 
 
 def exported(package: str, names: Mapping[str, str]) -> Callable[[str], Any]:
-    """Return the `__getattr__` of a package that imports each name at first use; `names` lists the names of each module."""
+    """Return a `__getattr__` for a package that imports each name on first use; `names` maps each module to its names."""
     places = {name: f"{package}.{module}" for module, several in names.items() for name in several.split()}
 
     def get(name: str) -> Any:
@@ -54,7 +54,7 @@ def imported(target: str) -> Any:
     """Import `package.module:Class`.
 
     Raises:
-        SettingError: the module or the name in it does not exist.
+        SettingError: the module cannot be imported or does not define the class.
     """
     module, _, attribute = target.partition(":")
     try:
@@ -69,7 +69,7 @@ def imported(target: str) -> Any:
 
 
 def file_of(target: str) -> Path:
-    """Return the file of the module of `package.module:Class`.
+    """Return the source file of the module in `package.module:Class`.
 
     Raises:
         SettingError: the module does not exist or has no file.
@@ -83,7 +83,7 @@ def file_of(target: str) -> Path:
 
 # -- names in files ----------------------------------------------------------------------------------------------------
 class Permission:
-    """Permission that is granted within a block, such as `with TRUST_CODE.given(): …`; its truth value is True there."""
+    """Permission granted within a block, as in `with TRUST_CODE.given(): …`; its truth value is True inside the block."""
 
     def __init__(self, name: str):
         self._is_given: ContextVar[bool] = ContextVar(name, default=False)
@@ -101,18 +101,18 @@ class Permission:
             self._is_given.reset(token)
 
 
-#: permission to import the classes of other packages that are named in files
+#: permission to import classes from other packages that are named in files
 TRUST_CODE = Permission("calque_trusts_code")
 
 
 def class_in_file(target: str, base: type[Any], path: str | PathLike[str]) -> type[Any]:
-    """Return the class `package.module:Class` of another package that is named in a file.
+    """Return a class from another package, which a file names as `package.module:Class`.
 
-    Importing a module runs its code. Therefore the class must already be imported, or `TRUST_CODE` must be granted.
+    Importing a module runs its code, so the class must already be imported unless `TRUST_CODE` is granted.
 
     Args:
         base: required base class.
-        path: folder of the file, for the message.
+        path: folder of the file, for use in messages.
 
     Raises:
         InputError: the class is neither imported nor trusted, or is not a subclass of `base`.
@@ -145,12 +145,12 @@ def _subclass(target: str, base: type[Any], noun: str) -> type[Any]:
 
 
 class Table(Mapping[str, R], Generic[R]):
-    """Mapping from names to rows. The name `package.module:Class` of another package is accepted, but not listed.
+    """Mapping from names to rows. It also accepts, but does not list, classes from other packages as `package.module:Class`.
 
     Args:
         what: noun for messages, such as "method".
         base: required base class as `package.module:Class`.
-        row_of: function that builds the row for a class of another package from the name and the class.
+        row_of: function that builds the row for a class from another package, given its name and the class.
 
     Attributes:
         rows: rows by name; help, studies, reports and documentation list these rows.
@@ -177,11 +177,11 @@ class Table(Mapping[str, R], Generic[R]):
         return self._row_of(name, self._checked(name))
 
     def load(self, name: str) -> type[Any]:
-        """Import the class of a row, and check that the class is a subclass of the base class."""
+        """Import the class of a row, and check that it is a subclass of the base class."""
         return self._checked(self.rows[name].target if name in self.rows else self[name].target)
 
     def load_from_file(self, name: str, path: str | PathLike[str]) -> type[Any]:
-        """Return the class that is named in a file: the class of a row or of another package (see `class_in_file`)."""
+        """Return the class named in a file: the class of a row, or a class from another package (see `class_in_file`)."""
         known = {row.target: row for row in self.rows.values()} | self.rows
         return self._checked(known[name].target) if name in known else class_in_file(name, imported(self._base), path)
 

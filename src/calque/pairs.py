@@ -28,11 +28,11 @@ class WordPairs:
     """Links between the words of sentence pairs, as parallel arrays sorted by sentence.
 
     Args:
-        sentence: index of the sentence pair, int64 `[n_pairs]`.
-        source, target: position of the word in its sentence, int64 `[n_pairs]`.
+        sentence: index of each link's sentence pair, int64 `[n_pairs]`.
+        source, target: position of each linked word in its sentence, int64 `[n_pairs]`.
         n_sentences: number of sentence pairs, including those without a link.
         posterior: posterior probability of each link, float32 `[n_pairs]`, or None.
-        possible: mask of the links that annotators marked as possible instead of sure, bool `[n_pairs]`.
+        possible: mask of the links that annotators marked as possible rather than sure, bool `[n_pairs]`.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class WordPairs:
     ):
         arrays = [np.asarray(array, dtype=np.int64) for array in (sentence, source, target)]
         if len({array.shape for array in arrays}) != 1 or arrays[0].ndim != 1:
-            raise SettingError(f"the arrays must have the same shape, got {[array.shape for array in arrays]}")
+            raise SettingError(f"arrays must be 1-D and equally long, got {[array.shape for array in arrays]}")
         self.sentence, self.source, self.target = arrays
         self.n_sentences = int(n_sentences)
         self.posterior = None if posterior is None else np.asarray(posterior, dtype=np.float32)
@@ -72,7 +72,7 @@ class WordPairs:
         return f"WordPairs({len(self):,} pairs in {self.n_sentences:,} sentences)"
 
     def __eq__(self, other: object) -> bool:
-        """Return whether `other` has the same links, ignoring the order and the posteriors of links."""
+        """Return whether `other` has the same links; the order and the posteriors of links are ignored."""
         if not isinstance(other, WordPairs) or self.n_sentences != other.n_sentences or len(self) != len(other):
             return False
         orders = [np.lexsort((pairs.possible, pairs.target, pairs.source, pairs.sentence)) for pairs in (self, other)]
@@ -106,18 +106,18 @@ class WordPairs:
 
     # -- selection -------------------------------------------------------------------------------------------
     def select(self, chosen: np.ndarray) -> WordPairs:
-        """Return the links that a boolean mask or sorted indices select; sentence numbers do not change."""
+        """Return the links selected by a boolean mask or by sorted indices; sentence numbers do not change."""
         return self._part(chosen, self.sentence[chosen], self.n_sentences)
 
     def _part(self, chosen: np.ndarray, sentence: np.ndarray, n_sentences: int) -> WordPairs:
-        """Return the links that a mask or indices select, with new sentence numbers."""
+        """Return the links selected by a mask or by indices, with new sentence numbers."""
         return WordPairs(
             sentence, self.source[chosen], self.target[chosen], n_sentences=n_sentences, possible=self.possible[chosen],
             posterior=None if self.posterior is None else self.posterior[chosen],
         )  # fmt: skip
 
     def one_to_one(self) -> WordPairs:
-        """Drop every link whose source or target word has another link in its sentence (Cao 2020, code)."""
+        """Drop every link whose source or target word has another link in its sentence (as in the code of Cao et al. 2020)."""
         alone = np.ones(len(self), dtype=bool)
         for words in (self.source, self.target):
             keys = self.sentence * (int(words.max(initial=0)) + 1) + words
@@ -127,7 +127,7 @@ class WordPairs:
 
     @property
     def sure(self) -> WordPairs:
-        """Return the sure links, which are the links that are not marked as possible."""
+        """Sure links, i.e. the links that are not marked as possible."""
         return self.select(~self.possible)
 
     def slice(self, start: int, stop: int) -> WordPairs:
@@ -136,10 +136,10 @@ class WordPairs:
         return self._part(chosen, self.sentence[chosen] - start, max(0, min(stop, self.n_sentences) - start))
 
     def take(self, indices: np.ndarray) -> WordPairs:
-        """Return the links of the sentences at `indices`; sentences are renumbered in this order (like `take` of corpora)."""
+        """Return the links of the sentences at `indices`, renumbered in this order, as in `ParallelCorpus.take`."""
         indices, offsets = np.asarray(indices, dtype=np.int64), self.offsets()
         if len(indices) and not 0 <= indices.min() <= indices.max() < self.n_sentences:
-            raise SettingError(f"got indices {indices.min()} to {indices.max()} for {self.n_sentences} sentences")
+            raise SettingError(f"indices must be in [0, {self.n_sentences}), got {indices.min()} to {indices.max()}")
         counts = np.diff(offsets)[indices]
         sentence = np.repeat(np.arange(len(indices)), counts)
         return self._part(ranges(offsets[indices], counts), sentence, len(indices))
@@ -150,31 +150,31 @@ class WordPairs:
         return WordPairs(self.sentence, self.target, self.source, n_sentences=self.n_sentences, **scores)
 
     def offsets(self) -> np.ndarray:
-        """Return the offsets of the links of each sentence, int64 `[n_sentences + 1]`."""
+        """Return the offsets of each sentence's links, int64 `[n_sentences + 1]`."""
         return np.searchsorted(self.sentence, np.arange(self.n_sentences + 1))
 
     def check(self, corpus: ParallelCorpus, *, path: str | PathLike[str] | None = None) -> WordPairs:
-        """Check that the linked words exist, and return self.
+        """Check that the linked words exist in the corpus, and return self.
 
         Raises:
-            InputError: a link refers to a missing word, or the corpus has another number of sentence pairs.
+            InputError: a link refers to a word that does not exist, or the numbers of sentence pairs differ.
         """
         if self.n_sentences != len(corpus):
-            fact = f"{self.n_sentences} lines of links, but the corpus has {len(corpus)} sentence pairs"
+            fact = f"has links for {self.n_sentences} sentence pairs, but the corpus has {len(corpus)}"
             raise InputError(fact, path=path)
         for name, words in (("source", self.source), ("target", self.target)):
             lengths = getattr(corpus, name).lengths()
             wrong = np.flatnonzero(words >= lengths[self.sentence])
             if len(wrong):
                 line = int(self.sentence[wrong[0]])
-                fact = f"{name} word {words[wrong[0]]}, but sentence {line + 1} has {lengths[line]} words"
-                remedy = "(numbered from 0); was the corpus tokenised differently?"
+                fact = f"{name} word {words[wrong[0]]} (0-based), but sentence {line + 1} has {lengths[line]} words;"
+                remedy = "was the corpus tokenised differently?"
                 raise InputError(f"{fact} {remedy}", path=path, line=line + 1)
         return self
 
     # -- Pharaoh files ---------------------------------------------------------------------------------------
     def pharaoh_lines(self, *, posteriors: bool = False) -> Iterator[str]:
-        """Yield one line per sentence pair: `i-j` is a sure link, `i?j` a possible link, and `:p` the posterior of a link."""
+        """Yield one line per sentence pair: `i-j` is a sure link, `i?j` a possible link, and a suffix `:p` the posterior."""
         offsets = self.offsets()
         for first in range(0, self.n_sentences, _LINES):
             cut = offsets[first : first + _LINES + 1]
@@ -188,16 +188,16 @@ class WordPairs:
                 yield " ".join([f"{i}{mark}{j}{end}" for i, j, mark, end in sorted(links[a:b])])
 
     def save(self, path: str | PathLike[str], *, posteriors: bool = False) -> None:
-        """Write a Pharaoh file with one line per sentence pair; pairs without a link have an empty line."""
+        """Write a Pharaoh file with one line per sentence pair; the line of a pair without links is empty."""
         write_lines(path, (f"{line}\n" for line in self.pharaoh_lines(posteriors=posteriors)))
 
     @classmethod
     def parse(
         cls, lines: Iterable[str], *, one_based: bool = False, path: str | PathLike[str] | None = None
     ) -> WordPairs:
-        """Parse Pharaoh lines: `i-j` is a sure link, `i?j` or `ipj` a possible link, and `:p` the optional posterior.
+        """Parse Pharaoh lines: `i-j` is a sure link, `i?j` or `ipj` a possible link, and an optional suffix `:p` the posterior.
 
-        A repeated link is kept once, and is sure if any occurrence is sure. With `one_based`, words are numbered from 1.
+        A repeated link is kept once, and is sure if any occurrence is sure. With `one_based`, word numbers start at 1.
 
         Raises:
             InputError: a line is not in this format.
@@ -210,7 +210,7 @@ class WordPairs:
             for item in line.split():
                 match = _LINK.fullmatch(item)
                 if match is None:
-                    fact = f"{item[:40]!r} is not a link, expected i-j or i?j, with a probability from 0 to 1 after a colon"
+                    fact = f"{item[:40]!r} is not a link, expected i-j or i?j, optionally with :PROBABILITY"
                     raise InputError(fact, path=path, line=number + 1)
                 i, mark, j, probability = match.groups()
                 link = (int(i) - shift, int(j) - shift)
@@ -238,9 +238,9 @@ class WordPairs:
             InputError: the file cannot be read, or a line is invalid.
         """
         try:
-            with open(path, encoding="utf-8", newline="\n") as file:  # keeps line numbers if the text has a lone \r
+            with open(path, encoding="utf-8", newline="\n") as file:  # a lone \r must not change line numbers
                 if file.read(1) != "\ufeff":  # "utf-8-sig" would read a truncated byte order mark as an empty file
                     file.seek(0)
                 return cls.parse(file, one_based=one_based, path=path)
         except (OSError, UnicodeDecodeError) as error:
-            raise InputError(f"cannot be read as links ({error})", path=path) from error
+            raise InputError(f"cannot be read as word links ({error})", path=path) from error

@@ -19,9 +19,9 @@ def bar(
 
     Args:
         over: items to iterate over, or the number of items; None if the number is unknown.
-        show: whether to show the bar; only the first of several processes shows it.
-        scaled: whether to write thousands as k and millions as M.
-        leave: whether the bar stays on the screen when it is complete.
+        show: whether to show the bar; with several processes, only the first one shows it.
+        scaled: whether to abbreviate thousands as k and millions as M.
+        leave: whether the bar stays on the screen after it is complete.
     """
     from tqdm import tqdm
 

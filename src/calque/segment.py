@@ -1,16 +1,16 @@
 """Split text into words, with the same result on every machine.
 
-The rules are those of the Moses tokenizer (Koehn et al. 2007, `tokenizer.perl`), which the replicated papers used, with three
-differences: URLs, e-mail addresses, file paths, placeholders (`%(name)s`) and identifiers (`snake_case`, `--option`) are not
-split; typographic apostrophes count as apostrophes; and scripts without spaces are segmented. No character is changed,
-normalised or escaped: the joined words are the text without white space, control characters and invisible format
+The rules follow the Moses tokenizer (Koehn et al. 2007, `tokenizer.perl`), which the replicated papers used, with three
+differences. URLs, e-mail addresses, file paths, placeholders (`%(name)s`) and identifiers (`snake_case`, `--option`) are not
+split; typographic apostrophes are treated as apostrophes; and text in scripts without spaces is segmented. No character is
+changed, normalised or escaped: joining the words gives the text without white space, control characters and invisible format
 characters.
 
-- Each punctuation mark or symbol is a separate word; a run of one of ``. - = * ~ # ` `` and an emoji sequence are one word.
-- Hyphens stay inside words (`well-known`, `Vor- und Nachteile`), full stops and commas inside numbers and names.
-- Apostrophes: `don 't`, `dogs '` (most languages), `l' homme` (Romance, Irish), `п'ять` (languages in which it is a letter).
-- A full stop stays with an abbreviation (`U.S.`, `Mr. Smith`, `approx. half`, German `3. Mai`).
-- Chinese is segmented by jieba (its Rust port), Japanese, Thai and Traditional Chinese by BudouX. Both are deterministic.
+- Each punctuation mark or symbol is a separate word, but a run of one of ``. - = * ~ # ` `` or an emoji sequence is one word.
+- Hyphens inside words (`well-known`, `Vor- und Nachteile`) do not split, nor do full stops and commas in numbers and names.
+- Apostrophes split `don 't`, `dogs '` (most languages) and `l' homme` (Romance, Irish), but not `п'ять` (it is a letter there).
+- A full stop stays with an abbreviation (`U.S.`, `Mr. Smith`, `approx. half`) or an ordinal number (German `3. Mai`).
+- Chinese is segmented by a Rust port of jieba; Japanese, Thai and Traditional Chinese by BudouX. Both are deterministic.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from itertools import chain
 
 import regex
 
-_KEPT = 1 << 17  # number of cached chunks of text per language
-_LONG = 256  # maximum length of chunks that are tested for URLs and similar patterns, in characters
+_KEPT = 1 << 17  # maximum number of cached text chunks per language
+_LONG = 256  # maximum length, in characters, of chunks that are searched for URLs and similar patterns
 
 # -- languages -----------------------------------------------------------------------------------------------
-# ISO 639-3 codes (and some older codes), each followed by its ISO 639-1 code. Members of a macrolanguage have
-# the code of the macrolanguage if test sets contain them.
+# ISO 639-3 codes and a few older codes, each followed by its ISO 639-1 code. A member of a macrolanguage is listed
+# with the code of the macrolanguage if it occurs in test sets.
 _THREE = (
     "aaraa abkab afraf akaak alssq amham araar arbar argan asmas avaav aveae aymay azeaz azjaz bakba bambm belbe benbn "
     "bisbi bodbo bosbs brebr bulbg catca cescs chach chece chizh chucu chvcv cmnzh corkw cosco crecr cymcy czecs danda "
@@ -48,7 +48,7 @@ TWO_LETTERS = {code[:3]: code[3:] for code in _THREE.split()}
 _ELIDING = {"fr", "it", "ca", "ga", "gd", "oc", "co", "fur", "lij", "pms", "wa"}
 _APOSTROPHE_IS_LETTER = {"uk", "be", "rue", "br", "uz", "haw", "gn", "ha", "fi", "he", "yi"}
 _ORDINAL_POINT = "de da nb nn no fi et cs sk sl hr sr bs hu tr lv is"
-# Abbreviations before a capital letter or number; before a lower-case letter, a short word with a full stop is always one.
+# Abbreviations before a capital letter or a digit. Before a lower-case letter, any short word with a full stop is one.
 _ABBREVIATIONS = {
     "en": "Mr Mrs Ms Dr Prof St Sr Jr Rev Hon Gen Col Capt Lt Sgt Gov Sen Rep Messrs vs cf Fig Figs Eq Vol",
     "de": "Dr Prof Hr Hrn Fr bzw ca vgl ggf evtl inkl sog St Nr Abs Abb Bd Kap Str Mio Mrd Jh Tel",
@@ -65,7 +65,7 @@ _NUMBERED = {"en": "No Nos Art p pp Ch Sec", "es": "n p", "fr": "n p", "it": "n 
 
 
 def language_parts(lang: str) -> list[str]:
-    """Return the lower-case parts of a language tag, the first as a two-letter code: `zho_Hant` gives zh and hant."""
+    """Return the lower-case parts of a language tag, with the language as a two-letter code: `zho_Hant` gives zh and hant."""
     base, *rest = lang.strip().replace("_", "-").lower().split("-")
     return ["zh" if base == "yue" else TWO_LETTERS.get(base, base), *rest]
 
@@ -76,19 +76,19 @@ _BUDOUX = {"zh-hant": "zh-hant", "ja": "ja_word", "th": "th"}
 
 
 def _cutter(language: str) -> Callable[[str], list[str]] | None:
-    """Return the function that segments text in a script without spaces, or None for other languages."""
+    """Return the function that segments text of a language written without spaces, or None for other languages."""
     if language == "zh":
-        return importlib.import_module("rjieba").Jieba().cut  # own dictionary, independent of rjieba.add_word
+        return importlib.import_module("rjieba").Jieba().cut  # private dictionary, unaffected by rjieba.add_word
     if language not in _BUDOUX:
         return None
     model = (
         resources.files("budoux") / "models" / f"{_BUDOUX[language]}.json"
-    )  # BudouX cannot load the Japanese word model
+    )  # read here, because BudouX cannot load its Japanese word model
     return importlib.import_module("budoux").Parser(json.loads(model.read_text(encoding="utf-8"))).parse
 
 
 # -- the rules -----------------------------------------------------------------------------------------------
-# Characters that words cannot contain: control characters, byte order mark, soft hyphen, zero-width and bidirectional marks.
+# Characters that never occur in words: control characters, byte order mark, soft hyphen, zero-width and bidirectional marks.
 _UNSEEN = r"\s\p{Cc}\u00AD\u061C\u180E\u200B-\u200F\u2028-\u202E\u2060-\u206F\uFEFF\uFFF9-\uFFFB"
 _SPECIAL = r"""
     (?:(?:https?|ftp|file)://|www\.)[!-~--[<>"`]]{0,250}[A/&=\#~+-]             # URL
@@ -100,11 +100,11 @@ _SPECIAL = r"""
   | (?<![A)\]}-])--?[a-zA-Z][A-]*                                               # --option
   | (?<!\w)\d\d?:\d\d(?::\d\d)?(?![\w:])                                        # 10:30
   | [a-zA-Z](?:\+\+|\#)(?!\w)                                                   # C++, C#
-""".replace("[A", "[a-zA-Z0-9_").replace("[^A", "[^a-zA-Z0-9_")  # not \w: 见https://example.org/谢谢
+""".replace("[A", "[a-zA-Z0-9_").replace("[^A", "[^a-zA-Z0-9_")  # ASCII, not \w: 见https://example.org/谢谢
 
 
 def _pattern(language: str, *, special: bool) -> regex.Pattern[str]:
-    """Return the pattern of one word. Quantifiers are bounded or possessive, so that matching takes linear time."""
+    """Return the pattern that matches one word. Its quantifiers are bounded or possessive, so matching takes linear time."""
     scripts = _SCRIPTS.get(language, "")
     letter = rf"[\p{{L}}\p{{M}}\p{{N}}_--[{scripts}]]" if scripts else r"[\p{L}\p{M}\p{N}_]"
     inner = r"[-‐‑.·]|[\u00AD\u200C\u200D\u2060]+|(?<=\p{Hebrew})[\"'״׳](?=\p{Hebrew})|(?<=\d)[,'’٫٬](?=\d)"
@@ -132,7 +132,7 @@ def _pattern(language: str, *, special: bool) -> regex.Pattern[str]:
 
 
 class Chunks(dict):
-    """Cache of the words in each chunk (text between two spaces), because most chunks of a text occur repeatedly."""
+    """Cache that maps each chunk (text between two spaces) to its words, because most chunks of a text occur repeatedly."""
 
     def __init__(self, language: str, cut: Callable[[str], list[str]] | None):
         self.short, self._long = _pattern(language, special=True), _pattern(language, special=False)
@@ -149,7 +149,7 @@ class Chunks(dict):
         return words
 
     def _words(self, chunk: str) -> tuple[str, ...]:
-        if self._run is None:  # fast path: most chunks are a word with at most one punctuation mark
+        if self._run is None:  # fast path: most chunks are one word, with at most one punctuation mark
             if chunk.isalpha():
                 return (chunk,)
             if chunk[-1] in ".,;:!?" and chunk[:-1].isalpha():
@@ -163,7 +163,7 @@ class Chunks(dict):
 
 
 class Segmenter:
-    """Splits text in a language (`en`, `en-US`, `zh-Hant`, `jpn`) into words; the default rules apply to unknown languages."""
+    """Word segmenter for a language (`en`, `en-US`, `zh-Hant`, `jpn`); unknown languages use the default rules."""
 
     def __init__(self, lang: str):
         language, *rest = language_parts(lang)
@@ -209,7 +209,7 @@ def get_segmenter(lang: str) -> Segmenter:
 
 
 def split_words(text: str, lang: str) -> list[str]:
-    """Split a text into words by the rules of its language (see the docstring of the module).
+    """Split a text into words by the rules of its language (see the module docstring).
 
     Example:
         >>> split_words("Don't read www.example.org/a, Mr. Smith.", "en")
@@ -219,9 +219,9 @@ def split_words(text: str, lang: str) -> list[str]:
 
 
 def split_spaces(text: str) -> list[str]:
-    """Return the words of a tokenised text, which are separated by spaces and tabs.
+    """Split tokenised text into words at spaces and tabs.
 
-    `str.split` also splits at no-break spaces. Other aligners do not, so the word numbers in links would differ.
+    `str.split` would also split at no-break spaces. Other aligners do not, so word numbers in links would differ.
     """
     if text.isascii():
         return text.split()
@@ -234,7 +234,7 @@ def splitter(lang: str, *, pretokenized: bool) -> Callable[[str], list[str]]:
 
 
 def word_places(text: str, words: list[str]) -> list[tuple[int, int]]:
-    """Return the start and the end (exclusive) of each word of a text, in characters.
+    """Return the start and end (exclusive) of each word in a text, as character offsets.
 
     Raises:
         ValueError: `words` are not the words of the text.
@@ -248,7 +248,7 @@ def word_places(text: str, words: list[str]) -> list[tuple[int, int]]:
         start = text.index(word[0], end)
         if text.startswith(word, start):
             end = start + len(word)
-        else:  # the word contains an invisible character
+        else:  # the text has invisible characters inside the word
             end = start
             for letter in word:
                 end = text.index(letter, end) + 1

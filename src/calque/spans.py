@@ -1,19 +1,19 @@
-"""Spans (entities, slots) encoded as one tag for each word.
+"""Spans (named entities, slots), encoded as one tag per word.
 
-The functions take tags of many sentences: `codes`, int `[n_words]`, are indices into `names` (−1 is outside every span), and
-`offsets`, int64 `[n_sentences + 1]`, are the offsets of the sentences.
+The functions take the tags of many sentences: `codes`, int `[n_words]`, are indices into `names` (−1 for words outside every
+span), and `offsets`, int64 `[n_sentences + 1]`, are the offsets of the sentences.
 
-Tags of "Ann in Paris Rome Old York" in each scheme; the three places are adjacent spans:
+The tags of "Ann in Paris Rome Old York" in each scheme, where the three places are adjacent spans:
 
 | scheme | Ann | in | Paris | Rome | Old | York | |
 |---|---|---|---|---|---|---|---|
-| iob1 | I-PER | O | I-LOC | B-LOC | B-LOC | I-LOC | B only if the span directly follows a span of the same type (CoNLL-2003) |
+| iob1 | I-PER | O | I-LOC | B-LOC | B-LOC | I-LOC | B is used only directly after a span of the same type (CoNLL-2003) |
 | iob2 | B-PER | O | B-LOC | B-LOC | B-LOC | I-LOC | every span begins with B (CoNLL-2002); also called BIO |
-| bioes | S-PER | O | S-LOC | S-LOC | B-LOC | E-LOC | S marks a span of one word, E the last word of a longer span |
-| bilou | U-PER | O | U-LOC | U-LOC | B-LOC | L-LOC | BIOES with other letters |
+| bioes | S-PER | O | S-LOC | S-LOC | B-LOC | E-LOC | S marks a one-word span, E the last word of a longer span |
+| bilou | U-PER | O | U-LOC | U-LOC | B-LOC | L-LOC | BIOES with L for E and U for S |
 
-A tag that its scheme does not allow at its position (I after O) begins a span, and a tag without a type (`B`) has the type `_`,
-as in conlleval, the script of the CoNLL shared tasks (Tjong Kim Sang and Buchholz 2000).
+A tag that is invalid at its position (such as I after O) begins a span, and a tag without a type (`B`) has the type `_`, as in
+conlleval, the evaluation script of the CoNLL shared tasks (Tjong Kim Sang and Buchholz 2000).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _SPAN = re.compile(r"([BIESLU])(?:-(.*))?", re.DOTALL)
 
 
 class Spans(NamedTuple):
-    """Spans in text order. `start` and `end` (exclusive) are word indices over all sentences, int64 `[n_spans]`; `type`
+    """Spans in text order. `start` and `end` (exclusive) index the words of all sentences, int64 `[n_spans]`; `type`
     contains indices into the sorted `types`, int32 `[n_spans]`."""
 
     start: np.ndarray
@@ -46,7 +46,7 @@ class Spans(NamedTuple):
 
 
 class SpanCounts(NamedTuple):
-    """Number of correct, predicted and gold spans of each sentence and type, int64 `[n_sentences, n_types, 3]`, and the sorted
+    """Number of correct, predicted and gold spans for each sentence and type, int64 `[n_sentences, n_types, 3]`, and the sorted
     types. F1 = 2·correct / (predicted + gold)."""
 
     table: np.ndarray
@@ -59,10 +59,10 @@ class SpanCounts(NamedTuple):
 
 
 def detect_scheme(codes: np.ndarray, names: Sequence[str], offsets: np.ndarray) -> Scheme:
-    """Return the scheme of tags.
+    """Detect the tagging scheme.
 
-    Tags are `plain` (parts of speech) if most names, other than O, do not begin with a letter of a scheme. L or U imply
-    `bilou`, E or S `bioes`. Tags are `iob1` if spans begin with I, and every B directly follows a span of the same type.
+    Tags are `plain` (parts of speech) if most names except O do not begin with a scheme letter. L or U implies `bilou`, and
+    E or S implies `bioes`. Tags are `iob1` if a span begins with I and every B directly follows a span of the same type.
     """
     occurring: list[int] = np.unique(codes).tolist()
     used = [names[code] for code in occurring if code >= 0 and names[code] != "O"]
@@ -82,11 +82,11 @@ def detect_scheme(codes: np.ndarray, names: Sequence[str], offsets: np.ndarray) 
 def to_bio(
     codes: np.ndarray, names: Sequence[str], offsets: np.ndarray, scheme: Scheme | None = None
 ) -> tuple[Labels, int]:
-    """Convert tags to BIO (`iob2`); `scheme` is detected by default (`detect_scheme`). `plain` tags are not changed.
+    """Convert tags to BIO (`iob2`). By default, the scheme is detected (`detect_scheme`). `plain` tags are returned unchanged.
 
     Returns:
-        the tags, with sorted names, and the number of repaired tags: I or E at the beginning of a span becomes B (not counted
-        for I in `iob1`), and a tag outside the scheme (`Oloc` among `O` and `B-loc`) becomes O.
+        the tags with sorted names, and the number of repaired tags. I or E at the beginning of a span becomes B (in
+        `iob1`, I is valid there and not counted), and a tag outside the scheme (`Oloc` among `O` and `B-loc`) becomes O.
     """
     scheme = scheme or detect_scheme(codes, names, offsets)
     if scheme == "plain":
@@ -99,8 +99,8 @@ def to_bio(
 
 
 def span_table(codes: np.ndarray, names: Sequence[str], offsets: np.ndarray) -> Spans:
-    """Return all spans of BIO or BIOES tags as in conlleval and seqeval: I or E begins a span after O, after a finished
-    span and after another type.
+    """Return all spans of BIO or BIOES tags. As in conlleval and seqeval, I or E begins a new span after O, after a finished
+    span, or after a different type.
 
     Example:
         >>> table = span_table(np.array([0, 1, 2, 2]), ["O", "B-LOC", "I-PER"], np.array([0, 4]))
@@ -116,14 +116,14 @@ def span_table(codes: np.ndarray, names: Sequence[str], offsets: np.ndarray) -> 
 
 
 def span_counts(gold: np.ndarray, predicted: np.ndarray, names: Sequence[str], offsets: np.ndarray) -> SpanCounts:
-    """Count correct, predicted and gold spans; a predicted span is correct if a gold span has the same words and type.
+    """Count correct, predicted and gold spans. A predicted span is correct if a gold span has the same words and type.
 
     Raises:
         InputError: the numbers of gold tags, predicted tags and words differ.
     """
     if not len(gold) == len(predicted) == offsets[-1]:
         fact = f"got {len(predicted):,} predicted tags and {len(gold):,} gold tags for {int(offsets[-1]):,} words"
-        raise InputError(f"{fact}, expected one each per word")
+        raise InputError(f"{fact}, expected one of each per word")
     true = span_table(gold, names, offsets)
     guess = span_table(predicted, names, offsets)
     types = tuple(sorted({*true.types, *guess.types}))
@@ -139,7 +139,7 @@ def span_counts(gold: np.ndarray, predicted: np.ndarray, names: Sequence[str], o
 
 
 class _Words:
-    """Letter and type of each tag and of the tag before it, and masks of the tags that begin or continue a span."""
+    """Scheme letter and type of each tag and of the preceding tag, and masks of the tags that begin or continue a span."""
 
     def __init__(self, codes: np.ndarray, names: Sequence[str], offsets: np.ndarray):
         matches = [_SPAN.fullmatch(name) for name in names]
@@ -157,7 +157,7 @@ class _Words:
         self.continues = inside & ~self.begins
 
     def written(self, letters: np.ndarray) -> Labels:
-        """Return tags with the given letters and the words' types."""
+        """Return tags with the given scheme letters and the type of each word."""
         n = len(self.types)
         tags, codes = np.unique(np.where(letters == _O, -1, letters * n + self.type), return_inverse=True)
         names = ("O" if tag < 0 else f"{_LETTERS[tag // n]}-{self.types[tag % n]}" for tag in tags)

@@ -1,4 +1,4 @@
-"""Atomic files and folders, locks, large arrays in mapped files, and Arrow arrays."""
+"""Write files and folders atomically, lock them, and create memory-mapped and Arrow arrays."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ import pyarrow as pa
 
 from calque.errors import OutputError, SettingError
 
-NEW, _OLD = "new", "old"  # names of the new and the old folder in a temporary folder
-_TEMPORARY = re.compile(rf"(.*/)?\.?([^/]*)\.calque-[a-z]+(/{NEW}(?=/|$))?")  # names returned by `part_of`
+NEW, _OLD = "new", "old"  # subfolders of a temporary folder for the new and the replaced contents
+_TEMPORARY = re.compile(rf"(.*/)?\.?([^/]*)\.calque-[a-z]+(/{NEW}(?=/|$))?")  # matches names returned by `part_of`
 _FULL = {
     errno.ENOSPC: "no space left on the disk",
-    errno.EDQUOT: "the disk quota is used up",
+    errno.EDQUOT: "the disk quota is exceeded",
     errno.EFBIG: "the file is larger than the system allows",
 }
-# Messages of libraries about a full disk: Rust libraries (safetensors, tokenizers) give the error number, NumPy the number of
-# written items, and PyTorch's zip writer only the failed write.
+# Libraries report a full disk in different ways: Rust libraries (safetensors, tokenizers) give the error number, NumPy the
+# number of written items, and PyTorch's zip writer reports only that the write failed.
 _NUMBER = re.compile(r"\(os error (\d+)\)")
 _NUMPY = re.compile(r"\d+ requested and \d+ written")
 _TORCH = re.compile(r"PytorchStreamWriter failed|inline_container\.cc.*unexpected pos|basic_ios::clear: iostream error")
 
-VECTORS = 1 << 26  # maximum size in bytes of an array of word vectors in memory
+VECTORS = 1 << 26  # maximum size in bytes of an array of word vectors that is kept in memory
 WORDS = pa.list_(pa.string())
 _PATIENCE = 7 * 86_400  # maximum time in seconds to wait for a lock
 
@@ -47,16 +47,16 @@ def whole(path: str | PathLike[str]) -> Iterator[Path]:
         the path of the temporary file.
 
     Raises:
-        OutputError: there is no space, or the file cannot be written.
+        OutputError: the disk is full, or the file cannot be written.
     """
     name = Path(path)
     if name.is_dir():
-        raise OutputError(f"{name}: is a folder, expected the name of a file")
+        raise OutputError(f"{name}: is a folder, expected a file name")
     if name.exists() and not name.is_file():
         with naming(name):
             yield name
         return
-    where = Path(os.path.realpath(name)) if name.is_symlink() else name  # keeps a symbolic link
+    where = Path(os.path.realpath(name)) if name.is_symlink() else name  # replace the target of a symbolic link
     part = part_of(where)
     try:
         if not where.parent.exists():
@@ -77,7 +77,7 @@ def whole(path: str | PathLike[str]) -> Iterator[Path]:
 
 
 def part_of(path: Path, kind: str = "part") -> Path:
-    """Return the hidden temporary name beside a file or folder.
+    """Return a hidden temporary path next to a file or folder.
 
     Args:
         path: the file or folder.
@@ -87,11 +87,11 @@ def part_of(path: Path, kind: str = "part") -> Path:
 
 
 def temporary_folder(place: Path, out: Path) -> Path:
-    """Create a temporary folder, or reuse the temporary folder of a killed process, and return its subfolder to fill.
+    """Create a temporary folder, or reuse one left by a killed process, and return the subfolder to write to.
 
     Args:
         place: path returned by `part_of`.
-        out: final path; if a killed `replace_folder` moved an older folder away, this older folder is moved back.
+        out: final path; if a killed `replace_folder` moved an older folder away, that folder is first moved back.
     """
     old, new = place / _OLD, place / NEW
     place.mkdir(parents=True, exist_ok=True)
@@ -103,7 +103,7 @@ def temporary_folder(place: Path, out: Path) -> Path:
 
 
 def replace_folder(new: Path, out: Path) -> None:
-    """Rename a folder returned by `temporary_folder` to `out`; an existing `out` is first moved to the temporary folder."""
+    """Rename a folder returned by `temporary_folder` to `out`; an existing `out` is first moved into the temporary folder."""
     if out.exists():
         os.rename(out, new.with_name(_OLD))
     os.rename(new, out)
@@ -119,7 +119,7 @@ def remove(entry: Path) -> None:
 
 
 def write_text(path: str | PathLike[str], text: str) -> None:
-    """Write a UTF-8 text file atomically, without changing line endings; undecodable bytes of file names become ?.
+    """Write a UTF-8 text file atomically, without changing line endings; undecodable bytes in file names become `?`.
 
     Raises:
         OutputError: see `whole`.
@@ -135,10 +135,10 @@ def write_lines(path: str | PathLike[str], lines: Iterable[str]) -> None:
 
 
 def append_lines(path: str | PathLike[str], lines: Iterable[str]) -> None:
-    """Append lines to a file atomically; lines of concurrent processes are not interleaved.
+    """Append lines to a file atomically; lines written by concurrent processes are not interleaved.
 
     Raises:
-        OutputError: there is no space, or the file cannot be written.
+        OutputError: the disk is full, or the file cannot be written.
     """
     with locked(path, wait=True):
         data = Path(path).read_bytes() if Path(path).is_file() else b""
@@ -152,7 +152,7 @@ def append_lines(path: str | PathLike[str], lines: Iterable[str]) -> None:
 def locked(out: str | PathLike[str], *, wait: bool = False) -> Iterator[None]:
     """Prevent other processes from writing `out` during the block.
 
-    The lock is a file `.NAME.calque-lock` beside the output. The kernel releases the lock when the process ends. The
+    The lock is a file `.NAME.calque-lock` next to the output. The kernel releases the lock when the process ends. The
     lock is not reentrant.
 
     Args:
@@ -163,10 +163,10 @@ def locked(out: str | PathLike[str], *, wait: bool = False) -> Iterator[None]:
         SettingError: another process holds the lock.
         OutputError: the block failed because the disk is full.
     """
-    from filelock import FileLock, Timeout  # imported here, because filelock imports asyncio
+    from filelock import FileLock, Timeout  # imported only here, because filelock imports asyncio
 
     name = Path(out)
-    if name.exists() and not name.is_file() and not name.is_dir():  # a lock file cannot be created beside a device
+    if name.exists() and not name.is_file() and not name.is_dir():  # a lock file cannot be created next to a device
         with naming(out):
             yield
         return
@@ -181,10 +181,10 @@ def locked(out: str | PathLike[str], *, wait: bool = False) -> Iterator[None]:
                 break
     except Timeout:
         who = f"another process is writing {fspath(out)}"
-        raise SettingError(f"{who}: wait until it has finished, or write somewhere else") from None
+        raise SettingError(f"{who}; wait until it has finished, or choose another output") from None
     except OSError as error:
         if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS):
-            raise  # no lock can be created beside the output
+            raise  # after one of these errors, continue without a lock
     try:
         with naming(out):
             yield
@@ -192,18 +192,18 @@ def locked(out: str | PathLike[str], *, wait: bool = False) -> Iterator[None]:
         if file.is_locked:
             path.unlink(missing_ok=True)  # removed before the release, so that waiting processes detect the removal
             file.release()
-        with suppress(OSError):  # the folder is not empty
+        with suppress(OSError):  # a folder may not be empty
             for folder in missing:
                 folder.rmdir()
 
 
 def reserve(file: IO[bytes], size: int) -> None:
-    """Set the size of an open file in bytes and allocate the space on disk; existing contents are kept.
+    """Set the size of an open file in bytes and allocate its disk space; existing contents are kept.
 
-    Without allocated space, writing to the mapped file would kill the process when the disk is full.
+    Without this allocation, writing to the memory-mapped file would kill the process if the disk is full.
 
     Raises:
-        OSError: there is no space.
+        OSError: the disk is full.
     """
     try:
         os.posix_fallocate(file.fileno(), 0, size)
@@ -226,7 +226,7 @@ def sync(path: str | PathLike[str]) -> None:
 
 
 def readable(path: str | PathLike[str]) -> None:
-    """Give a file the default permissions, because safetensors makes its files readable for their owner only."""
+    """Give a file the default permissions, because safetensors creates files that only their owner can read."""
     if os.name == "posix":
         mask = os.umask(0o077)
         os.umask(mask)
@@ -235,7 +235,7 @@ def readable(path: str | PathLike[str]) -> None:
 
 @contextmanager
 def naming(path: str | PathLike[str]) -> Iterator[None]:
-    """Convert errors of a full disk in the block to an `OutputError` with the name of the output."""
+    """Convert errors in the block that are caused by a full disk to an `OutputError` that names the output."""
     try:
         yield
     except Exception as error:
@@ -246,7 +246,7 @@ def naming(path: str | PathLike[str]) -> Iterator[None]:
 
 
 def unwritten(error: BaseException | None) -> str | None:
-    """Return why a write failed, according to an error or its causes, or None if the error is not a failed write."""
+    """Return why a write failed, according to an error or its causes, or None if the error does not report a failed write."""
     reason = None
     while error is not None:
         numbers = [error.errno] if isinstance(error, OSError) else []
@@ -257,18 +257,18 @@ def unwritten(error: BaseException | None) -> str | None:
             if number in _FULL:
                 return _FULL[number]
         if isinstance(error, RuntimeError) and _TORCH.search(str(error)):
-            reason = "only part of it could be written"
+            reason = "only part of the file could be written"
         error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     return reason
 
 
 def is_text(path: Path) -> bool:
-    """Return whether a name is valid UTF-8, which libraries in Rust and C++ require."""
+    """Return whether a path is valid UTF-8, which libraries written in Rust and C++ require."""
     return fspath(path).encode("utf-8", "replace").decode() == fspath(path)
 
 
 def finished(path: str | PathLike[str]) -> Path:
-    """Return the final name of a temporary file."""
+    """Return the final path of a temporary file or folder."""
     name = fspath(path)
     while match := _TEMPORARY.match(name):  # innermost first
         name = f"{match[1] or ''}{match[2]}{name[match.end() :]}"
@@ -276,15 +276,15 @@ def finished(path: str | PathLike[str]) -> Path:
 
 
 def failure(path: str | PathLike[str], reason: str) -> OutputError:
-    """Return the `OutputError` of a failed write."""
+    """Return the `OutputError` for a failed write."""
     return OutputError(f"{finished(path)}: {reason}")
 
 
 # -- arrays of word vectors --------------------------------------------------------------------------------------------
 def mapped_array(shape: Sequence[int], dtype: np.typing.DTypeLike, small: int | None = None) -> np.ndarray:
-    """Return an array of zeros; an array of more than `small` bytes (default: `VECTORS`) is in a mapped temporary file.
+    """Return an array of zeros, in a memory-mapped temporary file if it has more than `small` bytes (default: `VECTORS`).
 
-    If there is no space on the disk, the array is in memory.
+    If the disk is full, the array is kept in memory.
     """
     shape, dtype = tuple(map(int, shape)), np.dtype(dtype)
     size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
@@ -300,7 +300,7 @@ def mapped_array(shape: Sequence[int], dtype: np.typing.DTypeLike, small: int | 
 
 # -- Arrow -------------------------------------------------------------------------------------------------------------
 def from_words(sentences: Iterable[Sequence[str]]) -> pa.Array:
-    """Return sentences as an Arrow array of lists of strings.
+    """Convert sentences to an Arrow array of lists of strings.
 
     Raises:
         pyarrow.ArrowException, UnicodeEncodeError: a word is not valid text.
@@ -309,13 +309,13 @@ def from_words(sentences: Iterable[Sequence[str]]) -> pa.Array:
 
 
 def slice_rows(table: pa.Table, index: slice) -> pa.Table:
-    """Return a slice of a table; if the slice has a step, rows are copied."""
+    """Return a slice of a table; rows are copied only if the slice has a step."""
     rows = range(table.num_rows)[index]
     return table.slice(rows.start, len(rows)) if rows.step == 1 else take_rows(table, rows)
 
 
 def take_rows(table: pa.Table, indices: Sequence[int] | np.ndarray) -> pa.Table:
-    """Return the rows at `indices`. `Table.take` would load a mapped corpus, because it first concatenates all chunks."""
+    """Return the rows at `indices`. `Table.take` would load a memory-mapped table, because it first concatenates all chunks."""
     rows = np.asarray(indices, dtype=np.int64)
     rows = np.where(rows < 0, rows + table.num_rows, rows)
     if len(rows) and not 0 <= rows.min() <= rows.max() < table.num_rows:

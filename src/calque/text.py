@@ -1,4 +1,4 @@
-"""Sentences and parallel text in Arrow tables."""
+"""Sentences and parallel text, stored in Arrow tables."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ LINE = "line"  # column with the line number of each pair in its file; exists on
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """Words of a sentence and their language (`en`, `de`, …).
+    """Words of a sentence, and the code of their language (`en`, `de`, …).
 
     Raises:
-        SettingError: the words are one string instead of a list.
+        SettingError: `words` is a string instead of a list of words.
 
     Example:
         >>> from calque import split_words
@@ -45,7 +45,7 @@ class Sentence:
 
 
 class Sentences(Sequence[Sentence]):
-    """List of sentences in one language, with words in an Arrow column.
+    """List of sentences in one language, whose words are stored in an Arrow column.
 
     Args:
         column: Arrow column with a list of strings for each sentence.
@@ -58,7 +58,7 @@ class Sentences(Sequence[Sentence]):
 
     @classmethod
     def of(cls, sentences: Iterable[Sequence[str]], lang: str = "") -> Sentences:
-        """Build from lists of words.
+        """Build `Sentences` from lists of words.
 
         Raises:
             InputError: a word cannot be encoded as UTF-8.
@@ -76,7 +76,7 @@ class Sentences(Sequence[Sentence]):
         return len(self._column)
 
     def take(self, rows: np.ndarray) -> Sentences:
-        """Return the sentences with the given indices."""
+        """Return the sentences at the given indices."""
         return Sentences(self._column.take(pa.array(np.asarray(rows, dtype=np.int64))), self.lang)
 
     @overload
@@ -90,7 +90,7 @@ class Sentences(Sequence[Sentence]):
 
     def __iter__(self) -> Iterator[Sentence]:
         for chunk in self._column.chunks:
-            for start in range(0, len(chunk), 8192):  # bounds the number of Python strings in memory
+            for start in range(0, len(chunk), 8192):  # limits the number of Python strings in memory
                 for words in chunk.slice(start, 8192).to_pylist():
                     yield Sentence(tuple(words), self.lang)
 
@@ -104,7 +104,7 @@ class Sentences(Sequence[Sentence]):
         return np.array(pc.call_function("list_value_length", [self._column]), dtype=np.int64)
 
     def flat(self) -> tuple[pa.ChunkedArray, np.ndarray]:
-        """Return all words, Arrow strings `[n_words]`, and the offsets of the sentences, int64 `[n_sentences + 1]`."""
+        """Return all words as Arrow strings, `[n_words]`, and the offsets of the sentences, int64 `[n_sentences + 1]`."""
         offsets = offsets_of(self.lengths())
         words = pc.call_function("list_flatten", [self._column])
         return (pa.chunked_array([words], type=pa.string()) if isinstance(words, pa.Array) else words), offsets
@@ -113,15 +113,15 @@ class Sentences(Sequence[Sentence]):
 class ParallelCorpus:
     """Sentence pairs in two languages, with optional columns of metadata.
 
-    The data is an Arrow table. A saved corpus is memory-mapped, so ten million pairs open immediately and slices need no
-    copies. Create a corpus with `calque.read_parallel`, `of` or `open`.
+    The data is an Arrow table. A saved corpus is memory-mapped, so ten million pairs open instantly and slices are not
+    copied. Create a corpus with `calque.read_parallel`, `of` or `open`.
 
     Args:
-        table: columns `source` and `target` (lists of strings), and optional string columns.
+        table: Arrow table with the columns `source` and `target` (lists of strings), and optional string columns.
         langs: languages of source and target.
-        skipped: number of skipped lines by reason.
-        first_skipped: place of the first skipped line by reason.
-        path: file of the corpus, for messages.
+        skipped: number of skipped lines for each reason.
+        first_skipped: position of the first skipped line for each reason.
+        path: file of the corpus, for use in messages.
     """
 
     def __init__(
@@ -152,11 +152,11 @@ class ParallelCorpus:
         langs: tuple[str, str],
         metadata: Mapping[str, Sequence[str]] | None = None,
     ) -> ParallelCorpus:
-        """Build from lists of words.
+        """Build a `ParallelCorpus` from lists of words.
 
         Raises:
             InputError: source and target have different lengths, or a word cannot be encoded as UTF-8.
-            SettingError: a sentence is one string instead of a list of words.
+            SettingError: a sentence is a string instead of a list of words.
         """
         left, right = _words(source), _words(target)
         if len(left) != len(right):
@@ -191,13 +191,13 @@ class ParallelCorpus:
         return Sentences(self.table["target"], self.langs[1])
 
     def side(self, lang: str) -> Side:
-        """Return the side ("source" or "target") in a language.
+        """Return the side, "source" or "target", that is in a language.
 
         Raises:
-            SettingError: the corpus does not have this language.
+            SettingError: the corpus is not in this language.
         """
         if lang not in self.langs:
-            raise SettingError(f"language {lang!r} is not in this corpus of {self.langs[0]} and {self.langs[1]}")
+            raise SettingError(f"the corpus is in {self.langs[0]} and {self.langs[1]}, not in {lang!r}")
         return "source" if self.langs[0] == lang else "target"
 
     @property
@@ -205,7 +205,7 @@ class ParallelCorpus:
         return [name for name in self.table.column_names if name not in ("source", "target", LINE)]
 
     def metadata(self, name: str) -> list[str | None]:
-        """Return a metadata column, one string for each pair."""
+        """Return a metadata column, with one string for each pair."""
         if name not in self.metadata_names:
             raise SettingError(f"no metadata column {name!r}; the corpus has {self.metadata_names}")
         return self.table[name].to_pylist()
@@ -214,7 +214,7 @@ class ParallelCorpus:
     def lines(self) -> np.ndarray | None:
         """Line number of each pair in its file, from 1, int64 `[n_pairs]`; None if pair `i` is line `i + 1`.
 
-        With `lines`, files that have one line per line of the corpus (links, scores) still match after lines were skipped:
+        Use `lines` to match the pairs with other files that have one entry per original line, such as links or scores:
         `WordPairs.open(path).take(corpus.lines - 1)`.
         """
         return self.table[LINE].to_numpy() if LINE in self.table.column_names else None
@@ -224,7 +224,7 @@ class ParallelCorpus:
         return ParallelCorpus(table, self.langs, path=self.path)
 
     def take(self, indices: Sequence[int] | np.ndarray) -> ParallelCorpus:
-        """Return the pairs at `indices`, in that order."""
+        """Return the sentence pairs at `indices`, in this order."""
         return self._part(take_rows(self.table, indices))
 
     def swapped(self) -> ParallelCorpus:
@@ -244,7 +244,7 @@ class ParallelCorpus:
 
     # -- disk ------------------------------------------------------------------------------------------------
     def save(self, path: str | PathLike[str]) -> None:
-        """Write an Arrow IPC file atomically; `path` may be the file that the corpus is mapped from."""
+        """Write an Arrow IPC file atomically; `path` may be the file from which the corpus is memory-mapped."""
         names = ("langs", "skipped", "first_skipped", "path")
         record = {"calque": json.dumps({name: getattr(self, name) for name in names})}
         schema = self.table.schema.with_metadata(record)
@@ -253,7 +253,7 @@ class ParallelCorpus:
 
     @classmethod
     def open(cls, path: str | PathLike[str]) -> ParallelCorpus:
-        """Map a saved corpus into memory.
+        """Open a saved corpus as a memory-mapped file.
 
         Raises:
             InputError: the file is not a saved corpus.
@@ -269,11 +269,11 @@ class ParallelCorpus:
                 raise ValueError
             return cls(table, **record)
         except (KeyError, ValueError, TypeError, IndexError, AttributeError, SettingError) as error:
-            raise InputError("an Arrow file, but not a parallel corpus that calque saved", path=path) from error
+            raise InputError("an Arrow file, but not a parallel corpus saved by calque", path=path) from error
 
 
 def not_a_string(sentence: Sequence[str]) -> Sequence[str]:
-    """Check that a sentence is not a string, whose characters would be treated as words."""
+    """Raise an error if a sentence is a string, because its characters would be treated as words; else return the sentence."""
     if isinstance(sentence, str):
         raise SettingError(
             f"a sentence must be a list of words, got the string {sentence[:30]!r}: split the string first, as in "

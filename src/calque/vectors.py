@@ -1,4 +1,4 @@
-"""Word vectors of sentences, in memory or mapped from safetensors files."""
+"""Word vectors of sentences, in memory or memory-mapped from safetensors files."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from calque.offsets import offsets_of, ranges
 from calque.storage import reserve, whole
 
 _DTYPES = {"F16": np.float16, "F32": np.float32, "F64": np.float64, "I64": np.int64, "BOOL": np.bool_}
-_ROWS = 4096  # number of word vectors that are allocated together
+_ROWS = 4096  # number of word vectors allocated at a time
 _NAMES = {np.dtype(value): key for key, value in _DTYPES.items()}
 
 
 class Embeddings:
-    """One vector per word of a list of sentences.
+    """One vector for each word in a list of sentences.
 
     Args:
         data: vectors of all words, `[n_words, dim]`, float16, float32 or float64.
-        offsets: int64 `[n_sentences + 1]`; the words of sentence `i` are `data[offsets[i]:offsets[i + 1]]`.
-        covered: mask of the words that have a vector, bool `[n_words]`, or None if all words have a vector. Truncated words and
-            words that the tokenizer drops have a row of zeros.
+        offsets: int64 `[n_sentences + 1]`; the vectors of sentence `i` are `data[offsets[i]:offsets[i + 1]]`.
+        covered: mask of the words that have a vector, bool `[n_words]`, or None if all words have a vector. Words that were
+            truncated, or that the tokenizer drops, have a row of zeros.
     """
 
     def __init__(self, data: np.ndarray, offsets: np.ndarray, covered: np.ndarray | None = None):
@@ -39,7 +39,7 @@ class Embeddings:
         if (np.diff(offsets) < 0).any():
             raise InputError("offsets must not decrease; expected the number of words before each sentence")
         if covered is not None and covered.shape != (len(data),):
-            raise InputError(f"covered must be a mask of {len(data)} words, got the shape {covered.shape}")
+            raise InputError(f"covered must have the shape ({len(data)},), got {covered.shape}")
         self.data, self.offsets = data, offsets
         self.covered = None if covered is None or covered.all() else covered
 
@@ -62,7 +62,7 @@ class Embeddings:
         return self.data.shape[0]
 
     def rows(self, sentence: np.ndarray, word: np.ndarray) -> np.ndarray:
-        """Return the row indices of words, given by sentence and position, int64 `[n]`."""
+        """Return the indices in `data` of words given by sentence and position, int64 `[n]`."""
         return self.offsets[sentence] + word
 
     def take(self, sentences: np.ndarray) -> Embeddings:
@@ -75,7 +75,7 @@ class Embeddings:
     def sentence_means(self) -> np.ndarray:
         """Return the mean vector of each sentence's covered words, float64 `[n_sentences, dim]`.
 
-        A sentence without covered words has a vector of zeros.
+        The vector of a sentence without covered words is zero.
         """
         counts = lengths = np.diff(self.offsets)
         if self.covered is not None:
@@ -102,7 +102,7 @@ class Embeddings:
         return cls(np.concatenate([part.data for part in parts]), offsets, covered)
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write a safetensors file (`data`, `offsets`, `covered`), which `open` maps into memory."""
+        """Write a safetensors file with `data`, `offsets` and `covered` (unless None), which `open` memory-maps."""
         arrays = {"data": self.data, "offsets": self.offsets}
         if self.covered is not None:
             arrays["covered"] = self.covered
@@ -110,10 +110,10 @@ class Embeddings:
 
     @classmethod
     def open(cls, path: str | PathLike[str]) -> Embeddings:
-        """Map saved vectors into memory."""
+        """Open saved vectors as a memory-mapped file."""
         arrays, _ = map_arrays(path)
         if "data" not in arrays or "offsets" not in arrays:
-            raise InputError("not word vectors saved by calque (tensors data and offsets are missing)", path=path)
+            raise InputError("not word vectors saved by calque (the tensor data or offsets is missing)", path=path)
         try:
             return cls(arrays["data"], np.asarray(arrays["offsets"]), arrays.get("covered"))
         except InputError as error:
@@ -126,12 +126,12 @@ def filling(
     shapes: Mapping[str, tuple[tuple[int, ...], np.dtype | type]],
     metadata: dict[str, str] | None = None,
 ) -> Iterator[dict[str, np.memmap]]:
-    """Create a safetensors file: the block fills the yielded mapped arrays, and the file gets its name after the block.
+    """Create a safetensors file whose memory-mapped arrays the block fills; the file gets its final name after the block.
 
-    The space on disk is allocated first. The arrays must not be used after the block; `map_arrays` opens the complete file.
+    Disk space is allocated first. The arrays must not be used after the block; `map_arrays` opens the finished file.
 
     Raises:
-        OutputError: there is no space, or the file cannot be written; no file is left in this case.
+        OutputError: the disk is full, or the file cannot be written; no incomplete file is left behind.
     """
     header: dict[str, object] = {"__metadata__": metadata} if metadata else {}
     position = 0
@@ -155,7 +155,7 @@ def filling(
 def write_arrays(
     path: str | PathLike[str], arrays: Mapping[str, np.ndarray], metadata: dict[str, str] | None = None
 ) -> None:
-    """Write a safetensors file atomically; the arrays may be mapped from the file that it replaces."""
+    """Write a safetensors file atomically; the arrays may be memory-mapped from the file that is replaced."""
     shapes = {name: (array.shape, array.dtype) for name, array in arrays.items()}
     with filling(path, shapes, metadata) as mapped:
         for name, array in arrays.items():
@@ -163,13 +163,13 @@ def write_arrays(
 
 
 def map_arrays(path: str | PathLike[str]) -> tuple[dict[str, np.memmap], dict[str, str]]:
-    """Map every tensor of a safetensors file into memory.
+    """Memory-map every tensor of a safetensors file.
 
     Returns:
         arrays by name, and the metadata of the file.
 
     Raises:
-        InputError: the file is not a valid safetensors file, or has a data type that NumPy lacks (bfloat16).
+        InputError: the file is not a valid safetensors file, or uses a data type that NumPy does not support (bfloat16).
     """
     try:
         _, arrays, metadata = _mapped(path, "r")
@@ -182,7 +182,7 @@ def map_arrays(path: str | PathLike[str]) -> tuple[dict[str, np.memmap], dict[st
 def _mapped(
     path: str | PathLike[str], mode: Literal["r", "r+"]
 ) -> tuple[np.memmap, dict[str, np.memmap], dict[str, str]]:
-    """Return the bytes of a safetensors file, its tensors, which are views of the bytes, and its metadata."""
+    """Return the bytes of a safetensors file, its tensors (views of these bytes), and its metadata."""
     file = np.memmap(fspath(path), mode=mode)
     start = 8 + int.from_bytes(file[:8].tobytes(), "little")
     header = json.loads(file[8:start].tobytes())
@@ -201,12 +201,12 @@ def _mapped(
 def read_rows(
     lines: Iterable[bytes], path: str | PathLike[str], n: int | None, dim: int, limit: int | None = None
 ) -> tuple[list[str], np.ndarray]:
-    """Read words and their vectors, float32 `[n_words, dim]`, from lines of word2vec text after the header.
+    """Read words and their vectors, float32 `[n_words, dim]`, from the lines of a word2vec text file after its header.
 
     Args:
-        path: file, for messages.
-        n: number of words in the header; None for a file without header.
-        limit: maximum number of words.
+        path: path of the file, for use in messages.
+        n: number of words stated in the header; None if the file has no header.
+        limit: maximum number of words to read.
 
     Raises:
         InputError: a line is malformed, or there are fewer than `n` words.
@@ -226,7 +226,7 @@ def read_rows(
             with np.errstate(over="ignore"):  # overflows are detected below
                 blocks[-1][place] = np.fromiter(map(float, numbers), dtype=np.float64, count=dim)
         except ValueError as error:
-            fact = f"not a number in the vector of {word[:40]!r} ({error}); is this a file of word vectors?"
+            fact = f"invalid number in the vector of {word[:40]!r} ({error}); is this a word vector file?"
             raise InputError(fact, path=path, line=line) from None
         if not np.isfinite(blocks[-1][place]).all():
             raise InputError(f"the vector of {word[:40]!r} is not finite", path=path, line=line)

@@ -199,7 +199,7 @@ def test_unusable_pairs_and_links_are_counted(tiny_encoder):
 
 def test_invalid_settings_are_rejected(tiny_encoder, text):
     corpus, pairs = text
-    with pytest.raises(SettingError, match="language 'de' is not in this corpus"):
+    with pytest.raises(SettingError, match="the corpus is in .* and .*, not in 'de'"):
         FineTune(towards="de").tune(tiny_encoder, corpus, pairs)
     with pytest.raises(SettingError, match="variant must be paper or code"):
         FineTune(towards="en", variant="max")

@@ -37,9 +37,9 @@ def test_texts_without_usable_content_are_rejected_and_nothing_is_written(capsys
     for job, message in (
         (("words", text, *EN_XX), "no usable sentence pair"),
         (("evaluate", tiny_folder, "retrieval", "--test", text, *EN_XX), "no usable sentence pair"),
-        (("encode", tiny_folder, empty, "--lang", "en"), "no word in the file"),
-        (("anchors", empty, "--lang", "en", "--encoder", tiny_folder), "no word in the file"),
-        (("pretrain", f"en={empty}"), "no word in the file"),
+        (("encode", tiny_folder, empty, "--lang", "en"), "no words in the file"),
+        (("anchors", empty, "--lang", "en", "--encoder", tiny_folder), "no words in the file"),
+        (("pretrain", f"en={empty}"), "no words in the file"),
     ):
         assert message in fails(capsys, *job, "--out", out)
     assert not out.exists()
@@ -153,7 +153,7 @@ def test_skipped_lines_are_reported_even_with_quiet(capsys, tmp_path, text):
     file.write_text("".join([*lines[:3], "one column\n", *lines[3:], "empty\t\n"]), encoding="utf-8")
     _, err = works(capsys, "words", file, *EN_XX, "--out", tmp_path / "o", "-q")
     (line,) = err.splitlines()
-    assert re.search("2 unusable lines skipped.*1 × missing column, first: .* line 4", line)
+    assert re.search("skipped 2 unusable lines.*1 × missing column, first: .* line 4", line)
     assert (tmp_path / "o").read_text().splitlines()[3] == ""  # the other sentences keep their line numbers
     _, err = works(capsys, "words", text / "train.tsv", *EN_XX, "--out", tmp_path / "o", "-q")
     assert err == ""
@@ -191,7 +191,7 @@ def test_evaluate_accepts_several_texts_and_language_pairs(capsys, tmp_path, tex
     assert "moses xx-en" in one
     align = ("--encoder", tiny_folder, "--towards", "en", "--out", tmp_path / "out")
     line = fails(capsys, "align", text / "train.tsv", other, *EN_XX, *align)  # two texts with a single language pair
-    assert f"{other}) and 1 pair(s) of --langs (en-xx): give one pair for each text" in line
+    assert f"{other}) but 1 language pair(s) (en-xx); pass one language pair for each text" in line
 
 
 def test_test_sentences_in_the_training_text_are_reported(capsys, tmp_path, text, tiny_folder):

@@ -97,7 +97,7 @@ def test_missing_values_and_unknown_columns_raise_an_error(tmp_path):
 def test_empty_folders_and_unreachable_names_raise_an_error(tmp_path):
     (tmp_path / "empty").mkdir()
     for path in (tmp_path / "empty", "hub:nobody/nothing-of-that-name"):
-        with pytest.raises(InputError, match="not a data set that can be read"):
+        with pytest.raises(InputError, match="the data set cannot be read"):
             read_parallel(path, langs=LANGS)
 
 

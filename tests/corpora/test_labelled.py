@@ -66,18 +66,18 @@ def test_pairs_without_an_agreed_label_are_skipped(tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # rows in other languages are not reported as skipped
         assert len(read_labelled(write(tmp_path, XNLI), lang="de")) == 1
-    with pytest.raises(InputError, match=r"f\.tsv: no text in 'fr', the file has de, en; choose one"):
+    with pytest.raises(InputError, match=r"f\.tsv: no text in 'fr'; the file has de, en: choose one"):
         read_labelled(write(tmp_path, XNLI), lang="fr")
 
 
 def test_columns_in_an_ambiguous_order_require_a_format(tmp_path):
     path = write(tmp_path, "a\tx\nb\ty\nc\tz\n")
-    with pytest.raises(InputError, match='two columns with 3 and 3 different values in 3 rows.*format="label-text"'):
+    with pytest.raises(InputError, match='two columns with 3 and 3 different values in 3 rows.*to "label-text"'):
         read_labelled(path, lang="en")
     assert rows(read_labelled(path, lang="en", format="label-text")) == ["x | a", "y | b", "z | c"]
     assert rows(read_labelled(path, lang="en", format="text-label"))[0] == "a | x"
     assert rows(read_labelled(path, lang="en", format="text-label", pretokenized=True))[1] == "b | y"
-    with pytest.raises(InputError, match="has the columns a, x; expected premise and hypothesis, or text, and label"):
+    with pytest.raises(InputError, match="columns a, x; expected label and either text or premise and hypothesis"):
         read_labelled(path, lang="en", format="header")
     with pytest.raises(InputError, match=r"f\.tsv: no texts could be read: the file is empty"):
         read_labelled(write(tmp_path, "\n"), lang="en")

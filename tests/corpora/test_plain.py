@@ -28,11 +28,11 @@ def test_the_error_for_invalid_text_names_the_line(tmp_path):
 @pytest.mark.parametrize("content", [b"", b"\n\n", b" \t \r\n", b"\xef\xbb\xbf"])
 def test_a_text_without_words_is_rejected(tmp_path, content):
     (tmp_path / "empty").write_bytes(content)
-    with pytest.raises(InputError, match="empty: no word in the file"):
+    with pytest.raises(InputError, match="empty: no words in the file"):
         read_sentences(tmp_path / "empty", lang="en")
     (tmp_path / "late").write_bytes(b"\n\nword\n")
     assert len(read_sentences(tmp_path / "late", lang="en")) == 3
-    with pytest.raises(InputError, match="no word in the first 2 lines"):
+    with pytest.raises(InputError, match="no words in the first 2 lines"):
         read_sentences(tmp_path / "late", lang="en", limit=2)
     assert len(read_sentences(tmp_path / "late", lang="en", limit=0)) == 0
 

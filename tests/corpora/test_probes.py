@@ -53,7 +53,7 @@ def test_treebanks_are_read_as_parts_of_speech_or_dependencies(tmp_path):
         ("Go", [("Go", "Go", "root")]),
     ]  # fmt: skip
     assert "nsubj:pass" in read_probe(path, lang="en", probe="dependencies", subtypes=True).labels.names
-    with pytest.raises(InputError, match="a.conllu: CoNLL-U has two probes.*--probe pos or --probe dependencies"):
+    with pytest.raises(InputError, match="a.conllu: CoNLL-U supports two probes.*--probe pos or --probe dependencies"):
         read_probe(path, lang="en")
 
 
@@ -64,7 +64,7 @@ def test_entities_are_read_from_any_tagging_scheme(tmp_path):
     assert shown(text) == [("Ann in Old York", [("Ann", "PER"), ("Old York", "LOC")]), ("so", [])]
     plain = write(tmp_path, "b.tsv", "(\tPUNCT\nAnn\tPROPN\n\nso\tADV\n")  # a single bracket is not a tree
     assert shown(read_probe(plain, lang="en"))[0] == ("( Ann", [("(", "PUNCT"), ("Ann", "PROPN")])
-    with pytest.raises(InputError, match="a.tsv: has the tags B-LOC, B-PER, I-LOC; expected tags of words"):
+    with pytest.raises(InputError, match="a.tsv: has the tags B-LOC, B-PER, I-LOC; expected word tags"):
         read_probe(path, lang="en", probe="pos")
     with pytest.raises(InputError, match="b.tsv: has the tags ADV, PROPN, PUNCT; expected spans"):
         read_probe(plain, lang="en", probe="entities")

@@ -106,8 +106,8 @@ def test_unusable_questions_raise_an_error_or_are_counted_with_their_position(tm
     [
         (b'{"data": [', ".json line 1: not JSON (Expecting value: line 1 column 11 (char 10)), expected one JSON object; is"),
         (b"\xff{}", ".json: byte 0 is not UTF-8"),
-        (b"[]", ".json: not the JSON of SQuAD (TypeError"),
-        ({"data": [{"paragraphs": [{"qas": [1]}]}]}, "data[0].paragraphs[0]: not the JSON of SQuAD (KeyError('context'))"),
+        (b"[]", ".json: not in SQuAD's JSON format (TypeError"),
+        ({"data": [{"paragraphs": [{"qas": [1]}]}]}, "data[0].paragraphs[0]: not in SQuAD's JSON format (KeyError('context'))"),
         (squad((" ", [GOOD])), "data[0].paragraphs[0].qas[0]: the passage has no words")
     ]
 )  # fmt: skip

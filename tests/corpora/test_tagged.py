@@ -66,7 +66,7 @@ def test_tags_can_be_read_from_another_column(tmp_path):
     assert pairs(read_tagged(write(tmp_path, CONLLU), lang="es", column="xpos")) == ["a/IN el/DT mar/NN"]
     for content, given, message in (
         (CONLLU, {"column": "feats"}, "no column 'feats' in CoNLL-U, expected one of upos, xpos"),
-        (CONLL_2003, {"column": "pos"}, "column must be the number of a column, from 1, got 'pos'"),
+        (CONLL_2003, {"column": "pos"}, "column must be a column number of at least 1, got 'pos'"),
         (CONLL_2003, {"format": "conl"}, "format must be one of auto, columns, .*, got 'conl'"),
         (CONLL_2003, {"on_error": "blank"}, "on_error must be 'raise' or 'skip', got 'blank'"),
     ):
@@ -120,7 +120,7 @@ def test_offsets_in_facebook_format_can_count_characters_or_bytes(tmp_path, unit
 
 def test_text_in_facebook_format_without_tokens_is_segmented(tmp_path):
     assert pairs(read_tagged(write(tmp_path, "x\t0:3:a\tGo, don't.\n"), lang="en")) == ["Go/B-a ,/I-a don/O 't/O ./O"]
-    with pytest.raises(InputError, match=r"line 1: the tokens of the last column are not in the text"):
+    with pytest.raises(InputError, match=r"line 1: the tokens in the last column do not match the text"):
         read_tagged(write(tmp_path, request("x", "", "ab cd", ["ab", "cd"]).replace("\tab", "\tba")), lang="en")
 
 
@@ -145,7 +145,7 @@ def test_the_error_for_an_unusable_row_of_a_data_set_names_the_row(tmp_path):
     good = {"words": ["a"], "upos": ["X"]}
     for rows, given, message in (
         ([good, {"words": ["a"], "upos": ["X", "Y"]}], {}, "line 2: 1 words and 2 tags, expected one tag for each"),
-        ([{"words": ["a"], "upos": [3]}], {}, "line 1: the value 3, expected text, or a number"),
+        ([{"words": ["a"], "upos": [3]}], {}, "line 1: the value is 3, expected text, or a number"),
         ([{"words": [""], "upos": ["X"]}], {}, "line 1: the tag has no word"),
         ([good], {"column": "pos"}, "has the columns words, upos; expected tokens or words, and pos"),
     ):

@@ -46,7 +46,7 @@ CASES = [
         ("a\tO\nb\udcff\tO\n", 2, "not UTF-8", "byte 0xff at position 1 is not UTF-8"),
     ]),
     (tagged, "", "\n# intent = y\n1\tgood\ty\tO\n", [
-        ("1\tb\tx\tO\n", 1, "no intent", "the sentence has no line # intent"),
+        ("1\tb\tx\tO\n", 1, "no intent", "the sentence has no comment # intent"),
     ]),
     (numbered, "", "\n1\tgood\tO\n", [
         ("1\ta\tO\n1\tb\tO\n", 2, "words not counted", "word number '1', expected 2"),
@@ -55,7 +55,7 @@ CASES = [
     (facebook, "x\t0:1:a\tgood\n", "", [
         ("x\t0:1:a\n", 2, "missing column", "2 columns, expected intent, slots and text"),
         (" \t0:1:a\tab\n", 2, "no intent", "the first column is empty"),
-        ("x\t1:a\tab\n", 2, "not slots", "the slots '1:a', expected start:end:name"),
+        ("x\t1:a\tab\n", 2, "not slots", "the slots are '1:a', expected start:end:name"),
         ("x\t1:3:a\tab\n", 2, "slot not in the text", "slot 1:3:a is not within the 2 characters"),
         ("x\t\t\u200b\n", 2, "empty text", "the text has no words"),
         ("x\t\tab\ten_XX\t{\n", 2, "tokens not in the text", "the last column must be empty, or JSON"),
@@ -66,15 +66,15 @@ CASES = [
         (tree(0, 0), 4, "not one root", "2 words with the head 0 ('w1', 'w2'), expected one root"),
     ]),
     (treebank, "", "\n1\tgood\t_\tX\tX\t_\t0\tr\t_\t_\n", [
-        (tree(0, 3), 2, "head not in the sentence", "the head '3' of 'w2', expected 0 or one of the words 1"),
-        (tree(0, "²"), 2, "head not in the sentence", "the head '²' of 'w2'"),
+        (tree(0, 3), 2, "head not in the sentence", "the head of 'w2' is '3', expected 0 or a word from 1"),
+        (tree(0, "²"), 2, "head not in the sentence", "the head of 'w2' is '²'"),
         (row(1, "a", 0, "dep", ""), 1, "empty part of speech", "the word 'a' has no part of speech"),
         (row(1, "a", 0, ""), 1, "empty relation", "the word 'a' has no relation"),
         (row(1, " ", 0), 1, "empty word", "the relation has no word"),
         (row(1, "a", 2) + row(3, "b", 0), 2, "words not counted", "word number '3', expected 2"),
         (row("1-2", "al", "_"), 1, "no words", "the sentence has no words"),
         (row(1, "a", 0) + "2\t\udcff\n", 2, "not UTF-8", "byte 0xff"),
-        (row(1, "a", 0) + "2\tb\n", 2, "not ten columns", "2 columns, expected the 10 of CoNLL-U"),
+        (row(1, "a", 0) + "2\tb\n", 2, "not ten columns", "2 columns, expected the 10 tab-separated columns of CoNLL-U"),
     ]),
     (probe, EDGE, "", [
         ("[1, 2]\n", 2, "no JSON object", "not a JSON object"),

@@ -143,8 +143,8 @@ def test_a_model_without_ngrams_covers_only_its_vocabulary(write):
     ("content", "message"),
     [
         (b"", "not a word vector file"),
-        (b"just a sentence\nand another\n", "line 1: not a number"),
-        (b"2 3\na 1 2 3\nb 1 x 3\n", "line 3: not a number in the vector of 'b' .*; is this a file of word vectors"),
+        (b"just a sentence\nand another\n", "line 1: invalid number"),
+        (b"2 3\na 1 2 3\nb 1 x 3\n", "line 3: invalid number in the vector of 'b' .*; is this a word vector file"),
         (b"2 3\na 1 nan 3\nb 1 2 3\n", "line 2: the vector of 'a' is not finite"),
         (b"3 3\na 1 2 3\n", "declares 3 words, but the file ends after 1"),
         (b"5 99999999999\nx 1\n", "line 1: .* got 5 and 99999999999"),

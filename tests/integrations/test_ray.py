@@ -50,7 +50,7 @@ def test_a_batch_contains_the_links_from_saved_tables(tmp_path):
 
 @pytest.mark.parametrize(
     ("rows", "message"),
-    [({"tekst": ["a"]}, "no column 'text', expected one of tekst"), ({"text": [None]}, "expected text or a list of words"),
+    [({"tekst": ["a"]}, "no column 'text'; the table has tekst"), ({"text": [None]}, "expected text or a list of words"),
      ({"text": [["a", None]]}, "expected text or a list of words")],
 )  # fmt: skip
 def test_rows_without_text_are_rejected(rows, message):

@@ -64,5 +64,5 @@ def test_the_narrower_side_is_padded_with_zeros(paired, shapes):
 
 
 def test_an_unknown_method_is_rejected(paired):
-    with pytest.raises(SettingError, match=r"method='turn', expected one of rotation, procrustes, linear"):
+    with pytest.raises(SettingError, match=r"method must be one of rotation, procrustes, linear, got 'turn'"):
         AlignmentMap("turn").fit(*paired)

@@ -120,7 +120,7 @@ def test_invalid_uses_and_settings_are_rejected(make):
         retokenizer.merge(doc[:2])
     with pytest.raises(SettingError, match="retokenized"):
         _ = doc[0]._.calque
-    with pytest.raises(SettingError, match=r"expected a spaCy Doc of a pipeline with calque, got str"):
+    with pytest.raises(SettingError, match=r"expected a spaCy Doc from a pipeline with calque, got str"):
         nlp("a")._.calque_links("a house")
     with pytest.raises(SettingError, match="batch_size must be at least 1"):
         make(batch_size=0)

@@ -55,7 +55,7 @@ def holder(tmp_path):
 
 def test_an_output_locked_by_another_process_is_rejected(tmp_path, holder):
     out = tmp_path / "runs" / "ft"
-    with pytest.raises(SettingError, match=rf"^another process is writing {out}: wait until it has finished"):
+    with pytest.raises(SettingError, match=rf"^another process is writing {out}; wait until it has finished"):
         locked(out).__enter__()
     elsewhere = tmp_path / "link"
     elsewhere.symlink_to(tmp_path / "runs")
@@ -127,7 +127,7 @@ def test_commands_reject_outputs_locked_by_another_process(capsys, inputs, monke
     before = sorted(inputs.rglob("*"))
     with locked(output):
         said = fails(capsys, *command.split())
-        assert said.startswith(f"calque: error: another process is writing {output}: wait until it has finished")
+        assert said.startswith(f"calque: error: another process is writing {output}; wait until it has finished")
     assert sorted(inputs.rglob("*")) == before
     works(capsys, *command.split())
     assert (inputs / output).is_file()

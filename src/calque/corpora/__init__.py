@@ -1,4 +1,4 @@
-"""Readers of text in published formats."""
+"""Readers for standard text and corpus formats."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from calque.corpora.squad import read_questions as read_questions
     from calque.corpora.tagged import read_tagged as read_tagged
 
-# Readers are imported at first use, so that a command imports only the readers that it needs.
+# Readers are imported on first use, so a command imports only the readers that it needs.
 __getattr__ = exported(
     __name__,
     {

@@ -1,4 +1,4 @@
-"""Short names of published test sets, with their repositories on the Hugging Face hub, languages and tasks."""
+"""Short names for published test sets, with their repositories on the Hugging Face hub, languages and tasks."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ PREFIX = "hub:"
 
 @dataclass(frozen=True)
 class NamedData:
-    """Data set of the Hugging Face hub.
+    """Data set on the Hugging Face hub.
 
     Attributes:
         task: task that reads the data set; "parallel" for commands that read parallel text.
-        config, tags: name of a configuration, and the tag of each language, which replaces `{}` in the name.
+        config, tags: name of the configuration, and the tag of each language, which replaces `{}` in this name.
         splits: names of the splits; the first split is the default.
-        columns: columns to read. Parallel text has one column in the language and one in English, or a single column if each
+        columns: columns to read. Parallel text has one column in the language and one in English, or only one column if each
             language has its own configuration with parallel rows.
         licence: licence according to the hub or the publication.
     """
@@ -42,7 +42,7 @@ class NamedData:
         return None if found is None else self.config.format(self.tags[found])
 
     def usage(self, name: str) -> str:
-        """Return how the data set is written on the command line."""
+        """Return the name of the data set as written on the command line."""
         lang = "de" if "de" in self.tags else next(iter(self.tags))
         return f"{PREFIX}{name}" if self.task == "parallel" else f"{PREFIX}{name}:{lang}"
 
@@ -86,10 +86,10 @@ _MASSIVE = _same(
     "sw ta te th tl tr ur vi"
 ) | {"zh": "zh-CN", "zh-TW": "zh-TW"}
 
-#: data sets by the name after `hub:`
+#: data sets by the name that follows `hub:`
 NAMED: dict[str, NamedData] = {
     "pan-x": NamedData("ner", _XTREME, "PAN-X.{}", _PANX, _ALL, ("tokens", "ner_tags"), "not stated (WikiANN)"),
-    "udpos": NamedData("pos", _XTREME, "udpos.{}", _UDPOS, _ALL, ("tokens", "pos_tags"), "that of each treebank"),
+    "udpos": NamedData("pos", _XTREME, "udpos.{}", _UDPOS, _ALL, ("tokens", "pos_tags"), "varies by treebank"),
     "xnli": NamedData(
         "nli", "facebook/xnli", "{}", _same("ar bg de el en es fr hi ru sw th tr ur vi zh"), _ALL,
         ("premise", "hypothesis", "label"), "CC BY-NC 4.0",
@@ -116,15 +116,15 @@ NAMED: dict[str, NamedData] = {
 
 
 def _asked(path: str | PathLike[str]) -> tuple[str, list[str]] | None:
-    """Split a path into a name of `NAMED` and the other parts; return None for any other path, such as an existing folder."""
+    """Split a path into a name in `NAMED` and the parts after it; return None for other paths, such as an existing folder."""
     text = fspath(path)
     name, *rest = text.removeprefix(PREFIX).split(":")
     return (name, rest) if text.startswith(PREFIX) and name in NAMED and not os.path.exists(name) else None
 
 
 def place(path: str | PathLike[str]) -> tuple[str, str | None, str | None]:
-    """Return repository, configuration and split of `hub:NAME[:CONFIG][:SPLIT]`, or of `hub:NAME:LANGUAGE[:SPLIT]` for names in
-    `NAMED`; any other path is returned unchanged."""
+    """Return the repository, configuration and split of `hub:NAME[:CONFIG][:SPLIT]` or, for names in `NAMED`, of
+    `hub:NAME:LANGUAGE[:SPLIT]`; for any other path, return the path and None."""
     text = fspath(path)
     if (asked := _asked(path)) is None:
         name, *rest = text.removeprefix(PREFIX).split(":") if text.startswith(PREFIX) else [text]
@@ -139,7 +139,7 @@ def place(path: str | PathLike[str]) -> tuple[str, str | None, str | None]:
 
 
 def sides(path: str | PathLike[str], langs: tuple[str, str]) -> list[tuple[str, str]] | None:
-    """Return the data set and the column of each side of parallel text `hub:NAME[:SPLIT]`; return None for other names."""
+    """Return the data set and column for each side of the parallel text `hub:NAME[:SPLIT]`, or None for other names."""
     if (asked := _asked(path)) is None or NAMED[asked[0]].task != "parallel":
         return None
     name, rest = asked
@@ -160,7 +160,7 @@ def sides(path: str | PathLike[str], langs: tuple[str, str]) -> list[tuple[str, 
 
 
 def repository_of(path: str | PathLike[str]) -> str | None:
-    """Return the repository of a name, or None for local files and folders."""
+    """Return the hub repository of a path, or None for local files and folders."""
     if not fspath(path).startswith(PREFIX):
         return None
     name = place(path)[0] if (asked := _asked(path)) is None else NAMED[asked[0]].repository
@@ -169,17 +169,17 @@ def repository_of(path: str | PathLike[str]) -> str | None:
 
 
 def hub_ids(paths: Iterable[str]) -> list[str]:
-    """Return the distinct repositories among the names of texts."""
+    """Return the distinct hub repositories that the paths of texts refer to."""
     return list(dict.fromkeys(name for path in paths if (name := repository_of(path)) is not None))
 
 
 def name_of(path: str | PathLike[str]) -> str:
-    """Return the name of a text for records and tables: the name of a local file, or the full name of a data set."""
+    """Return the name of a text in records and tables: the file name of a local file, or the full name of a data set."""
     return fspath(path) if repository_of(path) is not None else Path(path).name
 
 
 def remedy(path: str | PathLike[str]) -> str:
-    """Return a remedy for an unreadable data set: a hint about the repository, or similar names."""
+    """Return a remedy for a data set that cannot be read: a hint about the repository, or similar names."""
     text = fspath(path)
     if not text.startswith(PREFIX):
         return ""
@@ -189,7 +189,7 @@ def remedy(path: str | PathLike[str]) -> str:
         repository = name if rows else NAMED[name].repository
         return (
             f"; {repository} is on the Hugging Face hub: is the network available, and did you log in and accept its terms? "
-            "A copy on disk is hub:FOLDER:CONFIG:SPLIT"
+            "For a local copy, write hub:FOLDER:CONFIG:SPLIT"
         )
     near = difflib.get_close_matches(name.lower(), NAMED, n=3)
     return f"; did you mean {' or '.join(PREFIX + each for each in near)}? calque data lists all names" if near else ""

@@ -1,4 +1,4 @@
-"""CoNLL-U, the format of Universal Dependencies (https://universaldependencies.org/format.html), and other CoNLL formats."""
+"""Read CoNLL-U, the Universal Dependencies format (https://universaldependencies.org/format.html), and other CoNLL formats."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from calque.annotated import Labels, Treebank
 from calque.corpora.lines import Flaw, Losses, OnError, read_lines
 from calque.text import Sentences
 
-# Pattern of a comment, because words can also begin with # (`#⇥O`, `# NN I-NP O`). MultiCoNER has `# id …⇥domain=en`.
+# Pattern of comments such as `# id …⇥domain=en` (MultiCoNER), because words can also begin with # (`#⇥O`, `# NN I-NP O`).
 _NAMING = re.compile(r"# +(?:[\w.-]+ ?[=:](?: |$)|(?:id|sent_id|newdoc|newpar)\b)")
 _PART = re.compile(r"[0-9]+[-.][0-9]+")
 _DOCUMENT = "-DOCSTART-"  # document separator (CoNLL-2002 and 2003)
-_COUNT = [str(k) for k in range(1, 1000)]  # first column of nearly all sentences
-WIDTH = 10  # number of columns
+_COUNT = [str(k) for k in range(1, 1000)]  # the first column of nearly every sentence is a prefix of this list
+WIDTH = 10  # number of columns in CoNLL-U
 COLUMNS = {"upos": 3, "xpos": 4}
 _FORM, _UPOS, _HEAD, _RELATION = 1, 3, 6, 7
 
 
 class Stanza(NamedTuple):
-    """Lines of one sentence: the line number of the first row, one row for each word, and preceding lines that begin with #."""
+    """Lines of one sentence: the line number of the first row, one row for each word, and the comment lines before the rows."""
 
     line: int
     rows: list[str]
@@ -33,7 +33,7 @@ class Stanza(NamedTuple):
 
 
 class Words(NamedTuple):
-    """Columns and line number of each word of a sentence, and the line number of the first row."""
+    """Columns and line number of each word in a sentence, and the line number of the first row."""
 
     line: int
     rows: list[list[str]]
@@ -41,12 +41,12 @@ class Words(NamedTuple):
 
 
 class TaggedSentence(NamedTuple):
-    """Words of a sentence with their tags.
+    """Words of a sentence, with one tag per word.
 
     Attributes:
         line: number of the first line of the sentence.
         intent: label of the sentence, if the format has one.
-        repaired: number of spans that were changed to fit the words.
+        repaired: number of spans that were adjusted to word boundaries.
     """
 
     line: int
@@ -61,18 +61,18 @@ def read_treebank(
 ) -> Treebank:
     """Read dependency trees from a plain or compressed CoNLL-U file.
 
-    The words are syntactic words, because heads refer to syntactic words: a multiword token (`1-2 del`) is replaced by its
+    The words are syntactic words, because heads refer to syntactic words. A multiword token (`1-2 del`) is replaced by its
     parts, and empty nodes (`1.1`) are skipped.
 
     Args:
         lang: language of the text.
-        on_error: handling of sentences without a valid tree: `raise` an error, or `skip` them and count them in a
+        on_error: how to handle sentences without a valid tree: `raise` an error, or `skip` them and count them in a
             `SkippedWarning`.
-        subtypes: whether to keep subtypes of relations (`nsubj:pass`) instead of universal relations.
+        subtypes: whether to keep relation subtypes (`nsubj:pass`); otherwise, only the universal relation is kept.
 
     Raises:
-        InputError: the file cannot be read or contains no sentence; or (`raise`) a row does not have ten columns, words are
-            not numbered 1, 2, 3 …, a head is not a word of the sentence, the number of roots is not 1, or heads form a cycle.
+        InputError: the file cannot be read or contains no sentence; or, with `raise`, a row does not have ten columns, words
+            are not numbered 1, 2, 3 …, a head is not a word of the sentence, the number of roots is not 1, or heads form a cycle.
     """
     losses = Losses(path, on_error, "sentences")
     words, upos, relations, heads, lines = [], [], [], [], []
@@ -108,14 +108,14 @@ def _read_words(path: str | PathLike[str]) -> Iterator[Words | Flaw]:
         rows = [row.split("\t") for row in stanza.rows]
         if (wrong := next((k for k, row in enumerate(rows) if len(row) != WIDTH), None)) is not None:
             few = "for words with tags, use the task pos" if len(rows[wrong]) < 4 else "is the line complete?"
-            fact = f"{len(rows[wrong])} columns, expected the {WIDTH} of CoNLL-U, separated by tabs; {few}"
+            fact = f"{len(rows[wrong])} columns, expected the {WIDTH} tab-separated columns of CoNLL-U; {few}"
             yield Flaw(stanza.line + wrong, "not ten columns", fact)
         else:
             yield counted_rows(rows, stanza.line)
 
 
 def _heads(sentence: Words) -> list[int] | Flaw:
-    """Return the head of each word, or a flaw if the heads do not form a tree."""
+    """Return the head of each word, or a `Flaw` that describes the error if the heads do not form a tree."""
     rows, lines = sentence.rows, sentence.lines
     words = [row[_FORM] for row in rows]
     for column, name in ((_RELATION, "relation"), (_UPOS, "part of speech")):
@@ -125,7 +125,7 @@ def _heads(sentence: Words) -> list[int] | Flaw:
     for row, line in zip(rows, lines, strict=True):
         head = row[_HEAD]
         if not (head.isascii() and head.isdigit() and len(head) < 10 and int(head) <= len(rows)):
-            fact = f"the head {head!r:.20} of {row[_FORM]!r:.40}, expected 0 or one of the words 1 to {len(rows)}"
+            fact = f"the head of {row[_FORM]!r:.40} is {head!r:.20}, expected 0 or a word from 1 to {len(rows)}"
             return Flaw(line, "head not in the sentence", f"{fact}; is a row missing?")
         heads.append(int(head))
     if heads.count(0) != 1:
@@ -147,12 +147,12 @@ def _heads(sentence: Words) -> list[int] | Flaw:
 
 # -- sentences as blocks of lines with one word per line, as in all CoNLL formats -----------------------------------------
 def is_comment(line: str, *, numbered: bool) -> bool:
-    """Return whether a line at the beginning of a stanza is a comment. If rows are numbered, # marks a comment."""
+    """Return whether a line at the beginning of a stanza is a comment. If rows are numbered, # always marks a comment."""
     return line.startswith("#") and (numbered or _NAMING.match(line) is not None)
 
 
 def read_stanzas(path: str | PathLike[str], *, numbered: bool) -> Iterator[Stanza | Flaw]:
-    """Yield the sentences of a file; a sentence with an unreadable line becomes a flaw."""
+    """Yield the sentences of a file; yield a `Flaw` for a sentence with an unreadable line."""
     flaw: Flaw | None = None
     rows: list[str] = []
     comments: list[str] = []
@@ -174,9 +174,9 @@ def read_stanzas(path: str | PathLike[str], *, numbered: bool) -> Iterator[Stanz
 
 
 def counted_rows(rows: list[list[str]], line: int) -> Words | Flaw:
-    """Return the rows of words if the first column numbers them 1, 2, 3 …, or a flaw if a number is missing or invalid.
+    """Return the word rows if the first column numbers them 1, 2, 3 …, or a `Flaw` if a number is missing or invalid.
 
-    Multiword tokens (`1-2`) and empty nodes (`1.1`) of CoNLL-U are skipped.
+    Multiword tokens (`1-2`) and empty nodes (`1.1`) in CoNLL-U are skipped.
     """
     if [row[0] for row in rows] == _COUNT[: len(rows)]:
         return Words(line, rows, range(line, line + len(rows)))
@@ -186,7 +186,7 @@ def counted_rows(rows: list[list[str]], line: int) -> Words | Flaw:
             continue
         if row[0] != str(len(words) + 1):
             fact = f"word number {row[0]!r:.20}, expected {len(words) + 1}"
-            return Flaw(number, "words not counted", f"{fact}; is a row missing, or a blank line before it?")
+            return Flaw(number, "words not counted", f"{fact}; is a row missing, or the blank line before a sentence?")
         words.append(row)
         lines.append(number)
     if not words:
@@ -195,7 +195,7 @@ def counted_rows(rows: list[list[str]], line: int) -> Words | Flaw:
 
 
 def missing_value(words: Sequence[str], values: Sequence[str], lines: Sequence[int], name: str = "tag") -> Flaw | None:
-    """Return a flaw for the first word that is empty or has no value, or None if there is no such word."""
+    """Return a `Flaw` for the first word that is empty or has no value, or None if there is no such word."""
     if "" not in values and all(map(str.strip, words)):
         return None
     for word, value, line in zip(words, values, lines, strict=True):

@@ -1,4 +1,4 @@
-"""Readers of labelled texts and text pairs (inference, sentiment, topics); the result is `LabelledText`."""
+"""Readers for labelled texts and text pairs (natural language inference, sentiment, topics), which return `LabelledText`."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from calque.text import Sentences
 
 Format = Literal["auto", "header", "pairs", "label-text", "text-label", "jsonl", "hub"]
 
-# Lower-cased column names of published data sets, in order of preference.
+# Column names in published data sets, in lower case and in order of preference.
 _PAIRS = (
     ("premise", "hypothesis"), ("premise", "hypo"), ("sentence1", "sentence2"), ("sentence_1", "sentence_2"),
     ("sentence_a", "sentence_b"), ("text1", "text2"),
 )  # fmt: skip
-_ENGLISH = ("sentence_a_original", "sentence_b_original")  # SICK-NL, whose columns sentence_A and _B are Dutch
+_ENGLISH = ("sentence_a_original", "sentence_b_original")  # SICK-NL, whose columns sentence_A and _B are in Dutch
 _TEXTS = ("text", "sentence", "content", "review", "tweet", "utt")
 _LABELS = (
     "gold_label", "entailment_label", "entailment_judgment", "label", "labels", "sentiment", "category", "intent",
@@ -37,16 +37,16 @@ _HEADERS = {
     "label-text": ("label", "text"),
     "text-label": ("text", "label"),
 }
-_MOST_LABELS = 50  # maximum number of distinct values in a column of labels
+_MOST_LABELS = 50  # maximum number of distinct values in a label column
 _SPELLINGS = {"contradictory": "contradiction"}  # spelling in XNLI's translated training data
-_NONE = "-"  # label of pairs in SNLI, MultiNLI and XNLI on which the annotators did not agree
+_NONE = "-"  # in SNLI, MultiNLI and XNLI: label of pairs on which the annotators did not agree
 
 AnyPath = str | PathLike[str]
-_Rows = Iterable[tuple[int, Mapping[str, Any] | Flaw]]  # line numbers, and values by column name
+_Rows = Iterable[tuple[int, Mapping[str, Any] | Flaw]]  # line number of each row, and its values by column name
 
 
 class _Names(NamedTuple):
-    """Names of the columns of texts, labels and languages."""
+    """Names of the columns that contain the texts, the labels and the languages."""
 
     texts: tuple[str, ...]
     label: str
@@ -58,30 +58,30 @@ def read_labelled(
 ) -> LabelledText:
     """Read labelled texts and segment them into words. Labels are lower-cased.
 
-    Text files may be compressed (gzip, zstd, xz, bzip2). Columns are separated by tabs; quotes are ordinary characters.
+    Text files may be compressed (gzip, zstd, xz, bzip2). Columns are separated by tabs; quotes have no special meaning.
 
     Args:
-        path: a file, the folder of a data set, or `hub:NAME` (see `rows.open_rows`).
+        path: a file, a data set folder, or `hub:NAME` (see `rows.open_rows`).
         lang: language of the texts; if a file has a column `language`, only rows in this language are read.
         format: format of the file; `auto` detects it from its name and contents.
 
-            - `header`: the first line contains the column names: `premise` and `hypothesis`, `sentence1` and `sentence2`
-              (MultiNLI, XNLI), `sentence_A` and `sentence_B` (SICK; in SICK-NL these are Dutch, and English is in
-              `sentence_A_original` and `sentence_B_original`), or `text`; and `gold_label`, `label` or
+            - `header`: the first line contains the column names. The texts are in `premise` and `hypothesis`, `sentence1` and
+              `sentence2` (MultiNLI, XNLI), `sentence_A` and `sentence_B` (SICK; in SICK-NL these are Dutch, and English is in
+              `sentence_A_original` and `sentence_B_original`), or `text`. The labels are in `gold_label`, `label` or
               `entailment_label`.
             - `pairs`: `premise⇥hypothesis⇥label`.
-            - `label-text`, `text-label`: two columns. The column of labels is detected from its values: at most 50
-              distinct labels, and at most half as many labels as rows.
-            - `jsonl`: one JSON object per line, with the names of `header`.
-            - `hub`: a data set with the column names of `header`; needs the extra `hub`. Numeric labels are replaced by
+            - `label-text`, `text-label`: two columns in this order. `auto` detects the label column from its values: it has at
+              most 50 distinct labels, and at most half as many as there are rows.
+            - `jsonl`: one JSON object per line, with the column names of `header` as keys.
+            - `hub`: a data set with the column names of `header`; requires the extra `hub`. Numeric labels are replaced by
               the label names that the data set defines.
-        pretokenized: whether words are separated by spaces; otherwise `segment.split_words` segments the texts.
-        on_error: handling of unusable rows: `raise` an error, or `skip` them. A `SkippedWarning` counts skipped rows and
-            rows without a label (`-`; −1 in data sets); rows without a label never raise an error.
+        pretokenized: whether words are already separated by spaces; otherwise `segment.split_words` segments the texts.
+        on_error: how to handle unusable rows: `raise` an error, or `skip` them. Rows marked as unlabelled (`-`, or −1 in
+            data sets) are always skipped. A `SkippedWarning` counts the skipped rows.
 
     Raises:
-        InputError: the file cannot be read, has no row in the language, or its columns cannot be identified; or (`raise`) a
-            row has a different number of columns, an empty text, no label, or bytes that are not UTF-8.
+        InputError: the file cannot be read, has no row in the language, or its columns cannot be identified; or, with
+            `raise`, a row has the wrong number of columns, an empty text, an empty label, or invalid UTF-8.
     """
     if format not in get_args(Format):
         raise SettingError(f"format must be one of {', '.join(get_args(Format))}, got {format!r}")
@@ -109,7 +109,7 @@ def read_labelled(
         labels.append(used[1])
         lines.append(number)
     if others and not any(others.values()):
-        fact = f"no text in {lang!r}, the file has {', '.join(sorted(others)[:20])}; choose one of these languages"
+        fact = f"no text in {lang!r}; the file has {', '.join(sorted(others)[:20])}: choose one of these languages"
         raise InputError(fact, path=path)
     losses.settle(len(lines))
     columns = tuple(Sentences.of(column, lang) for column in zip(*texts, strict=True))
@@ -119,7 +119,7 @@ def read_labelled(
 def _used(
     number: int, values: Mapping[str, Any], names: _Names, split: Callable[[str], Sequence[str]]
 ) -> tuple[list[Sequence[str]], str] | Flaw | Omission:
-    """Return the words of each text and the label, or a flaw or omission if the row is unusable."""
+    """Return the words of each text and the label, or a `Flaw` or `Omission` if the row is unusable."""
     label = values.get(names.label)
     label = str(label) if isinstance(label, int) else label
     found = [values.get(name) for name in names.texts]
@@ -154,7 +154,7 @@ def _open(path: AnyPath, format: Format) -> _Rows:
     every = chain(before, lines)
     if format == "auto":
         cells = {cell.strip().lower() for cell in first.split("\t")}
-        if "\t" not in first and first.lstrip().startswith("["):  # a list of objects is not JSON lines
+        if "\t" not in first and first.lstrip().startswith("["):  # a JSON list is not in the JSON Lines format
             return _dataset(path)
         if "\t" not in first and first.lstrip().startswith("{"):
             format = "jsonl"
@@ -180,14 +180,14 @@ def _choose(columns: Sequence[str], lang: str, path: AnyPath) -> _Names:
     texts = next((group for group in groups if all(name in names for name in group)), None)
     label = next((name for name in _LABELS if name in names), None)
     if texts is None or label is None:
-        fact = f"has the columns {', '.join(columns)[:200]}; expected premise and hypothesis, or text, and label"
-        raise InputError(f"{fact}: rename them", path=path)
+        fact = f"has the columns {', '.join(columns)[:200]}; expected label and either text or premise and hypothesis"
+        raise InputError(f"{fact}: rename the columns", path=path)
     language = next((names[name] for name in _LANGUAGES if name in names), None)
     return _Names(tuple(names[name] for name in texts), names[label], language)
 
 
 def _columns(lines: Iterable[tuple[int, str | Flaw]], header: Sequence[str], expected: str) -> _Rows:
-    """Yield the non-blank lines as named columns; if several columns have the same name, the first is used."""
+    """Yield the values of each non-blank line by column name; if several columns have the same name, the first is used."""
     first = {name: header.index(name) for name in header}
     for number, line in lines:
         if isinstance(line, Flaw):
@@ -203,12 +203,12 @@ def _columns(lines: Iterable[tuple[int, str | Flaw]], header: Sequence[str], exp
 
 
 def _which_first(lines: Iterable[tuple[int, str | Flaw]], path: AnyPath) -> Literal["label-text", "text-label"]:
-    """Return which of two columns contains the labels, which is the column with fewer distinct values."""
+    """Detect which of two columns contains the labels; it is the column with fewer distinct values."""
     rows = [line.split("\t") for _, line in lines if isinstance(line, str) and line.count("\t") == 1]
     first, second = (len({row[k] for row in rows}) for k in (0, 1))
     if rows and (min(first, second) > min(_MOST_LABELS, len(rows) / 2) or first == second):
         fact = f"two columns with {first} and {second} different values in {len(rows)} rows"
-        remedy = 'name the column of labels by format="label-text" or "text-label" (--format)'
+        remedy = 'set format (--format) to "label-text" or "text-label"'
         raise InputError(f"{fact}, expected a column with few labels; {remedy}", path=path)
     return "label-text" if first < second else "text-label"
 

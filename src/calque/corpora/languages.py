@@ -1,4 +1,4 @@
-"""Language tags, matching of language tags, and languages in file names."""
+"""Match language tags, and find the languages in file names."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from os import PathLike, fspath
 from calque.errors import SettingError
 from calque.segment import TWO_LETTERS, language_parts
 
-_CODES = frozenset(TWO_LETTERS.values()) - {"ae", "sh"} | {"gsw", "nap"}  # language tags in file names
+_CODES = frozenset(TWO_LETTERS.values()) - {"ae", "sh"} | {"gsw", "nap"}  # language codes in file names
 _OTHERS = {"esp": "es", "ned": "nl"} | {code: TWO_LETTERS[code] for code in ("eng", "deu", "ger", "fra", "spa", "nld")}
 
 
 def two_languages(langs: Sequence[str]) -> tuple[str, str]:
-    """Return the languages as a tuple, or raise a `SettingError` unless there are exactly two."""
+    """Return the languages as a tuple, or raise a `SettingError` if there are not exactly two."""
     if isinstance(langs, str) or len(langs) != 2:
         raise SettingError(f"langs must be two languages, such as ('en', 'de'), got {langs!r}")
     return langs[0], langs[1]
@@ -22,9 +22,9 @@ def two_languages(langs: Sequence[str]) -> tuple[str, str]:
 
 def language_of(path: str | PathLike[str]) -> str | None:
     """Return the language in a file name (`panx.dev.de.tsv`, `en_ewt.train.iob2`, `xsid.valid.de-ba.conll`, `hub:pan-x:de`), or
-    None if the name contains no language or several."""
+    None if the name contains no language or more than one."""
     name = re.split(r"[/\\]", fspath(path))[-1]
-    languages: dict[str, None] = {}  # distinct, in order
+    languages: dict[str, None] = {}  # distinct languages in order of occurrence
     for part in re.split(r"[._:]", name):
         code, *dialect = part.split("-")
         code = _OTHERS.get(code.lower(), code.lower())
@@ -36,8 +36,8 @@ def language_of(path: str | PathLike[str]) -> str | None:
 def best_match(wanted: str, available: Iterable[str]) -> str | None:
     """Return the tag among `available` that matches the language `wanted`, or None.
 
-    An equal tag is preferred (`pt-BR` equals `pt_br`), then the first tag that is more or less specific (`en` matches
-    `en-US`, and `en-US` matches `en`). `pt-BR` does not match `pt-PT`.
+    An equal tag is preferred (`pt-BR` equals `pt_br`), then the first tag that is more specific or less specific (`en`
+    matches `en-US`, and `en-US` matches `en`). `pt-BR` does not match `pt-PT`.
     """
     asked, close = language_parts(wanted), None
     for tag in available:
@@ -51,7 +51,7 @@ def best_match(wanted: str, available: Iterable[str]) -> str | None:
 
 
 def name_and_path(text: str) -> tuple[str, str]:
-    """Split `NAME=FILE` into name and path. The name is "" if the text has no name or `=` is part of the path."""
+    """Split `NAME=FILE` into the name and the path. The name is "" if there is none or if `=` is part of the path."""
     name, equals, path = text.partition("=")
     return (name, path) if equals and name and not any(character in name for character in "/\\:") else ("", text)
 
@@ -68,7 +68,7 @@ def pair_and_path(text: str) -> tuple[tuple[str, str] | None, str]:
 
 
 def language_and_path(file: str, otherwise: str | None = None) -> tuple[str, str]:
-    """Return language and path of `de=FILE`. Without `de=`, the language is found in the file name; default: `otherwise`."""
+    """Return the language and path of `de=FILE`. Without `de=`, use the language in the file name, or else `otherwise`."""
     lang, path = name_and_path(file)
     if lang:
         if not path:

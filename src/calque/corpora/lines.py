@@ -1,4 +1,4 @@
-"""Lines of UTF-8 text from plain or compressed files, and the items that readers yield."""
+"""Read lines of UTF-8 text from plain or compressed files, and define the items that readers yield."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _CODECS = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}
 SUFFIXES = tuple(_MAGIC)
 _BLOCK = 1 << 20
 BLANK = "blank line"
-LONGEST_LINE = 1 << 26  # bytes; a small compressed file can expand to a line larger than memory
+LONGEST_LINE = 1 << 26  # in bytes; a small compressed file can expand to a line larger than memory
 
 T = TypeVar("T")
 OnError = Literal["raise", "skip"]
 
 
 class RawPair(NamedTuple):
-    """Sentence pair before it is segmented into words."""
+    """Sentence pair before segmentation into words."""
 
     line: int
     source: str
@@ -38,13 +38,13 @@ class RawPair(NamedTuple):
 
 
 class Flaw(NamedTuple):
-    """Unusable item of a file.
+    """Unusable item in a file.
 
     Attributes:
-        reason: short reason, identical for all flaws of one kind, because flaws are counted by reason.
-        fact: problem, expected content and remedy.
+        reason: short reason, which is the same for all flaws of one kind, because flaws are counted by reason.
+        fact: message with the problem, the expected content and the remedy.
         path: file that contains the item; default: the file passed to `error`.
-        place: position that replaces the line number in a file with a single object.
+        place: position that messages show instead of the line number if the file consists of a single object.
     """
 
     line: int
@@ -61,7 +61,7 @@ class Flaw(NamedTuple):
 
 
 class Omission(NamedTuple):
-    """Item that the format marks as unusable, such as a text without an agreed label; counted, but never an error."""
+    """Item that the format marks as unusable, such as a text without an agreed label; it is counted but never an error."""
 
     line: int
     reason: str
@@ -72,7 +72,7 @@ Item = RawPair | Flaw | Omission
 
 
 class Skipped:
-    """Number of skipped items by reason (`counts`), and position of the first skipped item by reason (`first`)."""
+    """Number of skipped items for each reason (`counts`), and position of the first skipped item for each reason (`first`)."""
 
     def __init__(self):
         self.counts: dict[str, int] = {}
@@ -88,9 +88,9 @@ class Skipped:
 
 
 class Losses:
-    """Handler of unusable items: raises an error (`on_error="raise"`), or counts the items and warns at the end ("skip").
+    """Handler for unusable items, which raises an error (`on_error="raise"`), or counts them and warns at the end ("skip").
 
-    `noun` is the noun for the items in messages, such as "sentences".
+    `noun` is the word for the items in messages, such as "sentences".
     """
 
     def __init__(self, path: str | PathLike[str], on_error: OnError, noun: str):
@@ -126,27 +126,27 @@ class Losses:
 
 
 class RawCorpus(NamedTuple):
-    """Items of a reader, and the column names of `RawPair.extra`, or None if the number of columns can vary."""
+    """Items that a reader yields, and the column names of `RawPair.extra`, or None if the number of columns can vary."""
 
     items: Iterable[Item]
     columns: list[str] | None = None
 
 
 def unpacked_name(path: str | PathLike[str]) -> str:
-    """Return the file name without a compression suffix."""
+    """Return the name of a file without its compression suffix."""
     name = Path(path).name
     return name[: -len(Path(name).suffix)] if Path(name).suffix.lower() in SUFFIXES else name
 
 
 def find_packed(path: str | PathLike[str]) -> Path | None:
-    """Return the file with this name, plain or with a compression suffix, or None if there is no such file."""
+    """Return the file with this path, plain or with a compression suffix, or None if there is no such file."""
     names = (f"{fspath(path)}{suffix}" for suffix in ("", *SUFFIXES))
     return next((Path(name) for name in names if os.path.isfile(name)), None)
 
 
 @contextmanager
 def unpacked(path: str | PathLike[str]) -> Iterator[BufferedIOBase]:
-    """Open a file to read its bytes; gzip, zstd, xz and bzip2 are recognised by their first bytes.
+    """Open a file for reading bytes; gzip, zstd, xz and bzip2 compression is recognised by the first bytes.
 
     Raises:
         InputError: the file cannot be opened, or its compressed data is corrupt or truncated.
@@ -158,7 +158,7 @@ def unpacked(path: str | PathLike[str]) -> Iterator[BufferedIOBase]:
             packing = next((name for name, magic in _MAGIC.items() if start.startswith(magic)), None)
             if suffix in SUFFIXES and packing is None:
                 raise InputError(
-                    f"named {suffix} but is not compressed in this format; rename or compress it again", path=path
+                    f"named {suffix} but not compressed in this format; rename the file or compress it again", path=path
                 )
             if packing is None:
                 yield file
@@ -174,29 +174,29 @@ def unpacked(path: str | PathLike[str]) -> Iterator[BufferedIOBase]:
 
 
 def read_blocks(path: str | PathLike[str]) -> Iterator[bytes]:
-    """Read the decompressed content in non-empty blocks."""
+    """Yield the decompressed content in non-empty blocks."""
     with unpacked(path) as file:
         while block := file.read(_BLOCK):
             yield block
 
 
 def read_lines(path: str | PathLike[str]) -> Iterator[str | Flaw]:
-    """Read lines without their terminator (`\\n` or `\\r\\n`) and without a byte order mark.
+    """Yield the lines of a file without their terminator (`\\n` or `\\r\\n`) and without a byte order mark.
 
     Other separators, such as U+2028 and NEL, do not end a line.
 
     Yields:
-        a line, or a flaw if the line is unreadable (bytes that are not UTF-8, a NUL).
+        each line, or a `Flaw` if the line contains invalid UTF-8 or a NUL character.
 
     Raises:
-        InputError: the file cannot be decompressed, is UTF-16, ends lines with CR alone, or has a line of more than 64 MiB.
+        InputError: the file cannot be decompressed, is UTF-16, ends lines with CR only, or contains a line of more than 64 MiB.
     """
     number = 0
     with unpacked(path) as file:
         while raw := file.readline(LONGEST_LINE):
             number += 1
             if len(raw) == LONGEST_LINE:
-                raise InputError("a line of more than 64 MiB, expected a sentence; is it text?", path=path, line=number)
+                raise InputError("longer than 64 MiB, expected a sentence; is it a text file?", path=path, line=number)
             if number == 1:
                 if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
                     raise InputError("UTF-16 text, expected UTF-8; convert it (iconv -f UTF-16 -t UTF-8)", path=path)
@@ -216,7 +216,7 @@ def _readable(raw: bytes, number: int, path: str | PathLike[str]) -> str | Flaw:
     except UnicodeDecodeError as error:
         fact = f"byte 0x{raw[error.start]:02x} at position {error.start} is not UTF-8"
         like = _encoding(raw)
-        remedy = f"convert the file; it looks like {like}: iconv -f {like} -t UTF-8 FILE > NEW"
+        remedy = f"convert the file, which looks like {like}: iconv -f {like} -t UTF-8 FILE > NEW"
         return Flaw(number, "not UTF-8", f"{fact}; {remedy}", path)
 
 
@@ -230,7 +230,7 @@ def _encoding(raw: bytes) -> str:
 
 
 def json_lines(lines: Iterable[tuple[int, str | Flaw]]) -> Iterator[tuple[int, Any]]:
-    """Yield the JSON value of each non-blank line, or None if the JSON is invalid; flaws are yielded unchanged."""
+    """Yield the number and JSON value of each non-blank line (None if the JSON is invalid); a `Flaw` is yielded unchanged."""
     for number, line in lines:
         if isinstance(line, Flaw):
             yield number, line
@@ -253,7 +253,7 @@ def read_json(path: str | PathLike[str]) -> Any:
 
 
 def is_text(value: object) -> bool:
-    """Return whether a value is valid Unicode text; JSON can contain half a surrogate pair."""
+    """Return whether a value is valid Unicode text; strings in JSON can contain unpaired surrogates, which are invalid."""
     try:
         return isinstance(value, str) and value.encode() is not None
     except UnicodeEncodeError:

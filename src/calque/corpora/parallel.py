@@ -1,4 +1,4 @@
-"""Readers of parallel text in all common formats; the result is a `ParallelCorpus`."""
+"""Readers for parallel text in all common formats, which return a `ParallelCorpus`."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ _BY_NAME |= {".arrow": "arrow", ".parquet": "hub", ".jsonl": "hub", ".ndjson": "
 def find_format(
     path: AnyPath | tuple[AnyPath, AnyPath], langs: tuple[str, str], format: Format | None = None
 ) -> tuple[list[str], Format]:
-    """Return the file or files of a path, and the format of the files."""
+    """Return the file or files that a path stands for, and their format."""
     if isinstance(path, tuple | list):
         if len(path) != 2 or format not in (None, "moses"):
-            raise SettingError(f"got {len(path)} paths with format {format}, expected one, or two with format 'moses'")
+            raise SettingError(f"expected one path, or two with format 'moses', got {len(path)} with format {format}")
         return [fspath(path[0]), fspath(path[1])], "moses"
     name = fspath(path)
     if name.startswith(PREFIX):
@@ -59,7 +59,7 @@ def find_format(
             return pair, "moses"
         if format == "moses" or not os.path.exists(name):
             fact = f"no such file, and no files {name}.{langs[0]} and {name}.{langs[1]}; is the path right?"
-            raise InputError(f"{fact} (a data set of the Hugging Face hub is written hub:{name})", path=path)
+            raise InputError(f"{fact} (a data set on the Hugging Face hub is written hub:{name})", path=path)
     except ValueError as error:  # the path contains a NUL
         raise InputError(f"not a valid path ({error})") from error
     if os.path.isdir(name) and format in (None, "hub"):
@@ -68,7 +68,7 @@ def find_format(
 
 
 def _moses_files(prefix: str, langs: tuple[str, str]) -> list[str]:
-    """Find the files `PREFIX.LANG` of both languages, plain or compressed. For German, LANG is de, deu or ger."""
+    """Find the files `PREFIX.LANG` of both languages, plain or compressed. For German, LANG can be de, deu or ger."""
     found = []
     for lang in langs:
         code = language_parts(lang)[0]
@@ -109,13 +109,13 @@ def _open(paths: list[str], langs: tuple[str, str], format: Format) -> RawCorpus
 
 # -- one sentence pair per line ------------------------------------------------------------------------------------------
 def _pair(line: str | Flaw, number: int, separator: str) -> RawPair | Flaw:
-    """Return the sentence pair in a line; quotes are ordinary characters."""
+    """Return the sentence pair in a line; quotes have no special meaning."""
     if isinstance(line, Flaw):
         return line
     source, divided, rest = line.partition(separator)
     if not divided:
         if not line or line.isspace():
-            return Flaw(number, BLANK, "blank, expected a sentence pair")
+            return Flaw(number, BLANK, "the line is blank, expected a sentence pair")
         fact = f"one column, expected source and target separated by {'a tab' if separator == chr(9) else separator}"
         return Flaw(number, "missing column", f"{fact} (two files must be passed as a pair of paths)")
     if separator not in rest:
@@ -160,28 +160,28 @@ def read_parallel(
     """Read parallel text and segment it into words.
 
     Text files may be compressed with gzip, zstd, xz or bzip2. Up to 32 MB of words are kept in memory; larger data is
-    written to a memory-mapped temporary file (in `TMPDIR`) that is deleted with the process.
+    written to a memory-mapped temporary file (in `TMPDIR`) that is deleted when the process ends.
 
     Args:
         path: one file, or two line-aligned files (Moses). A prefix stands for the files `prefix.en` and
-            `prefix.de`; `hub:NAME` or a folder is a data set (see `rows.open_rows`).
-        langs: languages of source and target, which also select the languages to read from TMX files and data sets.
-        format: format of the file; default: detected from the name and the first lines. `tsv` (`source⇥target`; further
-            columns become the metadata `column_3`, `column_4` …), `moses`, `fast-align` (`source ||| target`), `tmx`,
-            `arrow` (`ParallelCorpus.save`), `hub` (data sets, Parquet, JSON lines, CSV).
-        pretokenized: whether words are separated by spaces; otherwise `segment.split_words` segments the text.
-        on_error: handling of lines without a usable pair (a column or side is missing or empty, bytes that are not UTF-8,
-            a NUL). `raise` raises an error with the line. `skip` skips the line, counts it in `corpus.skipped`, and
+            `prefix.de`; `hub:NAME` or a folder stands for a data set (see `rows.open_rows`).
+        langs: source and target language, which also select what is read from TMX files and data sets.
+        format: format of the file: `tsv` (`source⇥target`; further columns become the metadata `column_3`, `column_4` …),
+            `moses`, `fast-align` (`source ||| target`), `tmx`, `arrow` (`ParallelCorpus.save`) or `hub` (data sets, Parquet,
+            JSON Lines, CSV). By default, the format is detected from the name and the first lines.
+        pretokenized: whether words are already separated by spaces; otherwise `segment.split_words` segments the text.
+        on_error: how to handle lines without a usable pair (a missing or empty side, invalid UTF-8, or a NUL character).
+            `raise` raises an error that gives the line number. `skip` skips the line, counts it in `corpus.skipped`, and
             keeps the line number of every pair in `corpus.lines`. `blank` counts the line and replaces it with a pair of
-            empty sentences, so that pair i is line i + 1. In every mode, blank lines at the end of a file are allowed, and
+            empty sentences, so pair i is line i + 1. In every mode, blank lines at the end of a file are allowed, and
             TMX units that lack a language are skipped and counted.
         limit: maximum number of pairs to read.
         progress: whether to show a progress bar on stderr.
 
     Raises:
-        InputError: the file cannot be read or contains no pair, or (`on_error="raise"`) a line contains no usable pair.
-        SettingError: an argument has an unknown value.
-        MissingExtraError: a library required by the format is not installed.
+        InputError: the file cannot be read or contains no pair, or, with `raise`, a line contains no usable pair.
+        SettingError: an argument has an invalid value.
+        MissingExtraError: a library that the format requires is not installed.
     """
     langs = two_languages(langs)
     if on_error not in ("raise", "skip", "blank"):
@@ -217,7 +217,7 @@ def read_parallel(
 
 
 def _without_blank_end(items: Iterable[Item]) -> Iterator[Item]:
-    """Yield the items except blank lines at the end."""
+    """Yield all items except blank lines at the end."""
     blanks = []
     for item in items:
         if isinstance(item, Flaw) and item.reason == BLANK:
@@ -231,7 +231,7 @@ def _without_blank_end(items: Iterable[Item]) -> Iterator[Item]:
 def _segmented(
     pair: RawPair, split: Sequence[Callable[[str], Sequence[str]]], width: int | None
 ) -> tuple[Sequence[str], Sequence[str], Sequence[str | None], int, int] | Flaw:
-    """Return a row for `TableWriter.add`, or a flaw if the pair is unusable."""
+    """Return a row for `TableWriter.add`, or a `Flaw` if the pair is unusable."""
     source, target = split[0](pair.source), split[1](pair.target)
     if not source or not target:
         side = "target" if source else "source"
@@ -248,7 +248,7 @@ def _saved(path: str, langs: tuple[str, str], limit: int | None) -> ParallelCorp
         corpus = corpus.swapped()
     if corpus.langs != langs:
         saved, asked = "-".join(corpus.langs), "-".join(langs)
-        raise InputError(f"the saved corpus is in {saved}, but langs is {asked}", path=path)
+        raise InputError(f"langs must be {saved}, the languages of the saved corpus, got {asked}", path=path)
     return corpus if limit is None or limit >= len(corpus) else corpus[:limit]
 
 
@@ -259,7 +259,7 @@ def gold_links(
 
     Raises:
         SettingError: the column does not exist.
-        InputError: a line contains an invalid link or (`check`) a link to a missing word.
+        InputError: a line contains an invalid link or, with `check`, a link to a word that does not exist.
     """
     lines = [text or "" for text in corpus.metadata(column)]
     try:

@@ -1,4 +1,4 @@
-"""Readers of plain text (one sentence per line) and dictionaries (one entry per line)."""
+"""Readers for plain text (one sentence per line) and dictionaries (one entry per line)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from calque.segment import splitter
 from calque.storage import WORDS, from_words
 from calque.text import Sentences
 
-_BATCH = 16_384  # number of lines kept as Python strings at a time
+_BATCH = 16_384  # number of lines held as Python strings at a time
 
 
 def read_sentences(
@@ -30,11 +30,11 @@ def read_sentences(
     Args:
         path: path of the file.
         lang: language of the text.
-        pretokenized: whether words are separated by spaces; otherwise `segment.split_words` segments the text.
+        pretokenized: whether words are already separated by spaces; otherwise `segment.split_words` segments the text.
         limit: maximum number of lines to read.
 
     Raises:
-        InputError: the file cannot be read, contains a line that is not text, or contains no word.
+        InputError: the file cannot be read, contains an unreadable line, or contains no words.
     """
     schema = pa.schema([("words", WORDS)])
     batches = Batches(schema)
@@ -47,10 +47,10 @@ def read_sentences(
 def stream_sentences(
     path: str | PathLike[str], *, lang: str, pretokenized: bool = False, limit: int | None = None, block: int = _BATCH
 ) -> Iterator[Sentences]:
-    """Yield the sentences of a file in blocks, for text larger than memory (see `read_sentences`).
+    """Yield the sentences of a file in blocks, for text that does not fit in memory.
 
     Args:
-        path, lang, pretokenized, limit: see `read_sentences`.
+        path, lang, pretokenized, limit: as in `read_sentences`.
         block: number of lines in each block except the last.
     """
     split = splitter(lang, pretokenized=pretokenized)
@@ -65,11 +65,11 @@ def stream_sentences(
         yield Sentences(from_words(words), lang)
     if not any_word:
         where = "the file" if limit is None else f"the first {limit:,} lines"
-        raise InputError(f"no word in {where}, expected text with one sentence per line", path=path)
+        raise InputError(f"no words in {where}, expected text with one sentence per line", path=path)
 
 
 def read_dictionary(path: str | PathLike[str], *, langs: tuple[str, str], on_error: OnError = "raise") -> Dictionary:
-    """Read a dictionary with one word and its translation per line, plain or compressed (gzip, zstd, xz, bzip2).
+    """Read a plain or compressed dictionary (gzip, zstd, xz, bzip2) with one word and its translation per line.
 
     The words are separated by a tab (XLing-Eval, Glavaš et al. 2019) or, in lines without a tab, by the first space (MUSE,
     Conneau et al. 2018). Surrounding spaces and blank lines are ignored.
@@ -77,12 +77,12 @@ def read_dictionary(path: str | PathLike[str], *, langs: tuple[str, str], on_err
     Args:
         path: path of the file.
         langs: languages of the two columns.
-        on_error: handling of lines without a pair: `raise` an error, or `skip` them and count them in a `SkippedWarning`.
+        on_error: how to handle lines without a pair: `raise` an error, or `skip` them and count them in a `SkippedWarning`.
 
     Raises:
-        InputError: the file cannot be read or contains no entry; or (`raise`) a line does not contain two words, or its
-            bytes are not UTF-8.
-        SettingError: an argument has an unknown value.
+        InputError: the file cannot be read or contains no entries; or, with `raise`, a line does not contain two words
+            or is not valid UTF-8.
+        SettingError: an argument has an invalid value.
     """
     langs = two_languages(langs)
     losses = Losses(path, on_error, "entries")

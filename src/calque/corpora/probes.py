@@ -1,4 +1,4 @@
-"""Readers of labelled spans for edge probing, from several annotation formats; the result is `ProbeText`."""
+"""Readers for labelled spans (edge probing) in several annotation formats, which return `ProbeText`."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from calque.text import Sentences
 
 Kind = Literal["edges", "conllu", "tags"]
 
-_MADE = {"conllu": ("pos", "dependencies"), "tags": ("pos", "entities")}  # available probes by kind of file
+_MADE = {"conllu": ("pos", "dependencies"), "tags": ("pos", "entities")}  # probes that each kind of file supports
 _CALLED = {"conllu": "CoNLL-U", "tags": "columns of words and tags"}
-_HEAD = 200  # number of lines inspected
+_HEAD = 200  # number of lines inspected to detect the kind of file
 
 Span = tuple[int, int]
 
 
 class Target(NamedTuple):
-    """First word and end (exclusive) of one or two spans of a sentence, and zero or more labels of the spans."""
+    """Probing target in a sentence: first word and end (exclusive) of its one or two spans, and zero or more labels."""
 
     spans: Sequence[Span]
     labels: Sequence[str]
@@ -41,44 +41,44 @@ def read_probe(
     path: str | PathLike[str], *, lang: str, probe: str | None = None, column: int | str | None = None,
     subtypes: bool = False, on_error: OnError = "raise",
 ) -> ProbeText:  # fmt: skip
-    """Read labelled spans, or derive them from other annotation.
+    """Read labelled spans, or derive them from other annotations.
 
     A line in jiant's edge probing format is
 
         {"text": "Ian ate ice cream", "targets": [{"span1": [1, 2], "span2": [2, 4], "label": "A1"}], "info": {}}
 
     Words are separated by spaces, and spans are half-open (`[2, 4]` is *ice cream*). `label` is a string or a list of
-    any number of strings (as in semantic proto-roles). Either all targets of a file have `span2`, or no target has it.
+    any number of strings (as in semantic proto-roles). Either all targets of a file have `span2`, or none of them has it.
     Other keys are ignored.
 
     Args:
-        path: jiant's JSON lines (above), CoNLL-U (`conllu.read_treebank`), or columns of words and tags
-            (`tagged.read_tagged`), plain or compressed. A data set of the hub (`hub:NAME`) must contain tags.
+        path: a plain or compressed file in jiant's JSON Lines format (above), in CoNLL-U (`conllu.read_treebank`), or with
+            columns of words and tags (`tagged.read_tagged`); or a data set with tags on the hub (`hub:NAME`).
         lang: language of the text.
         probe: name of the probe; can be omitted if the file supports only one probe.
 
-            - `pos`: each word and its part of speech.
-            - `dependencies`: each word (`span1`), its head (`span2`) and the relation; the root is its own head, as in the
-              data of Tenney et al. (`ud_to_json.py` of jiant).
-            - `entities`: each span of BIO or other tags and its type.
+            - `pos`: each word is labelled with its part of speech.
+            - `dependencies`: each word (`span1`) and its head (`span2`) are labelled with the relation between them. The root
+              is its own head, as in the data of Tenney et al. (`ud_to_json.py` in jiant).
+            - `entities`: each span of BIO or other tags is labelled with its type.
 
-            For JSON lines, `probe` is any name, such as srl, which becomes the name of the probe in the result.
-        column: column of the tags, see `read_tagged`.
-        subtypes: whether to keep subtypes of relations, see `read_treebank`.
-        on_error: "raise" an error for unreadable items, or "skip" and count these items.
+            For JSON Lines, `probe` can be any name, such as srl, and becomes the name of the probe in the result.
+        column: column that contains the tags; see `read_tagged`.
+        subtypes: whether to keep relation subtypes; see `read_treebank`.
+        on_error: how to handle unreadable items: "raise" an error, or "skip" and count them.
 
     Raises:
-        InputError: the file does not support the probe or contains no usable line; or (`raise`) a line cannot be read, for
-            example because a span exceeds the text.
+        InputError: the file does not support the probe or contains no usable lines; or, with "raise", a line cannot be read,
+            for example because a span extends beyond the text.
     """
     kind = _kind(path)
     if kind == "edges":
         return _read_edges(path, lang, probe, on_error)
     if kind == "conllu" and probe is None:
-        fact = "CoNLL-U has two probes, expected the name of one; choose --probe pos or --probe dependencies"
+        fact = "CoNLL-U supports two probes; choose one with --probe pos or --probe dependencies"
         raise InputError(fact, path=path)
     if probe is not None and probe not in _MADE[kind]:
-        raise InputError(f"no probe {probe!r} in {_CALLED[kind]}, expected {' or '.join(_MADE[kind])}", path=path)
+        raise InputError(f"probe must be {' or '.join(_MADE[kind])} for {_CALLED[kind]}, got {probe!r}", path=path)
     if probe == "dependencies":
         return of_treebank(read_treebank(path, lang=lang, on_error=on_error, subtypes=subtypes))
     return of_tags(read_tagged(path, lang=lang, column=column, on_error=on_error), probe)
@@ -97,13 +97,13 @@ def _kind(path: str | PathLike[str]) -> Kind:
 
 
 def of_tags(text: TaggedText, probe: str | None = None) -> ProbeText:
-    """Build a target from each word (`pos`) or each span (`entities`) of tags; by default, the tags decide which."""
+    """Build a target from each word (`pos`) or each tagged span (`entities`); by default, the tags determine which."""
     names, n_words = text.tags.names, int(text.sentences.lengths().sum())
     has_spans = any(name.startswith("B-") for name in names)
     probe = probe or ("entities" if has_spans else "pos")
     if has_spans != (probe == "entities"):
         tags = ", ".join(name for name in names if name != "O")[:80] or "no tag but O"
-        expected = "tags of words (--probe entities reads spans)" if has_spans else "spans, such as B-PER, I-PER, O"
+        expected = "word tags (--probe entities reads spans)" if has_spans else "spans, such as B-PER, I-PER, O"
         raise InputError(f"has the tags {tags}; expected {expected} for the probe {probe}", path=text.path)
     words = offsets_of(text.sentences.lengths())
     if probe == "entities":
@@ -115,7 +115,7 @@ def of_tags(text: TaggedText, probe: str | None = None) -> ProbeText:
 
 
 def of_treebank(bank: Treebank) -> ProbeText:
-    """Build a target from each word, its head and the relation between both; the root is its own head."""
+    """Build a target from each word, its head and the relation between them; the root is its own head."""
     words = offsets_of(bank.sentences.lengths())
     places = np.arange(words[-1])
     first = np.repeat(words[:-1], np.diff(words))
@@ -127,11 +127,11 @@ def of_treebank(bank: Treebank) -> ProbeText:
 def _one_label(
     text: TaggedText | Treebank, words: np.ndarray, spans: np.ndarray, labels: Labels, probe: str
 ) -> ProbeText:
-    """Build targets with one label each.
+    """Build targets that have exactly one label each.
 
     Args:
-        words: offsets of the words of each sentence, int64 `[n_sentences + 1]`.
-        spans: int64 `[n_targets, 1 or 2, 2]`, as word positions in the whole text, in text order.
+        words: offsets of each sentence's words, int64 `[n_sentences + 1]`.
+        spans: spans of the targets in text order, as word positions in the whole text, int64 `[n_targets, 1 or 2, 2]`.
     """
     sentence = np.searchsorted(words, spans[:, 0, 0], side="right") - 1
     counts = np.bincount(sentence, minlength=len(words) - 1)
@@ -145,7 +145,7 @@ def _one_label(
 def _read_edges(path: str | PathLike[str], lang: str, probe: str | None, on_error: OnError) -> ProbeText:
     losses = Losses(path, on_error, "texts")
     words, labels, lines, spans, counts, label_counts = [], [], [], [], [], []
-    width = 0  # number of spans of the first target
+    width = 0  # number of spans per target, or 0 before the first target
     for number, values in json_lines(enumerate(read_lines(path), 1)):
         read = values if isinstance(values, Flaw) else _sentence(number, values, width)
         if isinstance(read, Flaw):
@@ -168,7 +168,7 @@ def _read_edges(path: str | PathLike[str], lang: str, probe: str | None, on_erro
 
 
 def _sentence(number: int, values: Any, width: int) -> tuple[list[str], list[Target]] | Flaw:
-    """Return the words and targets of a line; `width` is the required number of spans per target, 0 if not fixed."""
+    """Return the words and targets of a line; `width` is the required number of spans per target, or 0 if not fixed yet."""
     if not isinstance(values, dict):
         return Flaw(number, "no JSON object", "not a JSON object, expected one per line; is the file complete?")
     text, listed = values.get("text"), values.get("targets")
@@ -181,7 +181,7 @@ def _sentence(number: int, values: Any, width: int) -> tuple[list[str], list[Tar
     for k, each in enumerate(listed, 1):
         target = _target(each, len(words))
         if target is None:
-            fact = f"is {each!r:.80}, expected label, span1 and maybe span2, [start, end] with 0 <= start < end <= {len(words)}"
+            fact = f"is {each!r:.80}, expected label, span1 and optional span2, [start, end], 0 <= start < end <= {len(words)}"
             return Flaw(number, "no target", f"target {k} of {len(listed)} {fact}")
         width = width or len(target.spans)
         if width != len(target.spans):

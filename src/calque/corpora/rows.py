@@ -1,4 +1,4 @@
-"""Rows of Hugging Face data sets and tables (Parquet, JSON lines, CSV), and parallel text in these formats."""
+"""Read rows from Hugging Face data sets and tables (Parquet, JSON Lines, CSV), and parallel text in these formats."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SIDES = (  # column names of parallel text in published data sets
 
 
 class Rows(NamedTuple):
-    """First values of each column, label names of each column with numeric labels, and all rows with their number, from 1."""
+    """First values of each column, the label names of each column with numeric labels, and all rows, numbered from 1."""
 
     first: dict[str, list]
     labels: Mapping[str, Sequence[str]]
@@ -35,7 +35,7 @@ class Rows(NamedTuple):
         return list(self.first)
 
     def name_of(self, column: str, value: object) -> object:
-        """Return the name of a label number, or None for −1; other values are returned unchanged."""
+        """Return the name of a numeric label, or None for −1; other values are returned unchanged."""
         names = self.labels.get(column)
         if names is None or not isinstance(value, int):
             return value
@@ -43,7 +43,7 @@ class Rows(NamedTuple):
 
 
 def is_dataset(path: str | PathLike[str]) -> bool:
-    """Return whether `open_rows` can read a path: a name on the hub, a folder, or a file with the suffix of a table."""
+    """Return whether `open_rows` can read a path: a name on the hub, a folder, or a file with the suffix of a table format."""
     name = fspath(path)
     return name.startswith(PREFIX) or os.path.isdir(name) or Path(unpacked_name(name)).suffix.lower() in TABLES
 
@@ -57,9 +57,9 @@ def open_rows(path: str | PathLike[str]) -> Rows:
     """Open a data set with the `datasets` library.
 
     Args:
-        path: a table file; a folder (saved with `save_to_disk`, or of table files); or `hub:NAME`, `hub:NAME:SPLIT`,
-            `hub:NAME:CONFIG:SPLIT`, where NAME is a data set of the hub or a folder; or a name in `by_name`, such as
-            `hub:pan-x:de`. The default split is `train`, or the only split. Files and folders are streamed without network.
+        path: a table file; a folder saved with `save_to_disk` or containing table files; `hub:NAME`, `hub:NAME:SPLIT` or
+            `hub:NAME:CONFIG:SPLIT`, where NAME is a data set on the hub or a folder; or a name in `by_name`, such as
+            `hub:pan-x:de`. The default split is `train`, or the only split. Local data is streamed and needs no network.
     """
     try:
         import datasets
@@ -72,8 +72,8 @@ def open_rows(path: str | PathLike[str]) -> Rows:
         return Rows(first, _labels(data.features or {}), enumerate(_rows(first, batches, path), 1))
     except CalqueError:
         raise
-    except Exception as error:  # files, formats and the network raise exceptions of many libraries
-        fact = f"not a data set that can be read ({_cause(error)}){by_name.remedy(path)}"
+    except Exception as error:  # reading can raise exceptions of many different libraries
+        fact = f"the data set cannot be read ({_cause(error)}){by_name.remedy(path)}"
         raise InputError(fact, path=path) from error
 
 
@@ -87,12 +87,12 @@ def _rows(
             yield dict(zip(batch, values, strict=True))
         try:
             batch = next(following, {})
-        except Exception as error:  # see open_rows
-            raise InputError(f"cannot be read further ({_cause(error)})", path=path, line=number + 1) from error
+        except Exception as error:  # of any type, as in open_rows
+            raise InputError(f"the next row cannot be read ({_cause(error)})", path=path, line=number + 1) from error
 
 
 def _open(datasets: Any, path: str) -> Any:
-    """Open the rows of one split."""
+    """Open one split of a data set."""
     name, config, split = by_name.place(path)
     folder = Path(name)
     if folder.is_file():
@@ -137,8 +137,8 @@ Column = tuple[str, str | None]  # name of a column, and the key within a column
 def read_dataset(path: str | PathLike[str], langs: tuple[str, str]) -> RawCorpus:
     """Read parallel text from a path that `open_rows` supports, or from a name in `by_name`, such as `hub:tatoeba`.
 
-    The languages are found in a column of translations (`{"en": …, "de": …}`), or in columns with their names (`en`,
-    `sentence_en`); otherwise the columns `source` and `target`, `sentence1` and `sentence2`, or similar are read.
+    The text is read from a column of translations (`{"en": …, "de": …}`) or from columns named after the languages (`en`,
+    `sentence_en`), and otherwise from the columns `source` and `target`, `sentence1` and `sentence2`, or similar.
     """
     if (sides := by_name.sides(path, langs)) is not None:
         return RawCorpus(_joined(sides, path), [])
@@ -167,7 +167,7 @@ def _sides(batch: dict[str, list], langs: tuple[str, str], path: str | PathLike[
         if source in texts and target in texts:
             return (source, None), (target, None)
     expected = f"a column of translations or columns named {langs[0]} and {langs[1]}, or source and target"
-    raise InputError(f"has the columns {', '.join(batch)}; expected {expected}: rename them", path=path)
+    raise InputError(f"has the columns {', '.join(batch)}; expected {expected}: rename the columns", path=path)
 
 
 def _pair(
@@ -190,7 +190,7 @@ def _pair(
 
 
 def _joined(sides: Sequence[tuple[str, str]], path: str | PathLike[str]) -> Iterator[RawPair | Flaw]:
-    """Yield pairs from two columns of one data set, or from one column of two parallel data sets."""
+    """Yield pairs from two columns of one data set, or from one column each of two parallel data sets."""
     (first, source), (second, target) = sides
     same = first == second
     rows, other = open_rows(first).rows, iter(()) if same else open_rows(second).rows

@@ -1,4 +1,4 @@
-"""The bundled sample text, see `data/sample/README.md`."""
+"""The bundled sample text; see `data/sample/README.md`."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from calque.text import ParallelCorpus
 
 LANGUAGES = ("de", "es", "fr", "zh", "bg", "tr", "ru")
 _FOLDER = files("calque") / "data" / "sample"
-_TESTED, _GOLD = (3, 1), (9, 4)  # every third sentence is a test sentence; every third test sentence has gold links
+_TESTED, _GOLD = (3, 1), (9, 4)  # (step, first): every third sentence is for testing; a third of these have gold links
 
 
 def sample_text(lang: str, part: Literal["all", "train", "test"] = "all") -> ParallelCorpus:
-    """Return English sentences and their translations.
+    """Return English sentences and their translations into `lang`.
 
     Args:
         lang: one of `LANGUAGES`.
@@ -33,7 +33,7 @@ def sample_text(lang: str, part: Literal["all", "train", "test"] = "all") -> Par
 
 
 def sample_links(lang: str) -> tuple[ParallelCorpus, WordPairs]:
-    """Return the 60 sentence pairs of the test part that have gold word links, and these links."""
+    """Return the 60 sentence pairs in the test part that have gold word links, and these links."""
     corpus = _whole(lang)
     text = (_FOLDER / f"gold.en-{lang}.tsv").read_text(encoding="utf-8")
     gold = WordPairs.parse([line.split("\t")[2] for line in text.splitlines()])

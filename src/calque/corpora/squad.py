@@ -1,4 +1,4 @@
-"""Reader of extractive question answering: the JSON format of SQuAD, XQuAD, MLQA and TyDi QA (gold passage)."""
+"""Reader for extractive question answering data in the JSON format of SQuAD, XQuAD, MLQA and TyDi QA (gold passage)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SHAPE = "data[].paragraphs[] with context, and qas[] with question and answers[
 
 @dataclass(frozen=True)
 class QuestionText:
-    """Questions, their passages and gold answers.
+    """Questions with their passages and gold answers.
 
     Attributes:
         passages: the words of each passage, `[n_passages]`.
@@ -31,10 +31,10 @@ class QuestionText:
         places: character span of each word in its passage, start and end (exclusive), int32 `[n_words, 2]`.
         questions: the words of each question, `[n_questions]`.
         owner: index of each question's passage, int64 `[n_questions]`.
-        offsets: int64 `[n_questions + 1]`; question i has the answers `offsets[i]:offsets[i + 1]`, at least one.
+        offsets: int64 `[n_questions + 1]`; question i has the answers `offsets[i]:offsets[i + 1]` (at least one).
         answers: original text of all gold answers.
         spans: first word and end (exclusive) of the words that overlap each answer, int32 `[n_answers, 2]`; −1 if the answer
-            is not at the position in the file.
+            is not at the position stated in the file.
         path: path of the file.
     """
 
@@ -53,7 +53,7 @@ class QuestionText:
 
     @property
     def texts(self) -> tuple[Sentences, Sentences]:
-        """Questions and their passages."""
+        """The questions, and the passage of each question."""
         return self.questions, self.passages.take(self.owner)
 
     def right(self, question: int) -> tuple[str, ...]:
@@ -65,7 +65,7 @@ class QuestionText:
         return offsets_of(self.passages.lengths())
 
     def take(self, rows: np.ndarray) -> QuestionText:
-        """Return the questions with the given indices and their passages."""
+        """Return the questions at the given indices, with their passages."""
         used, owner = np.unique(self.owner[rows], return_inverse=True)
         counts = np.diff(self.offsets)[rows]
         answers = ranges(self.offsets[:-1][rows], counts)
@@ -84,20 +84,20 @@ _Answers = list[tuple[str, int]]  # text and start of each answer in the passage
 def read_questions(path: str | PathLike[str], *, lang: str, on_error: OnError = "raise") -> QuestionText:
     """Read questions and answers in the JSON format of SQuAD 1.1 (Rajpurkar et al. 2016), also used by XQuAD, MLQA and TyDi QA.
 
-    `segment.split_words` segments passages and questions into words; the span of an answer covers the words that it overlaps.
-    Equal passages are read once. Unanswerable questions of SQuAD 2.0 are skipped and counted, but never raise an error.
+    `segment.split_words` segments passages and questions into words; the span of an answer covers all words that it overlaps.
+    Identical passages are stored once. Unanswerable questions in SQuAD 2.0 are skipped and counted; they never raise an error.
 
     Args:
-        path: file, plain or compressed (gzip, zstd, xz, bzip2); or a data set with the columns `context`, `question` and
-            `answers`, `hub:NAME` or a folder (see `rows.open_rows`).
+        path: a plain or compressed file (gzip, zstd, xz, bzip2); or `hub:NAME` or a folder (see `rows.open_rows`), for a data
+            set with the columns `context`, `question` and `answers`.
         lang: language of the text.
-        on_error: handling of unusable questions: `raise` an error, or `skip` them and count them in a `SkippedWarning`. An
+        on_error: how to handle unusable questions: `raise` an error, or `skip` them and count them in a `SkippedWarning`. An
             answer with a wrong `answer_start` is kept, because evaluation needs only its text; its `spans` are −1, and another
             `SkippedWarning` counts it.
 
     Raises:
-        InputError: the file does not have this format, or contains no usable question; or (`raise`) a question or passage has
-            no words, a value is missing or has the wrong type, or an answer is not at its position.
+        InputError: the file does not have this format, or contains no usable question; or, with `raise`, a question or passage
+            has no words, a value is missing or has the wrong type, or an answer is not at its stated position.
     """
     losses, misplaced = Losses(path, on_error, "questions"), Skipped()
     split = splitter(lang, pretokenized=False)
@@ -154,7 +154,7 @@ def _misplaced(passage: str, text: str, start: int) -> str:
 
 
 def _dataset(path: str | PathLike[str]) -> Iterator[tuple[str, Any, Any]]:
-    """Yield the position, passage and question of every row of a data set."""
+    """Yield the position, passage and question of every row in a data set."""
     for number, row in open_rows(path).rows:
         answers = row.get("answers")
         if isinstance(answers, dict):  # a dict of columns instead of a list of answers
@@ -163,7 +163,7 @@ def _dataset(path: str | PathLike[str]) -> Iterator[tuple[str, Any, Any]]:
 
 
 def _items(path: str | PathLike[str]) -> Iterator[tuple[str, Any, Any]]:
-    """Yield the position, passage and question of every question in the JSON."""
+    """Yield the position, passage and content of every question in a JSON file."""
     whole, place = read_json(path), ""
     try:
         for a, article in enumerate(whole["data"]):
@@ -172,11 +172,11 @@ def _items(path: str | PathLike[str]) -> Iterator[tuple[str, Any, Any]]:
                 for q, asked in enumerate(paragraph["qas"]):
                     yield f"data[{a}].paragraphs[{p}].qas[{q}]", paragraph["context"], asked
     except (KeyError, TypeError) as error:
-        raise InputError(f"{place}not the JSON of SQuAD ({error!r:.60}), expected {_SHAPE}", path=path) from error
+        raise InputError(f"{place}not in SQuAD's JSON format ({error!r:.60}), expected {_SHAPE}", path=path) from error
 
 
 def _checked(place: str, passage: Any, asked: Any) -> tuple[str, _Answers] | Flaw | Omission:
-    """Return the question and its answers, a flaw if either is missing, or an omission if there is no answer."""
+    """Return the question and its answers, a `Flaw` if either is missing, or an `Omission` if it is unanswerable."""
     if isinstance(asked, dict) and asked.get("is_impossible") is True:
         return Omission(0, "no answer in the passage (SQuAD 2.0)", place)
     try:

@@ -1,4 +1,4 @@
-"""Sentence pairs as an Arrow table, in memory or, above a limit, in a memory-mapped temporary file."""
+"""Collect sentence pairs in an Arrow table, in memory or, above a size limit, in a memory-mapped temporary file."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from calque.storage import WORDS, from_words
 from calque.text import LINE
 
 _ROWS, _CHARACTERS = 1 << 14, 1 << 25  # maximum size of a record batch
-MEMORY = 1 << 25  # bytes of Arrow data; a larger table is written to disk
+MEMORY = 1 << 25  # in bytes; a larger Arrow table is written to disk
 
 
 class TableWriter:
     """Writer that collects sentence pairs in an Arrow table.
 
     Args:
-        columns: names of extra columns; default: `column_3`, `column_4` … up to the widest row of the first batch.
-        lines: whether to keep line numbers.
+        columns: names of the extra columns; default: `column_3`, `column_4` … up to the widest row of the first batch.
+        lines: whether to keep the line numbers.
     """
 
     def __init__(self, columns: Sequence[str] | None, *, lines: bool) -> None:
         self._names, self._keep_lines = columns, lines
         self.width = None if columns is None else len(columns)  # maximum number of extra columns, None if unknown
         self._batches: Batches | None = None
-        self._rows: list[tuple[Sequence[str], Sequence[str], int, Sequence[str | None]]] = []  # not yet in a batch
+        self._rows: list[tuple[Sequence[str], Sequence[str], int, Sequence[str | None]]] = []  # rows not yet in a batch
         self._characters = self.n_rows = 0
 
     def add(
@@ -63,7 +63,7 @@ class TableWriter:
 
 
 class Batches:
-    """Record batches of one table, in memory up to `MEMORY` bytes, then in an unnamed memory-mapped temporary file."""
+    """Record batches of one table, kept in memory up to `MEMORY` bytes and then in an unnamed memory-mapped temporary file."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self.schema = schema

@@ -1,4 +1,4 @@
-"""Readers of text with a tag for each word (entities, slots, parts of speech), and of requests in Facebook's format."""
+"""Readers for text with one tag per word (named entities, slots, parts of speech), and for requests in Facebook's format."""
 
 from __future__ import annotations
 
@@ -36,26 +36,26 @@ _SLOT = r"[0-9]{1,9}:[0-9]{1,9}:[^,]+"
 _SLOTS = re.compile(rf"(?:{_SLOT}(?:,{_SLOT})*)?")
 _LOCALE = re.compile(r"[a-z]{2,3}_[A-Z]{2}")
 
-Span = tuple[int, int]  # spans of words or slots in characters: start and end (exclusive)
+Span = tuple[int, int]  # character offsets of a word or slot: start and end (exclusive)
 
 
 def is_facebook(row: Sequence[str]) -> bool:
-    """Return whether `read_facebook` can read a file with these columns."""
+    """Return whether a row with these columns is in the format that `read_facebook` reads."""
     if len(row) not in (3, 4, 5) or not _SLOTS.fullmatch(row[1]):
         return False
     return bool(row[1]) or (len(row) > 3 and _LOCALE.fullmatch(row[3]) is not None)
 
 
 def read_facebook(path: str | PathLike[str], lang: str) -> Iterator[TaggedSentence | Flaw]:
-    """Read `intent⇥start:end:slot,…⇥text⇥locale⇥tokenization`, the data of Schuster et al. 2019 (arXiv 1810.13327).
+    """Read lines `intent⇥start:end:slot,…⇥text⇥locale⇥tokenization`, the format of Schuster et al. 2019 (arXiv 1810.13327).
 
-    Slots are spans of characters. The words are spans of the tokenization column (JSON with `tokens` and `tokenSpans`) in
-    the original spelling, because the tokens themselves are lower-cased and normalised. Token spans count characters or,
-    in some Spanish rows, UTF-8 bytes; a comparison with tokens decides which. Rows without tokenization are segmented by the
+    Slots are character spans. The words are the parts of the text at the spans in the tokenization column (JSON with `tokens`
+    and `tokenSpans`), because the tokens themselves are lower-cased and normalised. Token spans count characters or, in some
+    Spanish rows, UTF-8 bytes; a comparison with the tokens shows which. Rows without tokenization are segmented by the
     segmenter of the language.
 
-    A slot that begins or ends inside a word is extended to the complete word, unless an earlier slot contains the word.
-    `TaggedSentence.repaired` counts the slots that end inside a word, overlap an earlier slot, or contain no word.
+    A slot that begins or ends inside a word is extended to the whole word, unless an earlier slot contains this word.
+    `TaggedSentence.repaired` counts slots that begin or end inside a word, overlap an earlier slot, or contain no word.
     """
     for number, line in enumerate(read_lines(path), 1):
         if isinstance(line, Flaw):
@@ -72,8 +72,8 @@ def _request(row: list[str], number: int, lang: str) -> TaggedSentence | Flaw:
     if not intent.strip():
         return Flaw(number, "no intent", "the first column is empty, expected the name of the intent")
     if not _SLOTS.fullmatch(slots):
-        fact = f"the slots {slots!r:.40}, expected start:end:name, separated by commas"
-        return Flaw(number, "not slots", f"{fact}; are the columns in another order?")
+        fact = f"the slots are {slots!r:.40}, expected start:end:name separated by commas"
+        return Flaw(number, "not slots", f"{fact}; are the columns in a different order?")
     named = [(int(start), int(end), name) for start, end, name in (s.split(":", 2) for s in slots.split(",") if s)]
     for start, end, name in named:
         if not start < end <= len(text):
@@ -112,7 +112,7 @@ def _token_spans(text: str, tokenization: str) -> list[Span] | str:
         ordered = all(last <= start < end for last, (start, end) in zip(ends, found, strict=False))
         if ordered and all(map(str.strip, words)) and list(map(_plain, words)) == list(map(_plain, tokens)):
             return found
-    return "the tokens of the last column are not in the text at tokenSpans; leave the column empty to ignore it"
+    return "the tokens in the last column do not match the text at tokenSpans; empty the column to ignore it"
 
 
 def _plain(text: str) -> str:
@@ -134,31 +134,31 @@ def read_tagged(
     path: str | PathLike[str], *, lang: str, format: Format = "auto", column: int | str | None = None,
     on_error: OnError = "raise",
 ) -> TaggedText:  # fmt: skip
-    """Read words with their tags; spans in any scheme become BIO (see `calque.spans`).
+    """Read words with their tags; spans in any tagging scheme are converted to BIO (see `calque.spans`).
 
     Files may be compressed (gzip, zstd, xz, bzip2).
 
     Args:
-        path: a file, the folder of a data set, or `hub:NAME` (see `rows.open_rows`).
+        path: a file, a data set folder, or `hub:NAME` (see `rows.open_rows`).
         lang: language of the text.
         format: format of the file; `auto` detects it from the name and the first 1,000 lines.
 
-            - `columns`: one word per line, blank lines between sentences; the word is the first column and the tag the
-              last, separated by tabs or spaces (CoNLL-2002, CoNLL-2003, WikiANN, PAN-X, MultiCoNER, `word⇥UPOS`). Lines
-              `-DOCSTART-` are skipped, and the prefix `en:` of words in WikiANN is removed.
+            - `columns`: one word per line, with blank lines between sentences. The first column is the word and the last column
+              is the tag, separated by tabs or spaces (CoNLL-2002, CoNLL-2003, WikiANN, PAN-X, MultiCoNER, `word⇥UPOS`).
+              `-DOCSTART-` lines are skipped, and prefixes such as `en:` are removed from the words in WikiANN.
             - `numbered`: like `columns`, with word numbers in an additional first column: `id word tag …` (UNER), or
               `id word intent tag` if comments `# intent = …` precede the sentences (xSID).
-            - `conllu`: ten columns with the universal part of speech; see `conllu.read_treebank`.
+            - `conllu`: ten columns, including the universal part of speech; see `conllu.read_treebank`.
             - `facebook`: `intent⇥start:end:slot,…⇥text⇥locale⇥tokenization`; see `tagged.read_facebook`.
             - `hub`: rows of a data set with a list of words and a list of tags (strings, or numbers for which the data
-              set defines names); needs the extra `hub`.
-        column: column of the tag: its number, from 1; `upos` or `xpos` (CoNLL-U); or its name in the data set.
-        on_error: handling of unusable sentences: `raise` an error, or `skip` them and count them in a
+              set defines names); requires the extra `hub`.
+        column: column that contains the tags: its number, starting at 1; `upos` or `xpos` (CoNLL-U); or its name (data sets).
+        on_error: how to handle unusable sentences: `raise` an error, or `skip` them and count them in a
             `SkippedWarning`.
 
     Raises:
-        InputError: the file cannot be read or contains no sentence; or (`raise`) a row has a different number of columns, a
-            word or its tag is missing, words are not numbered 1, 2, 3 …, or bytes are not UTF-8.
+        InputError: the file cannot be read or contains no sentence; or, with `raise`, a row has the wrong number of columns,
+            a word or its tag is missing, words are not numbered 1, 2, 3 …, or a line is not valid UTF-8.
     """
     if format not in get_args(Format):
         raise SettingError(f"format must be one of {', '.join(get_args(Format))}, got {format!r}")
@@ -176,7 +176,7 @@ def read_tagged(
     elif format == "hub":
         items = _dataset(path, column)
     elif column is not None:
-        raise SettingError(f"column is {column!r}, but the format {format!r} has a fixed column of tags; omit column")
+        raise SettingError(f"column is {column!r}, but the format {format!r} has a fixed tag column; omit column")
     else:
         items = read_facebook(path, lang)
     words, tags, intents, lines, repaired = [], [], [], [], 0
@@ -234,7 +234,7 @@ class _Layout(NamedTuple):
 
 def _layout(path: str | PathLike[str], format: Format, column: int | str | None) -> _Layout:
     if column is not None and (not isinstance(column, int) or column < 1):
-        raise SettingError(f"column must be the number of a column, from 1, got {column!r}")
+        raise SettingError(f"column must be a column number of at least 1, got {column!r}")
     head, numbered = _head(path), format == "numbered"
     rows = [line for line in head if line.strip() and not is_comment(line, numbered=numbered)]
     tabs = 2 * sum("\t" in row for row in rows) > len(rows)
@@ -269,7 +269,7 @@ def _sentence(stanza: Stanza, layout: _Layout) -> TaggedSentence | Flaw:
         return TaggedSentence(stanza.line, words, tags)
     intent = next((match[1].strip() for line in stanza.comments if (match := _INTENT.match(line))), "")
     if not intent:
-        fact = "the sentence has no line # intent = …; write one above the sentence"
+        fact = "the sentence has no comment # intent = …; add one above the sentence"
         return Flaw(stanza.line, "no intent", fact)
     return TaggedSentence(stanza.line, words, tags, intent)
 
@@ -281,7 +281,7 @@ def _dataset(path: str | PathLike[str], column: int | str | None) -> Iterator[Ta
     tags = str(column) if column is not None else first_of(_TAGS, data.columns)
     if data.columns and (words is None or tags not in data.columns):
         expected = f"{' or '.join(_WORDS)}, and {column or ' or '.join(_TAGS)}"
-        fact = f"has the columns {', '.join(data.columns)}; expected {expected}; rename them, or name one with column="
+        fact = f"has the columns {', '.join(data.columns)}; expected {expected}; rename them, or set column"
         raise InputError(fact, path=path)
     for number, row in data.rows:
         intents = [] if intent is None else [data.name_of(intent, row[intent])]
@@ -298,6 +298,6 @@ def _tagged_row(
     tags = list(map(name_of, tags))
     for value in (*words, *tags, *intents):
         if not isinstance(value, str):
-            fact = f"the value {value!r:.40}, expected text, or a number with a label name in the data set"
+            fact = f"the value is {value!r:.40}, expected text, or a number whose name the data set defines"
             return Flaw(number, "value without a name", fact)
     return missing_value(words, tags, [number] * len(words)) or TaggedSentence(number, words, tags, *intents)

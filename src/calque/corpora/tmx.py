@@ -1,4 +1,4 @@
-"""Readers of translation memories (TMX 1.1 to 1.4b) and of XML documents in bounded memory."""
+"""Readers for translation memories (TMX 1.1 to 1.4b) and other XML documents, with bounded memory use."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from calque.corpora.languages import best_match
 from calque.corpora.lines import Omission, RawPair, unpacked
 from calque.errors import InputError
 
-_CODES = {"bpt", "ept", "it", "ph", "ut"}  # markup of the original document, in contrast to <hi> and <g>
+_CODES = {"bpt", "ept", "it", "ph", "ut"}  # elements that contain markup of the original document, unlike <hi> and <g>
 _LANG = "{http://www.w3.org/XML/1998/namespace}lang"
 _CHUNK = 1 << 16  # maximum number of bytes parsed at a time
 
 
 def read_elements(path: str | PathLike[str], root: str, name: str, noun: str) -> Iterator[tuple[int, Element]]:
-    """Yield the elements with the tag `name` and their line numbers, and remove each element from the parsed document.
+    """Yield the elements with the tag `name` and their line numbers; each element is then removed to free its memory.
 
     Args:
         path: file, plain or compressed.
         root: tag of the root element.
-        noun: noun for the document in messages.
+        noun: name of the document type in messages, such as "a TMX document".
 
     Raises:
-        InputError: the XML is not well-formed, has another root, or has undeclared or excessively expanding entities.
+        InputError: the XML is not well-formed, has a different root, or has undeclared or excessively expanding entities.
     """
     parser, above, line = XMLPullParser(("start", "end")), [], 1
     with unpacked(path) as file:
@@ -53,10 +53,10 @@ def read_elements(path: str | PathLike[str], root: str, name: str, noun: str) ->
 
 
 def read_tmx(path: str | PathLike[str], langs: tuple[str, str]) -> Iterator[RawPair | Omission]:
-    """Yield translation units in bounded memory.
+    """Yield the translation units, with bounded memory use.
 
     `xml:lang` is matched by `best_match`. Units that lack one of the languages are skipped and counted. Inline tags are
-    removed, together with content that is markup of the original document.
+    removed, and also their content if it is markup of the original document.
     """
     for line, unit in read_elements(path, "tmx", "tu", "a TMX document"):
         sides: dict[str, str] = {}

@@ -1,7 +1,7 @@
-"""Use encoders as models of MTEB, for bitext mining, STS and other sentence tasks.
+"""Use encoders as MTEB models for bitext mining, semantic textual similarity (STS) and other sentence tasks.
 
 Muennighoff et al. (2023), "MTEB: Massive Text Embedding Benchmark". Requires `pip install 'calque-align[mteb]'`.
-MTEB passes texts without their language, so encoders with maps or tables by language are rejected.
+MTEB does not pass the language of a text, so encoders with language-specific maps or tables are rejected.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from calque.text import Sentences
 
 
 class MtebEncoder:
-    """A model for `mteb.evaluate(model, tasks)` (`EncoderProtocol` of MTEB version 2).
+    """Model for `mteb.evaluate(model, tasks)` that implements MTEB 2's `EncoderProtocol`.
 
     Args:
-        encoder: the encoder.
-        pooling: sentence pooling, see `SentencePooling.of`. Default: the encoder's own pooling; else the mean of subwords, as
-            in sentence-transformers, or the mean of words for encoders without subwords.
-        name: ORGANISATION/NAME in MTEB's results; default: calque/ and the encoder's name.
+        encoder: the encoder to evaluate.
+        pooling: sentence pooling (see `SentencePooling.of`); default: the encoder's own pooling, otherwise the mean of the
+            subword vectors, as in sentence-transformers, or of the word vectors if the encoder has no subwords.
+        name: name in MTEB's results, ORGANISATION/NAME; default: calque/ followed by the encoder's name.
 
     Raises:
         MissingExtraError: mteb is not installed.
-        SettingError: the encoder needs the language of a text.
+        SettingError: the encoder needs to know the language of a text.
     """
 
     def __init__(self, encoder: Encoder, *, pooling: Pooling | None = None, name: str | None = None):
@@ -65,26 +65,26 @@ class MtebEncoder:
         self, inputs: Iterable[Mapping[str, Any]], *, task_metadata: Any = None, hf_split: str = "", hf_subset: str = "",
         prompt_type: Any = None, **options: Any,
     ) -> np.ndarray:  # fmt: skip
-        """Return the vectors of the texts in all batches (key `text`), float32 `[n, dim]`, zero for a text without a vector.
+        """Return the vectors of the texts in all batches (key `text`), float32 `[n, dim]`, zeros for texts without a vector.
 
         The other arguments describe the task and are ignored.
         """
-        # Pooling of subwords joins the words by single spaces again, so repeated spaces must be kept as empty words.
+        # Subword pooling rejoins the words with single spaces, so repeated spaces must be kept as empty words.
         is_joined = isinstance(self.encoder, HuggingFaceEncoder) and self.pooling.unit == "subwords"
         split = partial(str.split, sep=" ") if is_joined else split_spaces
         words = [split(text) for batch in inputs for text in batch["text"]]
         return sentence_vectors(self.encoder, Sentences.of(words), self.pooling).data
 
     def similarity(self, embeddings1: Any, embeddings2: Any) -> Tensor:
-        """Return the cosines of all pairs of rows, `[n, m]`."""
+        """Return the cosine similarity of every pair of vectors, `[n, m]`."""
         return torch.from_numpy(_unit(embeddings1) @ _unit(embeddings2).T)
 
     def similarity_pairwise(self, embeddings1: Any, embeddings2: Any) -> Tensor:
-        """Return the cosines of corresponding rows, `[n]`."""
+        """Return the cosine similarity of corresponding vectors, `[n]`."""
         return torch.from_numpy((_unit(embeddings1) * _unit(embeddings2)).sum(axis=1))
 
 
 def _unit(vectors: Any) -> np.ndarray:
-    """Return L2-normalised vectors, float32 `[n, dim]`; `[1, dim]` for a single vector."""
+    """Return L2-normalised vectors, float32 `[n, dim]`, or `[1, dim]` for a single vector."""
     data = vectors.detach().cpu().numpy() if isinstance(vectors, Tensor) else np.asarray(vectors)
     return unit_rows(np.atleast_2d(data).astype(np.float32))

@@ -1,7 +1,7 @@
-"""Classes for `map_batches` of Ray Data (extra `ray`) that add vectors or word links to large text.
+"""Classes for Ray Data's `map_batches` that add vectors or word links to large texts (requires the extra `ray`).
 
-Each class takes an Arrow table and returns the table with more columns. Ray reads and writes the text, creates an object of the
-class in every actor, and repeats the batches of a failed node. The classes do not import Ray and support other Arrow engines.
+Each class takes an Arrow table and returns it with additional columns. Ray reads and writes the text, creates one instance of
+the class per actor, and repeats the batches of failed nodes. The classes do not import Ray, so other Arrow engines work too.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 
 class Encode:
-    """Add the column `vectors`, and for word vectors also `words` and `covered`, the mask of words with a vector.
+    """Batch function that adds the column `vectors` and, for word vectors, `words` and `covered` (mask of words with a vector).
 
     Args:
-        encoder: hub name, folder, `mini` or a file of vectors; a folder must exist on every node.
-        lang, pretokenized: language of the text, and whether words are separated by spaces.
-        column: name of the column of text, or of lists of words.
-        load: keyword arguments of `load_encoder`.
+        encoder: hub name, folder, `mini` or word vector file; files and folders must exist on every node.
+        lang, pretokenized: language of the text, and whether its words are already separated by spaces.
+        column: name of the column, which contains text or lists of words.
+        load: further keyword arguments to `load_encoder`.
     """
 
     def __init__(self, encoder: str, *, lang: str, column: str = "text", pretokenized: bool = False, **load: Any):
@@ -52,16 +52,16 @@ class Encode:
 
 
 class Link:
-    """Add the column `links`, word links in Pharaoh format, computed with tables of `calque words --tables`.
+    """Batch function that adds the column `links`: word links in Pharaoh format, from the tables of `calque words --tables`.
 
-    The links equal those of `calque words --use` on one machine, because they depend on the tables only.
+    The links equal those of `calque words --use` on one machine, because they depend only on the tables.
 
     Args:
-        tables: file of the tables, which must exist on every node.
-        columns: names of the columns of the source and of the target.
+        tables: path of the table file, which must exist on every node.
+        columns: names of the source and target columns.
         symmetrize, seed: see `WordAligner.align`.
-        pretokenized: whether words are separated by spaces.
-        posteriors: write each link with its probability.
+        pretokenized: whether words are already separated by spaces.
+        posteriors: whether to write the posterior probability of each link.
     """
 
     def __init__(
@@ -85,9 +85,9 @@ class Link:
 
 
 def sentences(rows: pa.Table, column: str, *, lang: str, pretokenized: bool = False) -> Sentences:
-    """Return the sentences of a column, which contains text to segment into words, or lists of words."""
+    """Return the sentences of a column that contains lists of words, or text, which is segmented into words."""
     if column not in rows.column_names:
-        raise InputError(f"no column {column!r}, expected one of {', '.join(rows.column_names) or 'no columns'}")
+        raise InputError(f"no column {column!r}; the table has {', '.join(rows.column_names) or 'no columns'}")
     split, words = splitter(lang, pretokenized=pretokenized), []
     for item in rows[column].to_pylist():
         if isinstance(item, str):

@@ -1,4 +1,4 @@
-"""A scikit-learn estimator of maps (extra `sklearn`)."""
+"""A scikit-learn estimator for alignment maps (requires the extra `sklearn`)."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ try:
     from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
     from sklearn.utils.validation import check_is_fitted, validate_data
 except ImportError as missing:
-    raise MissingExtraError("scikit-learn", "sklearn", "an estimator for scikit-learn") from missing
+    raise MissingExtraError("scikit-learn", "sklearn", "the scikit-learn estimator") from missing
 
 _METHODS = ("rotation", "procrustes", "linear")
 
 
 class AlignmentMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
-    """Map of vectors from one space into another, fitted on paired rows such as words and translations.
+    """Map from one vector space to another, fitted on paired vectors, such as those of words and their translations.
 
-    `AlignmentMap().fit(X, Y).transform(X)` approximates `Y`. It fits the maps `Rotation`, `NormalizedRotation` and
-    `LinearMap` of `calque.maps`. In a `Pipeline`, earlier steps change only X.
+    `AlignmentMap().fit(X, Y).transform(X)` approximates `Y`. The fitted map is a `Rotation`, `NormalizedRotation` or
+    `LinearMap` from `calque.maps`. In a `Pipeline`, earlier steps transform only X.
 
     Args:
-        method: "rotation" or "procrustes": min Σ ‖xW − y‖² with WᵀW = I; "linear": over all W. For a rotation, the side with
-            fewer dimensions is padded with zeros.
-        centre: fit mean-centred vectors, and shift the mean of X to that of Y: x → (x − x̄)W + ȳ.
+        method: how to fit W. "rotation" and "procrustes" minimise Σ ‖xW − y‖² with WᵀW = I, and "linear" minimises it over all
+            W. For a rotation, the side with fewer dimensions is padded with zeros.
+        centre: whether to fit mean-centred vectors and map the mean of X to that of Y: x → (x − x̄)W + ȳ.
 
     Attributes:
-        map_: fitted `VectorMap`.
+        map_: the fitted `VectorMap`.
         n_features_in_: number of columns of X.
-        feature_names_in_: names of the columns of X, if the columns have names.
+        feature_names_in_: column names of X, if X has column names.
 
     Example:
         >>> import numpy as np
@@ -48,9 +48,9 @@ class AlignmentMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         self.centre = centre
 
     def fit(self, X: Any, y: Any) -> Self:
-        """Fit on paired rows: X is `[n, dim]`, y is `[n, target_dim]`, or `[n]` for one column."""
+        """Fit the map on paired rows. X is `[n, dim]`, and y is `[n, target_dim]`, or `[n]` for a single column."""
         if self.method not in _METHODS:
-            raise SettingError(f"method={self.method!r}, expected one of {', '.join(_METHODS)}")
+            raise SettingError(f"method must be one of {', '.join(_METHODS)}, got {self.method!r}")
         X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], multi_output=True, y_numeric=True)
         y = y.reshape(len(y), -1)
         moments = Moments.of(X, y)
@@ -64,7 +64,7 @@ class AlignmentMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         return self
 
     def transform(self, X: Any) -> np.ndarray:
-        """Return X mapped to the space of y, `[n, target_dim]`, in the type of X if this is float32 or float64."""
+        """Return X mapped to the space of y, `[n, target_dim]`, with the dtype of X if it is float32 or float64."""
         check_is_fitted(self)
         X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
         return self.map_.transform(X)
@@ -78,7 +78,7 @@ class AlignmentMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
 
 
 def _narrowed(moments: Moments, centre: bool) -> VectorMap:
-    """Return a rotation between spaces of different dimensions, with the smaller one padded by zeros."""
+    """Return a rotation between spaces of different dimensions; the smaller space is padded with zeros."""
     cross = moments.cross if centre else moments.raw_cross
     rows, columns = cross.shape
     size = max(rows, columns)

@@ -1,13 +1,13 @@
-"""A component of spaCy's pipelines (extra `spacy`): a contextual vector of each token, and word links between two docs.
+"""A spaCy pipeline component for contextual token vectors and for word links between two docs (requires the extra `spacy`).
 
     nlp = spacy.blank("en")
     nlp.add_pipe("calque", config={"encoder": "mini"})
 
-Words are spaCy's tokens except white space. If an earlier component, such as a parser or `sentencizer`, sets sentence
-boundaries, each sentence is encoded separately, as in alignment; otherwise the doc is encoded as one sentence.
+Words are spaCy's tokens, except white space. If an earlier component, such as a parser or `sentencizer`, sets sentence
+boundaries, each sentence is encoded separately, as during alignment; otherwise the doc is encoded as one sentence.
 """
 
-# Without `from __future__ import annotations`, because spaCy reads the types of a factory's arguments.
+# `from __future__ import annotations` is omitted, because spaCy reads the argument types of a factory.
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
@@ -25,20 +25,20 @@ try:
     from spacy.language import Language
     from spacy.tokens import Doc, Token
 except ImportError as missing:
-    raise MissingExtraError("spacy", "spacy", "a component for spaCy") from missing
+    raise MissingExtraError("spacy", "spacy", "the spaCy component") from missing
 
 _FOLDER = "encoder"  # subfolder of a saved pipeline
 
 
 class WordVectors:
-    """Component that sets `doc._.calque_vectors`, float32 `[tokens, dim]`, zero for white space and words without a vector.
+    """Component that sets `doc._.calque_vectors`, float32 `[tokens, dim]`, zeros for white space and words without a vector.
 
     `token._.calque` is the vector of a token, and `doc._.calque_links(other)` calls `links_between`.
 
     Args:
-        encoder: hub name, folder or bundled name, see `calque.load_encoder`; loaded at first use.
-        layer: layer number; default: the saved layer.
-        lang: language of the docs, for encoders with maps, tables or encoders by language; default: the pipeline's language.
+        encoder: hub name, folder or bundled name of the encoder (see `calque.load_encoder`), which is loaded on first use.
+        layer: number of the encoder layer; default: the saved layer.
+        lang: language of the docs, used by encoders with language-specific parts; default: the language of the pipeline.
         batch_size: default number of docs that `pipe` encodes together.
     """
 
@@ -49,7 +49,7 @@ class WordVectors:
 
     @property
     def encoder(self) -> Any:
-        """The encoder, loaded at first use."""
+        """The encoder, which is loaded on first use."""
         if self._loaded is None:
             self._loaded = _load(self._name, self._layer)
         return self._loaded
@@ -59,7 +59,7 @@ class WordVectors:
         return doc
 
     def pipe(self, stream: Iterable[Doc], *, batch_size: int | None = None) -> Iterator[Doc]:
-        """Encode the docs of a stream in batches."""
+        """Encode a stream of docs in batches."""
         docs = iter(stream)
         while some := list(islice(docs, batch_size or self.batch_size)):
             self._set(some)
@@ -80,7 +80,7 @@ class WordVectors:
 
     def _language(self, doc: Doc) -> str:
         lang = self.lang or doc.lang_
-        return "" if lang == "xx" else lang  # spaCy's code for any language
+        return "" if lang == "xx" else lang  # spaCy's code for multi-language pipelines
 
     # -- disk ----------------------------------------------------------------------------------------------------------
     def to_disk(self, path: Any, *, exclude: Sequence[str] = ()) -> None:
@@ -101,7 +101,7 @@ class WordVectors:
 def make_component(
     nlp: Language, name: str, encoder: str, layer: int | None, lang: str | None, batch_size: int
 ) -> WordVectors:
-    """Build the component `calque`; for the configuration see `WordVectors`."""
+    """Build the component `calque`; see `WordVectors` for its configuration."""
     return WordVectors(encoder, layer=layer, lang=lang, batch_size=batch_size)
 
 
@@ -124,13 +124,13 @@ def _parts(doc: Doc) -> list[np.ndarray]:
 # -- extensions of docs and tokens ---------------------------------------------------------------------------------------
 def _vectors(doc: Doc) -> np.ndarray:
     if not isinstance(doc, Doc):
-        raise SettingError(f"expected a spaCy Doc of a pipeline with calque, got {type(doc).__name__}")
+        raise SettingError(f"expected a spaCy Doc from a pipeline with calque, got {type(doc).__name__}")
     vectors = doc._.calque_vectors
     if vectors is None:
-        raise SettingError("this doc has no vectors: process it with a pipeline that contains the component calque")
+        raise SettingError("this doc has no vectors; process it with a pipeline that contains the component calque")
     if len(vectors) != len(doc):
         fact = f"the doc has {len(vectors)} vectors for {len(doc)} tokens"
-        raise SettingError(f"{fact}, because it was retokenized after the component calque")
+        raise SettingError(f"{fact}, because it was retokenized after the component calque ran")
     return vectors
 
 
@@ -140,7 +140,7 @@ def vector_of(token: Token) -> np.ndarray:
 
 
 def links_between(doc: Doc, other: Doc, method: str = "mutual", **options: Any) -> list[Link]:
-    """Link the tokens of two docs by the cosines of their vectors.
+    """Align the tokens of two docs by the cosine similarity of their vectors.
 
     Args:
         doc, other: a text and its translation, both processed by the component.
