@@ -105,4 +105,4 @@ def test_cross_fitting_on_the_command_line_equals_the_python_api(
     expected = calque.align_words(texts[0], model="hmm", prior=lambda _: halved)
     np.testing.assert_allclose(calque.WordPairs.open(out).posterior, expected.posterior, rtol=1e-2)
     assert "add --cross-fit" in fails(capsys, *plain, "--prior", "--also", f"en-yy={names[1]}")
-    assert "on the text that is linked" in fails(capsys, *words, "--sample", 2)
+    assert "on the text to link" in fails(capsys, *words, "--sample", 2)

@@ -221,5 +221,5 @@ def test_unusable_links_are_skipped_and_counted_in_gold_orders():
         "links_not_one_to_one": 2, "links_without_vector": 1, "sentences_with_fewer_than_2_key_points": 3
     }  # fmt: skip
     assert np.flatnonzero(linked_words(embeddings, pairs)).tolist() == [0, 1, 3, 4, 5, 7]
-    with pytest.raises(SettingError, match="a sentence must have two pivots"):
+    with pytest.raises(SettingError, match="needs a sentence with two pivots"):
         train_order(embeddings, WordPairs.of([[], [], [(0, 0)], []]), TRAINING)

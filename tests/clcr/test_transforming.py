@@ -336,14 +336,14 @@ def test_unusable_corpora_are_rejected(tiny_encoder):
     text, _ = make_text("xx", 6, 0)
     encoders = {"en": tiny_encoder, "xx": tiny_encoder}
     method = KeyPointAlignment(towards="en")
-    with pytest.raises(SettingError, match="must have one corpus, got two of xx-en"):
+    with pytest.raises(SettingError, match="must have one corpus, got two for xx-en"):
         method.align(encoders, [text, text])
     with pytest.raises(SettingError, match="the corpus is in .* and .*, not in 'de'"):
         KeyPointAlignment(towards="de").align(encoders, text)
     empty = ParallelCorpus.of([["a"], []], [[], ["b"]], ("xx", "en"))
     with pytest.raises(
         SettingError,
-        match="of 2 sentence pairs of xx-en, 2 have a side without word vectors, and 0 are too long",
+        match="of 2 pairs for xx-en, 2 have a side without word vectors, and 0 are too long",
     ):
         method.align(encoders, empty)
 

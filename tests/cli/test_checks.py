@@ -232,7 +232,7 @@ def test_scores_are_appended_only_to_score_files(capsys, tmp_path, text, tiny_fo
     out.write_text(content)
     job = ("evaluate", tiny_folder, "retrieval", "--test", text / "train.tsv", *EN_XX, "--out", out, "-q")
     if content:
-        assert re.search(r"calque did not write this file \(.*\), so the file is not changed", fails(capsys, *job))
+        assert re.search(r"calque did not write this file \(.*\), so it is left unchanged", fails(capsys, *job))
         assert out.read_text() == content
         return
     works(capsys, *job)
@@ -289,7 +289,7 @@ def test_file_names_that_are_not_valid_utf8_are_accepted(capsys, tmp_path, text,
     works(capsys, "evaluate", tmp_path / "out", "retrieval", "--test", train, *EN_XX, "--record")
     assert "t?st.tsv" in (tmp_path / "out" / "README.md").read_text()
     works(capsys, "report", scores, findings, tmp_path / "out", "--out", place / "page.html")
-    assert "expected a name in UTF-8" in fails(capsys, *job, "--out", place / "out")
+    assert "the name must be UTF-8" in fails(capsys, *job, "--out", place / "out")
 
 
 def test_an_interrupt_wrapped_by_a_library_prints_one_line(capsys, monkeypatch):

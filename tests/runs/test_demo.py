@@ -34,7 +34,7 @@ def test_the_demo_writes_tables_folders_and_a_report_reproducibly(capsys, tiny_f
         assert f">{heading}</h2>" in page
     assert len((tmp_path / "one" / "text" / "de.train.tsv").read_text().splitlines()) == 357
     assert "already contains a demo" in fails(capsys, *options, "--out", tmp_path / "one")
-    assert "languages must be some of de, es" in fails(capsys, "demo", "--languages", "xx", "--out", tmp_path / "three")
+    assert "languages must be among de, es" in fails(capsys, "demo", "--languages", "xx", "--out", tmp_path / "three")
 
 
 def test_the_demo_improves_the_bundled_encoder(capsys, tmp_path, monkeypatch):

@@ -290,7 +290,7 @@ def test_a_result_is_replaced_completely_and_only_on_request(tmp_path):
 
 def test_the_current_folder_is_rejected_as_output(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(InputError, match="name a folder in it"), writing("."):
+    with pytest.raises(InputError, match="use a subfolder"), writing("."):
         pass
     with writing("out") as part:
         (part / "training").mkdir()

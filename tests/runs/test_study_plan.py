@@ -200,7 +200,7 @@ def test_every_recipe_is_a_valid_study(file, tmp_path, unread):
     (("towards",), "fr", "towards = 'fr', but supervision.parallel is between en and de; expected 'en'"),
     (("encoders", "plain"), "a\0b", "encoders.plain = .*, expected text on one short line"),
     (("encoders", "layered", "layers"), [], r"layers = \[\], expected a list of whole numbers from -1000 to 1000"),
-    (("encoders", "bert", "pretrain", "senses"), {"warmup": 10**6}, "encoders.bert.pretrain: the warm-up of the senses must"),
+    (("encoders", "bert", "pretrain", "senses"), {"warmup": 10**6}, "encoders.bert.pretrain: the warm-up for senses must"),
     (("encoders", "bert", "pretrain", "dictionaries"), {"en-de": "d.tsv"}, "dictionaries need senses, and cannot be combined"),
     (("methods", "linear", "encoders"), "x", "methods.linear.encoders: unknown 'x', expected plain, vectors"),
     (("methods", "finetune", "epoch"), 1, "unknown setting 'epoch' of methods.finetune .* did you mean epochs?"),

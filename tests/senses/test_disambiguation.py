@@ -84,9 +84,9 @@ def test_invalid_keys_and_keys_of_another_text_are_rejected(tmp_path, keys, plac
     [
         ("</instance>", "</wf>", 6, "not well-formed XML (mismatched tag: line 6"),
         ("corpus", "tmx", 2, "the document is <tmx>, expected <corpus>"),
-        (' lemma="group"', "", 4, "an <instance> without id, lemma or pos"),
+        (' lemma="group"', "", 4, "an <instance> lacks id, lemma or pos"),
         ("d0.s0.t1", "d0.s0.t0", 4, "'d0.s0.t0' occurs a second time"),
-        (">The<", "> \n <", 4, "a <wf> without text, expected a word"),
+        (">The<", "> \n <", 4, "a <wf> has no text, expected a word"),
     ],
 )
 def test_invalid_documents_are_rejected(tmp_path, old, new, line, fact):

@@ -85,7 +85,7 @@ def test_run_record_and_model_card_describe_the_senses(trained):
     first = record["senses"]["tables"][0]
     assert f"{first['several']:.1%}" in card
     assert "en-de.txt (en-de, 16 pairs)" in card
-    assert "Texts: en.txt, de.txt, in lower case." in card
+    assert "Texts: en.txt, de.txt (lower-cased)." in card
     assert "sentences held out in de" in card
     assert ("most selected sense only" in card) == (model == "bert")
 
@@ -177,7 +177,7 @@ def test_corrupt_senses_raise_an_error_of_one_line(trained, texts, tmp_path, cap
         (("--senses", 3, "--dictionary", "en-fr=DICT"), "two different languages of the text (en, de)"),
         (("--senses", 3, "--dictionary", "en-de=STRANGE"), "none of the 1 pairs has two different words of the vocab"),
         (("--preset", "huge"), "unknown preset 'huge', expected paper, small, tiny"),
-        (("--model", "bert", "--optimiser", "adagrad"), "--optimiser does not apply to a BERT"),
+        (("--model", "bert", "--optimiser", "adagrad"), "--optimiser does not apply to BERT"),
         (("--start", "mini", "--lower-case"), "--lower-case cannot be combined with --start"),
     ],
 )

@@ -1,4 +1,4 @@
-"""CLCR represents a sentence by key points, whose number and order are the same for a sentence and its translation.
+"""CLCR represents sentences by key points. A sentence and its translation have the same key points in the same order.
 
-This package depends on the rest of calque, and is imported only through the entries of `METHODS` and `ENCODERS`.
+This package depends on the rest of calque, and is imported only through its entries in `METHODS` and `ENCODERS`.
 """

@@ -1,4 +1,4 @@
-"""Encoder that represents a sentence by key points, whose number and order are the same for a sentence and its translation."""
+"""Encoder that represents sentences by key points. These are the same, in the same order, in a sentence and its translation."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Step = Literal["transform", "extract", "reorder"]
 STEPS: tuple[Step, ...] = ("transform", "extract", "reorder")
 PIVOTS = "pivots"  # value of `steps` that selects pivots as key points, see `KeyPointEncoder.with_pivots`
 PARTS_FILE = "key-points.safetensors"
-_BLOCK = 65_536  # number of vectors transformed at a time
+_BLOCK = 65_536  # number of vectors that are transformed at a time
 _CLASSES: Mapping[str, type[nn.Module]] = {
     "transform": Transform,
     "key-points": KeyPointHead,
@@ -47,7 +47,7 @@ def named_steps(steps: str | Sequence[str] | None) -> tuple[Step, ...] | None:
     """Parse steps such as `transform,extract` into a tuple; None is returned unchanged.
 
     Raises:
-        SettingError: the steps are not the first one, two or three of `STEPS`.
+        SettingError: the steps are not the first one, two or all three of `STEPS`.
     """
     if steps is None:
         return None
@@ -60,7 +60,7 @@ def named_steps(steps: str | Sequence[str] | None) -> tuple[Step, ...] | None:
 
 
 def check_view(steps: str | None, delta: float | None, translations: Any) -> None:
-    """Check that translations are given only with steps "pivots", and a threshold only with other steps."""
+    """Check that translations are given if and only if the steps are "pivots", and that pivots have no threshold."""
     if (steps == PIVOTS) != bool(translations):
         raise SettingError("translations must be given if and only if steps=pivots; try translations=de=FILE,FILE")
     if steps == PIVOTS and delta is not None:
@@ -69,8 +69,8 @@ def check_view(steps: str | None, delta: float | None, translations: Any) -> Non
 
 @dataclass(frozen=True)
 class Parts:
-    """Trained parts of a language: the transforms into the space of the pivot language's encoder and back, the classifier P
-    (`head`) of key points, and the model R of the order of key points in the translation. The pivot has only `head`."""
+    """Trained parts for one language: transforms into the space of the pivot language's encoder and back, the key-point
+    classifier P (`head`), and the model R of the key points' order in the translation. The pivot language has only `head`."""
 
     to_pivot: Transform | None = None
     from_pivot: Transform | None = None
@@ -80,8 +80,8 @@ class Parts:
 
 @dataclass(frozen=True)
 class KeyPoints:
-    """Words that are key points: `data`, int64 `[n_rows]`, is the index of each vector's word in its sentence, and `offsets`,
-    int64 `[n_sentences + 1]`, the index of each sentence's first vector."""
+    """Words that are key points. `data`, int64 `[n_rows]`, contains the index of each vector's word in its sentence; `offsets`,
+    int64 `[n_sentences + 1]`, contains the index of each sentence's first vector."""
 
     data: np.ndarray
     offsets: np.ndarray
@@ -97,22 +97,22 @@ class KeyPointEncoder(Encoder):
     """Encoder with language-independent sentence representations, built from one encoder per language (CLCR, §3 and
     Appendix A).
 
-    A sentence in the pivot language is encoded, and its key points are extracted. The key points of a sentence in another
-    language are also transformed into the pivot language's space and put into the order of their translations. `steps`
-    can leave out the last operations; with "transform" alone, each word has a vector, as in other encoders.
+    A sentence in the pivot language is encoded, and its key points are extracted. For a sentence in another language, the key
+    points are also transformed into the pivot language's space and put into the order of their translations. `steps` can
+    omit the last operations; with "transform" alone, each word has a vector, as in other encoders.
 
     Args:
-        parts: trained parts of each language.
-        pivot: language whose vector space and order of key points all languages share.
-        steps: the first one, two or three of `STEPS`; T, T+E and T+E+R in the paper.
-        threshold: threshold δ (0.2 in the paper). Words with a higher key-point probability are key points; if a sentence
-            has no such word, its most probable word is the key point.
-        beam: beam size of the search for the order; 10 in the paper.
+        parts: trained parts for each language.
+        pivot: language whose vector space and key-point order all languages share.
+        steps: the first one, two or all three of `STEPS` (T, T+E and T+E+R in the paper).
+        threshold: threshold δ (0.2 in the paper). Words with a higher key-point probability are key points. If a sentence has
+            no such word, its most probable word is its only key point.
+        beam: beam size for the order search (10 in the paper).
         costs: maximum cost of a pivot in each language, see `pivots`.
-        settings: training settings, which are saved with the encoder.
+        settings: training settings to save with the encoder.
 
     Attributes:
-        translations: translation of each sentence into the pivot language, by language; None unless key points are pivots.
+        translations: for each language, the translation of each sentence into the pivot language; None unless pivots are used.
     """
 
     def __init__(
@@ -145,7 +145,7 @@ class KeyPointEncoder(Encoder):
         return tuple(self.encoders if self.translations is None else (self.pivot, *self.translations))
 
     def with_steps(self, steps: Sequence[Step], *, threshold: float | None = None) -> Self:
-        """Return a copy with the given steps and threshold; the default threshold is that of this encoder."""
+        """Return a copy with other steps and, if given, another threshold."""
         other = copy.copy(self)
         other.steps = self._checked(steps)
         if threshold is not None:
@@ -154,11 +154,11 @@ class KeyPointEncoder(Encoder):
         return other
 
     def with_pivots(self, corpora: Sequence[ParallelCorpus]) -> Self:
-        """Return a copy that uses pivots instead of predictions of P and R (CLCR, Table 4, T+pGA).
+        """Return a copy that uses pivots instead of the predictions of P and R (CLCR, Table 4, T+pGA).
 
-        In the pivot language every word has a vector, as with "transform" alone. In another language only the pivots have
+        In the pivot language, every word has a vector, as with "transform" alone. In other languages, only the pivots have
         vectors, in the order of the translation. `corpora` are parallel texts between the pivot language and other
-        languages; they must contain a translation of every sentence to encode.
+        languages; they must contain a translation of every sentence that is encoded.
         """
         translations: dict[str, dict[tuple[str, ...], tuple[str, ...]]] = {}
         for corpus in corpora:
@@ -172,8 +172,8 @@ class KeyPointEncoder(Encoder):
         return other
 
     def pivots(self, corpus: ParallelCorpus, *, at_least_one: bool = False, progress: bool = False) -> WordPairs:
-        """Return the pivots: pairs of words that are mutual nearest neighbours under both transforms, up to the maximum cost
-        (CLCR, §3.2). If `at_least_one`, also return the cheapest word pair of each sentence pair without a pivot.
+        """Return the pivots: word pairs that are mutual nearest neighbours under both transforms, up to the maximum cost (CLCR,
+        §3.2). If `at_least_one` is true, also return the cheapest word pair of each sentence pair without a pivot.
 
         Raises:
             SettingError: a language has no encoder, no trained transforms or no maximum cost.
@@ -190,10 +190,10 @@ class KeyPointEncoder(Encoder):
         return found.within(self.costs[lang], at_least_one=at_least_one)
 
     def _language(self, lang: str) -> str:
-        """Return the language of the encoder for `lang`; a variety such as de-AT uses the encoder of its language."""
+        """Return the language whose encoder is used for `lang`; a variety such as de-AT uses the encoder for its language."""
         match = best_match(lang, self.encoders)
         if match is None:
-            raise SettingError(f"no encoder for language {lang!r}, only for {', '.join(self.encoders)}")
+            raise SettingError(f"there is no encoder for language {lang!r}, only for {', '.join(self.encoders)}")
         return match
 
     def _checked(self, steps: Sequence[Step]) -> tuple[Step, ...]:
@@ -202,12 +202,12 @@ class KeyPointEncoder(Encoder):
         for lang, of_language in self.parts.items():
             for step in steps:
                 if getattr(of_language, needed[step]) is None and (lang != self.pivot or step == "extract"):
-                    raise SettingError(f"step {step} was not trained for {lang}: train with --steps {','.join(steps)}")
+                    raise SettingError(f"step {step} was not trained for {lang}; train with --steps {','.join(steps)}")
         return steps
 
     # -- encoding ------------------------------------------------------------------------------------------------------
     def encode(self, sentences: Iterable[Sentence], *, progress: bool = False) -> Embeddings:
-        """Return one vector per key point, in the order of the pivot language."""
+        """Return one vector per key point, in the pivot language's order."""
         return self._read(sentences, progress)[0]
 
     def encode_to(
@@ -220,7 +220,7 @@ class KeyPointEncoder(Encoder):
         return Embeddings.open(path)
 
     def key_points(self, sentences: Iterable[Sentence], *, progress: bool = False) -> KeyPoints:
-        """Return the index of the word that each vector of `encode` represents."""
+        """Return the index of the word that each vector returned by `encode` represents."""
         vectors, words = self._read(sentences, progress)
         return KeyPoints(words, vectors.offsets)
 
@@ -238,7 +238,7 @@ class KeyPointEncoder(Encoder):
         return vectors.take(order), np.concatenate([words for _, words in found])[rows]
 
     def _of_language(self, sentences: Sentences, progress: bool) -> tuple[Embeddings, np.ndarray]:
-        """Return the vectors of sentences of one language, and the index of each vector's word in its sentence."""
+        """Return the vectors of sentences in one language, and the index of each vector's word in its sentence."""
         lang = self._language(sentences.lang)
         states = self.encoders[lang].encode(sentences, progress=progress)
         if self.translations is not None and lang != self.pivot:
@@ -252,7 +252,7 @@ class KeyPointEncoder(Encoder):
         return self._transformed(lang, Embeddings(np.ascontiguousarray(states.data[rows]), offsets)), words
 
     def _extracted(self, lang: str, states: Embeddings) -> tuple[np.ndarray, np.ndarray]:
-        """Return the words that P selects as key points, in the order that R predicts, and the offset of each sentence."""
+        """Return the words that P selects as key points, in the order predicted by R, and the offset of each sentence."""
         head, model = self.parts[lang].head, self.parts[lang].order
         assert head is not None
         probabilities = head.probabilities(states.data)
@@ -268,7 +268,7 @@ class KeyPointEncoder(Encoder):
         return words, offsets
 
     def _paired(self, lang: str, sentences: Sentences) -> tuple[np.ndarray, np.ndarray]:
-        """Return the pivots of each sentence in the order of its translation, and the offset of each sentence."""
+        """Return the pivots of each sentence in the word order of its translation, and the offset of each sentence."""
         known = (self.translations or {}).get(lang, {})
         read = [sentence.words for sentence in sentences]
         if missing := [words for words in read if words not in known]:
@@ -295,7 +295,7 @@ class KeyPointEncoder(Encoder):
 
     # -- disk ----------------------------------------------------------------------------------------------------------
     def _modules(self, langs: Sequence[str]) -> list[tuple[str, str, Any]]:
-        """Return language, name and module of each trained part."""
+        """Return the language, name and module of each trained part."""
         return [(lang, *each) for lang in langs for each in vars(self.parts[lang]).items() if each[1] is not None]
 
     @property
@@ -313,9 +313,9 @@ class KeyPointEncoder(Encoder):
         return hashlib.blake2b(json.dumps([about, how, *pivots]).encode(), digest_size=16).hexdigest()
 
     def save(self, folder: str | PathLike[str]) -> None:
-        """Write a folder with the encoder of each language, the trained parts, and `calque.json`, which describes both."""
+        """Write a folder with the encoder for each language, the trained parts, and `calque.json`, which describes both."""
         if self.translations is not None:
-            raise SettingError("pivots apply to one text only and cannot be saved; save the encoder with other steps")
+            raise SettingError("pivots apply to only one text and cannot be saved; save the encoder with other steps")
         kinds, langs = {kind: name for name, kind in _CLASSES.items()}, list(self.parts)
         parts: dict[str, Any] = {lang: {} for lang in langs}
         weights: dict[str, torch.Tensor] = {}
@@ -342,12 +342,12 @@ class KeyPointEncoder(Encoder):
 
         Args:
             folder, about: see `Encoder.open`.
-            steps: steps that replace the saved steps; "pivots" applies `with_pivots`.
-            delta: threshold that replaces the saved threshold.
-            translations: translations for pivots: `de=FILE` for a file of parallel text, or `de=FILE,FILE` for two line-aligned
-                files of labelled text, the pivot language's file first.
-            pretokenized: whether the words of the translations are separated by spaces.
-            options: options of each language's encoder, except layer and pooling, which training has fixed.
+            steps: steps to use instead of the saved steps; "pivots" applies `with_pivots`.
+            delta: threshold to use instead of the saved threshold.
+            translations: translations for pivots, as `de=FILE` for a file of parallel text, or as `de=FILE,FILE` for two
+                line-aligned files of labelled text (the file in the pivot language first).
+            pretokenized: whether the translations are already tokenised, with words separated by spaces.
+            options: options for each language's encoder, except layer and pooling, which were fixed in training.
         """
         path = Path(folder)
         about = read_about(path) if about is None else about
@@ -360,7 +360,7 @@ class KeyPointEncoder(Encoder):
             settings = {name: about[name] for name in ("threshold", "beam", "costs", "settings")}
             saved, pivot, name = tuple(about["steps"]), about["towards"], about["name"]
         except (KeyError, TypeError) as error:
-            raise InputError(f"not a key-point encoder ({error} is missing)", path=path / ABOUT_FILE) from error
+            raise InputError(f"this is not a key-point encoder ({error} is missing)", path=path / ABOUT_FILE) from error
         encoders = {lang: open_folder(path / f"encoder-{n}", **options) for n, lang in enumerate(langs)}
         encoder = cls(encoders, parts, pivot=pivot, steps=saved, name=name or None, **settings)
         if steps == PIVOTS:
@@ -370,7 +370,7 @@ class KeyPointEncoder(Encoder):
 
 
 def _open_parts(path: Path, about: Mapping[str, Any]) -> dict[str, Parts]:
-    """Read the trained parts of each language."""
+    """Read the trained parts for each language."""
     try:
         weights = load_file(path)
         parts = {}
@@ -382,9 +382,9 @@ def _open_parts(path: Path, about: Mapping[str, Any]) -> dict[str, Parts]:
                 module.load_state_dict({key: weights[f"{number}.{name}.{key}"] for key in module.state_dict()})
                 modules[name] = module.eval()
             parts[lang] = Parts(**modules)
-    except Exception as error:  # a corrupt file raises errors of many kinds
+    except Exception as error:  # a corrupt file can raise many kinds of errors
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise InputError(f"not the trained parts of a key-point encoder ({reason})", path=path) from error
+        raise InputError(f"these are not the trained parts of a key-point encoder ({reason})", path=path) from error
     return parts
 
 
@@ -392,7 +392,7 @@ def _translations(named: str, pivot: str, pretokenized: bool) -> ParallelCorpus:
     """Read parallel text from one file, or from two line-aligned files."""
     lang, paths = name_and_path(named)
     if not lang:
-        raise SettingError(f"translations must start with the language, got {named}; try de={named}")
+        raise SettingError(f"translations must start with a language, got {named}; try de={named}")
     first, *second = paths.split(",")
     if not second:
         return read_parallel(first, langs=(pivot, lang), pretokenized=pretokenized)

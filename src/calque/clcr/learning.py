@@ -1,4 +1,4 @@
-"""Train and score heads on the pivots of parallel text: classifiers of key points (extract), and models of the order of key
+"""Train and score two heads on the pivots of parallel text: a key-point classifier (extract), and a model of the order of key
 points in another language (reorder)."""
 
 from __future__ import annotations
@@ -38,26 +38,26 @@ H = TypeVar("H", bound=nn.Module)
 Statistic = Callable[[np.ndarray], np.ndarray]
 
 _HIDDEN, _DROPOUT = 256, 0.1  # hidden size and dropout of the heads
-_QUANTILE = 0.05  # fraction of the words, those with the lowest or highest P, from which a flip rate is estimated
-_FOLDS = 2  # number of parts of the text; each part is predicted by a classifier trained on the other parts
-_AMBIGUOUS = (0.2, 0.8)  # probabilities between these are ambiguous
-_LONGEST = 4  # maximum length of n-grams
-_SHARPEST = 1e-3  # τ at which attention selects the nearest word
+_QUANTILE = 0.05  # a flip rate is estimated from this fraction of words, those with the lowest or highest P
+_FOLDS = 2  # number of folds of the text; each fold is predicted by a classifier trained on the others
+_AMBIGUOUS = (0.2, 0.8)  # probabilities between these two are called ambiguous
+_LONGEST = 4  # maximum n-gram length
+_SHARPEST = 1e-3  # with this τ, attention selects the nearest word
 
 
 # -- the text ----------------------------------------------------------------------------------------------------------
 @dataclass
 class PairedText:
-    """Sentences of a language and their translations in the pivot language.
+    """Sentences in one language and their translations into the pivot language.
 
     Attributes:
         lang: language of the source side.
         corpus: parallel text from `lang` to the pivot language, without pairs that are too long or have an empty side.
-        links: alignment links of the corpus, if given.
-        vectors, pivot_vectors: vectors of both sides, computed by the encoders before training.
-        train, held_out: indices of sentence pairs in `corpus`, int64.
-        counts: number of pairs that are `trained` on, `held_out`, `too_long` and `empty`; a pair is empty if a side has no
-            word with a vector.
+        links: word alignments of the corpus, if given.
+        vectors, pivot_vectors: vectors of the two sides, computed by the encoders before training.
+        train, held_out: indices of the training and held-out sentence pairs in `corpus`, int64.
+        counts: number of pairs that are used for training (`trained`), `held_out`, `too_long` or `empty`; a pair is empty if
+            one side has no word with a vector.
     """
 
     lang: str
@@ -84,13 +84,13 @@ def paired_texts(
 
     Args:
         corpora: parallel texts, each between the pivot language and another language.
-        links: alignment links of each corpus, if given.
-        max_words: maximum number of words on a side; longer pairs are left out.
-        held_out: fraction of the pairs to hold out from training; if it is positive, at least one pair is held out.
-        seed: seed of the random choice of held-out pairs.
+        links: word alignments of each corpus, if given.
+        max_words: maximum number of words on each side; longer pairs are left out.
+        held_out: fraction of pairs to hold out from training; if it is positive, at least one pair is held out.
+        seed: seed for the random choice of held-out pairs.
 
     Raises:
-        SettingError: languages do not match, an encoder is missing, or there are no pairs to train on.
+        SettingError: the languages do not match, an encoder is missing, or there are no pairs to train on.
     """
     texts: list[PairedText] = []
     for number, corpus in enumerate(corpora):
@@ -99,9 +99,9 @@ def paired_texts(
             corpus, linked = corpus.swapped(), None if linked is None else linked.swapped()
         lang = corpus.langs[0]
         if missing := [each for each in corpus.langs if each not in encoders]:
-            raise SettingError(f"no encoder for language {missing[0]!r}, only for {', '.join(encoders)}")
+            raise SettingError(f"there is no encoder for language {missing[0]!r}, only for {', '.join(encoders)}")
         if any(text.lang == lang for text in texts):
-            raise SettingError(f"every language must have one corpus, got two of {lang}-{pivot}; concatenate them")
+            raise SettingError(f"every language must have one corpus, got two for {lang}-{pivot}; concatenate them")
         lengths = np.stack([corpus.source.lengths(), corpus.target.lengths()])
         empty = lengths.min(0) == 0
         long = ~empty & (lengths.max(0) > (np.inf if max_words is None else max_words))
@@ -117,7 +117,7 @@ def paired_texts(
                   "empty": int(empty.sum()) + len(corpus) - len(filled)}  # fmt: skip
         if not len(train):
             raise SettingError(
-                f"nothing to train on: of {len(lengths[0])} sentence pairs of {lang}-{pivot}, {counts['empty']} have a side "
+                f"there is nothing to train on: of {len(lengths[0])} pairs for {lang}-{pivot}, {counts['empty']} have a side "
                 f"without word vectors, and {counts['too_long']} are too long"
             )
         texts.append(PairedText(lang, corpus, linked, vectors, pivot_vectors, train, kept, counts))
@@ -127,7 +127,7 @@ def paired_texts(
 # -- extract -----------------------------------------------------------------------------------------------------------
 @dataclass(frozen=True, kw_only=True)
 class HeadTraining:
-    """Training of heads on stored vectors; the learning rate rises over the first 5% of the updates and then falls
+    """Training settings for heads on stored vectors. The learning rate rises over the first 5% of the updates and then falls
     linearly."""
 
     epochs: float = 10.0
@@ -138,18 +138,18 @@ class HeadTraining:
         self, make: Callable[[], H], embeddings: Embeddings, chosen: np.ndarray,
         losses: Callable[[H, WordRows, np.ndarray], Tensor], predictions: np.ndarray, *, name: str,
     ) -> H:  # fmt: skip
-        """Return a head trained to minimise the mean loss over all predictions.
+        """Build a head, and train it to minimise the mean loss over all predictions.
 
         Args:
-            make: function that builds the initial head, called after the random seed is set.
-            chosen: mask of the words whose vectors the head receives, bool `[n_words]`.
-            losses: function that receives the head, the vectors of a batch, and the indices of the batch's words among the
-                chosen words, int64 `[W]`; it returns the loss summed over the predictions of each text, `[S]`.
-            predictions: number of predictions of each sentence, int `[n_sentences]`; sentences with 0 are left out.
+            make: function that builds the initial head; it is called after the random seed is set.
+            chosen: mask of the words whose vectors are passed to the head, bool `[n_words]`.
+            losses: function that takes the head, the vectors of a batch, and the indices of the batch's words among the chosen
+                words, int64 `[W]`; it returns the loss summed over the predictions for each sentence, `[S]`.
+            predictions: number of predictions for each sentence, int `[n_sentences]`; sentences with 0 are left out.
         """
         used = np.flatnonzero(predictions)
         if not len(used):
-            raise SettingError(f"{name}: no sentence to train on; give more links, or vectors for more words")
+            raise SettingError(f"{name}: there is no sentence to train on; give more links, or vectors for more words")
         processes, usual = Processes.alone(), float(predictions[used].mean())
         torch.manual_seed(self.seed)
         head = make().to(processes.device)
@@ -173,20 +173,20 @@ def train_key_points(
     embeddings: Embeddings, pivots: WordPairs, training: HeadTraining, *, confident: bool = True,
     as_published: bool = False,
 ) -> tuple[KeyPointHead, dict[str, int], dict[str, float]]:  # fmt: skip
-    """Train a classifier of the key points of a language (CLCR, §3.2).
+    """Train a key-point classifier for one language (CLCR, §3.2).
 
-    Pivots are noisy labels: a different translation would make different words pivots. Confident labels correct for this
-    noise (see `noisy_labels`), if scores on held-out labels show that a correction is needed.
+    Pivots are noisy labels, because with a different translation, different words would be pivots. Confident labels correct
+    for this noise (see `noisy_labels`) if scores on held-out labels show that a correction helps.
 
     Args:
-        embeddings, pivots: vectors of the sentences of one language, and links whose source side is that language.
-        confident: weight the labels by their estimated flip rates (Table 2, "Confident labels"), unless the weights raise
-            the mean absolute error on held-out labels.
-        as_published: estimate the flip rates from the minimum of predictions on the training text, and always weight.
+        embeddings, pivots: vectors of sentences in one language, and links with this language as their source side.
+        confident: whether to weight the labels by their estimated flip rates (Table 2, "Confident labels"). The weights are not
+            used if they raise the mean absolute error on held-out labels.
+        as_published: whether to follow the paper: flip rates from the minimum prediction on the training text, always used.
 
     Returns:
-        the head; the number of `words`, of `labelled` words and of words `without_vector`; and, if `confident`, the
-        flip rates `positive` and `negative`, whether they were `used`, and the errors `with_rates` and `without`.
+        the head; the number of `words`, of `labelled` words and of words `without_vector`; and, if `confident` is true, the
+        flip rates `positive` and `negative`, whether they were `used`, and the errors `with_rates` and `without` them.
     """
     linked, covered = linked_words(embeddings, pivots), covered_words(embeddings)
     labels = linked[covered]
@@ -209,11 +209,11 @@ def _predicted(
     embeddings: Embeddings, covered: np.ndarray, linked: np.ndarray, folds: int, training: HeadTraining
 ) -> np.ndarray:
     """Return P̂ of each word, predicted by an unweighted classifier, float32 `[n_words]`. Each fold is predicted by a
-    classifier trained on the other folds, because a classifier fits the wrong labels of its training text. If there is one
-    fold, its classifier is trained on the fold itself."""
+    classifier trained on the other folds, because a classifier also fits the wrong labels in its training text. With a single
+    fold, the classifier is trained on that fold itself."""
     filled = _per_sentence(embeddings, covered) > 0
     folds = min(folds, int(filled.sum()))
-    # Count only sentences with covered words, so that all folds have about the same number of such sentences.
+    # Only sentences with covered words are counted, so all folds have about the same number of such sentences.
     fold_of_word = np.repeat(np.cumsum(filled) % folds, np.diff(embeddings.offsets))
     out, weights = np.zeros(embeddings.n_words, dtype=np.float32), np.ones(len(linked))
     for fold in range(folds):
@@ -227,7 +227,7 @@ def _predicted(
 def _classifier(
     embeddings: Embeddings, chosen: np.ndarray, linked: np.ndarray, weights: np.ndarray, training: HeadTraining, name: str
 ) -> KeyPointHead:  # fmt: skip
-    """Train a classifier on the chosen words, each with its own weight."""
+    """Train a classifier on the chosen words, using a separate weight for each word."""
     labels, weight_of = (torch.from_numpy(each[chosen].astype(np.float32)) for each in (linked, weights))
 
     def losses(head: KeyPointHead, given: WordRows, places: np.ndarray) -> Tensor:
@@ -244,7 +244,7 @@ def _classifier(
 
 
 def _per_sentence(embeddings: Embeddings, table: np.ndarray) -> np.ndarray:
-    """Return the sums of a table over the words of each sentence, int64 `[n_sentences, …]`."""
+    """Return the sum of a table's rows over the words of each sentence, int64 `[n_sentences, …]`."""
     running = np.concatenate([np.zeros((1, *table.shape[1:]), dtype=np.int64), np.cumsum(table, axis=0)])
     return np.diff(running[embeddings.offsets], axis=0)
 
@@ -256,12 +256,12 @@ def score_key_points(
 
     Args:
         embeddings, pivots: as in `train_key_points`.
-        threshold: threshold δ: words with P > δ are predicted to be pivots.
+        threshold: threshold δ; words with P > δ are predicted to be pivots.
 
     Returns:
-        the probability of each word, float32 `[n_words]`; and the counts for `OF_KEY_POINTS`, int64 `[n_sentences, 6]`: number
-        of words with a vector, and among these words the number of correct predictions, of correctly predicted pivots, of
-        predicted pivots, of pivots, and of words whose probability is neither low nor high.
+        the probability of each word, float32 `[n_words]`; and the counts for `OF_KEY_POINTS`, int64 `[n_sentences, 6]`. The
+        columns are the number of words with a vector and, among these words, the number of correct predictions, of correctly
+        predicted pivots, of predicted pivots, of pivots, and of words whose probability is neither low nor high.
     """
     pivot, probabilities = linked_words(embeddings, pivots), head.probabilities(embeddings.data)
     predicted, (low, high) = probabilities > threshold, _AMBIGUOUS
@@ -272,11 +272,11 @@ def score_key_points(
 
 
 def fraction(part: int, whole: int) -> Statistic:
-    """Return a function that divides column `part` of sums `[…, n]` by column `whole`, with NaN if `whole` is 0."""
+    """Return a function that divides column `part` of an array of sums by column `whole`; the result is NaN if `whole` is 0."""
     return lambda total: ratio(np.asarray(total[..., part], dtype=np.float64), total[..., whole])
 
 
-#: scores of Table 2, and the fraction of ambiguous words, computed from sums of the counts of `score_key_points`
+#: functions for the scores in Table 2 and the fraction of ambiguous words, given sums of the counts of `score_key_points`
 OF_KEY_POINTS: Mapping[str, Statistic] = {
     "accuracy": fraction(1, 0), "precision": fraction(2, 3), "recall": fraction(2, 4), "ambiguous": fraction(5, 0),
 }  # fmt: skip
@@ -285,16 +285,16 @@ OF_KEY_POINTS: Mapping[str, Statistic] = {
 # -- reorder -----------------------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class LinkedOrder:
-    """Key points of each sentence, and the order of the linked words in the other language.
+    """Key points of each sentence, with the order of the linked words in the other language.
 
     Attributes:
         chosen: mask of key points, bool `[n_words]`; sentences with fewer than two key points are left out.
         rows: vectors of the key points, float32 `[K, dim]`.
         positions: index of each key point's word in its sentence, int64 `[K]`.
-        ranks: place of each key point in the other language among the key points of its sentence, from 0, int64 `[K]`.
-        lengths: number of key points of each sentence, int64 `[n_sentences]`.
-        skipped: number of links that are not one-to-one, of links whose source word has no vector, and of sentences
-            with fewer than two key points.
+        ranks: rank of each key point, from 0, among the key points of its sentence in the other language, int64 `[K]`.
+        lengths: number of key points in each sentence, int64 `[n_sentences]`.
+        skipped: number of links that are not one-to-one, of links whose source word has no vector, and of sentences with
+            fewer than two key points.
     """
 
     chosen: np.ndarray
@@ -306,7 +306,7 @@ class LinkedOrder:
 
     @classmethod
     def of(cls, embeddings: Embeddings, pairs: WordPairs) -> LinkedOrder:
-        """Build the key points from vectors of the source language and links to the other language."""
+        """Build the key points from vectors in the source language and links to the other language."""
         single = pairs.one_to_one()
         kept = covered_words(embeddings)[embeddings.rows(single.sentence, single.source)]
         lengths = np.bincount(single.sentence[kept], minlength=len(embeddings))
@@ -329,20 +329,20 @@ class LinkedOrder:
 def train_order(
     embeddings: Embeddings, pivots: WordPairs, training: HeadTraining, kind: str = "relative"
 ) -> tuple[Order, dict[str, int]]:
-    """Train a model of the order of each sentence's pivots in the other language (CLCR, §3.3).
+    """Train a model that predicts the order of each sentence's pivots in the other language (CLCR, §3.3).
 
     Args:
-        embeddings, pivots: vectors of sentences, and links from their language to the language of the order.
-        kind: "relative" predicts which of two key points is first (Eq. 8); "absolute" predicts the place of each key
-            point (Eq. 6).
+        embeddings, pivots: vectors of sentences, and links from their language to the language whose order is predicted.
+        kind: "relative" predicts which of two key points comes first (Eq. 8); "absolute" predicts the rank of each key point
+            (Eq. 6).
 
     Returns:
-        the model; and the number of `sentences`, of `key_points`, and of skipped links and sentences, see `LinkedOrder`.
+        the model; and the numbers of `sentences`, `key_points`, and skipped links and sentences, see `LinkedOrder`.
     """
     gold = LinkedOrder.of(embeddings, pivots)
     if not gold.lengths.any():
         raise SettingError(
-            f"a sentence must have two pivots to train their order, got {len(pivots)} pivots in {len(embeddings)} sentences; "
+            f"training the order needs a sentence with two pivots, got {len(pivots)} pivots in {len(embeddings)} sentences; "
             "give more text, or leave out reordering (steps=transform,extract)"
         )
     positions, ranks, model = torch.from_numpy(gold.positions), torch.from_numpy(gold.ranks), ORDERS[kind]
@@ -359,11 +359,11 @@ def train_order(
 
 
 def score_order(head: Order, embeddings: Embeddings, pivots: WordPairs) -> dict[str, np.ndarray]:
-    """Score the predicted order of the pivots of held-out text against their order in the other language (Table 3).
+    """Score the predicted order of the pivots in held-out text against their order in the other language (Table 3).
 
     Returns:
-        counts for `OF_ORDER`, int64 `[n_ordered, 8]`, see `ngram_counts`: "as it stands" for the source order, "n = 1" and
-        "n = 10" for beam sizes 1 and 10. Sentences with fewer than two key points are left out.
+        counts for `OF_ORDER`, int64 `[n_ordered, 8]` (see `ngram_counts`), under the keys "as it stands" for the source order,
+        and "n = 1" and "n = 10" for beam sizes 1 and 10. Sentences with fewer than two key points are left out.
     """
     gold = LinkedOrder.of(embeddings, pivots)
     orders = {"as it stands": np.arange(len(gold.ranks)) - np.repeat(offsets_of(gold.lengths)[:-1], gold.lengths)}
@@ -375,21 +375,21 @@ def score_order(head: Order, embeddings: Embeddings, pivots: WordPairs) -> dict[
 
 
 def ngram_counts(order: np.ndarray, ranks: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """Count the n-grams of an order that also occur in the gold order.
+    """Count the n-grams of a predicted order that also occur in the gold order.
 
-    All key points of a sentence are distinct, so an n-gram matches if its key points are also adjacent in the gold order, in
-    the same order. No count needs clipping, and both orders have the same length.
+    All key points of a sentence are distinct, so an n-gram matches if its key points are adjacent, in the same sequence, in the
+    gold order. No count needs clipping, and both orders have the same length.
 
     Args:
-        order: indices of the key points of each sentence in the predicted order, int64 `[K]`.
+        order: indices of each sentence's key points in the predicted order, int64 `[K]`.
         ranks, lengths: as in `LinkedOrder`.
 
     Returns:
-        int64 `[n_sentences, 8]`: number of matching n-grams for n = 1 to 4, then number of all n-grams for n = 1 to 4.
+        the number of matching n-grams for n = 1 to 4, followed by the number of all n-grams, int64 `[n_sentences, 8]`.
     """
     offsets = offsets_of(lengths)
     placed = ranks[np.repeat(offsets[:-1], lengths) + order]
-    left = np.repeat(offsets[1:], lengths) - np.arange(len(order))  # key points from here to the end of the sentence
+    left = np.repeat(offsets[1:], lengths) - np.arange(len(order))  # number of key points up to the end of the sentence
     owner, found = np.repeat(np.arange(len(lengths)), lengths), np.ones(len(order), dtype=bool)
     follows = np.append(placed[1:] == placed[:-1] + 1, False)
     matching, all_of = [], []
@@ -401,24 +401,24 @@ def ngram_counts(order: np.ndarray, ranks: np.ndarray, lengths: np.ndarray) -> n
     return np.stack([*matching, *all_of], axis=1)
 
 
-#: Scores of Table 3, computed from sums of the counts of `score_order`. BLEU-n is the fraction of matching n-grams, not the
-#: geometric mean of Papineni et al. (2002): the paper describes 0.582 as "2-gram predictions correct over half of the time",
-#: for which the geometric mean would be √0.582, because all 1-grams match. The brevity penalty is 1.
+#: Functions for the scores in Table 3, given sums of the counts of `score_order`. BLEU-n is the fraction of matching n-grams,
+#: not the geometric mean of Papineni et al. (2002). The paper describes 0.582 as "2-gram predictions correct over half of the
+#: time"; the geometric mean would be √0.582, because all 1-grams match. The brevity penalty is 1.
 OF_ORDER: Mapping[str, Statistic] = {f"bleu-{n}": fraction(n - 1, _LONGEST + n - 1) for n in (2, 3, 4)}
 
 
 # -- from transforms to key points -------------------------------------------------------------------------------------
 @dataclass
 class Transformed:
-    """Result of the first step.
+    """Result of the first step, transform.
 
     Attributes:
-        encoders: encoder of each language, fine-tuned if it is trainable.
-        to_pivot, from_pivot: transforms of each language into the space of the pivot language's encoder, and back.
-        thresholds: maximum cost of a pivot in each language, see `choose_threshold`; infinite without held-out links.
-        f1: F1 of the threshold on the held-out text of each language; languages without held-out links have no entry.
-        history: metrics of every update in each phase (`transform-de`, `encoder-de`, and `encoder-en` for the pivot): the
-            distances `de-en`, D(T(s_de) ‖ s_en), and `en-de` of scaled vectors, their sum `loss`, and the `temperature`.
+        encoders: encoder for each language, which is fine-tuned if it is trainable.
+        to_pivot, from_pivot: transforms for each language into the space of the pivot language's encoder, and back.
+        thresholds: maximum cost of a pivot in each language (see `choose_threshold`); infinite without held-out links.
+        f1: F1 at the threshold on the held-out text of each language; languages without held-out links have no entry.
+        history: metrics of every update in each phase (`transform-de`, `encoder-de`, and `encoder-en` for the pivot). These are
+            the distances `de-en`, D(T(s_de) ‖ s_en), and `en-de` of scaled vectors, their sum `loss`, and `temperature`.
     """
 
     encoders: dict[str, Encoder]
@@ -435,9 +435,9 @@ class TrainedParts:
     """Result of `train_parts`.
 
     Attributes:
-        parts, counts: trained parts of each language, and its number of words, sentences and key points.
-        rates: flip rates of the labels of P in each language, see `train_key_points`.
-        scores: scores of Table 1 ("distance"), Table 2 ("key-points", for a pair of equal languages) and Table 3 ("order").
+        parts, counts: trained parts for each language, and the number of words, sentences and key points in this language.
+        rates: flip rates of the labels for P in each language, see `train_key_points`.
+        scores: scores for Table 1 ("distance"), Table 2 ("key-points", with the same language twice) and Table 3 ("order").
     """
 
     parts: dict[str, Parts]
@@ -448,7 +448,7 @@ class TrainedParts:
     def score(
         self, table: str, langs: tuple[str, str], model: str, counts: np.ndarray, statistics: Mapping[str, Statistic]
     ) -> None:
-        """Add the scores of a model."""
+        """Add the held-out scores of a model."""
         self.scores += [
             HeldOutScore(table, langs, model, metric, counts, statistic, percent=table != "distance")
             for metric, statistic in statistics.items()
@@ -457,7 +457,7 @@ class TrainedParts:
 
 @dataclass(frozen=True)
 class _Side:
-    """Vectors and pivots of the sentences of a language; the pivots have this language as their source side."""
+    """Vectors and pivots of the sentences in one language, which is the source side of the pivots."""
 
     vectors: Embeddings
     pivots: WordPairs
@@ -480,11 +480,11 @@ def train_parts(
     first: Transformed, *, pivot: str, steps: Sequence[Step], training: HeadTraining, compare: bool = False,
     as_published: bool = False, progress: bool = False,
 ) -> TrainedParts:  # fmt: skip
-    """Train P of every language, and R of every language except the pivot.
+    """Train P for every language, and R for every language except the pivot.
 
     Args:
-        first: encoders, transforms and texts; each text has pairs to train P and R on, and held-out pairs for the scores.
-        steps: steps to train; with "transform" alone, no head is trained.
+        first: encoders, transforms and texts. Each text has pairs for training P and R, and held-out pairs for the scores.
+        steps: steps to train; with only "transform", no head is trained.
         compare, as_published: see `KeyPointAlignment`.
     """
     found = TrainedParts({pivot: Parts()})
@@ -507,7 +507,7 @@ def train_parts(
 
 
 def _sides(first: Transformed, text: PairedText, pivot: str, progress: bool) -> tuple[int, list[_Side], list[_Side]]:
-    """Return the number of pivots of a text, and the training and held-out sides of its own language and of the pivot
+    """Return the number of pivots in a text, and the training and held-out sides for its own language and for the pivot
     language."""
     vectors = first.encoders[text.lang].encode(text.corpus.source, progress=progress)
     pivot_vectors = first.encoders[pivot].encode(text.corpus.target, progress=progress)
@@ -523,8 +523,8 @@ def _sides(first: Transformed, text: PairedText, pivot: str, progress: bool) -> 
 
 @torch.no_grad()
 def distance_sums(source: Embeddings, target: Embeddings, transform: Transform) -> np.ndarray:
-    """Return sums over the words of each target sentence, float64 `[n, 4]`: the distance with τ near 0, which matches only
-    the nearest word (Eq. 2); the distance at τ = 1; the number of words; and the squared deviation of the vector from the
+    """Return four sums over the words of each target sentence, float64 `[n, 4]`: the distance with τ near 0, which matches only
+    the nearest word (Eq. 2); the distance at τ = 1; the number of words; and the squared deviation of the vectors from the
     mean, per dimension."""
     x, y = (torch.from_numpy(np.asarray(side.data[covered_words(side)], dtype=np.float32)) for side in (source, target))
     lengths = words_with_vectors(target)
@@ -537,16 +537,16 @@ def distance_sums(source: Embeddings, target: Embeddings, transform: Transform) 
     return np.stack([np.bincount(owner, values, minlength=len(lengths)) for values in columns], axis=1)
 
 
-#: Scores of Table 1, computed from `distance_sums`: the mean squared distance per dimension; the same distance divided by the
-#: mean variance of a component; and the distance at τ = 1, which may rank models differently.
+#: Functions for the scores in Table 1, given `distance_sums`: the mean squared distance per dimension; this distance divided by
+#: the mean variance of a vector component; and the distance at τ = 1, which may rank models differently.
 OF_DISTANCE = {"distance": fraction(0, 2), "relative distance": fraction(0, 3), "soft distance": fraction(1, 2)}
 
 
 def _add_key_points(
     found: TrainedParts, lang: str, train: _Side, held_out: _Side, training: HeadTraining, compare: bool, as_published: bool
 ) -> None:  # fmt: skip
-    """Train P of a language, and add it with its held-out scores to `found`."""
-    for confident in (False, True) if compare else (True,):  # the head trained last is kept
+    """Train P for a language, and add P and its held-out scores to `found`."""
+    for confident in (False, True) if compare else (True,):  # only the last head is kept
         name = "confident labels" if confident else "labels as they are"
         head, counts, found.rates[lang] = train_key_points(
             train.vectors, train.pivots, training, confident=confident, as_published=as_published
@@ -560,7 +560,7 @@ def _add_key_points(
 def _add_order(
     found: TrainedParts, lang: str, pivot: str, train: _Side, held_out: _Side, training: HeadTraining, compare: bool
 ) -> None:
-    """Train R of a language, and add it with its held-out scores to `found`."""
+    """Train R for a language, and add R and its held-out scores to `found`."""
     heads = {}
     for kind in ("absolute", "relative") if compare else ("relative",):
         heads[kind], counts = train_order(train.vectors, train.pivots, training, kind)

@@ -30,57 +30,57 @@ from calque.training.plan import BatchPlan
 from calque.training.sources import ChosenWords, TrainedSource, VectorSource, float32_copy
 from calque.vectors import Embeddings
 
-_BUDGET = 1024  # maximum number of subwords, with padding, in a forward pass of a trained encoder
+_BUDGET = 1024  # maximum number of subwords, including padding, in a forward pass of a trained encoder
 PHASES = Schedule(warmup=0.1, decay="linear")
 
 
 def transform_rate(dim: int) -> float:
-    """Return the default learning rate of transforms; an Adam update changes a vector component by up to about dim · rate.
+    """Return the default learning rate for transforms. An Adam update changes a vector component by up to about dim · rate.
 
-    The best rates were 5e-3 at 48 dimensions, 4e-3 to 8e-3 at 128, and 2e-3 at 256 (synthetic text, and en-de with
-    `mini`).
+    The best rates were 5e-3 with 48 dimensions, 4e-3 to 8e-3 with 128, and 2e-3 with 256 (on synthetic text, and on en-de
+    with `mini`).
     """
     return min(5e-3, 0.5 / dim)
 
 
 @dataclass(kw_only=True, eq=False)
 class KeyPointAlignment(Method):
-    """Alignment of monolingual encoders into one encoder of key points, supervised only by parallel sentences (CLCR, ICLR 2020
+    """Alignment of monolingual encoders into one key-point encoder, supervised only by parallel sentences (CLCR, ICLR 2020
     submission).
 
-    Step 1, transform (§3.1), trains the transforms T of Eq. 1 from each language into the space of the pivot language and
-    back, to minimise
+    Step 1, transform (§3.1), trains the transforms T (Eq. 1) from each language into the space of the pivot language and
+    back, minimising
 
         D(T₁₂(s¹) ‖ s²) + D(T₂₁(s²) ‖ s¹)
 
     where D matches each word by attention (Eqs. 2 and 3, `attention_distance`). Phase 1 trains only the transforms. Phase 2
     also trains the encoder of each non-pivot language. Phase 3 trains the transforms of all languages together with the
     pivot's encoder. Two encoders are never trained at the same time, because they could collapse to equal vectors.
-    Encoders without trainable weights skip phases 2 and 3. A last phase, refinement, is not in the paper: it trains only
-    the transforms, on mutual best pairs of words. A mutual best pair is a pivot if its cost does not exceed a threshold,
-    which is chosen with the alignment links of held-out text.
+    Encoders without trainable weights skip phases 2 and 3. A last phase, refinement, is not in the paper. It trains only
+    the transforms, on mutual best word pairs. A mutual best pair is a pivot if its cost does not exceed a threshold, which
+    is chosen with word alignments of held-out text.
 
-    During training, vectors are scaled to mean 0 and variance 1, since the softness of attention at τ = 1 depends on
+    During training, vectors are scaled to mean 0 and variance 1, because the softness of the attention at τ = 1 depends on
     ‖r‖²/√d. The returned transforms apply to unscaled vectors.
 
-    Step 2, extract, and step 3, reorder, train classifiers on the pivots, see `train_key_points` and `train_order`.
+    Steps 2 (extract) and 3 (reorder) train classifiers on the pivots, see `train_key_points` and `train_order`.
 
     Args:
-        hidden: number of rows of B; default: dimension of the transform's input.
-        linear: use T(r) = A·r + a, "linear regression" in Table 1.
-        beta: β of the annealing of τ, which restarts in each phase; 0 keeps τ at 1.
-        epochs: five numbers of passes: over the longest corpus in each of phases 1 to 3 and in the refinement, and over the
-            training text of P and R. 0 skips phase 2, phase 3 or the refinement.
-        learning_rate: learning rate of each of phases 1 to 3; default: `transform_rate` of the largest encoder dimension in
-            phase 1, and 5e-5 · (768 / dim)^(5/3), as in `FineTune`, in phases 2 and 3.
+        hidden: number of rows of B in Eq. 1; default: the dimension of the transform's input.
+        linear: use the linear transform T(r) = A·r + a ("linear regression" in Table 1).
+        beta: annealing rate β of the temperature τ, which restarts in each phase; 0 keeps τ at 1.
+        epochs: five numbers of epochs: one for each of phases 1 to 3 and one for the refinement, counted over the longest
+            corpus, and one for training P and R. 0 skips phase 2, phase 3 or the refinement.
+        learning_rate: learning rates of phases 1 to 3; default: `transform_rate` of the largest encoder dimension in phase 1,
+            and 5e-5 · (768 / dim)^(5/3), as in `FineTune`, in phases 2 and 3.
         seed: random seed, see `Schedule`.
-        batch: number of sentence pairs of each corpus in an update.
-        max_words: maximum number of words on a side; longer pairs are left out.
-        held_out: fraction of the pairs held out from training, to choose the cost threshold of pivots and for scores.
-        steps: "transform", "transform,extract" or "transform,extract,reorder".
-        compare: also train and score the baselines of Tables 2 and 3: P on uncorrected labels, and R on absolute places.
-        as_published: follow the paper for pivots and labels: no refinement, the cost threshold with the highest F1
-            (`choose_threshold`), and the paper's flip rates (`train_key_points`).
+        batch: number of sentence pairs per corpus in an update.
+        max_words: maximum number of words on each side of a sentence pair; longer pairs are left out.
+        held_out: fraction of pairs held out from training, for choosing the cost threshold of pivots and for scores.
+        steps: steps to train: "transform", "transform,extract" or "transform,extract,reorder".
+        compare: also train and score the baselines in Tables 2 and 3: P with uncorrected labels, and R with absolute ranks.
+        as_published: treat pivots and labels as in the paper: without refinement, with the cost threshold of the highest F1
+            (`choose_threshold`), and with the paper's flip rates (`train_key_points`).
     """
 
     towards: str
@@ -123,19 +123,19 @@ class KeyPointAlignment(Method):
         pairs: WordPairs | Sequence[WordPairs] | None = None,
         **run: Unpack[RunOptions],
     ) -> KeyPointEncoder:
-        """Train all steps. The vectors of frozen encoders are stored in memory, with 4 · dim bytes per word.
+        """Train all steps. The vectors of frozen encoders are stored in memory and need 4 · dim bytes per word.
 
         Args:
-            encoder: encoder of each language, whose dimensions may differ, or one multilingual encoder, which is copied
-                for each language. The given encoders are not modified.
-            corpus: parallel text; each corpus is between the pivot language and another language.
-            pairs: alignment links of each corpus, used only to choose the threshold of pivots; default: no threshold.
-            run: see `RunOptions`; an interrupted run resumes from `folder` with bitwise equal results. Only P and R, whose
-                training takes minutes, are retrained.
+            encoder: encoder for each language (dimensions may differ), or one multilingual encoder, which is copied for each
+                language. The given encoders are not modified.
+            corpus: parallel texts, each between the pivot language and another language.
+            pairs: word alignments of each corpus, used only to choose the pivot threshold; default: no threshold.
+            run: see `RunOptions`. An interrupted run resumes from `folder` with bitwise equal results. Only P and R are
+                retrained, which takes minutes.
 
         Raises:
             SettingError: a language has no encoder, settings are incompatible, there are no pairs to train on, or `folder`
-                has a checkpoint of another run.
+                contains a checkpoint of another run.
         """
         folder, progress = run.get("folder"), run.get("progress", False)
         corpora = [corpus] if isinstance(corpus, ParallelCorpus) else list(corpus)
@@ -177,7 +177,7 @@ class KeyPointAlignment(Method):
         }
 
     def held_out_scores(self) -> list[HeldOutScore]:
-        """Return the held-out scores of the last `align`: distances (Table 1), scores of P (Table 2) and of R (Table 3)."""
+        """Return the held-out scores of the last `align`: distances (Table 1), and scores of P and R (Tables 2 and 3)."""
         return self.trained.scores
 
     def rows(self, load: Mapping[str, Any]) -> str:
@@ -202,7 +202,7 @@ class KeyPointAlignment(Method):
         return "key points" if "extract" in steps else "words"
 
     def settings(self) -> dict[str, Any]:
-        """Return the settings that the result depends on, for the record."""
+        """Return the settings that determine the result, to be saved with the result."""
         values = {each.name: getattr(self, each.name) for each in fields(self)}
         return {"method": "clcr", **{name: list(v) if isinstance(v, tuple) else v for name, v in values.items()}}
 
@@ -210,8 +210,8 @@ class KeyPointAlignment(Method):
 # -- the first step ----------------------------------------------------------------------------------------------------
 @dataclass
 class _Language:
-    """Non-pivot language during training; `stored` and `translated` are the vectors of its sentences, and of the translations
-    of its sentences, computed by the current encoders."""
+    """Non-pivot language during training. `stored` and `translated` are the vectors of its sentences and of their translations,
+    computed by the current encoders."""
 
     text: PairedText
     space: Space
@@ -222,7 +222,7 @@ class _Language:
 
 
 class _Phases:
-    """Phases of step 1; `encoders` are not modified, and each phase writes its checkpoints to its own subfolder of `folder`."""
+    """Phases of step 1. `encoders` are not modified. Each phase writes its checkpoints to its own subfolder of `folder`."""
 
     def __init__(
         self, how: KeyPointAlignment, encoders: Mapping[str, Encoder], texts: Sequence[PairedText],
@@ -260,19 +260,19 @@ class _Phases:
         return self._result(0.0 if how.as_published else TOLERANCE)
 
     def _schedule(self, number: int, rate: float) -> Schedule:
-        """Return the schedule of phase `number`, from 0; `rate` is its default learning rate."""
+        """Return the schedule of phase `number` (counted from 0); `rate` is the default learning rate of the phase."""
         rate = rate if self._how.learning_rate is None else self._how.learning_rate[number]
         return replace(PHASES, epochs=self._how.epochs[number], learning_rate=rate, seed=self._how.seed)
 
     def _train_transforms(self, schedule: Schedule, *, mutual: bool = False) -> None:
-        """Train the transforms of each language separately on fixed vectors: phase 1, or the refinement if `mutual`."""
+        """Train the transforms of each language separately on fixed vectors (phase 1, or the refinement if `mutual`)."""
         for language in self._languages:
             side, pivot = self._side(language, self._frozen(language.stored)), self._frozen(language.translated)
             self._run(f"{'refine' if mutual else 'transform'}-{side.lang}", [side], pivot, schedule, mutual=mutual)
 
     def _train_encoder(self, lang: str, schedule: Schedule, *, again: bool) -> None:
-        """Train the encoder of a language if it has trainable weights: on the text of that language (phase 2), or, for the
-        pivot language, on all texts together (phase 3). If `again`, recompute the stored vectors afterwards."""
+        """Train the encoder for a language, if it is trainable, on the text in that language (phase 2) or, for the pivot
+        language, on all texts together (phase 3). If `again`, recompute the stored vectors afterwards."""
         if not isinstance(encoder := self.encoders[lang], TrainableEncoder):
             return
         pivots = lang == self._pivot
@@ -291,7 +291,7 @@ class _Phases:
             setattr(language, "translated" if pivots else "stored", tuned.encode(text, progress=self._progress))
 
     def _result(self, tolerance: float) -> Transformed:
-        """Return transforms between unscaled vectors, and thresholds chosen on the held-out links of each language."""
+        """Return the transforms for unscaled vectors, and the thresholds chosen on held-out links in each language."""
         there = self._space.mean, self._space.spread
         found = Transformed(self.encoders, {}, {}, {}, {}, self.history, self._texts)
         for language in self._languages:
@@ -313,7 +313,7 @@ class _Phases:
     def _run(
         self, name: str, sides: list[Side], pivot: VectorSource, schedule: Schedule, *, mutual: bool = False
     ) -> None:
-        """Train the transforms of the given languages in place, and the encoder of the source that has a trainable encoder."""
+        """Train the transforms of the given languages in place, together with the trainable encoder if a source has one."""
         beta, batch = 0.0 if mutual else self._how.beta, self._how.batch
         languages = [*(side.lang for side in sides), self._pivot]
         maps = nn.ModuleList([module for side in sides for module in (side.to_pivot, side.from_pivot)])
@@ -335,7 +335,7 @@ class _Phases:
         self.history[name] = loop.run(plan)
 
     def _side(self, language: _Language, source: VectorSource, begin: int = 0) -> Side:
-        """Return the side of a language, whose translations begin at index `begin` of the pivot's sentences."""
+        """Return the side of a language whose translations begin at index `begin` of the pivot's sentences."""
         train = language.text.train
         return Side(
             language.text.lang, source, language.space, language.to_pivot, language.from_pivot, train, train + begin

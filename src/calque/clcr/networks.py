@@ -14,17 +14,17 @@ from torch.nn import functional as F
 from calque.nn.ragged import Ragged
 from calque.offsets import offsets_of, ranges
 
-_AT_ONCE = 1 << 14  # number of words whose probabilities are computed at once
-_SENTENCES = 32  # number of sentences searched at once, few enough for their hidden layers to stay in the cache
+_AT_ONCE = 1 << 14  # number of words whose probabilities are computed at a time
+_SENTENCES = 32  # number of sentences searched at a time, so few that their hidden layers stay in the cache
 
 
 class KeyPointHead(nn.Module):
-    """Classifier of key points (CLCR, Eq. 5): the key-point probability of a word is the sigmoid of
+    """Key-point classifier (CLCR, Eq. 5). The key-point probability of a word is the sigmoid of
 
         w · dropout(relu(W dropout(h) + b)) + c
 
     Args:
-        dropout: fraction of the components zeroed in the input and in the hidden layer.
+        dropout: dropout probability for the input and for the hidden layer.
 
     Example:
         >>> KeyPointHead(8, 5)(torch.randn(7, 8)).shape
@@ -38,12 +38,12 @@ class KeyPointHead(nn.Module):
         self.drop = nn.Dropout(dropout)
 
     def forward(self, rows: Tensor) -> Tensor:
-        """Return the log-odds of being a key point, `[W, dim]` to `[W]`."""
+        """Return the log-odds that each word is a key point, `[W, dim]` to `[W]`."""
         return self.out(self.drop(torch.relu(self.hidden(self.drop(rows)))))[:, 0]
 
     @torch.no_grad()
     def probabilities(self, rows: np.ndarray) -> np.ndarray:
-        """Return the key-point probability of each word, float32 `[W]`, without dropout; `rows` are read in blocks."""
+        """Return the key-point probability of each word, float32 `[W]`, without dropout. `rows` are read in blocks."""
         device, was = self.out.weight.device, self.training
         out = np.empty(len(rows), dtype=np.float32)
         self.eval()
@@ -58,15 +58,15 @@ class Order(nn.Module, ABC):
     """Model of the order of a sentence's key points in another language.
 
     `rows` are the vectors of the key points of several sentences, in source order. `positions`, int64 `[W]`, is the index of
-    each key point's word in its sentence, from 0, and `lengths`, int64 `[S]`, is the number of key points of each sentence.
-    `type(order)(**order.settings)` builds a module of the same shape.
+    each key point's word in its sentence, from 0, and `lengths`, int64 `[S]`, is the number of key points in each sentence.
+    `type(order)(**order.settings)` builds a module with the same shapes.
     """
 
     settings: dict[str, Any]
 
     def losses(self, rows: Tensor, positions: Tensor, lengths: Tensor, ranks: Tensor) -> Tensor:
-        """Return −log p of the gold answers, summed over each sentence, `[S]`. `ranks`, int64 `[W]`, is the place of each
-        key point in the other language among the key points of its sentence, from 0."""
+        """Return −log p of the gold answers, summed over each sentence, `[S]`. `ranks`, int64 `[W]`, is the rank of each key
+        point, from 0, among the key points of its sentence in the other language."""
         ragged = Ragged.of(lengths, len(rows))
         each = self._losses(rows, positions, ragged, ranks)
         sentence = np.repeat(np.arange(len(ragged)), self.n_predictions(ragged.lengths))
@@ -74,7 +74,7 @@ class Order(nn.Module, ABC):
 
     @abstractmethod
     def _losses(self, rows: Tensor, positions: Tensor, ragged: Ragged, ranks: Tensor) -> Tensor:
-        """Return −log p of each gold answer, sentence after sentence."""
+        """Return −log p of each gold answer, one sentence after another."""
 
     @staticmethod
     @abstractmethod
@@ -83,11 +83,11 @@ class Order(nn.Module, ABC):
 
     @abstractmethod
     def _search(self, rows: Tensor, positions: Tensor, ragged: Ragged, beam: int) -> tuple[np.ndarray, np.ndarray]:
-        """Search for the best order of a few sentences, see `search`."""
+        """Search for the best order for a few sentences, see `search`."""
 
     @torch.no_grad()
     def search(self, rows: Tensor, positions: Tensor, lengths: Tensor, beam: int = 10) -> tuple[np.ndarray, np.ndarray]:
-        """Return the order predicted without dropout, and its cost, see `relative_order`."""
+        """Return the order that is predicted without dropout, and its cost, see `relative_order`."""
         was, ragged = self.training, Ragged.of(lengths, len(rows))
         order, cost = np.empty(len(rows), dtype=np.int64), np.empty(len(ragged))
         self.eval()
@@ -101,20 +101,20 @@ class Order(nn.Module, ABC):
 
 
 class RelativeOrder(Order):
-    """Order model over pairs of key points (CLCR, Eq. 8), with the log-odds that i precedes j
+    """Order model for pairs of key points (CLCR, Eq. 8). The log-odds that i precedes j are
 
         s(i, j) = f(i, j) − f(j, i),
         f(i, j) = w · dropout(relu(U h_i + a[place_i] + V h_j + b[place_j] + e[position_j − position_i]))
 
-    so that s(j, i) = −s(i, j) for any weights. `place` is the index of a key point among the key points of its
-    sentence, and `position` is the index of its word. The products with U and V are computed once per word; each pair
-    needs only sums and one product with w. The inputs include `place` because the vectors may not encode it, and the order
-    of a noun and a verb may depend on which key point is the first in the sentence.
+    so s(j, i) = −s(i, j) for any weights. `place` is the index of a key point among the key points of its sentence, and
+    `position` is the index of its word. The products with U and V are computed once per word; each pair then needs only
+    sums and one product with w. `place` is an input because the vectors may not encode it, and the order of a noun and a
+    verb may depend on which key point comes first in the sentence.
 
     Args:
-        reach: maximum distance in words; larger distances are clipped.
+        reach: maximum distance in words; larger distances are clipped to it.
         most: number of place embeddings; later places share the last embedding.
-        dropout: fraction of the components zeroed in the input and in the hidden layer.
+        dropout: dropout probability for the input and for the hidden layer.
 
     Example:
         >>> model, lengths = RelativeOrder(8, 5, 4), torch.tensor([3, 1])
@@ -129,11 +129,11 @@ class RelativeOrder(Order):
         self.first_place, self.second_place = (nn.Parameter(0.1 * torch.randn(most, hidden)) for _ in range(2))
         self.first, self.second = nn.Linear(dim, hidden), nn.Linear(dim, hidden, bias=False)
         self.distance = nn.Parameter(0.1 * torch.randn(2 * reach + 1, hidden))
-        self.out = nn.Linear(hidden, 1, bias=False)  # without bias, which would cancel out
+        self.out = nn.Linear(hidden, 1, bias=False)  # a bias would cancel out
         self.drop = nn.Dropout(dropout)
 
     def forward(self, rows: Tensor, positions: Tensor, lengths: Tensor | Ragged) -> Tensor:
-        """Return the log-odds that i precedes j for the pairs i < j of each sentence, `[n_pairs]`, ordered as in
+        """Return the log-odds that i precedes j for all pairs i < j in each sentence, `[n_pairs]`, ordered as in
         `relative_order`."""
         ragged = Ragged.of(lengths, len(rows))
         rows, positions = self.drop(rows), positions.to(rows.device)
@@ -163,15 +163,15 @@ class RelativeOrder(Order):
 
 
 class AbsoluteOrder(Order):
-    """Order model that classifies each key point by its place in the other language, one of N classes (CLCR, Eq. 6),
+    """Order model that classifies each key point by its rank in the other language, with N classes (CLCR, Eq. 6):
 
         softmax(O dropout(relu(U h_i + a[place_i] + b[position_i])))
 
-    where `place` is the index of the key point among the key points of its sentence in its own language, and `position`
-    is the index of its word. Both are inputs because the vector may not encode them.
+    Here, `place` is the index of the key point among the key points of its sentence in its own language, and `position` is
+    the index of its word. Both are inputs because the vector may not encode them.
 
     Args:
-        most: number N of classes; later places share the last class, and later positions share the last embedding.
+        most: number N of classes; later ranks share the last class, and later places and positions the last embedding.
 
     Example:
         >>> model, lengths = AbsoluteOrder(8, 5, 4), torch.tensor([3, 1])
@@ -207,7 +207,7 @@ class AbsoluteOrder(Order):
 
     def _search(self, rows: Tensor, positions: Tensor, ragged: Ragged, beam: int) -> tuple[np.ndarray, np.ndarray]:
         scores = self(rows, positions, ragged).cpu().numpy()
-        of_word = ragged.lengths[ragged.sentence]  # number of places of each word
+        of_word = ragged.lengths[ragged.sentence]  # number of possible ranks for each word
         word = np.repeat(np.arange(len(scores)), of_word)
         places = ranges(np.zeros_like(of_word), of_word)
         return absolute_order(scores[word, np.minimum(places, self.most - 1)], ragged.lengths, beam=beam)
@@ -219,12 +219,12 @@ ORDERS: Mapping[str, type[Order]] = {"relative": RelativeOrder, "absolute": Abso
 def key_points(
     probabilities: np.ndarray, offsets: np.ndarray, threshold: float = 0.2, covered: np.ndarray | None = None
 ) -> np.ndarray:
-    """Return the mask of key points, bool `[n_words]`: the words with P > δ, or, in a sentence without such a word, its most
-    probable word.
+    """Return the mask of key points, bool `[n_words]`. Key points are the words with P > δ or, in a sentence without such a
+    word, its most probable word.
 
     Args:
-        probabilities: key-point probability P of each word, `[n_words]`, sentence after sentence.
-        threshold: threshold δ; the paper uses 0.2 throughout.
+        probabilities: key-point probability P of each word, `[n_words]`, one sentence after another.
+        threshold: threshold δ; the paper always uses 0.2.
         offsets, covered: see `Embeddings`; words without a vector are never key points.
 
     Example:
@@ -235,39 +235,39 @@ def key_points(
     chosen, lengths = (probabilities > threshold) & usable, np.diff(offsets)
     owner = np.repeat(np.arange(len(lengths)), lengths)
     by_probability = np.lexsort((-np.where(usable, probabilities, -np.inf), owner))
-    best = by_probability[offsets[:-1][lengths > 0]]  # best row of each sentence with words
+    best = by_probability[offsets[:-1][lengths > 0]]  # best word of each non-empty sentence
     without = np.bincount(owner, chosen, minlength=len(lengths)) == 0
     chosen[best[without[owner[best]] & usable[best]]] = True
     return chosen
 
 
 def _pairs(ragged: Ragged) -> tuple[Tensor, Tensor]:
-    """Return the word indices i and j of all pairs i < j of each sentence, ordered by i, int64 `[n_pairs]` each."""
+    """Return the word indices i and j of all pairs i < j within each sentence, ordered by i, int64 `[n_pairs]` each."""
     after = ragged.lengths[ragged.sentence] - ragged.position - 1  # number of words after each word
     words = np.arange(ragged.n_words)
     return torch.from_numpy(np.repeat(words, after)), torch.from_numpy(ranges(words + 1, after))
 
 
 # -- beam search -------------------------------------------------------------------------------------------------------
-# The cost of the remaining words depends only on the set of words that are already placed. Therefore only the cheapest
+# The cost of the remaining words depends only on the set of words that are already placed. Therefore, only the cheapest
 # hypothesis for each set is kept, and a beam of 10 contains 10 different sets. If the beam is large enough for all sets, the
 # search is exact (Held & Karp 1962, "A dynamic programming approach to sequencing problems").
 def relative_order(scores: np.ndarray, lengths: np.ndarray, *, beam: int = 10) -> tuple[np.ndarray, np.ndarray]:
-    """Return the best order of the words of each sentence by pairwise scores (CLCR, Eq. 9):
+    """Return the best order of the words in each sentence, given pairwise scores (CLCR, Eq. 9):
 
         argmin over orders m of  Σ over pairs with m_i < m_j of −log p(i before j)
 
-    The order is built from left to right: the choice of word i decides all pairs of i with words that are not placed yet.
+    The order is built from left to right; placing word i fixes its order relative to all words that are not yet placed.
 
     Args:
-        scores: log-odds that word i precedes word j for i < j, `[n_pairs]`, sentence after sentence. The pairs of a sentence
-            are ordered by i and then j: (0, 1), (0, 2), …, (1, 2), ….
-        lengths: number of words of each sentence, int `[n_sentences]`.
-        beam: number of partial orders kept at each step; 1 is a greedy search.
+        scores: log-odds that word i precedes word j for i < j, `[n_pairs]`, one sentence after another. The pairs of a
+            sentence are ordered by i and then by j: (0, 1), (0, 2), …, (1, 2), ….
+        lengths: number of words in each sentence, int `[n_sentences]`.
+        beam: number of partial orders that are kept at each step; with 1, the search is greedy.
 
     Returns:
-        indices of the words in the predicted order, from 0 in each sentence, int64 `[n_words]`; and the cost of the
-        order, float64 `[n_sentences]`. Ties go to the extension of the cheaper partial order, then to the earlier word.
+        the indices of the words in the predicted order, starting from 0 in each sentence, int64 `[n_words]`; and the cost of
+        each order, float64 `[n_sentences]`. Ties are broken in favour of the cheaper partial order, then of the earlier word.
 
     Example:
         >>> relative_order(np.array([4.0, -3.0, -5.0]), np.array([3]))[0]  # (0, 1), (0, 2), (1, 2)
@@ -283,15 +283,15 @@ def relative_order(scores: np.ndarray, lengths: np.ndarray, *, beam: int = 10) -
 
 
 def absolute_order(scores: np.ndarray, lengths: np.ndarray, *, beam: int = 10) -> tuple[np.ndarray, np.ndarray]:
-    """Return the best order of the words of each sentence by the scores of their places (CLCR, Eq. 7):
+    """Return the best order of the words in each sentence, given the scores of their ranks (CLCR, Eq. 7):
 
         argmin over orders m of  Σ_i −log p(m_i | i)
 
-    Each word in turn is assigned a free place. The places of n words are 0 … n − 1.
+    Each word in turn is assigned a free rank. The ranks of n words are 0 … n − 1.
 
     Args:
-        scores: log p of word i (row) at place m (column), `[sum of the squares of the lengths]`, row by row.
-        lengths, beam: see `relative_order`, also for the returned values; ties go to the earlier place.
+        scores: log p of rank m (column) for word i (row), `[sum of the squares of the lengths]`, row by row.
+        lengths, beam: see `relative_order`, also for the returned values. Ties are broken in favour of the earlier rank.
 
     Example:
         >>> absolute_order(np.log([0.1, 0.9, 0.6, 0.4]), np.array([2]))[0]
@@ -308,22 +308,22 @@ def _searched(
     costs: Callable[[np.ndarray, int], np.ndarray], relative: bool, scores: np.ndarray, lengths: np.ndarray,
     sizes: np.ndarray, beam: int,
 ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
-    """Search for the best orders of all sentences together, adding one item to the order of each sentence at a time.
+    """Search for the best orders of all sentences in parallel, adding one item to the order of each sentence at a time.
 
-    `costs` computes a table `[n, n]` from the scores of a sentence of n words. If `relative`, the items are words, one
-    for each place from left to right, and `costs[i, j]` is the cost of i before j. Otherwise the items are places, one
-    for each word, and `costs[i, m]` is the cost of word i at place m. `sizes` is the number of scores of each sentence.
+    `costs` computes a table `[n, n]` from the scores of a sentence with n words. If `relative`, the items are words, placed
+    from left to right, and `costs[i, j]` is the cost of i before j. Otherwise, the items are ranks, assigned to one word after
+    another, and `costs[i, m]` is the cost of rank m for word i. `sizes` is the number of scores for each sentence.
     """
     begins, words = offsets_of(sizes), offsets_of(lengths)
     s, n = len(lengths), int(max(lengths, default=0))
     table = np.zeros((s, n, n))
     for k, length in enumerate(lengths):
         table[k, :length, :length] = costs(scores[begins[k] : begins[k + 1]].astype(np.float64), int(length))
-    keys = np.random.default_rng(0).integers(1, 2**63, n)  # the code of a set of items is the XOR of their keys
+    keys = np.random.default_rng(0).integers(1, 2**63, n)  # the code of a set is the XOR of its items' keys
     total, code = np.full((s, beam), np.inf), np.zeros((s, beam), dtype=np.int64)
     total[:, 0] = 0.0
     used = np.broadcast_to((np.arange(n) >= lengths[:, None])[:, None], (s, beam, n)).copy()
-    rest = np.broadcast_to(table.sum(2)[:, None], (s, beam, n)).copy()  # cost of each word as the next word
+    rest = np.broadcast_to(table.sum(2)[:, None], (s, beam, n)).copy()  # cost of placing each word next
     parent, item = (np.zeros((n, s, beam), dtype=np.int64) for _ in range(2))
     for step in range(n):
         of = np.flatnonzero(lengths > step)
@@ -346,8 +346,8 @@ def _searched(
 
 
 def _cheapest_sets(cost: np.ndarray, code: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the columns of the `most` cheapest candidates with distinct codes in each row, and the costs of the candidates.
-    If a row has fewer candidates, the remaining costs are infinite."""
+    """Return, for each row, the columns and the costs of the `most` cheapest candidates with distinct codes. If a row has fewer
+    candidates, the remaining costs are infinite."""
     order = cost.argsort(1, kind="stable")
     cost, code = np.take_along_axis(cost, order, 1), np.take_along_axis(code, order, 1)
     by_code = code.argsort(1, kind="stable")

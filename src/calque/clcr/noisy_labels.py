@@ -1,7 +1,7 @@
-"""Estimate the fraction of wrong binary labels, and compute example weights that correct for wrong labels.
+"""Estimate the fraction of wrong binary labels, and compute example weights that correct for them.
 
-The weights are those of Liu & Tao (2015), "Classification with noisy labels by importance reweighting": a classifier
-trained on noisy labels with these weights minimises, on average, its loss on clean labels.
+The weights follow Liu & Tao (2015), "Classification with noisy labels by importance reweighting". A classifier trained on
+noisy labels with these weights minimises the expected loss on clean labels.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ class FlipRates:
 
 
 def flip_rates(probabilities: np.ndarray, labels: np.ndarray, *, quantile: float = 0.05) -> FlipRates:
-    """Estimate flip rates from a classifier of the noisy labels (Liu & Tao 2015):
+    """Estimate flip rates from the predictions of a classifier for noisy labels (Liu & Tao 2015):
 
         ρ₋ = min_x P(y = 1 | x),   ρ₊ = min_x P(y = 0 | x)
 
     P(y = 1 | x) = (1 − ρ₊ − ρ₋) P(truly 1 | x) + ρ₋ is never below ρ₋, and equals ρ₋ for an example that is certainly not of
-    class 1. If no example is certainly of one class, the minima exceed the flip rates, see `absolute_error`.
+    class 1. If a class has no such certain example, the minima exceed the flip rates, see `absolute_error`.
 
-    The paper uses the minimum of P̂, which is far too low: P̂ is always confidently wrong for a few of many examples. This
-    function instead estimates ρ₋ as the fraction of labels y = 1 among the examples with the lowest P̂. If P̂ was not
-    trained on these labels, the expected fraction is never below ρ₋, even if P̂ is wrong.
+    The paper uses the minimum of P̂, which is far too low, because among many examples P̂ is always confidently wrong for a
+    few. Instead, this function estimates ρ₋ as the fraction of labels y = 1 among the examples with the lowest P̂. If P̂ was
+    not trained on these labels, the expected fraction is never below ρ₋, even if P̂ is wrong.
 
     Args:
-        probabilities: P̂(y = 1 | x) of each example, `[n]`.
+        probabilities: P̂(y = 1 | x) for each example, `[n]`.
         labels: noisy label y of each example, bool `[n]`.
-        quantile: fraction of the examples used for each rate, those with the lowest or highest P̂; 0 uses the minima of P̂.
+        quantile: fraction of examples (with the lowest or highest P̂) used for each rate; 0 uses the minima of P̂.
     """
     if not quantile:
         return FlipRates(positive=float(1.0 - probabilities.max()), negative=float(probabilities.min()))
@@ -52,12 +52,12 @@ def absolute_error(probabilities: np.ndarray, labels: np.ndarray, rates: FlipRat
     clipped to [0, 1].
 
     If fewer than half of the labels of each class are wrong, the error is lowest for the true classes (Ghosh et al. 2017,
-    "Robust loss functions under label noise for deep neural networks"). Therefore true flip rates lower the error.
-    Rates estimated from a class of which no example is certain raise the error. The log loss cannot distinguish these cases.
+    "Robust loss functions under label noise for deep neural networks"). Therefore, the true flip rates lower the error, but
+    rates estimated from a class without certain examples raise it. The log loss cannot distinguish these cases.
 
     Args:
-        probabilities, labels: as in `flip_rates`, of examples that P̂ was not trained on.
-        rates: flip rates; two zeros do not correct the labels. If ρ₊ + ρ₋ is 1 or more, the error is 1.
+        probabilities, labels: as in `flip_rates`, for examples on which P̂ was not trained.
+        rates: flip rates; with two zeros, the labels are not corrected. If ρ₊ + ρ₋ is 1 or more, the error is 1.
     """
     if rates.left <= 0:
         return 1.0
@@ -71,11 +71,11 @@ def importance(probabilities: np.ndarray, labels: np.ndarray, rates: FlipRates) 
 
         β(x, y) = P(y | x) / P̂(y | x) = (P̂(y | x) − ρ₋y) / ((1 − ρ₊ − ρ₋) P̂(y | x))
 
-    Here ρ₋y is the flip rate of the class that is not y, and ρ₊ + ρ₋ must be below 1. Negative weights, which result from
+    Here, ρ₋y is the flip rate of the class other than y, and ρ₊ + ρ₋ must be below 1. Negative weights, which result from
     inexact estimates, are set to 0.
 
     Returns:
-        float64 `[n]`, at least 0, and 1 on average.
+        weights, float64 `[n]`, which are at least 0 and 1 on average.
     """
     own = np.where(labels, probabilities, 1.0 - probabilities.astype(np.float64))
     other = np.where(labels, rates.negative, rates.positive)

@@ -1,4 +1,4 @@
-"""Pivots: mutual nearest words of a sentence and its translation under the transforms of both languages."""
+"""Pivots are pairs of mutual nearest words in a sentence and its translation, under the transforms of both languages."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from calque.offsets import offsets_of, ranges
 from calque.pairs import WordPairs
 from calque.vectors import Embeddings
 
-_WORDS = 32_768  # number of words of both sides that are processed at a time
-_MIN_COST = 1e-9  # smaller costs are rounded up to this cost in ratios
-_EQUAL = 1e-5  # relative difference up to which costs count as equal, because of rounding in float32
+_WORDS = 32_768  # number of words on both sides that are processed at a time
+_MIN_COST = 1e-9  # smaller costs are rounded up to this cost before ratios are computed
+_EQUAL = 1e-5  # costs count as equal up to this relative difference, because of float32 rounding
 
-TOLERANCE = 0.05  # maximum loss of F1 if the threshold is moved to a gap between costs
+TOLERANCE = 0.05  # maximum loss of F1 when the threshold is moved to a gap between costs
 
 
 @dataclass(frozen=True)
 class Pivots:
-    """Mutual best pairs of words, before a threshold is applied to their cost.
+    """Mutual best word pairs, before a threshold is applied to their costs.
 
     Attributes:
-        pairs: pairs of words, each word in at most one; `posterior` is exp(−cost).
+        pairs: word pairs; each word occurs in at most one pair, and `posterior` is exp(−cost).
         costs: cost of each pair, float32 `[n_pairs]`.
     """
 
@@ -53,17 +53,17 @@ def covered_words(vectors: Embeddings) -> np.ndarray:
 
 
 def words_with_vectors(vectors: Embeddings) -> np.ndarray:
-    """Return the number of words of each sentence that have a vector, int64 `[n_sentences]`."""
+    """Return the number of words with a vector in each sentence, int64 `[n_sentences]`."""
     return np.diff(offsets_of(covered_words(vectors))[vectors.offsets])
 
 
 @torch.no_grad()
 def find_pivots(source: Embeddings, target: Embeddings, to_target: nn.Module, from_target: nn.Module) -> Pivots:
-    """Return the pairs of words (i, j) in sentences and their translations that are each other's best match by the cost
+    """Return the pairs of words (i, j) in a sentence and its translation that are each other's best match under the cost
 
         ‖T₁₂(r¹_i) − r²_j‖² / d₂ + ‖T₂₁(r²_j) − r¹_i‖² / d₁
 
-    (CLCR, §3.2), with the transforms `to_target` T₁₂ and `from_target` T₂₁. Ties go to the first word. Words without a
+    (CLCR, §3.2), where T₁₂ is `to_target` and T₂₁ is `from_target`. In a tie, the first word is chosen. Words without a
     vector are ignored. About 32,768 words are processed at a time.
     """
     device = next(to_target.parameters()).device
@@ -90,18 +90,18 @@ def find_pivots(source: Embeddings, target: Embeddings, to_target: nn.Module, fr
 def mutual_rows(
     x: Tensor, y: Tensor, there: Tensor, back: Tensor, lengths: np.ndarray, translations: np.ndarray
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the mutual best pairs of a batch: the indices of their words in x and in y, int64 `[n_pairs]` each, ordered by
-    x, and their costs `[n_pairs]`.
+    """Return the mutual best pairs in a batch: the indices of their words in x and in y, int64 `[n_pairs]` each, ordered by x,
+    and their costs, `[n_pairs]`.
 
     Args:
-        x, y: concatenated word vectors of sentences, and of their translations.
+        x, y: concatenated word vectors of the sentences, and of their translations.
         there, back: transformed vectors T₁₂(x) and T₂₁(y).
-        lengths, translations: number of words of each sentence, and of its translation, int64 `[n]`, at least 1.
+        lengths, translations: number of words in each sentence, and in its translation, int64 `[n]`; at least 1.
     """
     # The cost of a pair is the squared distance between two points in a joint space of d₁ + d₂ dimensions.
     d1, d2 = x.shape[1] ** 0.5, y.shape[1] ** 0.5
     one, other = torch.cat([there / d2, x / d1], dim=1), torch.cat([y / d2, back / d1], dim=1)
-    mean = other.mean(0)  # subtracted, since a large mean would reduce the precision
+    mean = other.mean(0)  # the mean is subtracted, because a large mean would reduce the precision
     one, other = one - mean, other - mean
     sentences = MatchedSentences(lengths, translations, device=x.device)
     found = [torch.zeros(2, 0, dtype=torch.int64, device=x.device)]
@@ -121,31 +121,31 @@ def mutual_rows(
 
 
 def _first(cost: Tensor, bound: Tensor, dim: int) -> Tensor:
-    """Return the first index along a dimension whose cost is within `bound` of the lowest cost."""
+    """Return the first index along a dimension where the cost is within `bound` of the lowest cost."""
     return (cost <= cost.amin(dim, keepdim=True) + bound).to(torch.uint8).argmax(dim)
 
 
 def choose_threshold(
     pivots: Pivots, links: WordPairs, *, tolerance: float = TOLERANCE, gap: float = 1.25
 ) -> tuple[float, float]:
-    """Return the cost threshold whose pivots have the highest F1 against alignment links.
+    """Return the cost threshold at which the pivots have the highest F1 against word alignments.
 
-    Words that are linked directly or through other words form one group, the finest common granularity (§2.2); for
-    example, a word and the several words that translate it. The gold answer is one pivot per group, between any two of its
-    words: only the cheapest pivot within a group is correct, and the group then counts as found. If all links are
-    one-to-one, each group is one link, and F1 is the standard F1 of links.
+    Words that are linked directly or through other words form one group, for example a word and the words of its
+    translation (the "finest common granularity", §2.2). A group has one gold pivot, between any two of its words. Only the
+    cheapest pivot within a group counts as correct, and the group then counts as found. If all links are one-to-one, each
+    group is one link, and F1 is the standard F1 of word links.
 
-    The threshold is half-way between the costs of the last accepted and the first rejected pivot; if no pivot is rejected,
-    it is the cost of the last pivot. If several thresholds have the same F1, the lowest is returned.
+    The threshold is halfway between the costs of the last accepted and the first rejected pivot. If no pivot is rejected,
+    the threshold is the cost of the last pivot. If several thresholds have the same F1, the lowest is returned.
 
     Links can contain systematic errors, such as articles linked to particles in the same position. Such wrong pairs cost
-    more than translations, and there is a gap between the two. The threshold is therefore moved to the middle of the gap
-    below it that has the largest ratio of costs, if this ratio is at least `gap` and F1 falls by at most `tolerance`. The
-    paper does not specify how the threshold is chosen.
+    more than translations, with a gap in between. The threshold is therefore moved to the middle of a lower gap,
+    namely between the two successive costs with the largest ratio. It is moved only if this ratio is at least `gap` and
+    F1 falls by at most `tolerance`. The paper does not specify how the threshold is chosen.
 
     Args:
-        pivots, links: pivots and all links of held-out text, including possible links.
-        tolerance, gap: maximum loss of F1, and minimum ratio of costs at a gap; tolerance 0 keeps the highest F1.
+        pivots, links: pivots, and all word links of held-out text, including "possible" links.
+        tolerance, gap: maximum loss of F1, and minimum ratio of the costs around a gap; tolerance 0 keeps the highest F1.
 
     Returns:
         the threshold and its F1.
@@ -170,8 +170,8 @@ def choose_threshold(
 
 
 def _groups(pairs: WordPairs, links: WordPairs) -> tuple[np.ndarray, int]:
-    """Return the group that contains both words of each pair, int64 `[n_pairs]`, −1 if the words are in different groups; and
-    the number of groups."""
+    """Return the group of each word pair, int64 `[n_pairs]`, which is −1 if the two words are in different groups; and the
+    number of groups."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 

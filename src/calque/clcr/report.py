@@ -1,4 +1,4 @@
-"""Report section on key-point encoders: held-out scores (CLCR, Tables 1 to 3)."""
+"""Report section with the held-out scores of key-point encoders (CLCR, Tables 1 to 3)."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from calque.report.numbers import Figure, average, figure_of
 from calque.report.reading import Record, RunRecord
 from calque.report.verdict import metric_name
 
-# models in the first rows of a table; the other rows are sorted by name
+# models in the first rows of a table; the remaining rows are sorted by name
 _FIRST = ("as it stands", "labels as they are", "confident labels")
-# Tables 1 to 3 by task: id, caption, header of the first column, metrics and note
+# Tables 1 to 3, keyed by task: id, caption, header of the first column, metrics and note
 _TABLES: Mapping[str, tuple[str, str, str, tuple[str, ...], str]] = {
     "distance": (
-        "clcr-distance", "Transform: distance, lower is better", "encoder", ("distance", "relative distance"),
-        "Mean squared distance per dimension from each word to the nearest word of the translation under the transform; "
-        "relative: divided by the mean variance of a component.",
+        "clcr-distance", "Transform: distance (lower is better)", "encoder", ("distance", "relative distance"),
+        "Mean squared distance per dimension from each word to the nearest word of the translation under the transform. "
+        "The relative distance is divided by the mean variance of a component.",
     ),
     "key-points": (
-        "clcr-key-points", "Extract: key points, per cent", "trained on", ("accuracy", "precision", "recall", "ambiguous"),
-        "Scores against the pivots of one translation, which are noisy labels. Ambiguous: words whose probability "
-        "is neither low nor high.",
+        "clcr-key-points", "Extract: key points (%)", "trained on", ("accuracy", "precision", "recall", "ambiguous"),
+        "Scores against the pivots of one translation, which are noisy labels. Ambiguous words have a probability "
+        "that is neither low nor high.",
     ),
     "order": (
-        "clcr-order", "Reorder: BLEU, per cent, higher is better", "order", ("bleu-2", "bleu-3", "bleu-4"),
-        "Fraction of the n-grams of an order that also occur in the order of the pivot language. In names of orders, n is the "
-        "beam size of the search.",
+        "clcr-order", "Reorder: BLEU (%, higher is better)", "order", ("bleu-2", "bleu-3", "bleu-4"),
+        "Fraction of the n-grams of an order that also occur in the order of the pivot language. In the names of orders, n is "
+        "the beam size of the search.",
     ),
 }  # fmt: skip
 
@@ -37,12 +37,12 @@ _Scores = Sequence[tuple[str, str, Record]]  # label, model, record
 
 
 def key_points(records: Sequence[RunRecord], lines: Sequence[tuple[str, Record]] = ()) -> Section | None:
-    """Return the report section on key-point encoders, or None if no record is about them.
+    """Return the report section on key-point encoders, or None if there are no records of such encoders.
 
     Args:
-        records: runs of any method.
-        lines: training scores from result files (`Record.is_of_training`), each with the label of its run. In a study,
-            the label is the name of the method.
+        records: records of runs with any method.
+        lines: training scores from result files (`Record.is_of_training`), each with the label of its run. In a study, this
+            label is the name of the method.
 
     Raises:
         InputError: a score is invalid; the message names its file and position.
@@ -54,11 +54,11 @@ def key_points(records: Sequence[RunRecord], lines: Sequence[tuple[str, Record]]
     if not scores:
         return None
     found = tuple(table for task in _TABLES if (table := _table(scores, task)) is not None)
-    return Section("key-points", "Key points", ("Scores of key points on held-out sentences.",), found)
+    return Section("key-points", "Key points", ("Scores of the key points on held-out sentences.",), found)
 
 
 def _labels(runs: Sequence[RunRecord]) -> list[str]:
-    """Return the titles of runs, extended by the settings in which runs with equal titles differ."""
+    """Return the titles of runs, extended by the settings that distinguish runs with equal titles."""
     titles, settings = [run_title(run) for run in runs], [run.plain.get("settings", {}) for run in runs]
     labels = []
     for title, own in zip(titles, settings, strict=True):
@@ -70,7 +70,7 @@ def _labels(runs: Sequence[RunRecord]) -> list[str]:
 
 # -- Tables 1 to 3 -----------------------------------------------------------------------------------------------------
 def _table(scores: _Scores, task: str) -> Table | None:
-    """Return a table with a row per model, a column per metric and language, and the number of sentences in the last row."""
+    """Return a table with one row per model, one column per metric and language, and a last row for the number of sentences."""
     rows = _rows(scores, task)
     name, caption, corner, metrics, note = _TABLES[task]
     langs = dict.fromkeys(lang for figures in rows.values() for _, lang in figures)
@@ -87,8 +87,8 @@ def _table(scores: _Scores, task: str) -> Table | None:
 
 
 def _rows(scores: _Scores, task: str) -> Mapping[str, Mapping[tuple[str, str], Figure]]:
-    """Return the scores of a task by row, metric and language. The distance has a row per run, other tasks have a row per
-    model, with the run's label if there are several. Scores of runs with the same label are averaged."""
+    """Return the scores of a task by row, metric and language. The distance has one row per run. Other tasks have one row per
+    model, with the label of the run if there are several runs. Scores of runs with the same label are averaged."""
     labels = list(dict.fromkeys(label for label, *_ in scores))
     mine = [each for each in scores if each[2]["task"] == task]
     rank = {name: number for number, name in enumerate(_FIRST)}

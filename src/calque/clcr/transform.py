@@ -1,7 +1,7 @@
-"""Transforms of vectors of one language into the space of another language, trained on sentence pairs without word alignment.
+"""Transforms from the vectors of one language into the space of another, trained on sentence pairs without word alignment.
 
-The method is §3.1 of "Language-independent cross-lingual contextual representations" (CLCR, submitted to ICLR 2020), whose
-"tokens" are words here.
+The method is described in §3.1 of "Language-independent cross-lingual contextual representations" (CLCR, submitted to ICLR
+2020). The paper's "tokens" are words here.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from calque.vectors import Embeddings
 
 
 class Transform(nn.Module):
-    """Map T(r) = A·r + a + C·relu(B·r + b) of each word vector (CLCR, Eq. 1); Eq. 1 has no biases a and b, but the paper calls
-    its layers "Linear".
+    """Transform T(r) = A·r + a + C·relu(B·r + b) of a word vector (CLCR, Eq. 1). Eq. 1 has no biases a and b, but the paper
+    calls its layers "Linear".
 
-    All weights except B and b are initialised to 0. Attention over the transformed vectors is then uniform, so the first
-    updates fit the mean of the translation's vectors, which has a unique solution; attention sharpens during training.
+    All weights except B and b are initialised to 0. Attention over the transformed vectors is therefore uniform at first, and
+    the first updates fit the mean of the translation's vectors, which has a unique solution. Attention sharpens later.
 
     Args:
         dim: dimension of the input vectors.
         out: dimension of the output vectors; default: `dim`.
-        hidden: number of rows of B; default: `dim`. With 0, T is A·r + a ("linear regression" in Table 1).
+        hidden: number of rows of B; default: `dim`. With 0, T(r) is A·r + a ("linear regression" in Table 1).
 
     Attributes:
-        settings: arguments that build a module of the same shape, `Transform(**settings)`.
+        settings: arguments for building a module with the same shapes, as `Transform(**settings)`.
 
     Example:
         >>> Transform(8, 6)(torch.randn(3, 8)).shape
@@ -62,10 +62,10 @@ class Transform(nn.Module):
 
     @torch.no_grad()
     def between(self, source: tuple[Tensor, float], target: tuple[Tensor, float]) -> Transform:
-        """Return the same transform for unscaled vectors: m_t + s_t · T((r − m_s) / s_s).
+        """Return an equivalent transform for unscaled vectors, m_t + s_t · T((r − m_s) / s_s).
 
         Args:
-            source, target: mean `[dim]` and scale of the input vectors, and of the output vectors, before scaling.
+            source, target: mean `[dim]` and scale of the unscaled input vectors, and of the unscaled output vectors.
         """
         (m_s, s_s), (m_t, s_t) = source, target
         m_s, m_t = (mean.to(self.linear.weight.device, torch.float64) for mean in (m_s, m_t))
@@ -83,24 +83,24 @@ class Transform(nn.Module):
 def attention_distance(
     keys: Tensor, queries: Tensor, sentences: MatchedSentences, *, temperature: float = 1.0
 ) -> Tensor:
-    """Return the distance of each word from its match in the other sentence, found by attention (CLCR, Eqs. 2 and 3).
+    """Return the distance of each word to its match in the other sentence, found by attention (CLCR, Eqs. 2 and 3).
 
         a_ji = −‖q_j − k_i‖² / (2√d),    p_j = softmax(a_j / τ),    D_j = ‖Σ_i p_ji k_i − q_j‖² / d
 
     The paper does not specify the attention scores. The scores above select the nearest key as τ falls. Dot products,
-    a_ji = q_j · k_i / √d, differ from them by ‖k_i‖² / (2√d), apart from a constant in i: as τ falls, they can select a key
-    with a large norm instead of a near key, so that words with short vectors get wrong matches.
+    a_ji = q_j · k_i / √d, differ from them by ‖k_i‖² / (2√d), up to a constant in i. As τ falls, they can select a key with
+    a large norm instead of a near key, so words with short vectors get wrong matches.
 
-    The distance D(T(r¹) ‖ r²) of two sentences is the mean over the words of the second, with keys T(r¹) and queries
-    r².
+    The distance D(T(r¹) ‖ r²) of two sentences is the mean over the words of the second sentence, with keys T(r¹) and
+    queries r².
 
     Args:
-        keys: transformed word vectors T of one side, `[n_keys, d]`.
+        keys: transformed word vectors T(r) of one side, `[n_keys, d]`.
         queries: word vectors of the other side, `[n_queries, d]`.
         sentences: layout of the sentence pairs in keys and queries.
 
     Returns:
-        distance D of each query, `[n_queries]`.
+        the distance D of each query, `[n_queries]`.
     """
     with torch.autocast(queries.device.type, enabled=False):
         scale = 1 / (queries.shape[1] ** 0.5 * temperature)
@@ -111,15 +111,15 @@ def attention_distance(
 # -- the objective of the phases ---------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Space:
-    """Mean of the vectors of a language, float64 `[dim]`, and their spread: the square root of the mean variance of the
-    components, or 1 if all vectors are equal."""
+    """Mean of the vectors of a language, float64 `[dim]`, and their spread. The spread is the square root of the mean variance
+    of the components, or 1 if all vectors are equal."""
 
     mean: Tensor
     spread: float
 
     @classmethod
     def of(cls, parts: Sequence[tuple[Embeddings, np.ndarray]]) -> Space:
-        """Compute mean and spread over words of selected sentences; each part is vectors and the selected indices."""
+        """Compute mean and spread over the words of selected sentences; each part contains vectors and the selected indices."""
         dim, n = parts[0][0].dim, 0
         total, squares = np.zeros(dim), np.zeros(dim)
         for vectors, sentences in parts:
@@ -143,9 +143,9 @@ class Side:
     """Non-pivot language with its two transforms, which apply to scaled vectors.
 
     Attributes:
-        source, space: vectors of its sentences, and their mean and spread before training.
-        sentences, translations: indices of the training sentences, and of their translations among the pivot's
-            sentences, int64 `[n]`.
+        source, space: vectors of the sentences in this language, and their mean and spread before training.
+        sentences, translations: indices of the training sentences, and of their translations among the sentences of the
+            pivot language, int64 `[n]`.
     """
 
     lang: str
@@ -158,22 +158,22 @@ class Side:
 
 
 class Transforming(Objective[Sequence[np.ndarray]]):
-    """Objective D(T₁₂(s¹) ‖ s²) + D(T₂₁(s²) ‖ s¹) of each language with the pivot, summed over the languages (CLCR,
+    """Objective D(T₁₂(s¹) ‖ s²) + D(T₂₁(s²) ‖ s¹) for each language and the pivot, summed over the languages (CLCR,
     §3.1).
 
     Each D is the mean over all words of its second argument in an update, across all processes. τ = 1 / (1 + β · step)
-    falls with the updates of this phase (Eq. 3).
+    falls with each update of a phase (Eq. 3).
 
     Args:
         sides: non-pivot languages with their transforms.
-        pivot, space: vectors of the pivot's sentences, concatenated over all corpora, and their mean and spread.
-        beta: β of the annealing; 0 keeps τ at 1.
-        mutual: instead minimise the cost of the current mutual best pairs of words (not in the paper),
+        pivot, space: vectors of the sentences in the pivot language, concatenated over all corpora, and their mean and spread.
+        beta: annealing rate β; 0 keeps τ at 1.
+        mutual: instead minimise the cost of the current mutual best word pairs (not in the paper),
 
                 ‖T₁₂(r¹_i) − r²_j‖² / d₂ + ‖T₂₁(r²_j) − r¹_i‖² / d₁
 
-            summed over the pairs, with each term divided by the number of words of its side. In Eq. 2 every word has a
-            match, even a word without a translation, and T is fitted to wrong matches, too; `mutual` avoids this.
+            summed over the pairs, where each term is divided by the number of words on its side. In Eq. 2, even a word without
+            a translation has a match, so T is also fitted to wrong matches; `mutual` avoids this.
     """
 
     def __init__(
@@ -198,7 +198,7 @@ class Transforming(Objective[Sequence[np.ndarray]]):
         return 1 / (1 + self._beta * self._step)
 
     def backward(self, update: Sequence[np.ndarray]) -> dict[str, float]:
-        """Run the backward pass of an update, given as the indices of the sentence pairs of all processes, for each side."""
+        """Run the backward pass for an update. For each side, `update` contains the sentence-pair indices of all processes."""
         mine = [self._processes.share(numbers) for numbers in update]
         none = torch.zeros(len(self._sides), 2, device=self._processes.device)
         found = self._processes.sum_numbers(self._own(mine, update) if any(map(len, mine)) else none)
@@ -208,7 +208,7 @@ class Transforming(Objective[Sequence[np.ndarray]]):
         return {**terms, "temperature": self.temperature}
 
     def _own(self, mine: Sequence[np.ndarray], update: Sequence[np.ndarray]) -> Tensor:
-        """Return the distances of the sentence pairs of this process, `[side, 2]`, after their backward pass."""
+        """Run the backward pass for the sentence pairs of this process, and return their distances, `[side, 2]`."""
         numbers = [side.translations[n] for side, n in zip(self._sides, mine, strict=True)]
         pivot = _Taken(self._pivot, self._space, np.concatenate(numbers))
         translations = pivot.rows.split([int(self._pivot.lengths[n].sum()) for n in numbers])
@@ -231,7 +231,7 @@ class Transforming(Objective[Sequence[np.ndarray]]):
     def _sums(
         self, side: Side, x: Tensor, lengths: np.ndarray, y: Tensor, lengths_there: np.ndarray
     ) -> tuple[Tensor, Tensor]:
-        """Return the sums of D over the words y of the translations, and over the words x of the sentences."""
+        """Return the sum of D over the words y of the translations, and the sum over the words x of the sentences."""
         there, back = side.to_pivot(x), side.from_pivot(y)
         if self._mutual:
             i, j, _ = mutual_rows(x.detach(), y.detach(), there, back, lengths, lengths_there)
@@ -252,7 +252,7 @@ class Transforming(Objective[Sequence[np.ndarray]]):
 
 
 class _Taken:
-    """Scaled vectors of the sentences with the indices `numbers`, in this order, and their backward pass."""
+    """Scaled vectors of the sentences with the indices `numbers`, in this order, with a backward pass."""
 
     def __init__(self, source: VectorSource, space: Space, numbers: np.ndarray):
         given = source.take(numbers)

@@ -1,6 +1,6 @@
 """The command line, a thin layer over the library.
 
-Results go to standard output, progress and messages to standard error. A user error prints one line and exits with 2.
+Results are printed to standard output, progress and messages to standard error. A user error prints one line and exits with 2.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _SEVERAL = {
 
 
 def of_program(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Separate the global options (`--on-error`, `--trust-code`), which may follow the command, from other arguments."""
+    """Separate the global options (`--on-error`, `--trust-code`), which may follow the command, from the other arguments."""
     ours, rest, left = [], [], list(arguments)
     while left:
         word = left.pop(0)
@@ -44,7 +44,7 @@ def of_program(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
 
 def spread(arguments: Sequence[str]) -> list[str]:
     """Repeat an option before each of its values, because the parser accepts one value per option: `--langs en de` becomes
-    `--langs en --langs de`. Words that are needed as positional arguments of the command are not used as values."""
+    `--langs en --langs de`. Arguments that the command needs as positional arguments are not used as values."""
     spread, rest = [], list(arguments)
     verb = next((a for a in rest if not a.startswith("-")), "")
     several, needed = _SEVERAL.get(verb, ((), 0))
@@ -54,7 +54,7 @@ def spread(arguments: Sequence[str]) -> list[str]:
             return [*spread, argument, *rest]
         if argument in several:
             count = next((k for k, value in enumerate(rest) if value.startswith("-") and value != "-"), len(rest))
-            if count == len(rest):  # no later option marks the end of the values
+            if count == len(rest):  # the values extend to the end, because no option follows
                 count = max(min(count, 1), count - _missing(spread, needed))
             spread += [word for value in rest[:count] for word in (argument, value)] or [argument]
             del rest[:count]
@@ -92,7 +92,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit with 0 after success, 1 if an unsupervised alignment failed, 2 after a user error, and 130
     or 143 after SIGINT or SIGTERM."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    gc.set_threshold(100_000, 50, 50)  # garbage collection in imports takes a seventh of the time of a short command
+    gc.set_threshold(100_000, 50, 50)  # collecting garbage during imports takes 1/7 of a short command's time
     warnings.simplefilter("always", CalqueWarning)
     warnings.showwarning = lambda message, *_, **__: _say(f"calque: {message}")
     if launched.number():  # only the first of several processes prints
@@ -112,11 +112,11 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         _close_stdout()
         sys.exit(1)
     except Exception as error:
-        stopped = getattr(error, "stopped", None)  # attribute of `verbs.Ended`
+        stopped = getattr(error, "stopped", None)  # only `verbs.Ended` has this attribute
         if isinstance(stopped, Stopped):
             _stopped(str(stopped), stopped.signal)
         message = getattr(error, "format_message", None)
-        if message is not None:  # errors of the parser, such as a missing option
+        if message is not None:  # an error of the parser, such as a missing option
             _fail(message() or "no command given; calque --help lists the commands")
         if type(error).__name__ == "Abort" or _is_interrupted(error):  # the parser converts an interruption to Abort
             _stopped("interrupted")
@@ -129,7 +129,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
             if lost_peer(error):
                 _fail("another process of this run has ended; repeat the command to resume from the last checkpoint")
         raise
-    if code == 128 + signal.SIGINT:  # exit code of the parser after an interruption
+    if code == 128 + signal.SIGINT:  # the parser returned this code after an interruption
         _stopped("interrupted")
     _flush()
     sys.exit(code if isinstance(code, int) else 0)
@@ -143,7 +143,7 @@ def _is_interrupted(error: BaseException | None) -> bool:
 
 
 def _of_the_disk(error: Exception) -> str | None:
-    """Return the message for an error of the operating system, or None for other errors."""
+    """Return a message for an error raised by the operating system, or None for any other error."""
     from calque.storage import failure, finished, unwritten
 
     named = None

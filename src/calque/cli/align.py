@@ -1,4 +1,4 @@
-"""The command `calque align`, which uses parallel text, dictionaries, plain text or released maps."""
+"""The command `calque align`, which aligns an encoder with parallel text, dictionaries, plain text or released maps."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from calque.runs.settings import DEFAULT_METHOD, AlignSettings, named_pairs
 
 
 class AlignCommand(SubjectCommand):
-    """The command `calque align`, whose specific options depend on the method and its kind of data."""
+    """The command `calque align`, whose options depend on the method and the kind of data."""
 
     hides = ("model", "symmetrize", "max_length", "bidirectional", "track_folder", "keep_layers", "checkpoint_every")
     asks_for = "calque align --method NAME --help; for other data add --dictionary or --unsupervised"
     helps: ClassVar[Mapping[str, str]] = {
-        "layers": "layers that are mapped, or in which the loss is computed; default: the encoder's layer.",
-        "most": "maximum number of words per language, the most frequent first; default: 50000.",
-        "at_least": "minimum number of occurrences of a word in the text; default: 1.",
-        "most_occurrences": "maximum number of occurrences over which a word is averaged; default: all.",
+        "layers": "layers to map, or in which the loss is computed; default: the encoder's layer.",
+        "most": "maximum number of words per language, chosen by frequency; default: 50000.",
+        "at_least": "minimum number of times a word must occur in the text; default: 1.",
+        "most_occurrences": "maximum number of occurrences to average per word; default: all.",
     }
 
     def find_subject(self, words: Sequence[str]) -> tuple[str, str] | None:
@@ -72,7 +72,7 @@ class AlignCommand(SubjectCommand):
             why = f"needs a method that trains, unlike {method}" if is_map else f"is not an option of --method {method}"
             raise SettingError(f"{option} {why}")
         if any(name in of_kind for of_kind in map(self.types_of, [("", "dictionary"), ("", "unsupervised")])):
-            raise SettingError(f"{option} is only for some of the methods of --dictionary and --unsupervised")
+            raise SettingError(f"{option} is only for some methods with --dictionary or --unsupervised")
 
 
 @grouped
@@ -82,7 +82,7 @@ def align(
     """Align the languages of an encoder.
 
     The result is a folder that calque and transformers can load. Choose one kind of data: parallel text (TRAIN), dictionaries
-    (--dictionary), plain text with a --method that needs no translations (--text), no translations at all (--unsupervised), or
+    (--dictionary), plain text for a --method that needs no translations (--text), no translations at all (--unsupervised), or
     released maps (--released).
     """
     from calque.runs.align import align as run
@@ -94,7 +94,7 @@ def align(
         kinds["--text"] = how.text
     if sum(map(bool, kinds.values())) != 1:
         got = " and ".join(name for name, value in kinds.items() if value) or "nothing"
-        raise SettingError(f"align with one of {', '.join(kinds)}; got {got}")
+        raise SettingError(f"give exactly one of {', '.join(kinds)}; got {got}")
     (kind,) = (name for name, value in kinds.items() if value)
     inputs = (how.train, how.dictionary, how.released, how.links, how.text, how.anchors)
     output_folder("--out", how.out, [*how.encoder.split(","), *(file for each in inputs for file in each or ())])
@@ -116,7 +116,7 @@ def align(
         options["seed"] = linking.seed
     if kind not in ("--text", "--released") and not named_pairs(how.train or how.dictionary or (), how.langs or ())[1]:
         what = "the languages of the text" if kind == "TRAIN" else "the languages to map"
-        raise SettingError(f"--langs is missing: name {what}, e.g. --langs en de")
+        raise SettingError(f"--langs is missing; give {what}, e.g. --langs en de")
     say = news(how.quiet)
     words = linking.words(how.pretokenized, how.limit)
     result = run(how, words=words, load=loading.arguments(), options=options, progress=not how.quiet, say=say)
@@ -128,7 +128,7 @@ def align(
 
 
 def _refuse(context: typer.Context, kind: str, method: str, links: Sequence[str] | None) -> None:
-    """Raise an error if an option without effect was given."""
+    """Raise an error if the user gave an option that has no effect."""
     unused: dict[str, str] = {}
     if kind != "TRAIN":
         of_parallel = ("links", "model", "symmetrize", "keep_layers", "checkpoint_every")
@@ -137,7 +137,7 @@ def _refuse(context: typer.Context, kind: str, method: str, links: Sequence[str]
         unlinked = f"has no effect with --method {method}, which needs no word links"
         unused |= dict.fromkeys(("links", *names_of(Linking)), unlinked)
     elif links:
-        unused["model"] = "has no effect with --links: the words are linked already"
+        unused["model"] = "has no effect with --links, which already give the word links"
     if kind not in ("--dictionary", "--unsupervised"):
         only = "is only for --dictionary and --unsupervised"
         unused |= dict.fromkeys(("text", "anchors") if kind != "--text" else ("anchors",), only)
@@ -149,8 +149,8 @@ def _refuse(context: typer.Context, kind: str, method: str, links: Sequence[str]
 
 
 def _with_start(options: dict[str, Any], how: AlignSettings) -> tuple[dict[str, Any], AlignSettings]:
-    """Move options of the initialisation to `start_options`, and the dictionary `identical`, which selects an initialisation,
-    from the settings to the options."""
+    """Move the options for the initialisation to `start_options`. Also move the dictionary `identical`, which selects an
+    initialisation, from the settings to the options."""
     from calque.runs.align import IDENTICAL
     from calque.runs.study.values import of_starts
 

@@ -1,4 +1,4 @@
-"""Checks of the command line before anything is read or written."""
+"""Checks of command-line options before any file is read or written."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from calque.storage import is_text
 
 def positive(parameter: typer.CallbackParam, value: float | None) -> float | None:
     if value is not None and not (math.isfinite(value) and value > 0):
-        raise SettingError(f"{parameter.opts[0]} {value}: expected a finite number above 0")
+        raise SettingError(f"{parameter.opts[0]} must be a finite number above 0, got {value}")
     return value
 
 
@@ -34,7 +34,7 @@ def output_file(
 
     Args:
         inputs: input files as given by the user: FILE, `de=FILE` or the common prefix of two files (Moses).
-        langs: languages, which are the suffixes of files with a common prefix.
+        langs: languages of the text, which are the suffixes of files with a common prefix.
         adds: whether scores are appended to the file; an existing file must then contain only scores.
 
     Raises:
@@ -60,14 +60,14 @@ def output_folder(option: str, path: Path | None, inputs: Iterable[str | Path | 
         return
     with _writable(option, path, "folder", path.is_dir, inputs, ()):
         if not is_text(path.absolute()):
-            raise SettingError(f"{option} {path}: expected a name in UTF-8, as libraries that write weights require")
+            raise SettingError(f"{option} {path}: the name must be UTF-8, as libraries that write weights require")
 
 
 @contextmanager
 def _writable(
     option: str, path: Path, kind: str, is_kind: Callable[[], bool], inputs: Iterable[str | Path | None], langs: Iterable[str]
 ) -> Iterator[None]:  # fmt: skip
-    """Check a path, and convert errors of the operating system in the block to a `SettingError`."""
+    """Check a path, and convert operating-system errors in the block to a `SettingError`."""
     if not str(path).strip():
         raise SettingError(f"{option} must name a {kind} to write, got an empty name")
     try:
@@ -81,13 +81,13 @@ def _writable(
             if named is not None and os.path.realpath(path) in _files_of(str(named), langs):
                 raise SettingError(f"{option} {path} would overwrite the input {named}; choose another name")
         yield
-    except (OSError, ValueError) as error:  # no permission, name too long, NUL in the name
+    except (OSError, ValueError) as error:  # for example no permission, or a name that is too long or contains NUL
         reason = getattr(error, "strerror", None) or error
         raise SettingError(f"{option} {str(path)!r:.200}: no {kind} can be written to this path ({reason})") from error
 
 
 def _files_of(named: str, langs: Iterable[str]) -> set[str]:
-    """Return the real paths of the files of an input: FILE, `LANG=FILE` or a prefix (Moses), compressed or not."""
+    """Return the real paths of the files of an input: FILE, `LANG=FILE` or a prefix (Moses), with or without compression."""
     names = {named, name_and_path(named)[1]}
     prefixes = [name for name in names if not os.path.exists(name)]
     endings = [f".{lang}{suffix}" for lang in langs for suffix in ("", ".gz", ".zst", ".xz", ".bz2")]
@@ -105,7 +105,7 @@ def given(context: typer.Context) -> dict[str, str]:
 
 
 def refuse_unused(context: typer.Context, unused: Mapping[str, str]) -> None:
-    """Raise an error if an option without effect was given; `unused` maps names of parameters to reasons."""
+    """Raise an error if the user gave an option that has no effect; `unused` maps parameter names to reasons."""
     for name, option in given(context).items():
         if name in unused:
             raise SettingError(f"{option} {unused[name]}")

@@ -1,4 +1,4 @@
-"""The command `calque evaluate`, which runs a task of `TASKS` or of another package."""
+"""The command `calque evaluate`, which runs a task from `TASKS` or from another package."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from calque.storage import append_lines
 from calque.tasks.inputs import FIELDS, Inputs
 from calque.tasks.table import TASKS, TaskRow, users
 
-#: options of tasks that train a head; they apply only to parallel text
+#: options that tasks with a trained head accept only with parallel text
 _OF_PARALLEL = ("links", "langs", "model", "symmetrize", "seed")
 
 
@@ -40,52 +40,52 @@ class Texts:
 
     test: list[str] = opt(..., "One or more test files.", metavar="FILE...")
     train: Several = files(
-        "Training text of a zero-shot task, in one or more languages (de=FILE if the file name does not give the language); "
-        "text with senses for wsd; the text used for alignment, to distinguish seen from unseen word pairs, for retrieval."
+        "Training text in one or more languages; write de=FILE if the file name does not give the language. For wsd, give text "
+        "with senses; for retrieval, the text used for alignment, to distinguish seen from unseen word pairs."
     )
     dev: Several = files(
-        "Text for choosing the epoch (see --select; default: every tenth training text), or for the task sentences, the "
-        "threshold of mining."
+        "Text for choosing the epoch (see --select; default: every tenth training text) or, for the task sentences, the "
+        "mining threshold."
     )
-    ceiling: Several = files("Training text in the test languages, to measure an upper bound: translated or annotated.")
-    links: Several = files("Word links of --test; for word-alignment, the gold links (default: the third column).")
-    train_links: Several = files("Word links of --train.")
-    text: Several = files("Plain text in both languages, over which word vectors are averaged.")
+    ceiling: Several = files("Translated or annotated training text in the test languages, to measure an upper bound.")
+    links: Several = files("Word alignments of --test; for word-alignment, gold alignments (default: column 3).")
+    train_links: Several = files("Word alignments of the --train text.")
+    text: Several = files("Plain text in both languages, over which the vectors of each word are averaged.")
     project: Several = files(
-        "Parallel text (with --langs) for label projection: its target side is annotated over word links and trained on."
+        "Parallel text (with --langs) for label projection: its target side is labelled through word links for training."
     )
-    first_senses: str | None = opt(None, "WordNet's file index.sense, for lemmas that --train lacks.", metavar="FILE")
+    first_senses: str | None = opt(None, "WordNet's file index.sense, for lemmas missing from --train.", metavar="FILE")
 
 
-#: help texts of options, which replace the descriptions in docstrings
+#: help texts of options, which are shown instead of the descriptions in docstrings
 _HELPS = {
-    "candidates": "Words to search: all words (all, default) or only linked words (linked).",
-    "similarity": "Similarity of vectors: csls (default) or cosine (default of the task sentences).",
-    "sentence_pooling": "Pooling of sentence vectors: own (as saved in a sentence-transformers folder; default there), words "
-    "(mean of word vectors; default otherwise), subwords (mean of subword vectors) or cls (vector of [CLS]).",
+    "candidates": "Words to search: all words (all; default) or only words with a link (linked).",
+    "similarity": "Similarity measure: csls (default) or cosine (default for the task sentences).",
+    "sentence_pooling": "Sentence pooling: own (the saved pooling of a sentence-transformers folder; default there), words "
+    "(mean of word vectors; default otherwise), subwords (mean of subword vectors) or cls (vector of the [CLS] token).",
     "contextual": "Use only the first occurrence of each word type.",
-    "on_error": "Stop with an error at text that cannot be read (raise, default), or skip it (skip).",
-    "format": "File format, if it cannot be detected: columns, numbered, conllu, facebook or hub for tags; header, pairs, "
-    "label-text, text-label, jsonl or hub for labels.",
+    "on_error": "Handling of text that cannot be read: stop with an error (raise; default) or skip the text (skip).",
+    "format": "File format, if it cannot be detected. For tagged words: columns, numbered, conllu, facebook or hub. For "
+    "labelled texts: header, pairs, label-text, text-label, jsonl or hub.",
     "seeds": "Number of training runs, each with a different seed; default: 5, or 3 with --tune.",
-    "tune": "Train the encoder together with the head; otherwise the encoder is frozen.",
-    "select": "Epoch to use: the best on text in the source language (source, default), the best on average over all "
-    "languages of --dev (target, a leak that the table reports), or the last (last).",
-    "head": "Network on the vectors. For ner, slots and pos: bilstm-crf (default), linear (default with --tune) or "
+    "tune": "Train the encoder together with the task head; otherwise, the encoder is frozen.",
+    "select": "Epoch to use: the best on source-language text (source; default), the best on average over all languages of "
+    "--dev (target; this leaks target-language labels, which the table reports), or the last (last).",
+    "head": "Task head. For ner, slots and pos: bilstm-crf (default), linear (default with --tune) or "
     "linear-crf. For nli and sentiment: mean (two dense layers on the mean vector; default for sentiment), bilstm "
     "(max-pooled LSTM; default for nli), esim (attention between both texts, then LSTMs; only for nli) or cls (one layer on "
     "[CLS]; only with --tune, where it is the default).",
     "epochs": "Maximum number of epochs; the default depends on the task.",
     "learning_rate": "Maximum learning rate; the default depends on the task, and with --tune on the encoder's size.",
-    "warmup": "Fraction of updates in which the learning rate rises from 0; default: 0, or for most tasks 0.1 with --tune.",
-    "decay": "Schedule of the learning rate after the warm-up: constant (default), linear (default with --tune) or cosine.",
-    "clip": "Maximum norm of the gradient; default: 5, or for most tasks 1 with --tune.",
+    "warmup": "Fraction of updates during which the learning rate rises from 0; default: 0, or 0.1 for most tasks with --tune.",
+    "decay": "Learning-rate schedule after the warm-up: constant (default), linear (default with --tune) or cosine.",
+    "clip": "Maximum gradient norm; default: 5, or 1 for most tasks with --tune.",
 }
 
 
 @dataclass(frozen=True)
 class Output:
-    """Options for the scores."""
+    """Options for the output of the scores."""
 
     record: bool = opt(False, "Add the scores to the model card in the folder ENCODER.", "--record")
     out: Path | None = opt(None, "JSON Lines file to which the scores are appended.")
@@ -94,7 +94,7 @@ class Output:
 
 
 class TaskCommand(SubjectCommand):
-    """The command `calque evaluate`, whose specific options depend on the task."""
+    """The command `calque evaluate`, whose options depend on the task."""
 
     hides = tuple(name for name in (*FIELDS, "rename") if users(name))
     asks_for = "calque evaluate ENCODER TASK --help lists the options of a task"
@@ -156,25 +156,25 @@ def evaluate(
     by_layer: str | None = typer.Option(
         None,
         "--layers",
-        help="Layers to compare (all, 4,8,12 or 0-12); the best on half of the pairs is scored on the other half.",
+        help="Layers to compare (all, 4,8,12 or 0-12); the best layer on one half of the pairs is scored on the other half.",
     ),
     option: OwnOption = None,
-    rename: list[str] | None = typer.Option(None, metavar="OLD=NEW...", help="Rename labels; OLD= drops the label."),
+    rename: list[str] | None = typer.Option(None, metavar="OLD=NEW...", help="Rename a label; OLD= drops the label."),
     pretokenized: bool | None = typer.Option(
-        None, "--pretokenized/--tokenize", help="Words are separated by spaces already (default for word-alignment)."
+        None, "--pretokenized/--tokenize", help="Split the tokenised text only at spaces (default for word-alignment)."
     ),
     limit: int | None = typer.Option(
         None,
         min=1,
-        help="Use only N evenly spaced texts of each --train file (all for retrieval), and the first N texts of --text, of "
-        "parallel or plain --test, and of --dev for the task sentences.",
+        help="Use only N evenly spaced texts of each --train file (all texts for retrieval), and only the first N texts of "
+        "--text, of a parallel or plain --test text, and, for the task sentences, of --dev.",
     ),
     test_limit: int | None = typer.Option(None, min=1, help="Use only N evenly spaced texts per --test or --dev file."),
 ) -> None:
     """Measure an encoder on a task.
 
-    Tasks are retrieval of words or sentences, word alignment, bilingual lexicon induction, word senses, and zero-shot transfer,
-    in which a head is trained in one language and tested in others.
+    Tasks include word and sentence retrieval, word alignment, bilingual lexicon induction, word-sense disambiguation, and
+    zero-shot transfer, in which a task head is trained in one language and tested in others.
     """
     from calque.input_texts import SKIP_UNUSABLE
 
@@ -200,7 +200,7 @@ def evaluate(
     from calque.runs.score_table import layer_table, table
 
     def show(scores: Sequence[Any]) -> None:
-        """Print the scores before they are written, so that none is lost if the file is not writable."""
+        """Print the scores before writing them, so no score is lost if the file is not writable."""
         if output.as_json:
             every = [score.to_dict() for score in scores]
             headline = next((score for score in every if score["metric"].endswith(".test-half")), every[0])
@@ -221,7 +221,7 @@ def evaluate(
 
 
 def _refuse_unused(named: Mapping[str, str], task: str, row: TaskRow, *, projected: bool) -> None:
-    """Raise an error if an option was given that the task does not use."""
+    """Raise an error if the user gave an option that the task does not use."""
     for name, option in named.items():
         having = users(name)
         if having and name not in row.takes:
@@ -236,7 +236,7 @@ def _renaming(rename: Sequence[str]) -> dict[str, Any]:
     for item in rename:
         old, equals, new = item.partition("=")
         if not equals or not old:
-            raise SettingError(f"--rename {item}: expected OLD=NEW, or OLD= to drop a label")
+            raise SettingError(f"--rename must be OLD=NEW, or OLD= to drop a label, got {item}")
         labels[old] = new
     return labels
 

@@ -1,6 +1,6 @@
-"""Options that several commands share, and the parsing of their values.
+"""Options shared by several commands, and the parsing of option values.
 
-A frozen dataclass such as `Loading` contains related options, and is a parameter of commands decorated with `@grouped`.
+A frozen dataclass such as `Loading` contains related options. Commands decorated with `@grouped` take it as a parameter.
 """
 
 from __future__ import annotations
@@ -87,20 +87,20 @@ class Loading:
     pooling: Pooling = None
     max_length: MaxLength = None
     bidirectional: bool | None = opt(
-        None, "Decoder subwords also attend to later subwords; default: as saved, otherwise off.", "--bidirectional"
+        None, "Let a decoder's subwords attend to later ones; default: the saved setting, or off.", "--bidirectional"
     )
     load: list[str] | None = opt(
-        None, "Loading option that only one kind of encoder has; repeatable.", metavar="NAME=VALUE", hidden=True
+        None, "Option for loading one particular kind of encoder; repeatable.", metavar="NAME=VALUE", hidden=True
     )
 
     def arguments(self) -> dict[str, Any]:
-        """Return the given keyword arguments of `load_encoder`."""
+        """Return the options that were given, as keyword arguments of `load_encoder`."""
         found = {name: value for name, value in vars(self).items() if value is not None and name != "load"}
         return found | (by_name(self.load, _of_one_kind(), "--load") if self.load else {})
 
 
 def _of_one_kind() -> dict[str, Any]:
-    """Return the types of the loading options that only one kind of encoder has, by name."""
+    """Map the name of each loading option that is specific to one kind of encoder to its type."""
     from calque.encoders.folder import ENCODERS
     from calque.runs.study.values import of
 
@@ -114,13 +114,13 @@ class Linking:
     model: Model = "auto"
     symmetrize: str = opt(
         "one-to-one",
-        "Method that combines the word links of both directions: one-to-one, intersection, union, grow-diag, grow-diag-final, "
+        "Method for combining the word links of both directions: one-to-one, intersection, union, grow-diag, grow-diag-final, "
         "grow-diag-final-and.",
     )
     seed: Seed = 0
 
     def words(self, pretokenized: bool, limit: int | None) -> Words:
-        """Return the settings of tokenisation and word alignment."""
+        """Return the settings for tokenisation and word alignment."""
         from calque.input_texts import Words
 
         return Words(self.model, self.symmetrize, pretokenized, self.seed, limit)
@@ -139,7 +139,7 @@ class Tracking:
     track_folder: Path = opt(Path("tracked"), "Folder for the logs of trackers that write files.")
 
     def around(self, given: Mapping[str, Any]) -> AbstractContextManager[Any]:
-        """Return the context manager of the trackers. The run is named after the output path in `given`, or else the task."""
+        """Return the context manager of the trackers. The run is named after the output path or else the task."""
         if not self.track:
             return nullcontext()
         from calque.training.tracking import tracked
@@ -151,14 +151,14 @@ class Tracking:
 
 # -- parsing of values ------------------------------------------------------------------------------
 def news(quiet: bool):
-    """Return a function that prints messages, but does nothing if `quiet` is true or in any process except the first."""
+    """Return a function that prints messages. It prints nothing if `quiet` is true, or in any process except the first."""
     if quiet or launched.number():
         return lambda line: None
     return lambda line: print(line, file=sys.stderr, flush=True)
 
 
 def by_name(items: Sequence[str], known: Mapping[str, Any], option: str = "--option") -> dict[str, Any]:
-    """Parse items `NAME=VALUE` of an option by the type of each name.
+    """Parse the `NAME=VALUE` items of an option according to the type of each name.
 
     Raises:
         SettingError: a name is unknown, or a value has the wrong type.
@@ -171,12 +171,12 @@ def by_name(items: Sequence[str], known: Mapping[str, Any], option: str = "--opt
         try:
             options[name] = value_of(f"{option} {name}", text, known[name])
         except SettingError as error:
-            raise SettingError(f"{error}; write {option} {name}=VALUE with such a value") from error
+            raise SettingError(f"{error}; write {option} {name}=VALUE with a valid value") from error
     return options
 
 
 def value_of(option: str, text: str, wanted: Any) -> Any:
-    """Parse the value of an option by its type."""
+    """Parse the value of an option according to its type."""
     from calque.runs.study.values import Layer, parsed
 
     return numbers(text, option) if wanted == Sequence[Layer] else parsed(option, text, wanted)
@@ -184,16 +184,16 @@ def value_of(option: str, text: str, wanted: Any) -> Any:
 
 # -- options of a method or task ---------------------------------------------------------------------------------------
 class SubjectCommand(TyperCommand):
-    """Command with specific options, which depend on its subject: a method or a task.
+    """Command whose options depend on its subject: its method or its task.
 
-    The specific options are the arguments of the subject's class, given as `--NAME VALUE` or `--option NAME=VALUE`. The general
-    help lists only the most used options; the help of a subject, or `--more --help`, lists all options.
+    These specific options are the arguments of the subject's class, given as `--NAME VALUE` or `--option NAME=VALUE`. The
+    general help lists only the most common options; the help for a subject, or `--more --help`, lists all options.
 
     Attributes:
         hides: names of declared options that the general help omits.
-        asks_for: command that lists the options of a subject; default: the command with `--more --help`.
-        spelled: names of options by their alternative spellings.
-        helps: help texts of options; default: the descriptions in the docstring of the subject's class.
+        asks_for: command that lists a subject's options; default: the command with `--more --help`.
+        spelled: map from alternative spellings of options to the names of the options.
+        helps: help text of each option; default: the description in the docstring of the subject's class.
     """
 
     hides: Sequence[str] = ()
@@ -212,11 +212,11 @@ class SubjectCommand(TyperCommand):
         return None if "--help" in words and "--more" not in words else self.name
 
     def subjects(self) -> Mapping[str, Any]:
-        """Return all subjects by their headings in the documentation."""
+        """Return all subjects, keyed by their headings in the documentation."""
         return {}
 
     def types_of(self, subject: Any) -> Mapping[str, Any]:
-        """Return the types of a subject's specific options by name."""
+        """Return the types of a subject's specific options, keyed by name."""
         return {}
 
     def described_by(self, subject: Any) -> Sequence[Any]:
@@ -252,7 +252,7 @@ class SubjectCommand(TyperCommand):
         return super().parse_args(ctx, kept + left)
 
     def applies(self, param: Any, subject: Any) -> bool:
-        """Return whether the help of a subject lists a declared option."""
+        """Return whether a subject's help lists a declared option."""
         return subject is not None or not param.hidden
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
@@ -301,7 +301,7 @@ class SubjectCommand(TyperCommand):
 
 
 def own_options(context: typer.Context, items: Sequence[str] | None) -> dict[str, Any]:
-    """Return the specific options that were given, as `--NAME VALUE` or as `--option NAME=VALUE`."""
+    """Return the specific options that the user gave as `--NAME VALUE` or `--option NAME=VALUE`."""
     command: Any = context.command
     own = context.meta["own"]
     if not (own or items):
@@ -311,8 +311,8 @@ def own_options(context: typer.Context, items: Sequence[str] | None) -> dict[str
 
 
 def described(kind: Any) -> dict[str, str]:
-    """Return the descriptions of arguments from the docstring of a function, or of a class and its base classes. A class
-    overrides its base classes. A description "see `X`" is replaced by the description in the class X."""
+    """Return the descriptions of arguments from the docstring of a function, or of a class and its base classes. The
+    description in a class takes precedence. A description "see `X`" is replaced by the description in the class X."""
     found: dict[str, str] = {}
     for each in getattr(kind, "__mro__", (kind,)):
         section = inspect.cleandoc(each.__doc__ or "").partition("Args:\n")[2].partition("\n\n")[0]

@@ -1,4 +1,4 @@
-"""Commands that call one function each."""
+"""Commands that each call a single function."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from calque.storage import append_lines
 
 def demo(
     *,
-    encoder: str = typer.Option("mini", help="Encoder: hub name, folder, or mini (bundled)."),
+    encoder: str = typer.Option("mini", help="Encoder: Hugging Face name, folder, or mini (bundled)."),
     out: Path = typer.Option(Path("calque-demo"), help="Folder for the text, the aligned encoders and the results."),
     languages: str = typer.Option("", help="Languages to align with English, separated by commas; default: all seven."),
     seed: Seed = 0,
@@ -51,7 +51,7 @@ def demo(
 ) -> None:
     """Align and measure an encoder on the bundled text.
 
-    Compares three methods in a few minutes and writes a report.
+    The demo compares three methods in a few minutes and writes a report.
     """
     from calque.corpora.sample import LANGUAGES
     from calque.report import report
@@ -75,8 +75,8 @@ def study(
     *,
     plan: Path = typer.Argument(..., metavar="STUDY.toml", help="File that defines the study."),
     workers: int = typer.Option(1, min=1, help="Number of parallel processes, which share the CPU cores."),
-    data: Path | None = typer.Option(None, help="Folder of the texts; default: the setting in STUDY.toml."),
-    out: Path | None = typer.Option(None, help="Folder for steps and results; default: the setting in STUDY.toml."),
+    data: Path | None = typer.Option(None, help="Folder with the texts; default: the setting in STUDY.toml."),
+    out: Path | None = typer.Option(None, help="Folder for the steps and results; default: the setting in STUDY.toml."),
     quiet: Quiet = False,
 ) -> None:
     """Compare encoders, methods and languages on tasks.
@@ -104,12 +104,12 @@ def encode(
     text: str = typer.Argument(..., metavar="TEXT", help="Text file with one sentence per line (also .gz, .zst)."),
     lang: str = typer.Option(..., callback=language, help="Language of the text."),
     out: Path = typer.Option(
-        ..., metavar="PATH", help="Safetensors file with data [words, dim], offsets [sentences + 1]."
+        ..., metavar="PATH", help="Safetensors file to write, with data [words, dim] and offsets [sentences + 1]."
     ),
     loading: Loading,
     pretokenized: Pretokenized = False,
     precision: str | None = typer.Option(
-        None, help="Precision of the forward pass: highest (float32) or bfloat16; default: as saved, otherwise highest."
+        None, help="Precision of the forward pass: highest (float32) or bfloat16; default: as saved, or highest."
     ),
     limit: Limit = None,
     quiet: Quiet = False,
@@ -131,13 +131,13 @@ def encode(
 
 def merge(
     *,
-    adapters: str = typer.Argument(..., metavar="FOLDER", help="Folder of adapters, saved by calque align --lora."),
+    adapters: str = typer.Argument(..., metavar="FOLDER", help="Folder with adapters, saved by calque align --lora."),
     out: Path = typer.Option(..., help="Folder for the merged encoder."),
     keep_layers: KeepLayers = False,
     overwrite: Overwrite = False,
     quiet: Quiet = False,
 ) -> None:
-    """Merge adapters (LoRA) into the weights of their encoder.
+    """Merge LoRA adapters into the weights of their encoder.
 
     The result is a folder that calque and transformers can load without PEFT.
     """
@@ -152,7 +152,7 @@ def merge(
 def analyze(*, context: typer.Context, how: AnalysisSettings, loading: Loading, linking: Linking) -> None:
     """Analyse what the accuracy of word retrieval depends on.
 
-    The analyses are accuracy by kind of word, layer and amount of text, properties of the vector space, examples and plots.
+    The analyses cover accuracy by kind of word and by layer, properties of the vector space, examples and plots.
     """
     from calque.runs.analyze import analyze as run
     from calque.runs.analyze import table
@@ -160,9 +160,9 @@ def analyze(*, context: typer.Context, how: AnalysisSettings, loading: Loading, 
     if how.only is not None:
         _refuse(context, [name.strip() for name in how.only.split(",")])
     if how.test is None:
-        refuse_unused(context, dict.fromkeys(("langs", "links", "train", "upos"), "needs parallel text: --test FILE"))
+        refuse_unused(context, dict.fromkeys(("langs", "links", "train", "upos"), "needs --test FILE (parallel text)"))
     if how.train is None:
-        refuse_unused(context, {"train_links": "needs --train FILE"})
+        refuse_unused(context, {"train_links": "needs a training text; add --train FILE"})
     files = [how.test, how.train, how.links, how.train_links, *(how.upos or [])]
     output_file("--out", how.out, files, how.langs or [], adds=True)
     words = linking.words(how.pretokenized, how.limit)
@@ -204,7 +204,7 @@ def neighbours(
 ) -> None:
     """Show a word's nearest words in another language.
 
-    The word is given in a sentence. Neighbours are shown before and after alignment.
+    The word is given in a sentence, and its neighbours are shown before and after alignment.
     """
     from calque.runs.neighbours import neighbours as run
     from calque.runs.neighbours import table
@@ -223,23 +223,23 @@ class WordsCommand(SubjectCommand):
 def words(context: typer.Context, how: LinkSettings, linking: Linking, loading: Loading) -> None:
     """Link words that are translations of each other.
 
-    Trains a statistical aligner on the text, or uses a saved aligner (--use) or the vectors of an encoder (--encoder). --prior
-    combines the aligner with an encoder, which makes fewer errors if the encoder was trained on these languages. --cross-fit
-    first trains the encoder on the links of the aligner.
+    By default, a statistical aligner is trained on the text; --use selects a saved aligner, and --encoder links words by the
+    vectors of an encoder. --prior combines the aligner with an encoder, which makes fewer errors if the encoder was trained on
+    these languages. --cross-fit first trains the encoder on the links of the aligner.
     """
     unused: dict[str, str] = {}
     if how.use is not None:
-        unused["model"] = "is already set by the aligner of --use: leave it out"
+        unused["model"] = "cannot be combined with --use, because the saved aligner determines the model"
     if not how.prior:
-        unused |= dict.fromkeys(("prior_weight", "cross_fit"), "needs an encoder as a prior: add --prior")
+        unused |= dict.fromkeys(("prior_weight", "cross_fit"), "needs an encoder as a prior; add --prior")
     if how.cross_fit is None:
-        unused["also"] = "needs --cross-fit, which aligns an encoder on this text: add --cross-fit, or leave it out"
+        unused["also"] = "needs --cross-fit, which aligns an encoder on this text; add --cross-fit, or leave out --also"
     if how.encoder is None:
-        unused |= dict.fromkeys(("extract", "prior", *names_of(Loading)), "needs an encoder: add --encoder")
+        unused |= dict.fromkeys(("extract", "prior", *names_of(Loading)), "needs an encoder; add --encoder")
     elif how.prior:
-        unused["extract"] = "is only for links by vectors: leave out this option or --prior"
+        unused["extract"] = "applies only if words are linked by vectors; leave out this option or --prior"
     else:
-        why = "is for a statistical aligner, but --encoder links by vectors: leave it out, or add --prior"
+        why = "applies to a statistical aligner, but --encoder links words by vectors; leave it out or add --prior"
         unused |= dict.fromkeys(("model", "symmetrize", "extra", "tables", "use", "sample"), why)
     refuse_unused(context, unused)
     also = (pair_and_path(each)[1] for each in how.also or [])
@@ -258,9 +258,9 @@ words.command_class = WordsCommand
 
 @grouped
 def anchors(how: AnchorSettings, pooling: Pooling = None, max_length: MaxLength = None, quiet: Quiet = False) -> None:
-    """Average the vectors of each word over a text.
+    """Average each word's vectors over a text.
 
-    calque align --dictionary fits a map for each layer on these averages, which are called anchors.
+    calque align --dictionary fits a map for each layer to these averages, which are called anchors.
     """
     from calque.runs.anchors import make_anchors
 
@@ -289,23 +289,23 @@ class DistilCommand(SubjectCommand):
         return [Distillation]
 
 
-#: default settings of a static student, which has no network
+#: default settings for a static student, which has no network
 _STATIC = {"batch": 256, "learning_rate": 0.01, "ranking": 0.3}
 
 
 @grouped
 def distil(context: typer.Context, how: DistilSettings, tracking: Tracking) -> None:
-    """Train a sentence encoder for further languages.
+    """Train a sentence encoder for more languages.
 
-    A student is trained to encode a sentence and its translations as the vector that a teacher has for the sentence. The result
-    is a folder that calque and sentence-transformers can load. An interrupted run resumes.
+    A student is trained to map a sentence and its translations to the vector that a teacher computes for the sentence. The
+    result is a folder that calque and sentence-transformers can load. An interrupted run can be resumed.
     """
     from calque.runs.distil import distil as run
 
     output_folder("--out", how.out, [how.teacher, how.student, *(how.train or ()), *(how.text or ())])
     options = own_options(context, how.option)
     if how.static:
-        why = "has no effect with --static: the student has no layers"
+        why = "has no effect with --static, because a static student has no layers"
         refuse_unused(context, dict.fromkeys(("layer", "max_length", "sentence_pooling"), why))
         if of_layers := [name for name in ("freeze", "precision") if name in options]:
             raise SettingError(f"--{of_layers[0]} {why}")
@@ -321,7 +321,7 @@ distil.command_class = DistilCommand
 def data() -> None:
     """List the test sets that have short names.
 
-    A short name can be given instead of a file; its data are read from the Hugging Face hub (pip install 'calque-align[hub]').
+    A short name can be given instead of a file; the data are read from the Hugging Face Hub (pip install 'calque-align[hub]').
     """
     from calque.corpora.by_name import NAMED
     from calque.runs.score_table import columns
@@ -337,16 +337,16 @@ def data() -> None:
 def push(
     *,
     folder: str = typer.Argument(..., metavar="FOLDER", help="Folder of the encoder to upload."),
-    repo: str = typer.Argument(..., metavar="REPO", help="Repository on the Hugging Face hub: USER/NAME."),
+    repo: str = typer.Argument(..., metavar="REPO", help="Repository on the Hugging Face Hub, as USER/NAME."),
     private: bool | None = typer.Option(None, "--private/--public", help="Make a new repository private or public."),
     message: str = typer.Option("", help="Commit message."),
     revision: str | None = typer.Option(None, help="Branch, created if it does not exist; default: main."),
     license: str | None = typer.Option(None, help="Licence of the weights for the model card, e.g. mit."),
     quiet: Quiet = False,
 ) -> None:
-    """Upload an encoder to the Hugging Face hub, with its model card.
+    """Upload an encoder to the Hugging Face Hub.
 
-    Checkpoints and lock files are not uploaded. First log in with hf auth login, or set HF_TOKEN.
+    The model card is uploaded too, but not checkpoints and lock files. First log in with hf auth login, or set HF_TOKEN.
     """
     from calque.encoders.hub import check_repo
     from calque.encoders.hub import push as run
@@ -359,15 +359,15 @@ def push(
 def report(
     *,
     results: list[Path] = typer.Argument(
-        ..., metavar="RESULTS...", help="Result files (JSON Lines), or folders with result files."
+        ..., metavar="RESULTS...", help="Result files (JSON Lines), or folders that contain result files."
     ),
     out: Path = typer.Option(Path("report.html"), help="HTML file to write."),
     title: str | None = typer.Option(None, help="Title of the report; default: the names of the folders."),
-    base: str | None = typer.Option(None, help="Result to compare with; default: the encoder before alignment."),
+    base: str | None = typer.Option(None, help="Result to compare others with; default: the encoder before alignment."),
     plots: Path | None = typer.Option(None, help="Folder in which each plot is also saved as SVG, e.g. for a paper."),
     quiet: Quiet = False,
 ) -> None:
-    """Write an HTML report on results, with tables and plots."""
+    """Write an HTML report of results, with tables and plots."""
     from calque.report import report as run
 
     output_file("--out", out, results)
@@ -381,25 +381,25 @@ def report(
 def explore(
     *,
     context: typer.Context,
-    encoders: list[str] = typer.Argument(..., metavar="DIR...", help="Folder from calque demo, or aligned encoders."),
+    encoders: list[str] = typer.Argument(..., metavar="DIR...", help="Demo folder, or folders of aligned encoders."),
     text: Several = typer.Option(None, metavar="FILE...", help="Text to explore (de=FILE), one sentence per line."),
     test: Several = typer.Option(None, metavar="FILE...", help="Parallel text to explore; needs --langs."),
     langs: PairLangs = None,
-    base: str | None = typer.Option(None, help="Encoder before alignment; default: as recorded in DIR."),
+    base: str | None = typer.Option(None, help="Encoder before alignment; default: the encoder recorded in DIR."),
     layers: str | None = typer.Option(
-        None, help="Layers to explore, e.g. 0,6,-1; default: first, middle and the encoder's layer."
+        None, help="Layers to explore, e.g. 0,6,-1; default: the first and middle layers and the encoder's layer."
     ),
     pretokenized: Pretokenized = False,
     limit: Limit = None,
-    cache: Path | None = typer.Option(None, help="Folder for computed vectors; default: in or beside DIR."),
-    host: str = typer.Option("127.0.0.1", help="Address to listen on; 0.0.0.0 admits all machines without password."),
-    port: int | None = typer.Option(None, min=0, max=65535, help="Port; default: 8472, or another if it is in use."),
+    cache: Path | None = typer.Option(None, help="Folder for cached vectors; default: a folder in or next to DIR."),
+    host: str = typer.Option("127.0.0.1", help="Address to listen on; 0.0.0.0 lets any machine connect (no password)."),
+    port: int | None = typer.Option(None, min=0, max=65535, help="Port; default: 8472, or a free one if it is in use."),
     no_browser: bool = typer.Option(False, "--no-browser", help="Print the address, but do not open a browser."),
     quiet: Quiet = False,
 ) -> None:
     """Explore the nearest words in other languages.
 
-    Opens a local page: click a word to see its neighbours before and after alignment.
+    The command opens a local web page; click a word there to see its neighbours before and after alignment.
     """
     for package in ("starlette", "uvicorn"):
         if importlib.util.find_spec(package) is None:
@@ -409,9 +409,9 @@ def explore(
     from calque.explore.sources import find_encoders, find_text, place_for
 
     if not test:
-        refuse_unused(context, {"langs": "needs parallel text: --test FILE"})
+        refuse_unused(context, {"langs": "needs parallel text; add --test FILE"})
     if not test and not text:
-        refuse_unused(context, {"pretokenized": "needs --text or --test"})
+        refuse_unused(context, {"pretokenized": "needs a text; add --text or --test"})
     output_folder("--cache", cache, [*(text or []), *(test or [])])
     say = news(quiet)
     texts = {"text": text or [], "test": test or [], "langs": language_pairs(langs or [])}

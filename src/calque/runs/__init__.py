@@ -1,1 +1,1 @@
-"""Functions that implement the commands: they read files and write folders of results."""
+"""Functions that implement the commands; they read input files and write folders of results."""

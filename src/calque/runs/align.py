@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from calque.encoders import Encoder
     from calque.text import ParallelCorpus
 
-IDENTICAL = "identical"  # initialisation with words that are spelt the same in both languages
+IDENTICAL = "identical"  # initialises the map with words that are spelt the same in both languages
 STARTS = (IDENTICAL, "distributions", "adversarial")
-#: options for averaging word vectors to anchors, besides the options of `map_method`, with their defaults
+#: defaults of the options for averaging word vectors to anchors, which are accepted besides the options of `map_method`
 AVERAGING: dict[str, Any] = {"layers": None, "most": 50_000, "at_least": 1, "most_occurrences": None}
 
 
@@ -56,19 +56,19 @@ def align(
     progress: bool = False,
     say: Say = lambda line: None,
 ) -> Aligned:
-    """Align an encoder with parallel text, dictionaries, no dictionary (option `start`) or plain text of each language, or add
-    released maps to the encoder.
+    """Align an encoder with parallel text, with dictionaries or without (option `start`), or with plain text in each language;
+    or add released maps to the encoder.
 
     Args:
         how: settings. `out` is written only when the result is complete; interrupted training resumes from `.OUT.calque-part`.
-        words: settings of tokenisation and word alignment.
+        words: settings for tokenisation and word alignment.
         load: keyword arguments of `load_encoder` (layer, pooling, …).
-        options: options of the method. For maps from dictionaries, the options of `map_method` and `AVERAGING`. With `start`,
-            maps are fitted without a dictionary.
+        options: options of the method. For maps, these are the options of `map_method` and `AVERAGING`; with `start`, the maps
+            are fitted without a dictionary.
 
     Returns:
-        the encoder, its folder and a record. The record's key `failed` lists languages and layers for which the fit of a map
-        without a dictionary failed; each failure also raises a warning.
+        the encoder, its folder and a record. The record's key `failed` lists the languages and layers for which no map could be
+        fitted without a dictionary; each failure also causes a warning.
     """
     from calque.encoders import load_encoder
 
@@ -93,11 +93,11 @@ def align(
     linked = kind == "parallel" and METHODS[method].needs_links
     words = Words(symmetrize=METHODS[method].symmetrize) if words is None else words
     if options.get("identical") and not files:
-        raise SettingError("identical words can only be added to a dictionary, but no dictionary is given")
+        raise SettingError("identical words can only be added to a dictionary, but no dictionary was given")
     if links and not linked:
-        raise SettingError(f"{method} does not use word links: leave out --links")
+        raise SettingError(f"{method} does not use word links; leave out --links")
     if links and len(links) != len(files):
-        raise SettingError(f"{len(files)} texts but {len(links)} files of links: give one --links per text")
+        raise SettingError(f"{len(files)} texts but {len(links)} files of links; give one --links per text")
     corpora: Any = ()
     pairs: Any = ()
     wanted: dict[str, list[str]] = {}
@@ -155,8 +155,8 @@ def align(
 
 
 def leave(aligned: Encoder, folder: Path, base: Encoder, record: dict[str, Any], *, keep_layers: bool = False) -> None:
-    """Save an encoder with its model card in the first of several processes, and add facts about the encoder before alignment,
-    `base`, to the record."""
+    """Save an encoder with its model card (only in the first of several processes). Facts about `base`, the encoder before
+    alignment, are added to the record."""
     record |= {"encoder": base.name, "encoder_fingerprint": base.fingerprint, "encoder_precision": base.precision}
     if is_first():
         save_with_card(aligned, folder, record, keep_layers=keep_layers)
@@ -172,7 +172,7 @@ def save_with_card(encoder: Encoder, folder: Path, record: dict[str, Any], *, ke
         encoder.save(folder, keep_layers=keep_layers)
     else:
         encoder.save(folder)
-    if not (folder / RUN_FILE).is_file():  # `save` of a class of another package may not write a card
+    if not (folder / RUN_FILE).is_file():  # the `save` method of a class in another package may not write a card
         write_card(folder, encoder, record)
 
 
@@ -191,17 +191,17 @@ def map_method(
     combine: Combine = "last",
     seed: int = 0,
 ) -> DictionaryMaps:
-    """Build the method that fits maps, with or without a dictionary.
+    """Build a method that fits maps with or without a dictionary.
 
     Args:
         start: initialisation without a dictionary: identical, distributions or adversarial.
         start_options: options of the initialisation, see `calque.maps.unsupervised.start_options`.
-        normalise: normalisation of vectors: none, unit, centre or unit-centre-unit; the default depends on the method.
-        refine: number of rounds in which the map is refined.
-        held_out: fraction of the dictionary that is held out to choose the best round.
-        restarts: maximum number of random initialisations.
+        normalise: normalisation of the vectors (none, unit, centre or unit-centre-unit); the default depends on the method.
+        refine: number of refinement rounds.
+        held_out: fraction of the dictionary that is held out for choosing the best round.
+        restarts: maximum number of random initialisations to try.
         identical: add all words that are spelt the same in both languages to the dictionary.
-        combine: combination of the mapped layers: sum, mean, concat, or only the last layer (last).
+        combine: how the mapped layers are combined: sum, mean, concat, or last (only the last layer).
         seed: random seed for the initialisation and for the choice of held-out entries.
     """
     from calque.alignment.dictionary import DictionaryMaps
@@ -218,7 +218,7 @@ def map_method(
 
 
 def warn_of_unused(counts: Mapping[str, Any], max_words: int | None, corpora: Sequence[ParallelCorpus]) -> None:
-    """Warn about sentence pairs that training skips, except unusable lines, about which the reader has warned."""
+    """Warn about sentence pairs that training skips, except unusable lines, for which reading the text already warned."""
     unusable = sum(sum(corpus.skipped.values()) for corpus in corpora)
     reasons = {
         f"with more than {max_words} words on a side": counts.get("too_long", 0),
@@ -229,14 +229,14 @@ def warn_of_unused(counts: Mapping[str, Any], max_words: int | None, corpora: Se
         skipped(f"training skips some of the {sum(map(len, corpora)):,} sentence pairs: {unused}")
 
 
-# -- text of each language, and dictionaries ---------------------------------------------------------------------------
+# -- text in each language, and dictionaries ---------------------------------------------------------------------------
 def _texts(method: str, towards: str, files: Sequence[str], words: Words, say: Say) -> tuple[Any, list[dict[str, Any]]]:
-    """Read plain text, and return the sentences by language and the entries of the record."""
+    """Read plain text, and return the sentences by language and the entries for the record."""
     named = [language_and_path(text) for text in files]
     langs = list(dict.fromkeys(lang for lang, _ in named))
     if towards not in langs or len(langs) < 2:
         raise SettingError(
-            f"{method} needs text in {towards} and in another language, got {', '.join(langs)}: give --text for each language"
+            f"{method} needs text in {towards} and in another language, got {', '.join(langs)}; give --text for each language"
         )
     read = read_languages(named, pretokenized=words.pretokenized, limit=words.limit, say=say)
     paths = {lang: ", ".join(Path(path).name for other, path in named if other == lang) for lang in read}
@@ -246,8 +246,8 @@ def _texts(method: str, towards: str, files: Sequence[str], words: Words, say: S
 def _dictionaries(
     files: Sequence[str], langs: Sequence[tuple[str, str]], towards: str
 ) -> tuple[list[Dictionary], dict[str, list[str]], list[dict[str, Any]]]:
-    """Return the dictionaries, their words by language and the entries of the record. The order of the words breaks ties
-    between equally frequent words."""
+    """Return the dictionaries, their words by language and the entries for the record. Ties between equally frequent words are
+    broken by the order of the words."""
     from calque.corpora import read_dictionary
 
     words: dict[str, dict[str, None]] = {lang: {} for lang in (towards, *(lang for pair in langs for lang in pair))}
@@ -269,14 +269,14 @@ def _anchors(
     base: Encoder, wanted: Mapping[str, Sequence[str]], texts: Sequence[str], folders: Sequence[str], words: Words,
     averaging: Mapping[str, Any], *, progress: bool, say: Say,
 ) -> tuple[dict[str, dict[int, Anchors]], list[dict[str, Any]]]:  # fmt: skip
-    """Return the anchors of each language, and the entries of the record for their texts and folders."""
+    """Return the anchors of each language, and the record entries for their texts and folders."""
     from calque.encoders.anchors import compute_anchors, frequent_words, table_anchors
     from calque.encoders.static import StaticEncoder
 
     most = averaging["most"]
     if isinstance(base, StaticEncoder):
         if texts or folders:
-            say("--text and --anchors are not used, because static vectors already have one vector per word")
+            say("--text and --anchors are ignored, because static vectors already have one vector per word")
         return {lang: table_anchors(base, lang, most=most, also=also) for lang, also in wanted.items()}, []
     by_lang: dict[str, dict[int, Anchors]] = {}
     sources = []
@@ -290,7 +290,7 @@ def _anchors(
     named = [language_and_path(text) for text in texts]
     if missing := [lang for lang in wanted if lang not in by_lang and lang not in dict(named)]:
         remedy = f"give --text {missing[0]}=FILE or --anchors {missing[0]}=DIR"
-        raise SettingError(f"the word vectors of {missing[0]} must be averaged over a text: {remedy}")
+        raise SettingError(f"the word vectors of {missing[0]} must be averaged over a text; {remedy}")
     read = read_languages(named, pretokenized=words.pretokenized, limit=words.limit, say=say)
     numbers = base.layer_numbers(averaging["layers"])
     how = {name: averaging[name] for name in ("at_least", "most_occurrences")}
@@ -306,7 +306,7 @@ def _anchors(
 def _of_maps(
     how: Any, method: str, options: Mapping[str, Any], averaging: Mapping[str, Any], dictionaries: Sequence[str], say: Say
 ) -> dict[str, Any]:  # fmt: skip
-    """Return the record of maps fitted with or without dictionaries, and print the quality of each map."""
+    """Return the record for maps fitted with or without dictionaries, and print the quality of each map."""
     fits = how.record()["settings"]["fits"]
     failed = []
     for lang, by_layer in fits.items():
@@ -314,7 +314,7 @@ def _of_maps(
             chosen, named = fit["rounds"][fit["best"]], f"{lang}, layer {layer}"
             line = f"{named}: {chosen['pairs']:,} pairs in round {fit['best']} of {len(fit['rounds']) - 1}"
             if chosen["held_out_p@1"] is not None:
-                line += f", {100 * chosen['held_out_p@1']:.1f}% of the held-out words right"
+                line += f", {100 * chosen['held_out_p@1']:.1f}% of the held-out words correct"
             say(line + (f", {fit['left_out']:,} entries without vectors skipped" if fit["left_out"] else ""))
             failed += [named] if fit.get("failed") else []
     unsupervised = "words spelt alike" if how.start == IDENTICAL else f"no dictionary ({how.start})"
@@ -329,14 +329,14 @@ def _of_maps(
 def _released(
     base: Any, folders: Sequence[str], *, towards: str, layers: Sequence[int] | None = None, combine: Combine = "last"
 ) -> tuple[Encoder, dict[str, Any]]:
-    """Add released maps, such as those of Schuster et al. (2019), to an encoder, and return the encoder with a record. Each
-    layer has a folder, which contains a file `XX_best_mapping.pth` for each language XX."""
+    """Add released maps, such as the maps of Schuster et al. (2019), to an encoder, and return the encoder with a record. Each
+    layer has its own folder, with a file `XX_best_mapping.pth` for each language XX."""
     from calque.alignment.maps import with_maps
     from calque.maps.released import read_released
 
     numbers = base.layer_numbers(layers or None)
     if len(numbers) != len(folders):
-        raise SettingError(f"{len(folders)} folders of maps for {len(numbers)} layers: give one of --layers per folder")
+        raise SettingError(f"{len(folders)} folders of maps for {len(numbers)} layers; give one folder per layer")
     maps: dict[str, dict[int, Any]] = {}
     files: list[str] = []
     for layer, folder in zip(numbers, map(Path, folders), strict=True):
@@ -358,7 +358,7 @@ def _released(
 
 # -- adapters ------------------------------------------------------------------------------------------------------------
 def merge(adapters: str, *, out: str | Path, keep_layers: bool = False, overwrite: bool = False) -> Path:
-    """Merge adapters (LoRA) into the weights of their encoder.
+    """Merge LoRA adapters into the weights of their encoder.
 
     Raises:
         SettingError: the folder contains no adapters.
@@ -368,7 +368,7 @@ def merge(adapters: str, *, out: str | Path, keep_layers: bool = False, overwrit
 
     encoder = load_encoder(adapters)
     if not isinstance(encoder, AdaptedEncoder):
-        raise SettingError(f"{adapters} has no adapters to merge: expected a folder saved by calque align --lora")
+        raise SettingError(f"{adapters} has no adapters to merge; expected a folder saved by calque align --lora")
     with writing(out, overwrite=overwrite) as folder:
         plain, run = encoder.merged(), Path(adapters) / RUN_FILE
         if not run.is_file():

@@ -1,4 +1,4 @@
-"""Analyse what the scores of encoders depend on."""
+"""Analyse what the scores of an encoder depend on."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def analyze(
     progress: bool = False,
     say: Say = lambda line: None,
 ) -> list[Finding]:
-    """Run the requested analyses, or by default all analyses whose files are given.
+    """Run the requested analyses, or by default all analyses whose input files are given.
 
     Each encoder encodes the test text once, with all layers in one pass.
 
     Args:
-        how: settings. Word links are computed if no files of links are given. With `non_contextual`, retrieval uses the first
-            occurrence of each word type, as in Table 4 of Cao et al. Without `only`, analyses whose files are missing are
-            skipped with a message.
+        how: settings. Word links are computed unless files with links are given. With `non_contextual`, retrieval uses the
+            first occurrence of each word type, as in Table 4 of Cao et al. Without `only`, an analysis whose files are
+            missing is skipped with a message.
 
     Raises:
         SettingError: an analysis is unknown, or the files of a requested analysis are missing.
@@ -62,7 +62,7 @@ def analyze(
     (one,) = Inputs("analyze", langs=langs, words=words, say=say, **files).each()
     task = WordRetrieval.read(one, contextual=not how.non_contextual, bootstrap=how.bootstrap)
     if not len(task.links[0]):
-        raise SettingError(f"{task.data} contains no linked words, so that nothing can be measured")
+        raise SettingError(f"{task.data} contains no linked words, so nothing can be measured")
     loader = partial(load_encoder, **dict(load or {}))
     findings = _of_vectors(paths, Questions(task, _tags(task, how.upos or (), say)), chosen, loader, progress)
     order = {name: place for place, name in enumerate(ANALYSES)}
@@ -70,8 +70,8 @@ def analyze(
 
 
 class _Chosen:
-    """The selected analyses (by default all) and the values of their options. Messages report selected analyses that cannot be
-    run."""
+    """Selected analyses (by default all) with the values of their options. Analyses that cannot be run are reported in
+    messages."""
 
     def __init__(self, only: Sequence[str] | None, settings: Mapping[str, Any], say: Say):
         for name in only or ():
@@ -83,7 +83,7 @@ class _Chosen:
         return self.only is None or name in self.only
 
     def __getitem__(self, name: str) -> Callable[..., Any]:
-        """Return the function of an analysis, with its options as fixed arguments."""
+        """Return the function of an analysis, with its options bound as arguments."""
         row = ANALYSES[name]
         taken = {*row.options, *(["seed"] if row.seeded else [])}
         return partial(imported(row.target), **{key: each for key, each in self.settings.items() if key in taken})
@@ -92,7 +92,7 @@ class _Chosen:
         return [name for name, row in ANALYSES.items() if row.kind == kind and name in self]
 
     def lacks(self, name: str, remedy: str = "", *, some: bool = False, **about: str) -> None:
-        """Raise an error if the analysis was requested by name, unless only `some` encoders are affected; else print a line."""
+        """Raise an error if the analysis was requested by name and all encoders are affected; otherwise, print a message."""
         remedy = remedy or ANALYSES[name].lacks.format(**about)
         if self.only is not None and not some:
             raise SettingError(f"{name}: {remedy}")
@@ -105,7 +105,7 @@ def _by_name(encoders: Sequence[str]) -> dict[str, str]:
         name, path = name_and_path(item)
         name = name or item
         if name in paths:
-            raise SettingError(f"encoders must have different names, got {name} twice: rename one, e.g. other={path}")
+            raise SettingError(f"encoders must have different names, got {name} twice; rename one, e.g. other={path}")
         paths[name] = path
     return paths
 
@@ -114,13 +114,13 @@ def _by_name(encoders: Sequence[str]) -> dict[str, str]:
 def _of_vectors(
     paths: Mapping[str, str], questions: Questions, chosen: _Chosen, loader: Callable[[str], Encoder], progress: bool
 ) -> list[Finding]:
-    """Return the findings of all encoders, with one encoder in memory at a time."""
+    """Return the findings for all encoders, with one encoder in memory at a time."""
     from calque.analyses.groups import accuracies
 
     data = questions.task.data
 
     def found(analysis: str, findings: Any) -> Any:
-        """Return the findings; if there are none, report that the analysis was skipped."""
+        """Return the findings of an analysis; if there are none, report that the analysis was skipped."""
         if not findings:
             chosen.lacks(analysis, data=data)
         return findings or []
@@ -128,7 +128,7 @@ def _of_vectors(
     divisions = {analysis: found(analysis, chosen[analysis](questions)) for analysis in chosen.of("division")}
     divisions = {analysis: groups for analysis, groups in divisions.items() if groups}
     if "rank" in divisions and questions.task.train is None:
-        chosen.say("rank: frequencies are counted only in the test text; give --train for better estimates")
+        chosen.say("rank: words are counted only in the test text; give --train for better frequency estimates")
     comparisons = chosen.of("comparison")
     if len(paths) == 1 and "examples" in comparisons:
         chosen.lacks("examples")
@@ -152,7 +152,7 @@ def _of_vectors(
 def _of_encoder(
     name: str, encoder: Encoder, questions: Questions, chosen: _Chosen, progress: bool, *, some: bool
 ) -> tuple[View, list[Finding]]:
-    """Return the answers of one encoder and the findings that need the encoder; `some`: there are several encoders."""
+    """Return the answers of one encoder and the findings that need it; `some` is true if there are several encoders."""
     from calque.analyses.groups import layer_curve
     from calque.encoders.base import require
 
@@ -179,7 +179,7 @@ def _of_encoder(
 
 # -- parts of speech ---------------------------------------------------------------------------------------------------
 def _tags(task: WordRetrieval, upos: Sequence[str], say: Say) -> dict[str, tuple[np.ndarray, Sequence[str]]]:
-    """Return the tags of source and target words, read from files that contain the test sentences."""
+    """Return the part-of-speech tags of source and target words, read from files that contain the test sentences."""
     from calque.analyses.questions import SIDES, tags_for
     from calque.corpora import read_tagged
 

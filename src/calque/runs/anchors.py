@@ -1,4 +1,4 @@
-"""Compute anchors of plain text, and write the anchors to a folder."""
+"""Compute anchors from plain text, and write them to a folder."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 FORMATS = ("safetensors", "avg_embeds")
 SUMS_FILE = "sums.safetensors"
-_BLOCK = 2048  # number of sentences that are read at a time
+_BLOCK = 2048  # number of sentences read at a time
 
 
 def make_anchors(
@@ -28,9 +28,9 @@ def make_anchors(
     progress: bool = False,
     say: Say = lambda line: None,
 ) -> dict[int, Anchors]:
-    """Compute the mean vector of each word type over a text, which is read in blocks, and return the anchors by layer.
+    """Compute the mean vector of each word type over a text that is read in blocks, and return these anchors by layer.
 
-    The sums are saved in the folder, so that an interrupted call resumes, and further text can be added after a finished call.
+    The sums are saved in the folder, so an interrupted call can be resumed, and a later call can add further text.
     """
     from calque.anchors import save_anchors, write_avg_embeds
     from calque.anchors.files import FILE
@@ -53,7 +53,7 @@ def make_anchors(
         occurrences = f"{int(sums.counts.sum()):,} occurrences of {len(sums.words):,} words"
         say(f"{sums.n_sentences:,} sentences, {occurrences}")
         if sums.uncovered:
-            skipped(f"{sums.uncovered:,} words without a vector in the encoder are skipped")
+            skipped(f"{sums.uncovered:,} words are skipped, because the encoder has no vector for them")
         anchors = sums.finish(at_least=how.at_least, most=how.most)
         first = next(iter(anchors.values()))
         if not len(first):
@@ -64,10 +64,10 @@ def make_anchors(
 
 
 def open_folder(path: str, *, lang: str = "", encoder: Any = None) -> dict[int, Anchors]:
-    """Read a folder of anchors written by `calque anchors` or by the published code, which does not store the language.
+    """Read a folder of anchors written by `calque anchors`, or by the published code, which does not store the language.
 
     Raises:
-        InputError: the folder has no anchors, or its anchors belong to another language or encoder.
+        InputError: the folder contains no anchors, or its anchors belong to another language or encoder.
     """
     from calque.anchors import open_anchors, read_avg_embeds
     from calque.anchors.files import FILE
@@ -81,7 +81,7 @@ def open_folder(path: str, *, lang: str = "", encoder: Any = None) -> dict[int, 
     fingerprint = pass_of(folder / SUMS_FILE).get("fingerprint") if (folder / SUMS_FILE).is_file() else None
     if encoder is not None and fingerprint not in (None, encoder.fingerprint):
         fact = f"the anchors were computed with a different encoder, not with {encoder.name}"
-        raise InputError(f"{fact}: compute anchors with this encoder", path=path)
+        raise InputError(f"{fact}; compute anchors with this encoder", path=path)
     return anchors
 
 
@@ -95,5 +95,5 @@ def read_vocabulary(path: str) -> list[str]:
             raise InputError(line.fact, path=line.path, line=line.line)
         lines.append(line.strip())
     if not (words := [word for word in lines if word]):
-        raise InputError("the file has no words, expected one word per line", path=path)
+        raise InputError("the file contains no words; expected one word per line", path=path)
     return words

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def add_scores(folder: Path, scores: list[dict[str, Any]]) -> None:
     """Append scores, as returned by `Score.to_dict`, to the model card and to `calque-run.json` of an encoder."""
-    with locked(folder / RUN_FILE, wait=True):  # read, change and write under one lock
+    with locked(folder / RUN_FILE, wait=True):  # the file is read, changed and written under one lock
         _add_scores(folder / RUN_FILE, scores)
 
 
@@ -41,7 +41,7 @@ def _add_scores(path: Path, scores: list[dict[str, Any]]) -> None:
 
 
 def _shown(value: float | None) -> str:
-    """Format a value; a missing value gives an empty string."""
+    """Format a value; return an empty string if the value is missing."""
     return "" if value is None else f"{value:.4f}"
 
 

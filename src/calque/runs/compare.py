@@ -1,8 +1,8 @@
 """Significance tests for differences between scores, used in all tables and conclusions.
 
-A score varies with *training runs* and with *texts*. Variances over runs are added as in Welch's test, and the variance over
-texts is estimated by paired resampling. Heads that are trained on one aligned encoder are averaged, because they belong to one
-run. Differences with fewer than `FEWEST` runs are not tested. p-values are corrected for the comparisons of a page (Holm 1979).
+A score varies between *training runs* and between *texts*. Variances over runs are added as in Welch's test, and the variance
+over texts is estimated by paired resampling. Task heads on the same aligned encoder are averaged, because they share one run.
+Differences with fewer than `FEWEST` runs are not tested. p-values are corrected for all comparisons on a page (Holm 1979).
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from calque.algebra import student
 from calque.errors import InputError
 
 LEVEL = 0.05  # family-wise error rate of a page
-FEWEST = 3  # minimum number of training runs for a test; two runs have only one degree of freedom
-_NORMAL = 3.919927969080108  # width of a 95% interval in standard errors
+FEWEST = 3  # minimum number of training runs for a test, because two runs have only one degree of freedom
+_NORMAL = 3.919927969080108  # width of a 95% confidence interval in standard errors
 _LOWER = (
     "aer", "perplexity", "unigram-perplexity", "distance", "relative distance", "soft distance", "ambiguous", "xsim",
     "eigenvalue-similarity", "skewness", "mean-cosine", "probe-accuracy",  # metrics of analyses
 )  # fmt: skip
 
-Record = Mapping[str, Any]  # a line of a result file, see `Score.to_dict`
+Record = Mapping[str, Any]  # one line of a result file, see `Score.to_dict`
 Outcome = Literal["better", "worse", "unclear"]
 K = TypeVar("K", bound=Hashable)
 
@@ -38,14 +38,14 @@ def lower_is_better(metric: str) -> bool:
 
 
 def check_results(path: str | Path) -> None:
-    """Raise an error if a file of results cannot be read, or contains a line that is not a score."""
+    """Raise an error if a result file cannot be read or contains a line that is not a score."""
     needed = {"task", "metric", "data", "languages", "value", "low", "high"}
     try:
         for number, line in enumerate(Path(path).read_text(encoding="utf-8").split("\n"), 1):
             if line.strip() and not needed <= json.loads(line).keys():
                 raise ValueError(f"line {number} is not a score")
     except (OSError, ValueError, AttributeError) as error:
-        fact = f"calque did not write this file ({error}), so the file is not changed; choose another path"
+        fact = f"calque did not write this file ({error}), so it is left unchanged; choose another path"
         raise InputError(fact, path=path) from error
 
 
@@ -57,8 +57,8 @@ class Estimate:
     Attributes:
         value: the score.
         runs: score of each training run.
-        of_runs: variance of the mean over runs, and degrees of freedom.
-        of_texts: variance over texts, and degrees of freedom.
+        of_runs: variance of the mean over runs, and its degrees of freedom.
+        of_texts: variance over texts, and its degrees of freedom.
         resamples: scores of bootstrap samples, float64 `[B]`; None if only an interval is known.
         texts: number of texts; 0 if unknown.
         trainings: number of independent training runs; 0 for methods without random training.
@@ -74,22 +74,22 @@ class Estimate:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """95% confidence interval over texts and, if there are several runs, over runs."""
+        """95% confidence interval, which covers texts and, if there are several, training runs."""
         half = student.half_width(self.of_runs, self.of_texts)
         return self.value - half, self.value + half
 
 
 def runs_of(record: Record) -> tuple[float, ...]:
-    """Return the score of each training run; in older records, these scores are in the settings."""
+    """Return the score of each training run. Older records contain these scores in their settings."""
     values = record.get("runs") or (record.get("settings") or {}).get("values") or ()
     known = isinstance(values, list | tuple) and all(isinstance(value, int | float) for value in values)
     return tuple(float(value) for value in values) if known else ()
 
 
 def trainings_of(record: Record) -> int:
-    """Return the number of independent training runs of a record, or 0 without random training.
+    """Return the number of independent training runs of a record, or 0 if no training was random.
 
-    All heads on one aligned encoder count as one run. A record without information about its encoder counts as one run.
+    All task heads on one aligned encoder count as one run. A record without information about its encoder counts as one run.
     """
     settings = record.get("settings") or {}
     aligned = settings.get("aligned", {"seed": 0})
@@ -98,8 +98,8 @@ def trainings_of(record: Record) -> int:
 
 
 def estimate(record: Record) -> Estimate | None:
-    """Return the estimate of a record, or None if its variance is unknown. Records in `calque-run.json` have no resamples;
-    their variance over texts is computed from the interval."""
+    """Return the estimate for a record, or None if its variance is unknown. Records in `calque-run.json` have no resamples, so
+    their variance over texts is computed from the confidence interval."""
     if record["value"] is None:
         return None
     runs, texts, trainings = runs_of(record), record.get("texts") or 0, trainings_of(record)
@@ -112,16 +112,16 @@ def estimate(record: Record) -> Estimate | None:
     if low is None or high is None or low == high:
         return None
     error = (high - low) / _NORMAL
-    if not abs(error) < 1e100:  # such a score is not from calque, and its square would overflow
+    if not abs(error) < 1e100:  # calque writes no such score, and its square would overflow
         return None
     return Estimate(record["value"], runs, student.over_runs(runs), (error**2, math.inf), trainings=trainings)
 
 
 def over_trainings(figures: Sequence[Estimate], run_of: Sequence[Hashable] | None = None) -> Estimate:
-    """Return the mean over several training runs of one method on the same test.
+    """Return the mean over several training runs of one method on the same test items.
 
     Args:
-        run_of: training run of each estimate; default: every estimate has a different training run.
+        run_of: training run of each estimate; default: each estimate is a different run.
     """
     if len(figures) == 1:
         return figures[0]
@@ -138,8 +138,8 @@ def over_trainings(figures: Sequence[Estimate], run_of: Sequence[Hashable] | Non
 
 
 def over_tests(figures: Sequence[Estimate]) -> Estimate:
-    """Return the mean over test sets. Run k is the same model in all test sets, and resample b contains the same texts in
-    translated test sets, so that runs and resamples are averaged over the test sets."""
+    """Return the mean over test sets. Run k is the same model on all test sets, and resample b draws the same texts from
+    translated test sets, so runs and resamples can be averaged over the test sets."""
     counts = {len(figure.runs) for figure in figures}
     runs: tuple[float, ...] = ()
     if len(counts) == 1:
@@ -155,8 +155,8 @@ def over_tests(figures: Sequence[Estimate]) -> Estimate:
 
 
 def _mean_over_texts(figures: Sequence[Estimate], *, same: bool = False) -> tuple[student.Part, np.ndarray | None, int]:
-    """Return variance over texts, resamples and number of texts of a mean of estimates. Without resamples, test sets are
-    treated as independent, and estimates on the same test set (`same`) as fully correlated."""
+    """Return the variance over texts, the resamples and the number of texts for a mean of estimates. Without resamples, test
+    sets are treated as independent, and estimates on the same test set (`same`) as fully correlated."""
     texts = min(figure.texts for figure in figures)
     drawn = [figure.resamples for figure in figures if figure.resamples is not None]
     if len(drawn) == len(figures):
@@ -172,19 +172,19 @@ def _mean_over_texts(figures: Sequence[Estimate], *, same: bool = False) -> tupl
 
 def mean_over_tests(records: Sequence[Record]) -> tuple[float, float, float]:
     """Return the mean over test sets and the ends of its 95% interval, which equal the mean if a variance is unknown. The
-    records must have the same metric, and their languages must not have training text."""
+    records must have the same metric, and there must be no training text in their languages."""
     value = sum(record["value"] for record in records) / len(records)
     known = [each for each in map(estimate, records) if each is not None]
     return (value, *over_tests(known).interval) if len(known) == len(records) else (value, value, value)
 
 
 def too_few(*figures: Estimate | None) -> int:
-    """Return the smallest number of training runs if this number is too small for a test, otherwise 0."""
+    """Return the smallest number of training runs if that number is too small for a test, otherwise 0."""
     return min((each.trainings for each in figures if each is not None and 0 < each.trainings < FEWEST), default=0)
 
 
 def cannot_be_shown(trainings: int) -> str:
-    """Return an explanation that a difference is not tested with so few training runs, see `too_few`."""
+    """Return an explanation of why a difference is not tested with so few training runs, see `too_few`."""
     return f"cannot be shown with {'one training run' if trainings == 1 else 'two training runs'}; take five"
 
 
@@ -192,9 +192,9 @@ def cannot_be_shown(trainings: int) -> str:
 def p_value(one: Estimate, other: Estimate) -> float:
     """Return the two-sided p-value of the difference between two estimates on the same tests.
 
-    The variance of the difference is the sum of the variances over runs (Welch 1947) and the variance over texts, estimated
-    from paired differences of resamples or, without resamples, from both variances over texts; see `student.probability`. The
-    variance over texts is at least the variance that one more text with the opposite outcome would cause.
+    The variance of the difference is the sum of the variances over runs (Welch 1947) and the variance over texts. The latter is
+    estimated from paired differences of resamples or, without resamples, from both variances over texts. It is at least the
+    variance that one more text with the opposite outcome would cause. See also `student.probability`.
     """
     gap = one.value - other.value
     if abs(gap) < 1e-12:
@@ -206,7 +206,7 @@ def p_value(one: Estimate, other: Estimate) -> float:
 
 
 def _gap_over_texts(one: Estimate, other: Estimate) -> student.Part:
-    """Return the variance over texts of a difference, estimated from paired resamples if there are resamples."""
+    """Return the variance of a difference over texts, estimated from paired resamples if both estimates have resamples."""
     if one.resamples is None or other.resamples is None:
         return student.total([one.of_texts, other.of_texts])
     most = min(len(one.resamples), len(other.resamples))
@@ -214,10 +214,10 @@ def _gap_over_texts(one: Estimate, other: Estimate) -> student.Part:
 
 
 def holm(found: Mapping[K, float], weights: Mapping[K, float] | None = None) -> dict[K, float]:
-    """Correct p-values for the number of comparisons, which can be dependent (Holm 1979; weights: §4).
+    """Correct p-values for the number of comparisons, which may be dependent (Holm 1979; see §4 for weights).
 
     Args:
-        weights: relative part of the error rate that each comparison gets; default: equal parts.
+        weights: relative share of the error rate assigned to each comparison; default: equal shares.
     """
     given = {key: 1.0 if weights is None else weights[key] for key in found}
     left, highest = sum(given.values()), 0.0
@@ -230,14 +230,14 @@ def holm(found: Mapping[K, float], weights: Mapping[K, float] | None = None) -> 
 
 
 def outcome(one: Estimate, other: Estimate, metric: str, p: float) -> Outcome:
-    """Return the outcome of a comparison, given the corrected p-value."""
+    """Return the outcome of a comparison with the corrected p-value `p`."""
     if p >= LEVEL or one.value == other.value:
         return "unclear"
     return "better" if (one.value < other.value) == lower_is_better(metric) else "worse"
 
 
 def above_all(figures: Mapping[K, Estimate], metric: str) -> tuple[K, float] | None:
-    """Return the key of the best estimate and the largest p-value of its comparisons with all other estimates. Return None if
+    """Return the key of the best estimate, and the largest p-value of its comparisons with the other estimates. Return None if
     there is only one estimate, or if an estimate has too few training runs."""
     if len(figures) < 2 or too_few(*figures.values()):
         return None
@@ -247,7 +247,7 @@ def above_all(figures: Mapping[K, Estimate], metric: str) -> tuple[K, float] | N
 
 
 def rule(comparisons: int) -> str:
-    """Return a sentence that describes the significance tests of a page."""
+    """Return a sentence that describes the significance tests on a page."""
     many = f"{comparisons:,} comparisons are" if comparisons != 1 else "1 comparison is"
     return (
         f"{many} made here, each by a test over training runs and texts. The p-values are corrected for the number of "
@@ -255,7 +255,7 @@ def rule(comparisons: int) -> str:
     )
 
 
-#: note for scores of a single training run
+#: note shown with scores from a single training run
 ONE_RUN = "One run: the intervals cover the choice of test texts, not variation between training runs."
 
 

@@ -1,4 +1,4 @@
-"""The demo, which links words, aligns an encoder and measures the results on the bundled text."""
+"""The demo, which links words, aligns an encoder, and measures the result on the bundled text."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from calque.encoders import Encoder
     from calque.tasks import Score
 
-#: methods of the demo with their options; a small text needs more epochs
+#: methods of the demo with their options; a small text needs more epochs than the default
 METHODS: dict[str, dict[str, Any]] = {"rotation": {}, "finetune": {"epochs": 4}, "contrastive": {"epochs": 8}}
 
-#: title of each metric in the table, and the function that selects its best score
+#: title of the table for each metric, and the function that selects the best score
 _SHOWN: dict[str, tuple[str, Callable[..., str]]] = {
     "accuracy.unseen": ("Contextual word retrieval by CSLS, word pairs unseen in training (higher is better)", max),
-    "form.unseen": ("Type-level retrieval: any occurrence of the right word counts (higher is better)", max),
+    "form.unseen": ("Type-level retrieval: any occurrence of the correct word counts (higher is better)", max),
     "same-form": ("English words whose nearest other English word is the same word (higher is better)", max),
     "aer": ("Word alignment, error rate against gold alignments (lower is better)", min),
 }
@@ -50,14 +50,14 @@ def demo(
     say: Say = lambda line: None,
     then: Callable[[Path], object] = lambda folder: None,
 ) -> list[dict[str, Any]]:
-    """Align an encoder on the sample text by rotation, Cao's loss and contrastive alignment, with one model for all languages.
+    """Align an encoder on the sample text by rotation, Cao's loss and contrastive training, with one model for all languages.
 
     Arguments not listed here are the options of `calque demo`.
 
     Args:
         out: folder for the text (`text/XX.train.tsv`, `text/XX.test.tsv`), the aligned encoders (one folder for each method),
-            `results.jsonl`, `analyses.jsonl` and `calque-run.json`. The folder is written only when it is complete; an
-            interrupted demo resumes from `.OUT.calque-part`.
+            `results.jsonl`, `analyses.jsonl` and `calque-run.json`. The folder appears only when it is complete; an interrupted
+            demo resumes from `.OUT.calque-part`.
         then: function that adds files to the folder before it is renamed.
 
     Returns:
@@ -69,7 +69,7 @@ def demo(
     check(out, overwrite=overwrite, holds="a demo")
     unknown = sorted(set(langs) - set(LANGUAGES))
     if unknown or not langs:
-        raise SettingError(f"languages must be some of {', '.join(LANGUAGES)}, got {', '.join(unknown) or 'none'}")
+        raise SettingError(f"languages must be among {', '.join(LANGUAGES)}, got {', '.join(unknown) or 'none'}")
     base = load_encoder(encoder)
     require(base, "measured")
     with writing(out, overwrite=overwrite, holds="a demo") as folder:
@@ -96,7 +96,7 @@ def _demo(
     def measured(method: str, encoder: Encoder) -> Iterator[Score]:
         for text in bar(texts.values(), unit="language", title=f"measure {method}", show=progress):
             yield from text.scores(method, encoder)
-        yield next(iter(texts.values())).english()  # the English sentences are equal for all languages
+        yield next(iter(texts.values())).english()  # all languages have the same English sentences
 
     add("base", measured("base", base))
     corpora, pairs = [text.train for text in texts.values()], [text.links for text in texts.values()]
@@ -128,7 +128,7 @@ def _demo(
 
 
 class _Text:
-    """Sample text of one language, its word links, and the retrieval results of every encoder on its test text."""
+    """Sample text for one language, its word links, and the retrieval results of every encoder on its test part."""
 
     def __init__(self, lang: str, seed: int):
         from calque.analyses.questions import Questions
@@ -136,7 +136,7 @@ class _Text:
         from calque.wordalign import align_words
 
         self.train, self.test, self.gold = sample_text(lang, "train"), sample_text(lang, "test"), sample_links(lang)
-        # The aligner is trained on training and test text, because the sample is small. Gold links are not used.
+        # The aligner is trained on both training and test text, because the sample is small. It does not use gold links.
         how = {"symmetrize": "one-to-one", "seed": seed}
         self.links = align_words(self.train, extra=self.test, **how)
         tested = align_words(self.test, extra=self.train, **how)
@@ -159,7 +159,7 @@ class _Text:
         return [*found, WordAlignment(*self.gold, data="sample").evaluate(encoder)[0]]
 
     def english(self) -> Score:
-        """Return the same-language consistency of English words in the encoder that was measured last."""
+        """Return the same-language consistency of English words for the encoder that was measured last."""
         from calque.tasks.consistency import Consistency
 
         view, task = self.views[-1], Consistency(self.questions.corpus.source, data="sample")
@@ -191,7 +191,7 @@ def _write(folder: Path, texts: dict[str, _Text]) -> None:
 
 
 def table(records: Sequence[dict[str, Any]]) -> str:
-    """Format the scores of every method and language in per cent, in one table for each metric in `_SHOWN`."""
+    """Format the scores (%) of every method and language, in one table for each metric in `_SHOWN`."""
     blocks = []
     for metric, (title, best) in _SHOWN.items():
         rows: dict[str, list[dict[str, Any]]] = {}

@@ -30,16 +30,16 @@ def distil(
     progress: bool = False,
     say: Say = lambda line: None,
 ) -> Aligned:
-    """Train a student whose sentence vectors equal those of a teacher, both in the teacher's language and in the languages of
-    the translations.
+    """Train a student to reproduce a teacher's sentence vectors, both for sentences in the teacher's language and for their
+    translations.
 
     Args:
         how: settings. Texts are split at spaces. `out` is written when the result is complete; interrupted training resumes.
         options: keyword arguments of `Distillation`.
 
     Raises:
-        SettingError: the teacher has no sentence vector, the student is not an encoder of subwords, a text is not in the
-            teacher's language, or settings exclude each other.
+        SettingError: the teacher has no sentence pooling, the student is not a subword encoder, a text is not in the teacher's
+            language, or settings are incompatible.
         InputError: a file cannot be read.
     """
     from calque.alignment.distilled import Distillation, static_student
@@ -50,9 +50,9 @@ def distil(
     check(how.out, overwrite=how.overwrite)
     texts, langs = named_pairs(how.train or (), how.langs or ())
     if not texts and not how.text:
-        raise SettingError("no training text: give parallel texts, or text in the teacher's language with --text")
+        raise SettingError("no training text was given; add parallel texts, or text in the teacher's language (--text)")
     if how.towards is None and not langs:
-        raise SettingError("--langs is missing: name the languages of the text, e.g. --langs en de")
+        raise SettingError("--langs is missing; give the languages of the text, e.g. --langs en de")
     towards = how.towards or langs[0][0]
     method = Distillation(towards=towards, seed=how.seed, **dict(options or {}))
     known = load_encoder(how.teacher)
@@ -61,7 +61,7 @@ def distil(
     for path, corpus in zip(texts, corpora, strict=True):
         if best_match(towards, corpus.langs) is None:
             fact = f"{path} is in {corpus.langs[0]} and {corpus.langs[1]}, but the teacher's language is {towards}"
-            raise SettingError(f"{fact}: name the teacher's language with --towards")
+            raise SettingError(f"{fact}; give the teacher's language with --towards")
     more = [read_sentences(path, lang=towards, pretokenized=True, limit=how.limit) for path in how.text or ()]
     load: dict[str, Any] = {"layer": how.layer, "max_length": how.max_length}
     learner: Any = load_encoder(how.student, **{name: value for name, value in load.items() if value is not None})
@@ -101,22 +101,22 @@ def distil(
 
 
 def teacher_vector(encoder: Encoder, name: str | None) -> SentencePooling:
-    """Return the sentence pooling `name` of a teacher, or by default its saved pooling."""
+    """Return the sentence pooling `name` for a teacher, or its saved pooling if `name` is None."""
     from calque.encoders.sentence_vectors import SentencePooling
 
     if name is None and getattr(encoder, "modules", None) is None:
         fact = f"the teacher {encoder.name} has no saved sentence pooling, as in a sentence-transformers folder"
-        raise SettingError(f"{fact}: choose one with --teacher-pooling words, subwords or cls")
+        raise SettingError(f"{fact}; choose one with --teacher-pooling words, subwords or cls")
     return SentencePooling.of(encoder, name)  # type: ignore[arg-type]
 
 
 def student_pooling(encoder: Encoder, name: str | None) -> SentencePooling:
-    """Return the sentence pooling `name` of a student, or by default its saved pooling or the mean of its subword vectors."""
+    """Return the sentence pooling `name` for a student; default: its saved pooling, or the mean of its subword vectors."""
     from calque.encoders import HuggingFaceEncoder
     from calque.encoders.sentence_vectors import SentencePooling
 
     if not isinstance(encoder, HuggingFaceEncoder):
-        raise SettingError(f"the student {encoder.name} cannot be trained: expected an encoder of transformers")
+        raise SettingError(f"the student {encoder.name} cannot be trained; expected a Hugging Face encoder")
     if name == "own" or (name is None and getattr(encoder, "modules", None) is not None):
         return SentencePooling.of(encoder, "own")
     if name in ("subwords", "cls", None):

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 
 def alignment_of(encoder: str) -> dict[str, Any] | None:
-    """Return method, seed and base encoder of the alignment in the record of an encoder's folder, or None without a record. The
-    seed of a deterministic method is None."""
+    """Return the method, seed and base encoder of an alignment from the record in the encoder's folder, or None if there is no
+    record. The seed of a deterministic method is None."""
     path = Path(encoder, "calque-run.json")
     record = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     if not {"method", "encoder", "encoder_fingerprint"} <= record.keys():
@@ -43,21 +43,21 @@ def evaluate(
     then: Callable[[list[Any]], object] = lambda scores: None,
     progress: bool = False,
 ) -> list[Score]:
-    """Return the scores of one encoder on one task, ordered by test set; the first score is the main score.
+    """Return the scores of one encoder on one task, ordered by test set. The first score is the main score.
 
     Args:
-        encoder: hub name, folder, `mini`, or a file of static vectors.
+        encoder: Hugging Face name, folder, `mini`, or file of static vectors.
         inputs: name of the task (a key of `TASKS` or `package.module:Class`) and its files.
         options: keyword arguments of the task's `from_files`.
         load: keyword arguments of `load_encoder`.
-        layers: layers that `compare_layers` compares by word retrieval; `then` is called with the results.
-        out: file for the scores. To resume an interrupted command, checkpoints of trained heads are written in the same folder;
-            if `out` is None, there are no checkpoints.
-        then: function that is called with the scores.
+        layers: layers that `compare_layers` compares by word retrieval; `then` is called with the findings.
+        out: file for the scores. Checkpoints of trained task heads are written to the same folder, so an interrupted command
+            can be resumed; if `out` is None, no checkpoints are written.
+        then: function that is called with all scores.
         progress: whether to show progress bars on standard error.
 
     Raises:
-        SettingError: the task is unknown, or does not use one of the files.
+        SettingError: the task is unknown, or does not use one of the given files.
     """
     from calque.encoders import load_encoder
     from calque.encoders.layers import DefaultLayerWarning
@@ -68,7 +68,7 @@ def evaluate(
         raise SettingError(f"{inputs.task} does not use {', '.join(unread)}, but only {', '.join(row.files)}")
     tasks = TASKS.load(inputs.task).from_files(inputs, **dict(options or {}))
     with warnings.catch_warnings():
-        if layers is not None:  # the default layer is not needed
+        if layers is not None:  # the warning is irrelevant, because the default layer is not used
             warnings.simplefilter("ignore", DefaultLayerWarning)
         loaded = load_encoder(encoder, **dict(load or {}))
     scores: list[Score] = []
@@ -89,7 +89,7 @@ def evaluate(
 
 @contextmanager
 def _resumable(tasks: Sequence[Any], out: Path | None) -> Iterator[None]:
-    """Keep checkpoints of trained heads in the folder of `out` until the scores are written."""
+    """Keep checkpoints of trained task heads in the folder of `out` until the scores are written."""
     trained = [each for task in tasks if hasattr(each := getattr(task, "task", task), "checkpoints")]
     if out is None or not trained or not is_first():
         yield

@@ -1,4 +1,4 @@
-"""Folders of results, which are written atomically."""
+"""Write folders of results atomically."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from calque.encoders.folder import ABOUT_FILE, RUN_FILE
 from calque.errors import CalqueError, InputError, SettingError
 from calque.storage import NEW, is_text, locked, remove, write_text
 
-#: folder for resuming a run: checkpoints, metrics and prepared data
+#: folder with the checkpoints, metrics and prepared data from which a run resumes
 TRAINING = "training"
 METRICS = "metrics.jsonl"
 
@@ -25,11 +25,11 @@ METRICS = "metrics.jsonl"
 def writing(out: str | Path, *, overwrite: bool = False, holds: str = "an encoder") -> Iterator[Path]:
     """Yield a temporary folder, which is renamed to `OUT` at the end of the block.
 
-    A killed run leaves the folder `.OUT.calque-part`, of which the next run keeps only `training/`. An old result is replaced
-    when the new result is complete. All processes of a run enter the block, but only the first process changes the disk.
+    A killed run leaves the folder `.OUT.calque-part`; the next run keeps only its subfolder `training`. An old result is
+    replaced only when the new result is complete. All processes of a run enter the block, but only the first writes to disk.
 
     Args:
-        holds: description of a finished folder in messages.
+        holds: phrase that describes the contents of a finished folder in messages.
 
     Raises:
         SettingError: `out` already contains a result, or another process writes to `out`.
@@ -38,7 +38,7 @@ def writing(out: str | Path, *, overwrite: bool = False, holds: str = "an encode
     check(out, overwrite=overwrite, holds=holds)
     out = Path(out).resolve()  # resolve symbolic links
     place = storage.part_of(out)
-    meet()  # wait, so that all processes find the same files
+    meet()  # wait for all processes, so that they all find the same files
     if not is_first():
         yield place / NEW
         return
@@ -47,7 +47,7 @@ def writing(out: str | Path, *, overwrite: bool = False, holds: str = "an encode
         with locked(out):
             part, kept = storage.temporary_folder(place, out), place / TRAINING
             try:
-                check(out, overwrite=overwrite, holds=holds)  # an older result may have been restored
+                check(out, overwrite=overwrite, holds=holds)  # an older result may have been restored in the meantime
                 if kept.is_dir():
                     remove(part / TRAINING)
                     os.rename(kept, part / TRAINING)
@@ -57,7 +57,7 @@ def writing(out: str | Path, *, overwrite: bool = False, holds: str = "an encode
                 _publish(part, out)
             except BaseException:
                 _clear(part)
-                if not (kept.is_dir() or (part.is_dir() and any(part.iterdir()))):  # no data for resuming
+                if not (kept.is_dir() or (part.is_dir() and any(part.iterdir()))):  # nothing to resume from
                     remove(place)
                 raise
             remove(place)
@@ -74,11 +74,11 @@ def check(out: str | Path, *, overwrite: bool = False, holds: str = "an encoder"
     """
     out = Path(out)
     if not is_text(out.absolute()):
-        raise InputError("is not a name in UTF-8, as libraries that write weights require; choose another", path=out)
+        raise InputError("is not valid UTF-8, as libraries that write weights require; choose another name", path=out)
     if out.exists() and not out.is_dir():
         raise InputError("must be a folder, but it is a file", path=out)
     if out.is_dir() and (os.path.ismount(out) or out.samefile(os.curdir)):
-        raise InputError("is mounted or the current folder, which cannot be replaced; name a folder in it", path=out)
+        raise InputError("is a mount point or the current folder, which cannot be replaced; use a subfolder", path=out)
     if not out.is_dir() or not (found := sorted(_contents(out))):
         return
     if foreign := _foreign(out, found):
@@ -90,11 +90,11 @@ def check(out: str | Path, *, overwrite: bool = False, holds: str = "an encoder"
     if place.is_dir() and not (place / NEW).is_dir():  # left by a run that was killed after it renamed the folder
         with suppress(CalqueError), locked(out):
             remove(place)
-    raise SettingError(f"{out} already contains {holds}: choose another folder, or add --overwrite to replace it")
+    raise SettingError(f"{out} already contains {holds}; choose another folder, or add --overwrite to replace it")
 
 
 def check_files(folder: Path, names: Iterable[str], ours: Callable[[], bool]) -> None:
-    """Raise an error if files with the given names exist, unless `ours` returns that calque wrote these files."""
+    """Raise an error if files with the given names exist and `ours` does not confirm that calque wrote them."""
     found = [name for name in names if (folder / name).exists()]
     if found and not ours():
         raise InputError(
@@ -103,7 +103,7 @@ def check_files(folder: Path, names: Iterable[str], ours: Callable[[], bool]) ->
 
 
 def _contents(out: Path) -> Iterator[str]:
-    """Yield the names of files, links and empty folders in a folder, or only its entries if the folder has no record."""
+    """Yield the names of files, links and empty folders below a folder, or only its direct entries if it has no record."""
     known = _records(out)
     for root, folders, files in os.walk(out):
         here = Path(root)
@@ -138,16 +138,16 @@ def _records(out: Path) -> list[dict[str, Any]]:
 
 
 def _clear(part: Path) -> None:
-    """Remove everything except the data for resuming."""
+    """Remove everything except the data from which a run resumes."""
     for entry in part.iterdir() if part.is_dir() else ():
         if entry.name != TRAINING or not any(entry.iterdir()):
             remove(entry)
 
 
 def _publish(part: Path, out: Path) -> None:
-    """Rename a complete folder to its final name. At any moment, `out` is the old result, the new result or absent."""
+    """Rename a complete folder to its final name. At any time, `out` is the old result, the new result or absent."""
     training, kept = part / TRAINING, part.with_name(TRAINING)
-    if training.is_dir():  # a finished folder keeps only the metrics
+    if training.is_dir():  # only the metrics are copied to the finished folder
         os.rename(training, kept)
         for metrics in kept.rglob(METRICS):
             copy = training / metrics.relative_to(kept)

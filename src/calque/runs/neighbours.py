@@ -1,4 +1,4 @@
-"""Find the words of another language that are nearest to a word in a sentence, before and after alignment."""
+"""Find the nearest words in another language to a word in a sentence, before and after alignment."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ BEFORE, AFTER = "before", "after"
 
 
 def neighbours(how: NeighbourSettings, load: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Find the words in the given sentences that are nearest to a word by cosine.
+    """Find the words in given sentences with the highest cosine similarity to a word.
 
     Args:
-        how: settings; an `encoder` with maps is compared with its base encoder.
-        load: keyword arguments of `load_encoder`; an aligned encoder with maps uses its saved settings instead.
+        how: settings; if `encoder` has maps, it is compared with its base encoder.
+        load: keyword arguments of `load_encoder`; an aligned encoder with maps is loaded with its saved settings instead.
 
     Returns:
         `word`, `sentence`, `lang`, and the lists of nearest words `before` and (if there is an aligned encoder) `after`. Each
-        nearest word has `word`, `sentence`, its `place` in the sentence, and the cosines `before` and `after`.
+        nearest word has `word`, `sentence`, `place` (its position in the sentence) and the cosines `before` and `after`.
 
     Raises:
         SettingError: the word is not in its sentence or has no vector, or there are no sentences to search.
@@ -36,7 +36,7 @@ def neighbours(how: NeighbourSettings, load: Mapping[str, Any] | None = None) ->
     from calque.encoders.base import require
 
     if not how.sentence2 and how.text2 is None:
-        raise SettingError("there is no text to search: give --sentence2 or --text2")
+        raise SettingError("there is no text to search; give --sentence2 or --text2")
     encoders = _encoders(how.encoder, how.aligned, dict(load or {}))
     for loaded in encoders.values():
         require(loaded, "measured")
@@ -91,7 +91,7 @@ def table(found: Mapping[str, Any]) -> str:
 
 
 def _marked(about: Mapping[str, Any]) -> str:
-    """Return a sentence with brackets around the word; a long sentence is shortened to the context of the word."""
+    """Return a sentence with the word in brackets; a long sentence is shortened to the context of the word."""
     place, words = about["place"], list(about["sentence"])
     first, last = max(0, place - 8), place + 9
     marked = [f"[{word}]" if number == place else word for number, word in enumerate(words)]
@@ -135,7 +135,7 @@ def _text(how: NeighbourSettings) -> Iterator[Sentences]:
 
 
 def _place(word: str, words: Sequence[str]) -> int:
-    """Return the position of the word; if there is no exact match, case is ignored."""
+    """Return the position of the word in the sentence; if there is no exact match, ignore case."""
     for wanted, among in ((word, list(words)), (word.lower(), [each.lower() for each in words])):
         if wanted in among:
             return among.index(wanted)

@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 
 def table(scores: Sequence[Score]) -> str:
-    """Format the scores of one task as a table, without the F1 of each span type, which only the JSON output contains."""
+    """Format the scores of one task as a table. Only the JSON output contains the F1 of each span type."""
     return _trained(scores) if "seeds" in scores[0].settings else _plain(scores)
 
 
 def columns(rows: Sequence[Sequence[str]], right: range) -> list[str]:
-    """Format rows as lines with an underlined header; the columns with indices in `right` are right-aligned."""
+    """Format rows as lines with an underlined header; columns whose indices are in `right` are right-aligned."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = [
         "  ".join(cell.rjust(widths[i]) if i in right else cell.ljust(widths[i]) for i, cell in enumerate(row)).rstrip()
@@ -29,7 +29,7 @@ def columns(rows: Sequence[Sequence[str]], right: range) -> list[str]:
 
 
 def layer_table(findings: Sequence[Finding]) -> str:
-    """Format the result of `compare_layers`: a row for each layer, and the test scores of the best layer."""
+    """Format the result of `compare_layers` as one row per layer, followed by the test scores of the best layer."""
     scores = [finding.score for finding in findings]
     halves = [score for score in scores if score.metric.endswith(".test-half")]
     chosen, curve = halves[0].settings["layer"], scores[: -len(halves)]
@@ -49,7 +49,7 @@ def layer_table(findings: Sequence[Finding]) -> str:
 
 
 def _plain(scores: Sequence[Score]) -> str:
-    """Format name, value, interval and number of items of each score, and the test set if there are several test sets."""
+    """Format the name, value, interval and number of items of each score, and its test set if there are several."""
     rows = [("test", "metric", "value", "95% interval", "n")]
     for score in scores:
         value, low, high = score.shown(2)
@@ -61,7 +61,7 @@ def _plain(scores: Sequence[Score]) -> str:
 
 
 def _trained(scores: Sequence[Score]) -> str:
-    """Format one row for each test set and metric, with notes on training."""
+    """Format one row for each test set and metric, with notes on the training."""
     rows = [("test", "language", "metric", "value", "s.d.", "95% interval", "gap", "n", "trained on")]
     for score in scores:
         if score.metric.startswith("f1."):

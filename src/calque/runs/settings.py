@@ -1,6 +1,6 @@
-"""Settings of commands as dataclasses.
+"""Dataclasses with the settings of the commands.
 
-The name, type, default and help of a field define an option of the command line, see `opt` and `calque.cli.options.grouped`.
+The name, type, default and help of a field define a command-line option, see `opt` and `calque.cli.options.grouped`.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from calque.errors import SettingError
 
 
 def opt(default: Any, help: str, *names: str, **how: Any) -> Any:
-    """Return a dataclass field that is an option of the command line; the option is required if `default` is `...`."""
+    """Return a dataclass field that defines a command-line option; the option is required if `default` is `...`."""
     return _field(default, typer.Option(*names, help=help, **how))
 
 
 def arg(default: Any, help: str, **how: Any) -> Any:
-    """Return a dataclass field that is an argument of the command line, see `opt`."""
+    """Return a dataclass field that defines a positional argument of a command, see `opt`."""
     return _field(default, typer.Argument(help=help, **how))
 
 
 def files(help: str, metavar: str = "FILE...") -> Any:
-    """Return a dataclass field that is an option with any number of files, see `opt`."""
+    """Return a dataclass field that defines an option for any number of files, see `opt`."""
     return opt(None, help, metavar=metavar)
 
 
@@ -38,12 +38,12 @@ def _field(default: Any, option: Any) -> Any:
 
 
 def language(parameter: typer.CallbackParam, value: str | None) -> str | None:
-    """Check the name of a language, as a callback of `typer`."""
+    """Check the name of a language (a callback for `typer`)."""
     return value if value is None else _language(parameter.opts[0], value)
 
 
 def _language(option: str, name: str) -> str:
-    """Return the name of a language after checking that it can be part of `LANG=FILE`.
+    """Return the name of a language after checking that the name can be part of `LANG=FILE`.
 
     Raises:
         SettingError: the name is empty or contains a character that is not allowed.
@@ -57,7 +57,7 @@ def language_pairs(langs: Sequence[str]) -> list[tuple[str, str]]:
     """Convert the flat list of `--langs` to pairs of languages, and check the pairs.
 
     Raises:
-        SettingError: a language is invalid, the number of languages is odd, or both languages of a pair are equal.
+        SettingError: a language is invalid, the number of languages is odd, or the two languages of a pair are equal.
     """
     if len(langs) % 2:
         raise SettingError("--langs needs two languages, e.g. --langs en de")
@@ -70,22 +70,22 @@ def language_pairs(langs: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def named_pairs(files: Sequence[str], langs: Sequence[str]) -> tuple[list[str], list[tuple[str, str]]]:
-    """Return files and their pairs of languages, which are named as `en-de=FILE` or in the flat list of `--langs`.
+    """Return files and their language pairs, which are given as `en-de=FILE` or in the flat list of `--langs`.
 
     Raises:
-        SettingError: the languages of a file are missing, or named in both ways.
+        SettingError: the languages of a file are missing or are given in both ways.
     """
     named = [pair_and_path(file) for file in files]
     pairs = [pair for pair, _ in named if pair is not None]
     if not pairs:
         return list(files), language_pairs(langs)
     if langs or len(pairs) < len(named):
-        raise SettingError("name the languages of all files, either as in en-de=FILE or by --langs, not both")
+        raise SettingError("give the languages of all files, either as en-de=FILE or with --langs, but not both")
     return [path for _, path in named], language_pairs([lang for pair in pairs for lang in pair])
 
 
 def numbers(text: str | None, option: str = "--layers") -> list[int] | None:
-    """Parse whole numbers separated by commas, or a range such as 0-12."""
+    """Parse a list of whole numbers separated by commas, or a range such as 0-12."""
     if text is None:
         return None
     first, _, last = text.partition("-")
@@ -109,27 +109,27 @@ EncoderArgument = Annotated[
 ]
 OwnOption = Annotated[Several, typer.Option("--option", metavar="NAME=VALUE", help="Same as --NAME VALUE; repeatable.")]
 CheckpointEvery = Annotated[
-    int, typer.Option(min=0, help="Save a training checkpoint every N updates and every minute; 0 saves none.")
+    int, typer.Option(min=0, help="Save checkpoints every N updates and also once a minute; 0 disables checkpoints.")
 ]
-KeepLayers = Annotated[bool, typer.Option("--keep-layers", help="Also save the upper layers, which are not used.")]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a finished result in --out.")]
-Pretokenized = Annotated[bool, typer.Option("--pretokenized", help="Words are separated by spaces already.")]
+KeepLayers = Annotated[bool, typer.Option("--keep-layers", help="Also save unused layers above the encoder's layer.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an existing result in --out.")]
+Pretokenized = Annotated[bool, typer.Option("--pretokenized", help="Text is already tokenised; split only at spaces.")]
 Model = Annotated[str, typer.Option("--model", help="Word aligner: auto, fast-align, hmm or gibbs (most accurate).")]
-# PyTorch multiplies the seed, so 32 bits avoid an overflow of 64 bits.
+# The seed is limited to 32 bits, because PyTorch multiplies it and the product must fit into 64 bits.
 Seed = Annotated[int, typer.Option(min=0, max=(1 << 32) - 1, help="Random seed.")]
 Limit = Annotated[int | None, typer.Option(min=1, help="Use only the first N sentences (or pairs) of each text.")]
 Layer = Annotated[
-    int | None, typer.Option(help="Hidden layer (-1: last); default: as saved, else the last (decoders: at 2/3 depth).")
+    int | None, typer.Option(help="Hidden layer (-1: last); default: the saved or last layer (decoders: at 2/3 depth).")
 ]
-Pooling = Annotated[str | None, typer.Option(help="Pooling of the subwords of a word: last, first or mean.")]
-MaxLength = Annotated[int | None, typer.Option(min=3, help="Maximum subwords per sentence; default: as in the model.")]
+Pooling = Annotated[str | None, typer.Option(help="Pooling of a word's subword vectors: last, first or mean.")]
+MaxLength = Annotated[int | None, typer.Option(min=3, help="Maximum subwords per sentence; default: model's limit.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Hide progress and messages.")]
-#: default method by kind of data
+#: default alignment method for each kind of data
 DEFAULT_METHOD = {"parallel": "contrastive", "dictionary": "rotation", "unsupervised": "rotation", "released": ""}
 
 
 def _methods(kind: str) -> str:
-    """Return the names of the methods for a kind of data, for the help."""
+    """Return the names of the methods for a kind of data, formatted for the help."""
     usual = DEFAULT_METHOD[kind]
     return ", ".join(f"{name} (default)" if name == usual else name for name in methods_for(kind))
 
@@ -138,7 +138,7 @@ def _methods(kind: str) -> str:
 class AlignSettings:
     """Settings of `calque align`."""
 
-    encoder: str = opt(..., "Hugging Face name, folder, mini (bundled) or word vectors; or en=ENCODER,de=ENCODER.")
+    encoder: str = opt(..., "Encoder: Hugging Face name, folder, mini (bundled) or word vectors, or en=NAME,de=NAME.")
     towards: str = opt(..., "Language that all other languages are aligned with.", callback=language)
     out: Path = opt(..., "Folder for the aligned encoder.")
     train: Several = arg(None, "Parallel texts, given as FILE or en-de=FILE.", metavar="[TRAIN...]")
@@ -148,8 +148,8 @@ class AlignSettings:
         f"Alignment method. With parallel text: {_methods('parallel')}, or package.module:Class. With dictionaries: "
         f"{_methods('dictionary')}. With only --text: {', '.join(methods_for('text'))}.",
     )
-    dictionary: Several = files("Dictionaries (FILE or en-de=FILE), or identical to use words that are spelt the same.")
-    text: Several = files("Plain text of one language (de=FILE), over which word vectors are averaged.")
+    dictionary: Several = files("Dictionaries (FILE or en-de=FILE), or identical to pair words with the same spelling.")
+    text: Several = files("Plain text in one language (de=FILE), over which word vectors are averaged.")
     anchors: Several = files("Folders written by calque anchors, used instead of --text.", "DIR...")
     unsupervised: bool = opt(
         False,
@@ -157,8 +157,8 @@ class AlignSettings:
         "card, and the exit code is 1.",
         "--unsupervised",
     )
-    released: Several = files("Folders of released maps (XX_best_mapping.pth), one for each of --layers.", "DIR...")
-    links: Several = opt(None, "Word links of TRAIN in Pharaoh format; default: links by the statistical aligner.")
+    released: Several = files("Folders of released maps (XX_best_mapping.pth), one per layer in --layers.", "DIR...")
+    links: Several = opt(None, "Word alignments of TRAIN in Pharaoh format; default: from a statistical aligner.")
     pretokenized: Pretokenized = False
     limit: Limit = None
     option: OwnOption = None
@@ -181,15 +181,15 @@ class DistilSettings:
     text: Several = files("Further plain text in the teacher's language.")
     static: bool = opt(
         False,
-        "Train only one vector for each subword of --student, without a network; this changes the defaults to --batch 256, "
+        "Train only one static vector per subword of --student, without a network; the defaults are then --batch 256, "
         "--learning-rate 0.01 and --ranking 0.3.",
         "--static",
     )
     sentence_pooling: str | None = opt(
-        None, "Student's sentence vector: own (as saved; default), subwords (mean; default if none is saved) or cls."
+        None, "Student's sentence pooling: own (saved; default), subwords (mean; default if none is saved) or cls."
     )
     teacher_pooling: str | None = opt(
-        None, "Teacher's sentence vector: own (as saved; default), subwords (mean), words (mean) or cls."
+        None, "Teacher's sentence pooling: own (saved; default), subwords (mean), words (mean) or cls."
     )
     vectors: Path | None = opt(None, "Folder for the teacher's vectors, which other runs can reuse.", metavar="FOLDER")
     option: OwnOption = None
@@ -206,16 +206,16 @@ class DistilSettings:
 class AnchorSettings:
     """Settings of `calque anchors`."""
 
-    text: list[str] = arg(..., "Plain text, one sentence per line.", metavar="TEXT...")
-    out: Path = opt(..., "Folder for anchors, and for sums to resume an interrupted run.", metavar="PATH")
+    text: list[str] = arg(..., "Plain text with one sentence per line.", metavar="TEXT...")
+    out: Path = opt(..., "Folder for the anchors, and for sums to resume an interrupted run.", metavar="PATH")
     lang: str = opt(..., "Language of the text.", callback=language)
-    encoder: str = opt(..., "Hugging Face name, folder, mini (bundled) or word vectors.")
+    encoder: str = opt(..., "Encoder: Hugging Face name, folder, mini (bundled) or word vectors.")
     layers: str | None = opt(None, "Layers to average, e.g. 0,1,2; default: the encoder's layer.")
-    vocabulary: str | None = opt(None, "File with the words to average, one per line; default: all words.")
+    vocabulary: str | None = opt(None, "File with the words to average, one word per line; default: all words.")
     at_least: int = opt(1, "Skip words with fewer than N occurrences.", min=1)
-    most: int | None = opt(None, "Average only the N most frequent words.", min=1)
-    most_occurrences: int | None = opt(None, "Average only the first N occurrences of a word.", "--occurrences", min=1)
-    format: str = opt("safetensors", "Format: safetensors, or avg_embeds (as published: word2vec text, norms.json).")
+    most: int | None = opt(None, "Compute anchors only for the N most frequent words.", min=1)
+    most_occurrences: int | None = opt(None, "Average the first N occurrences of each word.", "--occurrences", min=1)
+    format: str = opt("safetensors", "Format: safetensors, or the published avg_embeds (word2vec text and norms.json).")
     pretokenized: Pretokenized = False
     limit: int | None = opt(None, "Read only the first N lines of each text.", min=1)
     seed: Seed = 0
@@ -225,12 +225,12 @@ class AnchorSettings:
 class LinkSettings:
     """Settings of `calque words`."""
 
-    train: str = arg(..., "Parallel text: TSV, a ||| b, Moses, TMX, …", metavar="TRAIN")
+    train: str = arg(..., "Parallel text in a format such as TSV, a ||| b, Moses or TMX.", metavar="TRAIN")
     langs: list[str] = opt(..., "Languages of the text, e.g. en de.", "--langs", metavar="SOURCE TARGET")
-    out: Path = opt(..., "Pharaoh file to write, with one line of links i-j per sentence pair.", metavar="PATH")
-    encoder: str | None = opt(None, "Link words by the similarity of this encoder's vectors.", metavar="ENCODER")
-    extract: str | None = opt(None, "With --encoder: rule for links, mutual (default) or softmax.")
-    prior: bool = opt(False, "Use the similarities of --encoder as a prior of the aligner (hmm, gibbs).", "--prior")
+    out: Path = opt(..., "Pharaoh file to write, with one line of word links (i-j) per sentence pair.", metavar="PATH")
+    encoder: str | None = opt(None, "Encoder whose vector similarities are used to link words.", metavar="ENCODER")
+    extract: str | None = opt(None, "With --encoder: rule for selecting links, mutual (default) or softmax.")
+    prior: bool = opt(False, "Use similarities from --encoder as a prior for the aligner (hmm or gibbs).", "--prior")
     prior_weight: float | None = opt(None, "With --prior: weight of the similarities; default: 2.", min=0)
     cross_fit: int | None = opt(
         None,
@@ -239,13 +239,13 @@ class LinkSettings:
         min=2,
         metavar="N",
     )
-    also: Several = files("With --cross-fit: further texts to align the encoder on.", "en-nl=FILE...")
+    also: Several = files("With --cross-fit: further parallel texts to align the encoder on.", "en-nl=FILE...")
     pretokenized: Pretokenized = False
-    extra: Several = opt(None, "Further text in the same languages to train the aligner on, without links in --out.")
-    posteriors: bool = opt(False, "Write links with probabilities or scores, as i-j:p.", "--posteriors", "--scores")
-    tables: Path | None = opt(None, "File for the trained aligner, which --use can load to link other text.")
-    use: Path | None = opt(None, "Aligner saved by --tables, which links the text without training.", metavar="PATH")
-    sample: int | None = opt(None, "Train on N random sentence pairs of the text, but link the full text.", min=1)
+    extra: Several = opt(None, "Further text in the same languages to train the aligner on; its links are not written.")
+    posteriors: bool = opt(False, "Write links with their probabilities or scores, i-j:p.", "--posteriors", "--scores")
+    tables: Path | None = opt(None, "File for saving the trained aligner, which --use can load to link other text.")
+    use: Path | None = opt(None, "Aligner saved by --tables, used to link the text without training.", metavar="PATH")
+    sample: int | None = opt(None, "Train on only N random sentence pairs, but link the full text.", min=1)
     limit: Limit = None
     quiet: Quiet = False
 
@@ -256,23 +256,23 @@ class AnalysisSettings:
 
     encoders: Several = arg(
         None,
-        "Encoders, the one before alignment first: Hugging Face names, folders, mini or word vectors, also NAME=PATH.",
+        "Encoders, starting with the encoder before alignment: Hugging Face names, folders, mini, word vectors or NAME=PATH.",
         metavar="ENCODER...",
     )
-    test: str | None = opt(None, "Parallel text to test on.", metavar="FILE")
+    test: str | None = opt(None, "Parallel text on which the encoders are tested.", metavar="FILE")
     langs: PairLangs = None
     only: str | None = opt(None, f"Analyses to run, separated by commas: {', '.join(ANALYSES)}; default: all.")
-    train: str | None = opt(None, "Text that the encoders were aligned on, to find unseen word pairs.")
-    links: str | None = opt(None, "Word links of --test in Pharaoh format.")
-    train_links: str | None = opt(None, "Word links of --train in Pharaoh format.")
-    upos: Several = files("Parts of speech of the test sentences (CoNLL-U or columns); de=FILE gives the language.")
+    train: str | None = opt(None, "Text that the encoders were aligned on, used to identify unseen word pairs.")
+    links: str | None = opt(None, "Word alignments of the --test text in Pharaoh format.")
+    train_links: str | None = opt(None, "Word alignments of the --train text in Pharaoh format.")
+    upos: Several = files("Part-of-speech tags of the test sentences (CoNLL-U or columns), given as FILE or de=FILE.")
     pretokenized: Pretokenized = False
     limit: int | None = opt(None, "Use only the first N sentence pairs of --test; --train is read in full.", min=1)
     non_contextual: bool = opt(False, "Use only the first occurrence of each word type.", "--non-contextual")
-    forms: int = opt(8, "Number of word types in the analysis examples.", min=1)
-    pairs: int = opt(100, "Number of word pairs in the analysis points.", min=2)
-    projection: str = opt("auto", "Projection of points: pca, tsne, or auto (tsne if scikit-learn is installed).")
-    bootstrap: int = opt(1000, "Number of bootstrap samples for the intervals.", min=0)
+    forms: int = opt(8, "For the analysis examples: number of word types to show.", min=1)
+    pairs: int = opt(100, "For the analysis points: number of word pairs to plot.", min=2)
+    projection: str = opt("auto", "For the analysis points: pca, tsne, or auto (tsne if scikit-learn is installed).")
+    bootstrap: int = opt(1000, "Number of bootstrap samples for the confidence intervals.", min=0)
     out: Path | None = opt(None, "JSON Lines file to which the results are appended.")
     quiet: Quiet = False
 
@@ -281,14 +281,14 @@ class AnalysisSettings:
 class NeighbourSettings:
     """Settings of `calque neighbours`."""
 
-    encoder: str = opt(..., "Hugging Face name, folder, mini (bundled) or word vectors.")
+    encoder: str = opt(..., "Encoder: Hugging Face name, folder, mini (bundled) or word vectors.")
     lang1: str = opt(..., "Language of the word.", callback=language)
     sentence1: str = opt(..., "Sentence that contains the word.")
-    word1: str = opt(..., "Word, as written in the sentence.")
+    word1: str = opt(..., "Word as it is written in --sentence1.")
     lang2: str = opt(..., "Language of the neighbours.", callback=language)
     sentence2: Several = opt(None, "Sentence to search, in the language of --lang2; repeatable.")
     text2: str | None = opt(None, "Plain text to search, in the language of --lang2, one sentence per line.")
-    aligned: str | None = opt(None, "Aligned encoder, if --encoder is the encoder before alignment.")
+    aligned: str | None = opt(None, "Aligned encoder to compare with --encoder, the encoder before alignment.")
     k: int = opt(5, "Number of nearest words to show.", "-k", min=1)
     pretokenized: Pretokenized = False
     limit: int | None = opt(None, "Read only the first N lines of --text2.", min=1)

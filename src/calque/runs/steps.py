@@ -28,8 +28,8 @@ class Step:
     Attributes:
         kind: name of the function that runs the step.
         settings: arguments of the function.
-        files: input files by role, as FILE or LANG=FILE; the key depends on the contents of the files, not on their names.
-        after: folders of earlier steps whose results this step uses, by role.
+        files: input files by role, as FILE or LANG=FILE; the key depends on the contents of the files, but not on their names.
+        after: folders of earlier steps whose results this step uses, keyed by role.
         code: version of calque and hashes of custom classes, see `Steps.step`.
         label: name of the step in messages.
     """
@@ -58,10 +58,10 @@ class Step:
 
 
 class Steps:
-    """Folder of finished steps.
+    """Folder that contains the finished steps of a study.
 
     Args:
-        work: functions by kind of step; each function is called with the step and a folder for the result.
+        work: function for each kind of step, which is called with the step and a folder for the result.
     """
 
     def __init__(self, folder: str | Path, work: dict[str, Callable[[Step, Path], None]]):
@@ -69,7 +69,7 @@ class Steps:
 
     def step(self, kind: str, settings: Mapping[str, Any], files: Paths, after: Paths, label: str) -> Step:
         """Return a step. Its key includes the version of calque and the file of each custom class (`package.module:Class`) used
-        as method, task or encoder, but not the modules that this file imports."""
+        as a method, task or encoder, but not the modules that this file imports."""
         encoders = [name for _, name in settings.get("encoder") or ()]
         named = [name for name in (settings.get("method"), settings.get("task"), *encoders) if name and is_path(name)]
         own = [hashlib.blake2b(file_of(name).read_bytes(), digest_size=16).hexdigest() for name in named]
@@ -83,7 +83,7 @@ class Steps:
         return (self.place(step) / DONE).exists()
 
     def do(self, step: Step) -> Path:
-        """Run a step unless it is done, and return its folder. An interrupted step is repeated with the files in its folder.
+        """Run a step unless it is done, and return its folder. An interrupted step is run again with the files in its folder.
 
         Raises:
             InputError: an input file has changed since the key was computed.
@@ -112,8 +112,8 @@ def unique(steps: Sequence[Step]) -> list[Step]:
 
 
 def digest(path: str) -> str:
-    """Return a hash of a file, or of the names and contents of the files in a folder or with a prefix (`PREFIX.de`, …). The
-    hash is cached until the size, the times or the inode of a file change.
+    """Return a hash of a file, or of the names and contents of all files in a folder or with a prefix (`PREFIX.de`, …). The
+    hash of each file is cached until the size, the timestamps or the inode of the file changes.
 
     Raises:
         InputError: a file cannot be read.
@@ -131,7 +131,7 @@ def digest(path: str) -> str:
 
 
 def _files(root: Path) -> list[Path]:
-    """Return a file, the files in a folder, or the files with a prefix."""
+    """Return the file at a path, or all files in a folder or with a prefix."""
     if root.is_dir():
         return sorted(file for file in root.rglob("*") if file.is_file())
     if root.is_file():
@@ -146,6 +146,6 @@ def _files(root: Path) -> list[Path]:
 
 @cache
 def _content(path: str, state: tuple[int, ...]) -> str:
-    """Return the hash of a file, which is cached for its path and `state`."""
+    """Return the hash of a file, cached by its path and `state`."""
     with open(path, "rb") as handle:
         return hashlib.file_digest(handle, lambda: hashlib.blake2b(digest_size=16)).hexdigest()

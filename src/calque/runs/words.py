@@ -36,19 +36,19 @@ def link_words(
     progress: bool = False,
     say: Say = lambda line: None,
 ) -> tuple[int, int]:
-    """Link the words of a parallel text, and write the links in Pharaoh format, one line for each sentence pair.
+    """Link the words of a parallel text, and write the links in Pharaoh format, with one line per sentence pair.
 
     Args:
-        how: settings. With `cross_fit`, copies of the encoder are aligned on the text first; the similarities of each part are
-            computed by the copy that was aligned on the other parts, see `calque.HeldOut`.
-        words: settings of tokenisation and word alignment.
+        how: settings. With `cross_fit`, copies of the encoder are first aligned on the text; the similarities for each part
+            are computed by the copy that was aligned on the other parts, see `calque.HeldOut`.
+        words: settings for tokenisation and word alignment.
         load: keyword arguments of `load_encoder`.
 
     Returns:
-        number of links, and number of sentence pairs.
+        the number of links, and the number of sentence pairs.
 
     Raises:
-        SettingError: settings exclude each other, or the languages of a text in `also` are not given.
+        SettingError: settings are incompatible, or the languages of a text in `also` are missing.
     """
     from calque.linker import Linker
     from calque.wordalign import WordAligner
@@ -56,12 +56,12 @@ def link_words(
     trains = how.extra or how.tables is not None or how.sample is not None
     if how.cross_fit is not None and (how.use is not None or trains):
         raise SettingError(
-            "--cross-fit aligns the encoder on the text that is linked: leave out --use, --extra, --tables and --sample"
+            "--cross-fit aligns the encoder on the text to link; leave out --use, --extra, --tables and --sample"
         )
     if how.use is not None and how.prior_weight is not None:
-        raise SettingError("--prior-weight is already set by the aligner of --use: leave it out")
+        raise SettingError("the aligner of --use already determines --prior-weight; leave out this option")
     if how.use is not None and trains:
-        raise SettingError("--use links without training: leave out --extra, --tables and --sample")
+        raise SettingError("--use links words without training; leave out --extra, --tables and --sample")
     pairs, similar, linker = language_pairs(how.langs), None, None
     check_pairs([how.train], pairs)
     langs = pairs[0]
@@ -78,7 +78,7 @@ def link_words(
             aligner = WordAligner.open(how.use, prior=similar)
         else:
             if how.encoder is not None and how.cross_fit is not None:
-                # The encoder is aligned at first use, after the aligner has checked its settings.
+                # The encoder is aligned when it is first used, after the aligner has checked its settings.
                 about = {"load": load or {}, "progress": progress, "say": say}
                 fit = cache(partial(held_out, how.encoder, corpus, how.also or (), words, how.cross_fit, **about))
                 similar = lambda text: fit()(text)  # noqa: E731
@@ -95,7 +95,7 @@ def link_words(
 
 
 def _write(how: LinkSettings, parts: Iterable[WordPairs], done: Callable[[int], object] = lambda n: None) -> int:
-    """Write links in Pharaoh format, call `done` with the number of sentence pairs of each part, and count the links."""
+    """Write links in Pharaoh format, call `done` with the number of sentence pairs in each part, and count the links."""
     counts = []
 
     def lines() -> Iterator[str]:
@@ -122,10 +122,10 @@ def held_out(
     """Align copies of the encoder on parts of the text, and return their cross-fitted similarities, see `calque.HeldOut`.
 
     Args:
-        words: settings of tokenisation and of the word alignment for training; their seed is also used for training.
+        words: settings for tokenisation and for the word alignment of the training text; training uses the same seed.
 
     Raises:
-        SettingError: the languages of a text are not given, or the encoder cannot be trained.
+        SettingError: the languages of a text are missing, or the encoder cannot be trained.
     """
     from calque.alignment.held_out import HeldOut, common, small
     from calque.encoders.loading import load_encoder
@@ -133,10 +133,10 @@ def held_out(
 
     named = [pair_and_path(each) for each in also]
     if unknown := [path for pair, path in named if pair is None]:
-        raise SettingError(f"--also {unknown[0]}: name the languages before the file, e.g. en-nl={unknown[0]}")
+        raise SettingError(f"--also {unknown[0]}: put the languages before the file, e.g. en-nl={unknown[0]}")
     loaded = load_encoder(encoder, **load)
     if not isinstance(loaded, TrainableEncoder):
-        raise SettingError(f"{loaded.name} cannot be cross-fitted, because the encoder has no weights to train")
+        raise SettingError(f"{loaded.name} cannot be cross-fitted, because it has no trainable weights")
     corpora = [corpus, *(words.read(path, pair) for pair, path in named if pair is not None)]
     learning = replace(words, symmetrize="one-to-one")
     pairs = [learning.link(text, progress=progress) for text in corpora]
@@ -147,7 +147,7 @@ def held_out(
 
 
 def drawn(corpus: ParallelCorpus, n: int, seed: int) -> ParallelCorpus:
-    """Draw `n` random sentence pairs of a text, and return the pairs in the order of the text."""
+    """Draw `n` random sentence pairs from a text, and return them in the order of the text."""
     if n >= len(corpus):
         return corpus
     return corpus.take(np.sort(np.random.default_rng(seed).choice(len(corpus), n, replace=False, shuffle=False)))

@@ -1,1 +1,1 @@
-"""Pretraining of encoders on plain text, and senses of words."""
+"""Pretrain encoders on plain text, and induce the senses of words."""

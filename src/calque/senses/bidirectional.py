@@ -1,4 +1,4 @@
-"""Bidirectional language modelling from scratch (ELMo)."""
+"""Train a bidirectional language model (ELMo) from scratch."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from calque.senses.training import LanguageModel, Prediction, Selected, SenseTra
 from calque.text import Sentence, Sentences
 from calque.training.loop import Schedule, adam
 
-LOSS_SCALE = 20.0  # factor of the loss (unroll_steps of bilm-tf), so that clipping and Adagrad act as in bilm-tf
+LOSS_SCALE = 20.0  # the loss is multiplied by bilm-tf's unroll_steps, so that clipping and Adagrad act as in bilm-tf
 
 
 def adagrad(parameters: list[torch.nn.Parameter], schedule: Schedule) -> torch.optim.Optimizer:
-    """Return Adagrad (Duchi et al. 2011) with initial accumulators of 1, as in bilm-tf."""
+    """Return an Adagrad optimiser (Duchi et al. 2011) with initial accumulators of 1, as in bilm-tf."""
     return torch.optim.Adagrad(parameters, lr=schedule.rate(0, 1), initial_accumulator_value=1.0)
 
 
@@ -38,23 +38,23 @@ OPTIMISERS = {"adam": adam, "adagrad": adagrad}
 
 @dataclass(kw_only=True, eq=False)
 class BiLanguageModel(LanguageModel):
-    """Trains an ELMo from scratch to predict each word from the words before it, and from the words after it (Peters et al.
-    2018, §3.1, 3.4).
+    """Trains an ELMo model from scratch to predict each word from the preceding words and from the following words (Peters et
+    al. 2018, §3.1, 3.4).
 
     Both directions share the word vectors and, unless `tables` is 2, the softmax. The loss is the mean over both directions.
-    Each sentence is read separately, as in the encoder; bilm-tf reads the text as a stream in segments of 20 words.
+    Each sentence is read separately, as in the encoder, whereas bilm-tf reads the text as a stream of 20-word segments.
 
     Args:
-        dim: dimensions of a word vector and of a state in each direction; the vectors of a layer have 2 · dim dimensions.
-        hidden: dimensions of an LSTM cell; default: 8 · dim, as published.
+        dim: dimension of a word vector, and of the state of each direction; the vectors of a layer have 2 · dim dimensions.
+        hidden: dimension of an LSTM cell; default: 8 · dim, as in the paper.
         layers, filters: see `elmo_options`.
-        vocabulary: maximum number of predicted words. Rarer words share one output class; the input always uses characters.
-        min_count: minimum number of occurrences of a predicted word.
-        negatives: number of sampled words for each direction of an update, see `Softmax`.
+        vocabulary: maximum number of words to predict. Rarer words share one output class. The input always uses characters.
+        min_count: minimum number of times that a predicted word must occur.
+        negatives: number of words sampled for each direction in an update, see `Softmax`.
         tables: 1 if both directions share their output vectors, else 2. Each direction always has its own sense vectors.
-        dropout: dropout at the input of each LSTM layer and at the output of the last.
-        optimiser: "adam", or "adagrad" as published. After a few hundred updates, Adam has about half of Adagrad's perplexity.
-        learning_rate: maximum learning rate; default: 5e-3 up to 128 dimensions, 0.64 / dim above; with Adagrad 0.2.
+        dropout: dropout probability for the input of each LSTM layer and for the output of the last layer.
+        optimiser: "adam", or "adagrad" as in the paper. After a few hundred updates, Adam reaches half of Adagrad's perplexity.
+        learning_rate: maximum learning rate; default: 5e-3 up to 128 dimensions, and 0.64 / dim above; 0.2 for Adagrad.
         length, alpha, batch, updates, warmup, decay, clip, seed, precision, lower: see `LanguageModel`.
     """
 
@@ -79,7 +79,7 @@ class BiLanguageModel(LanguageModel):
         check_number("dropout", self.dropout, least=0, below=1)
         filters = None if self.filters is None else tuple(self.filters)
         self.options = elmo_options(dim=self.dim, hidden=self.hidden, layers=self.layers, filters=filters)
-        with torch.device("meta"):  # constructed only to check the arguments
+        with torch.device("meta"):  # these are built only to check the arguments
             ElmoNetwork(self.options)
             Softmax([WordTable(1, 1)] * self.tables, negatives=self.negatives)
 
@@ -97,7 +97,7 @@ class BiLanguageModel(LanguageModel):
         self, texts: Mapping[str, Sentences], *, dictionaries: Sequence[Dictionary] = (), folder: str | Path | None = None,
         checkpoint_every: int = 200, progress: bool = False, say: Say = lambda line: None,
     ) -> ElmoEncoder:  # fmt: skip
-        """Train and return a new encoder; `self.model` is the language model."""
+        """Train and return a new encoder; `self.model` is the trained language model."""
         processes = Processes(self.precision)
         text = WordText.of(
             texts, size=self.vocabulary + FIRST_WORD, min_count=self.min_count, length=self.length, alpha=self.alpha,
@@ -127,7 +127,7 @@ class BiLanguageModel(LanguageModel):
         if self.senses is None:
             return Softmax([WordTable(len(vocabulary), size) for _ in range(self.tables)], negatives=self.negatives)
         counts = vocabulary.counts.copy()
-        counts[:UNKNOWN] = 0  # boundary tokens have one sense
+        counts[:UNKNOWN] = 0  # boundary tokens have only one sense
         return Softmax(self.senses.tables(counts, size, 2), negatives=self.negatives)
 
     # -- saving -----------------------------------------------------------------------------------------------------------
@@ -140,7 +140,7 @@ class BiLanguageModel(LanguageModel):
 
 
 class WordPrediction(Prediction):
-    """Mean cross-entropy of both directions; each block of the mixture is a sentence of `text`."""
+    """Mean cross-entropy over both directions. Each block of the mixture is a sentence of `text`."""
 
     def __init__(
         self, model: WordModel, text: WordText, mixture: Mixture, dropout: float, processes: Processes,
@@ -157,7 +157,7 @@ class WordPrediction(Prediction):
             for k in numbers.tolist()
         ]
         predictions = np.array([len(text) - 1 for text in texts])
-        # `Loop` seeds each update by its number and the rank. Without the rank, all processes draw the same negatives.
+        # `Loop` adds the rank to the seed of each update. Subtract it, so that all processes draw the same negatives.
         seed = torch.initial_seed()
         negatives = self.model.head.draw(np.random.default_rng([seed - self.processes.rank, 1]))
         mine = self.processes.share(np.arange(len(texts)))
@@ -178,7 +178,7 @@ class WordPrediction(Prediction):
     def _term(
         self, contexts: Contexts, side: int, negatives: Negatives | None, languages: Tensor
     ) -> tuple[Tensor, Selected | None]:
-        """Return the summed loss of one direction, and the selected senses."""
+        """Return the summed loss of one direction and the selected senses."""
         states, head, training = contexts.states[side], self.model.head, self.training
         words = torch.from_numpy(contexts.following[side]).to(states.device)
         if training is None:
@@ -200,7 +200,7 @@ def _dropout(share: float, rng: np.random.Generator, device: torch.device) -> Ca
 
 # -- the model ---------------------------------------------------------------------------------------------------------
 class Contexts(NamedTuple):
-    """States of both directions for each prediction."""
+    """States of both directions that make the predictions."""
 
     states: tuple[
         Tensor, Tensor
@@ -210,7 +210,7 @@ class Contexts(NamedTuple):
 
 
 class WordModel(nn.Module):
-    """Language model of p(w_t | w_1 … w_{t−1}) and p(w_t | w_{t+1} … w_n) that reads words as characters."""
+    """Language model for p(w_t | w_1 … w_{t−1}) and p(w_t | w_{t+1} … w_n) that reads words as characters."""
 
     def __init__(self, network: ElmoNetwork, head: Softmax, vocabulary: Vocabulary, *, lower: bool = False):
         super().__init__()
@@ -223,18 +223,18 @@ class WordModel(nn.Module):
     def rows(self, word_types: Sequence[str]) -> np.ndarray:
         """Return the characters of the word types of a `WordText`, int16 `[FIRST_WORD + n, length]`."""
         length = self.network.words.max_characters
-        unknown = np.ones((1, length), dtype=np.int16)  # unused: out-of-vocabulary words have rows of their own
+        unknown = np.ones((1, length), dtype=np.int16)  # unused, because out-of-vocabulary words have their own rows
         return np.concatenate([sentence_ends(length), unknown, character_rows(word_types, length)])
 
     def contexts(
         self, rows: np.ndarray, ids: np.ndarray, lengths: np.ndarray, drop: Callable[[Tensor], Tensor] = lambda x: x
     ) -> Contexts:
-        """Return the states of several texts, with dropout `drop`.
+        """Return the states for several texts, with the dropout function `drop`.
 
         Args:
             rows: characters of the word types, see `rows`.
-            ids: index of the word type of each word of the concatenated texts, `[N]`.
-            lengths: number of words of each text, at least 2, int64 `[n_texts]`.
+            ids: word-type index of each word in the concatenated texts, `[N]`.
+            lengths: number of words in each text, int64 `[n_texts]`; at least 2.
         """
         types, place = np.unique(ids, return_inverse=True)
         words = self.network.words(torch.from_numpy(rows[types]).to(self.device))
@@ -253,8 +253,8 @@ class WordModel(nn.Module):
     def negative_log_likelihood(
         self, sentences: Iterable[Sentence | Sequence[str]], *, budget: int = 4096
     ) -> np.ndarray:
-        """Return sums over the predictions of each non-empty sentence, float64 `[n_sentences, 5]`: −log p of the forward, the
-        backward and the unigram model, the number of predictions, and the number of predicted unknown words.
+        """Return five sums over the predictions in each non-empty sentence, float64 `[n_sentences, 5]`: −log p of the forward,
+        backward and unigram models, the number of predictions, and the number of unknown words among them.
 
         Raises:
             SettingError: the text has no words.
@@ -284,7 +284,7 @@ class WordModel(nn.Module):
         return ElmoEncoder(self.network, name=name, lower=self.lower)
 
     def save(self, folder: str | Path, senses: Mapping[str, Any] | None = None) -> None:
-        """Write the encoder, `vocabulary.json`, and the output layer with the settings of senses (see `Softmax.save`)."""
+        """Write the encoder, `vocabulary.json`, and the output layer with the sense settings (see `Softmax.save`)."""
         path = Path(folder)
         self.encoder().save(path)
         self.vocabulary.save(path)

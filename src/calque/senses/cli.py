@@ -1,4 +1,4 @@
-"""`calque pretrain`, `calque perplexity` and `calque senses`."""
+"""The commands `calque pretrain`, `calque perplexity` and `calque senses`."""
 
 from __future__ import annotations
 
@@ -20,34 +20,34 @@ from calque.runs.settings import CheckpointEvery, Limit, Overwrite, OwnOption, P
 
 @dataclass(frozen=True)
 class SenseOptions:
-    """Options of senses, with their names in the paper in brackets."""
+    """Options for senses; their names in the paper are in brackets."""
 
     senses: Annotated[
         int | None,
         typer.Option(
-            help="Predict senses: maximum number of output vectors per word, induced during training (n_context; in the "
-            "paper 5, or 3 for two languages)."
+            help="Predict the senses of words; this sets the maximum number of senses per word, which are induced during "
+            "training (n_context; 5 in the paper, or 3 for two languages)."
         ),
     ] = None
     dictionary: Annotated[
         list[str] | None,
         typer.Option(
             metavar="LANG-LANG=FILE",
-            help="With --senses: also predict the sense of a word's translation, e.g. en-de=en-de.txt; repeatable. Unless "
-            "--alpha is given, all languages are then sampled equally often.",
+            help="With --senses: dictionary for also predicting the senses of translations, e.g. en-de=en-de.txt; repeatable. "
+            "Unless --alpha is given, all languages are then sampled equally often.",
         ),
     ] = None
     sense_option: Annotated[
         list[str] | None,
         typer.Option(
             metavar="NAME=VALUE",
-            help="With --senses: setting of the sense induction, e.g. start=fresh or axes=24; repeatable. Settings include "
-            "warmup, start, occurrences, rate, axes, queue and below; see the guide.",
+            help="With --senses: setting for the sense induction, e.g. start=fresh or axes=24; repeatable. The guide describes "
+            "the settings warmup, start, occurrences, rate, axes, queue, below and others.",
         ),
     ] = None
 
     def arguments(self) -> dict[str, Any] | None:
-        """Return the options of `Senses`, or None if --senses is not given.
+        """Return the arguments for `Senses`, or None if --senses is not given.
 
         Raises:
             SettingError: an option is unknown, or is given without --senses.
@@ -59,24 +59,24 @@ class SenseOptions:
             for name in ("sense_option", "dictionary"):
                 if getattr(self, name):
                     raise SettingError(
-                        f"--{name.replace('_', '-')} needs --senses; give the maximum number of senses of a word"
+                        f"--{name.replace('_', '-')} needs --senses; give the maximum number of senses per word"
                     )
             return None
         return {"senses": self.senses, **by_name(self.sense_option or [], of(Senses, "senses"), "--sense-option")}
 
 
-#: options that have no effect with --start, because the given BERT determines them
+#: options that cannot be combined with --start, because the BERT given by --start determines them
 _OF_START = ("layers", "dim", "heads", "inner", "positions", "dropout", "vocabulary", "lower")
 
 
 class PretrainCommand(SubjectCommand):
-    """Command `calque pretrain`, whose options depend on the kind of language model."""
+    """The command `calque pretrain`, whose options depend on the kind of language model."""
 
     asks_for = "calque pretrain --model bert --help, or --model elmo"
     spelled: ClassVar[Mapping[str, str]] = {"--lower-case": "lower", "--keep-case": "lower"}
     helps: ClassVar[Mapping[str, str]] = {
-        "vocabulary": "Vocabulary size of the tokenizer to train (ELMo: number of words to predict); default: 16,000.",
-        "start": "Continue training this BERT (a folder, or mini), with its tokenizer, instead of training from scratch.",
+        "vocabulary": "vocabulary size of the tokenizer to train (ELMo: number of words to predict); default: 16,000.",
+        "start": "BERT model (a folder, or mini) to continue training, with its tokenizer, instead of training from scratch.",
     }
 
     def find_subject(self, words: Sequence[str]) -> str | None:
@@ -100,22 +100,22 @@ class PretrainCommand(SubjectCommand):
 
     def refuse(self, name: str, option: str, subject: str) -> None:
         if any(name in self.types_of(each) for each in ("bert", "elmo")):
-            raise SettingError(f"{option} does not apply to {'an ELMo' if subject == 'elmo' else 'a BERT'}")
+            raise SettingError(f"{option} does not apply to {'ELMo' if subject == 'elmo' else 'BERT'}")
 
 
 @grouped
 def pretrain(
     context: typer.Context,
-    texts: Annotated[list[str], typer.Argument(metavar="LANG=TEXT...", help="Plain text by language: en=en.txt.gz …")],
-    out: Annotated[Path, typer.Option(help="Folder for the encoder; an interrupted run resumes there.")],
+    texts: Annotated[list[str], typer.Argument(metavar="LANG=TEXT...", help="Plain text by language, e.g. en=en.txt.")],
+    out: Annotated[Path, typer.Option(help="Folder for the encoder. An interrupted run resumes there.")],
     found: SenseOptions,
     tracking: Tracking,
-    model: Annotated[str, typer.Option(help="bert, or elmo: a bidirectional language model.")] = "bert",
+    model: Annotated[str, typer.Option(help="Model: bert, or elmo (a bidirectional LSTM language model).")] = "bert",
     preset: Annotated[
         str | None,
         typer.Option(
-            help="Preset of sizes and settings: paper (as in the Multi-sense paper; days on GPUs), small (an hour on two "
-            "cores) or tiny (minutes). Explicit options override the preset."
+            help="Preset for sizes and settings: paper (as in the Multi-sense paper; takes days on GPUs), small (an hour on "
+            "two cores) or tiny (minutes). Explicit options override the preset."
         ),
     ] = None,
     held_out: Annotated[
@@ -131,8 +131,8 @@ def pretrain(
 ) -> None:
     """Train a small BERT or ELMo from scratch.
 
-    A BERT learns by masked language modelling, an ELMo by predicting the next and the previous word. With --senses, the
-    model predicts senses of words; with --dictionary, also senses of their translations.
+    BERT is trained by masked language modelling, and ELMo by predicting the next and the previous word. With --senses, the
+    model predicts the senses of words and, with --dictionary, also the senses of their translations.
     """
     options = own_options(context, option)
     output_folder(
@@ -143,7 +143,7 @@ def pretrain(
     say = news(quiet)
     for name, called, _ in context.meta["own"] if "start" in options else ():
         if name in _OF_START:
-            raise SettingError(f"{called} cannot be combined with --start: the given BERT determines this setting")
+            raise SettingError(f"{called} cannot be combined with --start, because the given BERT determines it")
     if preset is None:
         options.setdefault("vocabulary", 16_000)
     senses, langs_and_paths = found.arguments(), list(map(language_and_path, texts))
@@ -163,7 +163,7 @@ def pretrain(
 
 
 def _dictionaries(files: list[str], langs: list[str]) -> list[tuple[tuple[str, str], str]]:
-    """Split each `en-de=FILE` into the pair of languages and the path."""
+    """Split each `en-de=FILE` into the language pair and the path."""
     found = []
     for name, path in map(name_and_path, files):
         pair = pair_of(name, langs) if path else None
@@ -181,20 +181,20 @@ pretrain.command_class = PretrainCommand
 
 def perplexity(
     encoder: Annotated[
-        str, typer.Argument(metavar="ENCODER", help="A masked language model (hub name, folder or mini), or an ELMo.")
+        str, typer.Argument(metavar="ENCODER", help="ELMo, or masked language model (hub name, folder or mini).")
     ],
-    texts: Annotated[list[str], typer.Argument(metavar="LANG=TEXT...", help="Plain text by language: en=en.txt …")],
+    texts: Annotated[list[str], typer.Argument(metavar="LANG=TEXT...", help="Plain text by language, e.g. en=en.txt.")],
     share: Annotated[float, typer.Option(max=1, callback=positive, help="Fraction of the words to mask.")] = 0.15,
     pretokenized: Pretokenized = False,
     seed: Seed = 0,
     limit: Limit = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object as the last line.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the scores as one JSON object.")] = False,
     quiet: Quiet = False,
 ) -> None:
     """Measure the perplexity of a language model.
 
-    A BERT predicts masked words, an ELMo the next and the previous word. If the model has senses, the probability of a word
-    is the sum over its senses.
+    BERT predicts masked words, and ELMo predicts the next and the previous word. If the model has senses, the probability of
+    a word is the sum over its senses.
     """
     from calque.runs.score_table import table
     from calque.senses.perplexity import perplexity as run
@@ -212,41 +212,41 @@ def perplexity(
 def senses(
     context: typer.Context,
     folder: Annotated[
-        str, typer.Argument(metavar="ENCODER", help="ELMo, or encoder with a mask token (folder, hub name or mini).")
+        str, typer.Argument(metavar="ENCODER", help="ELMo, or encoder with a mask token (hub name, folder or mini).")
     ],
-    word: Annotated[str | None, typer.Argument(metavar="WORD", help="The word whose senses to show.")] = None,
+    word: Annotated[str | None, typer.Argument(metavar="WORD", help="Word whose senses are shown.")] = None,
     text: Annotated[
         list[str] | None,
         typer.Option(
             metavar="FILE...",
-            help="Text to induce the senses from, one sentence per line; de=FILE if its name does not contain the language.",
+            help="Text to induce senses from, one sentence per line; write de=FILE if the name lacks the language.",
         ),
     ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
-            help="Without WORD: output file with the sense number of each word, one line for each line of --text; - for "
-            "words without senses."
+            help="Without WORD: output file for the sense number of each word, with one line per line of --text; words without "
+            "senses are written as a hyphen."
         ),
     ] = None,
     trained: Annotated[
         bool,
         typer.Option(
             "--trained",
-            help="Show the senses that calque pretrain --senses learned, instead of inducing senses from --text; --text then "
+            help="Show the senses learned by calque pretrain --senses, instead of inducing senses from --text. Then --text "
             "only determines the language of each word.",
         ),
     ] = False,
     k: Annotated[int, typer.Option("-k", min=1, help="Number of nearest senses to show.")] = 10,
     pretokenized: Pretokenized = False,
     limit: Limit = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")] = False,
     quiet: Quiet = False,
 ) -> None:
     """Find the senses of words in a text.
 
-    With WORD, print the frequency of each sense, the nearest senses in all languages, and example sentences. Without WORD,
-    write a line of sense numbers for each line of the text.
+    With WORD, the command prints the frequency of each sense, the nearest senses in all languages, and example sentences.
+    Without WORD, it writes a line of sense numbers for each line of the text.
     """
     from calque.senses.found import senses as of_word
     from calque.senses.found import table, write_senses

@@ -1,4 +1,4 @@
-"""Clustering of the context vectors of each word, and a classifier of words with several senses."""
+"""Cluster the context vectors of each word, and classify which words have several senses."""
 
 from __future__ import annotations
 
@@ -11,33 +11,33 @@ from scipy.special import expit
 
 from calque.algebra.normalize import unit_rows
 
-MIN_VECTORS = 20  # minimum number of vectors that a word needs to be divided into senses
-FEWEST_WORDS = 12  # minimum number of words to train the classifier
-# Tuned on pseudo-words in English text and evaluated on pseudo-words in German text, see docs/methods/senses.md.
+MIN_VECTORS = 20  # a word needs at least this many vectors to be divided into senses
+FEWEST_WORDS = 12  # minimum number of words for training the classifier
+# These settings were tuned on pseudo-words in English text and evaluated on German text, see docs/methods/senses.md.
 _AXES = 24
-_LOG_ODDS = 0.3  # threshold above which a word has several senses
-_POOLS = 500  # number of training examples of the classifier with two senses; each pools the vectors of two words
-_NEAREST = 10  # number of nearest words whose mean cosine measures the density around a vector
+_LOG_ODDS = 0.3  # above this threshold, a word has several senses
+_POOLS = 500  # number of two-sense training examples for the classifier; each pools the vectors of two words
+_NEAREST = 10  # the mean cosine with this many nearest words measures the density around a vector
 _SHARE = 0.1  # minimum fraction of a word's vectors in each of two clusters
 _STARTS = 8  # number of initialisations of k-means
 
 
 def split_words(vectors: Sequence[np.ndarray], *, max_senses: int | np.ndarray = 5, seed: int = 0) -> list[np.ndarray]:
-    """Divide the vectors of each word into senses; a word with one sense is not divided.
+    """Divide the vectors of each word into senses. A word with only one sense is not divided.
 
-    The vectors must depend only on the context of a word, like the hidden states that predict the word. Then the pooled vectors
-    of two words resemble the vectors of one word with two senses. A logistic regression on the `properties` of a 2-means
-    clustering learns to distinguish single words, nearly all of which have one sense, from pools of two words, without gold
-    senses. A word is divided by 2-means, and so is each of its parts, while the log-odds of the classifier exceed a threshold.
-    Vectors are first projected on `discriminant_axes` and L2-normalised.
+    The vectors must depend only on the context of a word, like the hidden states that predict the word. The pooled vectors of
+    two words then resemble the vectors of one word with two senses. Without gold senses, a logistic regression on the
+    `properties` of a 2-means clustering is trained to distinguish single words, nearly all of which have one sense, from pools
+    of two words. Words and their parts are divided by 2-means as long as the classifier's log-odds exceed a threshold. Vectors
+    are first projected on `discriminant_axes` and L2-normalised.
 
     Args:
-        vectors: `[n_i, dim]` for each of at least `FEWEST_WORDS` words.
-        max_senses: maximum number of senses of every word, or int `[n_words]` with the maximum for each word.
-        seed: seed of the pools and of k-means.
+        vectors: vectors `[n_i, dim]` of each word, for at least `FEWEST_WORDS` words.
+        max_senses: maximum number of senses for all words, or separately for each word, int `[n_words]`.
+        seed: seed for sampling the pools and for k-means.
 
     Returns:
-        sense of each vector, int64 `[n_i]` for each word; sense 0 has the most vectors.
+        for each word, the sense of each vector, int64 `[n_i]`; sense 0 has the most vectors.
     """
     sizes, limits = np.array([len(x) for x in vectors]), np.broadcast_to(max_senses, len(vectors))
     mean, axes = discriminant_axes(vectors)
@@ -81,12 +81,12 @@ def discriminant_axes(
     The covariance within words is the unweighted mean over words, shrunk towards a multiple of the identity matrix.
 
     Args:
-        vectors: `[n_i, dim]` for each word.
+        vectors: vectors `[n_i, dim]` of each word.
         k: maximum number of axes.
         ridge: weight of the identity matrix.
 
     Returns:
-        mean of the mean vectors of the words, `[dim]`; and axes `[dim, k]`, scaled to unit variance within words.
+        the mean of the words' mean vectors, `[dim]`; and the axes, `[dim, k]`, scaled to unit variance within words.
     """
     means = np.stack([x.mean(axis=0, dtype=np.float64) for x in vectors])
     inside = np.mean([(x - mean).T @ (x - mean) / len(x) for x, mean in zip(vectors, means, strict=True)], axis=0)
@@ -98,7 +98,7 @@ def discriminant_axes(
 
 
 def properties(x: np.ndarray, halves: np.ndarray, others: np.ndarray) -> np.ndarray | None:
-    """Return features of a clustering into two that distinguish a word with one sense from a pool of two words.
+    """Return features of a two-way clustering that distinguish a word with one sense from a pool of two words.
 
     Args:
         x: L2-normalised vectors `[n, dim]`.
@@ -106,8 +106,8 @@ def properties(x: np.ndarray, halves: np.ndarray, others: np.ndarray) -> np.ndar
         others: L2-normalised centroids of other words, `[n_words, dim]`.
 
     Returns:
-        float64 `[5]`: cosine of the two centroids; their mean cosine with the nearest other words; mean cosine of the centroid
-        of all vectors with its nearest words; fraction of variance within clusters; log n. None if a cluster is too small.
+        float64 `[5]`: cosine of the two centroids; their mean cosine with the nearest other words; mean cosine of the overall
+        centroid with its nearest words; fraction of the variance within clusters; log n. None if a cluster is too small.
     """
     if np.bincount(halves, minlength=2).min() < max(2.0, _SHARE * len(x)):
         return None
@@ -119,13 +119,13 @@ def properties(x: np.ndarray, halves: np.ndarray, others: np.ndarray) -> np.ndar
 
 
 def _pool(sizes: np.ndarray, rng: np.random.Generator) -> list[tuple[int, np.ndarray]]:
-    """Sample vectors of two words; the total is the size of a random word, with 25% to 75% from the first word.
+    """Sample vectors of two words. Their total number is that of a random word, with 25% to 75% from the first word.
 
     Args:
         sizes: number of vectors of each word, int64 `[n_words]`.
 
     Returns:
-        index of each of the two words, and indices of its sampled vectors, int64 `[m]`.
+        for each of the two words, its index and the indices of its sampled vectors, int64 `[m]`.
     """
     n = int(rng.choice(sizes))
     first = round(n * rng.uniform(0.25, 0.75))
@@ -141,12 +141,12 @@ def balanced_logistic(x: np.ndarray, y: np.ndarray, *, ridge: float = 1.0) -> tu
     """Fit a logistic regression in which both classes have equal weight.
 
     Args:
-        x: features `[n, k]`; they are standardised for the fit, so that the penalty applies to all columns equally.
+        x: features, `[n, k]`, which are standardised for the fit, so the penalty applies equally to all columns.
         y: class of each row, bool `[n]`; both classes must occur.
-        ridge: weight of half the squared norm of the coefficients.
+        ridge: weight of the penalty, which is half the squared norm of the coefficients.
 
     Returns:
-        coefficients `[k]` and bias for `x` without standardisation.
+        the coefficients, `[k]`, and the bias, for features that are not standardised.
     """
     mean, deviation = x.mean(0), x.std(0)
     deviation[deviation < 1e-9] = 1.0  # constant columns are not scaled
@@ -163,8 +163,8 @@ def balanced_logistic(x: np.ndarray, y: np.ndarray, *, ridge: float = 1.0) -> tu
 
 
 def bisect(x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Cluster vectors `[n, dim]` into two, and return the cluster of each vector, int64 `[n]`: the best of `_STARTS` runs of
-    k-means with k-means++ initialisation (Arthur and Vassilvitskii 2007)."""
+    """Divide vectors `[n, dim]` into two clusters, and return the cluster of each vector, int64 `[n]`. The best of
+    `_STARTS` runs of k-means with k-means++ initialisation (Arthur and Vassilvitskii 2007) is returned."""
     gram = x @ x.T
     squares = np.diag(gram)
     squared = np.maximum(squares[:, None] + squares - 2 * gram, 0.0)

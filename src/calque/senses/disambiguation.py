@@ -1,4 +1,4 @@
-"""Word sense disambiguation by the nearest sense vector (Multi-sense, §4.1; Peters et al. 2018, §5.3), and its files."""
+"""Word sense disambiguation by the nearest sense vector (Multi-sense, §4.1; Peters et al. 2018, §5.3), and its file formats."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ _WHAT = "the .data.xml of an annotated corpus"
 
 @dataclass(frozen=True)
 class SenseText:
-    """Sentences with annotated senses of words.
+    """Sentences in which some words are annotated with senses.
 
     Attributes:
-        sentences: the text; a multiword expression (`New_York`) is one word.
-        sentence, word: indices of the sentence and the word of each instance, int64 `[n_instances]`.
+        sentences: the text, in which a multiword expression (`New_York`) is one word.
+        sentence, word: sentence index and word index of each instance, int64 `[n_instances]`.
         lemmas, pos, ids: lemma, part of speech (NOUN, VERB, ADJ or ADV) and id of each instance.
-        keys: WordNet sense keys of each instance, all of which count as correct; empty without a key file.
+        keys: WordNet sense keys of each instance, all of which count as correct; empty if there is no key file.
         path: path of the XML file.
     """
 
@@ -68,22 +68,22 @@ class SenseText:
 
 
 class Disambiguation(Task):
-    """Predicts the sense of a word in context.
+    """Task that predicts the sense of a word in context.
 
     The vector of a sense is the mean vector of its training occurrences. The prediction is the sense with the largest cosine
     among the training senses of the word's lemma and part of speech. If the lemma has no such sense, or the word has no
-    vector, the entry in `first_sense` is predicted, if there is one. F1 is as in Raganato et al. 2017, with precision over
-    the predictions and recall over all instances.
+    vector, the prediction is the entry in `first_sense`, if there is one. F1 is defined as in Raganato et al. 2017, with
+    precision over the predictions and recall over all instances.
 
     Occurrences without a vector (beyond the length limit, or dropped by the tokenizer) are excluded from means, and senses
-    without a vector are never predicted; `settings` has the numbers of such occurrences and senses.
+    without a vector are never predicted. `settings` contains the number of such occurrences and senses.
 
     Args:
         train: training text.
-        tests: test texts by name.
-        first_sense: first sense in WordNet by lemma and part of speech ("lemma%NOUN"), see `first_senses`.
+        tests: test texts, keyed by name.
+        first_sense: first WordNet sense of each lemma and part of speech ("lemma%NOUN"), see `first_senses`.
         bootstrap: number of bootstrap samples.
-        seed: seed for the record.
+        seed: seed to save with the scores.
     """
 
     def __init__(
@@ -96,16 +96,16 @@ class Disambiguation(Task):
                 use = "train on" if text is train else "measure"
                 raise SettingError(f"{where}: no word is annotated with a sense, so there is nothing to {use}")
             if not text.keys:
-                raise SettingError(f"{where}: no key file, expected X.gold.key.txt in the folder of X.data.xml")
+                raise SettingError(f"{where}: no key file; expected X.gold.key.txt in the folder of X.data.xml")
         if not tests:
-            raise SettingError("no test text; give at least one")
+            raise SettingError("no test text was given; give at least one")
         self.train, self.tests, self.first = train, dict(tests), dict(first_sense or {})
         self.bootstrap, self.seed = bootstrap, seed
 
     @classmethod
     def from_files(cls, inputs: Inputs) -> list[Task]:  # type: ignore[override]
-        """Return one task for all test texts, which are XML files with key files in the same folder. Their language is English
-        unless `de=FILE` or the file's name gives another language."""
+        """Return one task for all test texts, which are XML files with key files in the same folder. Their language is English,
+        unless the file is given as `de=FILE` or its name contains another language."""
         if not inputs.train:
             raise SettingError("wsd needs training text with annotated senses, e.g. --train semcor.data.xml")
 
@@ -139,10 +139,10 @@ class Disambiguation(Task):
             )
 
     def evaluate(self, encoder: Encoder, *, progress: bool = False) -> list[Score]:
-        """Return the F1 of each test text.
+        """Return the F1 on each test text.
 
-        `settings` also has the F1 of the most frequent training sense of each lemma (`frequent`), the expected F1 of random
-        training senses (`chance`), and the numbers of words with an unseen lemma, of words and of senses without a vector.
+        `settings` also contains the F1 of the most frequent training sense of each lemma (`frequent`), the expected F1 of a
+        random training sense (`chance`), and the numbers of words with unseen lemmas, and of words and senses without vectors.
         """
         require(encoder, "measured", self.rows)
         trained, has_vector = _vectors(encoder, self.train, progress)
@@ -191,7 +191,7 @@ class Disambiguation(Task):
 
 
 def _vectors(encoder: Encoder, text: SenseText, progress: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Return the vectors of the instances, float32 `[n_instances, dim]`, and the mask of instances with a vector."""
+    """Return the vectors of the instances, float32 `[n_instances, dim]`, and the mask of instances that have a vector."""
     embeddings = encoder.encode(text.sentences, progress=progress)
     places = embeddings.rows(text.sentence, text.word)
     rows = np.asarray(embeddings.data[places], dtype=np.float32)
@@ -199,7 +199,7 @@ def _vectors(encoder: Encoder, text: SenseText, progress: bool) -> tuple[np.ndar
 
 
 def first_senses(path: str) -> dict[str, str]:
-    """Read the first sense of every lemma and part of speech from WordNet's `index.sense` (sense_key offset number count)."""
+    """Read the first sense of each lemma and part of speech from WordNet's `index.sense` (sense_key offset number count)."""
     names = {"1": "NOUN", "2": "VERB", "3": "ADJ", "4": "ADV", "5": "ADJ"}
     keys: dict[str, str] = {}
     for number, line in enumerate(read_lines(path), 1):
@@ -223,11 +223,11 @@ def read_senses(path: str | PathLike[str], *, keys: str | PathLike[str] | None =
 
     Args:
         path: the XML file.
-        keys: file with lines `id key key …`, also of other texts; default: X.gold.key.txt beside X.data.xml, if it exists.
+        keys: file with lines `id key key …`, which may include other texts; default: X.gold.key.txt next to X.data.xml, if any.
 
     Raises:
-        InputError: the XML is invalid or has no sentence, an instance lacks attributes or a key or repeats an id, a word has no
-            text, or a line of keys is invalid.
+        InputError: the XML is invalid or contains no sentence; an instance lacks attributes or a key, or repeats an id; a word
+            has no text; or a line of the key file is invalid.
     """
     words, places, lines = [], [], []
     instances: dict[str, tuple[str, str]] = {}  # lemma and part of speech by id
@@ -238,11 +238,11 @@ def read_senses(path: str | PathLike[str], *, keys: str | PathLike[str] | None =
                 continue
             forms.append("_".join("".join(part.itertext()).split()))
             if not forms[-1]:
-                raise InputError(f"a <{part.tag}> without text, expected a word", path=path, line=line)
+                raise InputError(f"a <{part.tag}> has no text, expected a word", path=path, line=line)
             if part.tag == "instance":
                 name, lemma, pos = (part.get(key) for key in ("id", "lemma", "pos"))
                 if not name or not lemma or not pos:
-                    raise InputError("an <instance> without id, lemma or pos, expected all three", path=path, line=line)
+                    raise InputError("an <instance> lacks id, lemma or pos, expected all three", path=path, line=line)
                 if name in instances:
                     fact = f"instance ids must be unique, but {name[:40]!r} occurs a second time"
                     raise InputError(fact, path=path, line=line)

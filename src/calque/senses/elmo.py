@@ -1,4 +1,4 @@
-"""ELMo (Peters et al. 2018): the network, the encoder, and the files `options.json` and `weights.hdf5` in the format of bilm-tf
+"""ELMo (Peters et al. 2018): its network, its encoder, and its files `options.json` and `weights.hdf5` in the format of bilm-tf
 and AllenNLP."""
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from calque.storage import whole
 from calque.text import Sentence
 from calque.vectors import Embeddings
 
-#: ids of special characters, after the 256 bytes; the network's input is one higher
+#: ids of special characters, which follow the 256 bytes; the ids in the network's input are higher by one
 SENTENCE_BEGIN, SENTENCE_END, WORD_BEGIN, WORD_END, PADDING = 256, 257, 258, 259, 260
 N_CHARACTERS = 261
 CHUNK = 256  # number of word types in a batch of the CNN
-_FILTERS = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))  # published, for 512 dimensions
-#: ids of the boundary tokens of a sentence among the word types
+_FILTERS = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))  # from the paper, for 512 dimensions
+#: ids of the sentence boundary tokens among the word types
 BEGIN, END = 0, 1
-_MIXED = -1  # layer number of the mixture in `extract`
+_MIXED = -1  # layer number that stands for the mixture of layers in `extract`
 
 
 def elmo_options(
@@ -47,13 +47,13 @@ def elmo_options(
     """Return the content of `options.json` for a new network.
 
     Args:
-        dim: dimensions of a word vector and of a state in each direction.
-        hidden: dimensions of an LSTM cell; default: 8 · dim, as published.
-        filters: pairs of width in characters and number of filters; default: as published, with numbers scaled by `dim`.
-        character_dim: dimensions of a character vector.
-        max_characters: maximum number of characters of a word, including the two boundary characters.
-        activation: activation of the filters, relu or tanh.
-        clip: maximum absolute value of cells and projected states.
+        dim: dimension of a word vector, and of the state of each direction.
+        hidden: dimension of an LSTM cell; default: 8 · dim, as in the paper.
+        filters: pairs of width in characters and number of filters; default: as in the paper, scaled in proportion to `dim`.
+        character_dim: dimension of a character vector.
+        max_characters: maximum number of characters in a word, including the two boundary characters.
+        activation: activation function of the filters, relu or tanh.
+        clip: maximum absolute value of the cells and the projected states.
     """
     filters = filters or tuple((width, max(1, n * dim // 512)) for width, n in _FILTERS)
     return {
@@ -75,27 +75,27 @@ def projected_lstm(
     cell_clip: float | None = None, state_clip: float | None = None,
 ) -> Tensor:  # fmt: skip
     """Compute one direction of an LSTM layer with projected and clipped states (Sak et al. 2014, without peepholes, as in
-    TensorFlow's `LSTMCell`); `torch.nn.LSTM` does not clip.
+    TensorFlow's `LSTMCell`). `torch.nn.LSTM` does not support clipping.
 
         i, j, f, o = [x_t; h_{t−1}] K + b
         c_t = clip(σ(f + 1) · c_{t−1} + σ(i) · tanh(j)),    h_t = clip((σ(o) · tanh c_t) P)
 
     Args:
         x: inputs in the time-major order of `Ragged`, `[n_words, dim]`.
-        sizes: number of active sentences at each step, which come first in the batch.
-        kernel: K, `[dim + size, 4 * cell]`.
-        bias: `[4 * cell]`, without the constant 1 of the forget gate.
-        projection: P, `[cell, size]`.
-        cell_clip, state_clip: maximum absolute value of components of c and of h; default: no clipping.
+        sizes: number of active sentences at each step; these sentences come first in the batch.
+        kernel: kernel K, `[dim + size, 4 * cell]`.
+        bias: bias b, `[4 * cell]`, without the constant 1 of the forget gate.
+        projection: projection P, `[cell, size]`.
+        cell_clip, state_clip: maximum absolute value of the components of c and of h; default: no clipping.
 
     Returns:
-        h of all words, `[n_words, size]`, in time-major order.
+        the states h of all words, `[n_words, size]`, in time-major order.
     """
     (cell, size), (n_words, dim) = projection.shape, x.shape
     if not n_words:
         return x.new_zeros(0, size)
     max_c, max_h = float(cell_clip or math.inf), float(state_clip or math.inf)
-    # All inputs are multiplied by the kernel at once; each step adds only the product with the state.
+    # All inputs are multiplied by the kernel at once, and each step adds only the product with the state.
     given, recurrent = torch.addmm(bias, x, kernel[:dim]).split(list(sizes)), kernel[dim:]
     h, c, states = x.new_zeros(sizes[0], size), x.new_zeros(sizes[0], cell), []
     for block in given:
@@ -112,7 +112,7 @@ class Reader(nn.Module):
 
     def __init__(self, dim: int, size: int, cell: int):
         super().__init__()
-        bound = math.sqrt(6 / (dim + size + 4 * cell))  # Glorot and Bengio 2010
+        bound = math.sqrt(6 / (dim + size + 4 * cell))  # initialisation of Glorot and Bengio (2010)
         self.kernel = nn.Parameter(torch.empty(dim + size, 4 * cell).uniform_(-bound, bound))
         self.bias = nn.Parameter(torch.zeros(4 * cell))
         bound = math.sqrt(6 / (size + cell))
@@ -122,12 +122,12 @@ class Reader(nn.Module):
 class CharacterCNN(nn.Module):
     """Word vectors from characters (Kim et al. 2016; Józefowicz et al. 2016, §3.2).
 
-    The network consists of filters with max-pooling over the word and an activation, of highway layers
-    g · relu(x W + b) + (1 − g) · x with g = σ(x C + d), and of a projection. Weights are initialised as in bilm-tf.
+    The network consists of convolutional filters with max-pooling over the word and an activation; highway layers
+    g · relu(x W + b) + (1 − g) · x with g = σ(x C + d); and a projection. Weights are initialised as in bilm-tf.
 
     Args:
-        options: `char_cnn` of `options.json`.
-        rows: number of character vectors; vectors beyond the first 261 are stored but unused.
+        options: the object `char_cnn` in `options.json`.
+        rows: number of character vectors; those after the first 261 are stored but not used.
 
     Raises:
         SettingError: an option is missing or invalid.
@@ -166,7 +166,7 @@ class CharacterCNN(nn.Module):
         self.projection_bias = nn.Parameter(torch.zeros(dim))
 
     def forward(self, ids: Tensor) -> Tensor:
-        """Return word vectors `[n, dim]` for character ids `[n, max_characters]`; id 0 is the mask, with a zero vector."""
+        """Return word vectors `[n, dim]` for character ids `[n, max_characters]`. Id 0 is the mask, whose vector is zero."""
         if not len(ids):
             return self.projection.new_zeros(0, self.projection.shape[1])
         inside = ids != PADDING + 1
@@ -196,17 +196,17 @@ class CharacterCNN(nn.Module):
 
 
 class ElmoNetwork(nn.Module):
-    """A character CNN, and LSTM layers that read each sentence forward and backward.
+    """A character CNN, followed by LSTM layers that read each sentence forward and backward.
 
-    The input of each direction is the same direction of the layer below. With skip connections, the input of every layer but
-    the first is added to its output. The output of a sentence does not depend on the batch.
+    The input of each direction is the output of the same direction in the layer below. With skip connections, the input of
+    every layer except the first is added to its output. The output for a sentence does not depend on the batch.
 
     Args:
         options: content of `options.json`; unused keys are kept.
         rows: see `CharacterCNN`.
 
     Attributes:
-        size, cell: dimensions P of a word vector and of a state, and of an LSTM cell; vectors of a layer have 2 P dimensions.
+        size, cell: dimension P of word vectors and states, and dimension of an LSTM cell. Layer vectors have 2 P dimensions.
 
     Raises:
         SettingError: an option is missing or invalid.
@@ -219,7 +219,7 @@ class ElmoNetwork(nn.Module):
             if not isinstance(options.get(name), Mapping):
                 raise SettingError(f"{name} is missing, expected an object as in ELMo's options.json")
         if not options.get("bidirectional", True):
-            raise SettingError("bidirectional must be true: an ELMo has layers in both directions")
+            raise SettingError("bidirectional must be true, because ELMo has layers in both directions")
         lstm = options["lstm"]
         self.size: Any = lstm.get("projection_dim")
         self.cell: Any = lstm.get("dim")
@@ -239,12 +239,12 @@ class ElmoNetwork(nn.Module):
     def read(
         self, x: Tensor, ragged: Ragged, *, depth: int | None = None, drop: Callable[[Tensor], Tensor] = lambda x: x
     ) -> tuple[list[Tensor], list[Tensor]]:
-        """Return the forward layers and the backward layers, `[n_words, size]` each.
+        """Return the outputs of the forward layers and of the backward layers, `[n_words, size]` each.
 
         Args:
-            x: word vectors of all sentences, with boundary tokens, `[n_words, size]`.
-            ragged: lengths of the sentences, all positive.
-            depth: number of LSTM layers to compute; default: all.
+            x: word vectors of all sentences, including boundary tokens, `[n_words, size]`.
+            ragged: lengths of the sentences, which must be positive.
+            depth: number of LSTM layers to compute; default: all layers.
             drop: dropout function for the input of each layer and the output of the last layer.
         """
         depth = int(self.n_layers if depth is None else depth)
@@ -263,28 +263,28 @@ class ElmoNetwork(nn.Module):
         return sides[0], sides[1]
 
     def forward(self, x: Tensor, ragged: Ragged, *, depth: int | None = None) -> list[Tensor]:
-        """Return layers 0 to `depth`, `[n_words, 2 * size]` each; layer 0 repeats the word vector in both halves."""
+        """Return layers 0 to `depth`, `[n_words, 2 * size]` each. Layer 0 contains the word vector twice."""
         left, right = self.read(x, ragged, depth=depth)
         return [torch.cat(pair, dim=1) for pair in zip([x, *left], [x, *right], strict=True)]
 
 
 class ElmoEncoder(Encoder):
-    """Layers of ELMo (Peters et al. 2018) as word vectors, from the files of bilm-tf and AllenNLP.
+    """Encoder whose word vectors are layers of ELMo (Peters et al. 2018), read from files of bilm-tf or AllenNLP.
 
-    Layer 0 is the vector of the character CNN, twice; layers 1 to L are the LSTM layers, forward half first; −1 is the last.
+    Layer 0 contains the vector of the character CNN twice. Layers 1 to L are LSTM layers, forward half first; −1 is the last.
     Every word has a vector. The vectors of a sentence do not depend on other sentences (up to a relative error of 1e-5).
 
     Args:
         network: the network, which is set to evaluation mode.
         layer: layer that `encode` returns.
-        mix: weight of each layer 0 to L before the softmax; `encode` then returns scale · Σ softmax(mix)_j · layer_j (Eq. 1).
-        scale: γ of the mixture.
-        lower: lower-case all words; must match the training of the network.
-        name: name in reports.
+        mix: weights of layers 0 to L before the softmax; `encode` then returns scale · Σ softmax(mix)_j · layer_j (Eq. 1).
+        scale: scale γ of the mixture.
+        lower: whether to lower-case all words, which must be as in the training of the network.
+        name: name of the encoder in reports.
         precision: "highest" for float32; folders of older versions may have other values, which only change the fingerprint.
 
     Attributes:
-        n_layers: L, number of LSTM layers.
+        n_layers: number L of LSTM layers.
         budget: maximum number of words in a batch of `encode`, including boundary tokens.
 
     Raises:
@@ -316,25 +316,25 @@ class ElmoEncoder(Encoder):
 
     # -- many sentences --------------------------------------------------------------------------------------------
     def encode(self, sentences: Iterable[Sentence | Sequence[str]], *, progress: bool = False) -> Embeddings:
-        """Return the vector of each word in the encoder's layer or mixture of layers."""
+        """Return the vector of each word from the encoder's layer or mixture of layers."""
         key = self._chosen if self.mix is None else _MIXED
         return self._encode(sentences, [key], progress)[key]
 
     def encode_contexts(self, sentences: Iterable[Sentence | Sequence[str]]) -> Embeddings:
-        """Return the last-layer states that predict each word: forward at the previous word, backward at the next word."""
+        """Return the last-layer states that predict each word: the forward state before it and the backward state after it."""
         return self._encode(sentences, [self.n_layers], False, around=1)[self.n_layers]
 
     def _encode(self, sentences: Any, layers: list[int], progress: bool, around: int = 0) -> dict[int, Embeddings]:
         self.network.eval()
         with arithmetic("highest"):
             device, words = self.device, WordTypes(self.network.words, lower=self.lower)
-            return extract(  # the character CNN reads each word type of a window once
+            return extract(  # the character CNN reads each word type in a window once
                 sentences, split=words.split, vectors=lambda batch: self._vectors(words, batch.to(device), layers, around),
                 layers=layers, dim=self.dim, budget=self.budget, window=32_768, progress=progress,
             )  # fmt: skip
 
     def _vectors(self, words: WordTypes, batch: WordBatch, layers: Sequence[int], around: int) -> dict[int, Tensor]:
-        """Return vectors by layer, `[W, dim]`: forward states `around` words before, backward states `around` words after."""
+        """Return vectors by layer, `[W, dim]`: forward states `around` words before, backward states as many words after."""
         ids = batch.input_ids.reshape(-1)
         x = words.table[ids if batch.inside is None else ids[batch.inside]]
         depth = self.n_layers if _MIXED in layers else max(layers)
@@ -349,10 +349,10 @@ class ElmoEncoder(Encoder):
     # -- identity and disk -----------------------------------------------------------------------------------------
     @property
     def fingerprint(self) -> str:
-        """Hash of weights, options, layer, mixture and lower-casing; computed at each access."""
+        """Hash of the weights, options, layer, mixture and lower-casing, which is computed at each access."""
         network = self.network
         shape = [network.skip, network.clips, network.words.activation, network.words.max_characters]
-        # [False] replaces an option of older versions, so that fingerprints do not change.
+        # [False] stands for an option of older versions, so that fingerprints do not change.
         about = [self._chosen, self.mix, self.scale, [False], shape, weights_digest(network)]
         about += [self.precision] if self.precision != "highest" else []
         about += ["lower"] if self.lower else []
@@ -370,13 +370,13 @@ class ElmoEncoder(Encoder):
         cls, folder: str | PathLike[str], *, about: Mapping[str, Any] | None = None,
         device: torch.device | str | None = None, dtype: Any = None, **options: Any,
     ) -> Self:  # fmt: skip
-        """Open a folder with `options.json` and `weights.hdf5`, or `NAME_weights.hdf5` beside `NAME_options.json`.
+        """Open a folder with `options.json` and `weights.hdf5`, or `NAME_weights.hdf5` next to `NAME_options.json`.
 
         Args:
-            folder: the folder or the file of weights.
-            about: content of `calque.json`; default: read from the folder.
-            device: device of the network; default: a GPU if available.
-            dtype: None or "auto".
+            folder: the folder, or the file with the weights.
+            about: content of `calque.json`, which is read from the folder by default.
+            device: device of the network; default: a GPU if one is available.
+            dtype: must be None or "auto".
             options: arguments of the class that override the values in `calque.json`.
 
         Raises:
@@ -390,7 +390,7 @@ class ElmoEncoder(Encoder):
                 raise SettingError(f"{option} does not apply to ELMo ({path})")
         pair = file_pair(path)
         if pair is None:
-            raise InputError("not an ELMo, expected a folder with options.json and weights.hdf5", path=path)
+            raise InputError("this is not an ELMo, expected a folder with options.json and weights.hdf5", path=path)
         about = read_about(path) if about is None else about
         recorded = {name: about[name] for name in ("layer", "mix", "scale", "precision", "lower") if name in about}
         where = path.resolve()
@@ -398,10 +398,10 @@ class ElmoEncoder(Encoder):
         return cls(read_network(*pair).to(usable_device(device)), **{"name": name, **recorded, **options})
 
 
-# -- words as rows of characters -----------------------------------------------------------------------------------------
+# -- words as sequences of characters -----------------------------------------------------------------------------------------
 def character_rows(words: Sequence[str], length: int = 50) -> np.ndarray:
     """Return the input of the character CNN, int16 `[n_words, length]`: the first `length - 2` UTF-8 bytes of each word between
-    boundary characters, with padding; all ids are increased by one.
+    boundary characters, followed by padding. All ids are increased by one.
 
     Unlike in AllenNLP, `<S>` and `</S>` in a text are ordinary words. Surrogates, which UTF-8 cannot encode, are dropped.
     """
@@ -423,7 +423,7 @@ def sentence_ends(length: int = 50) -> np.ndarray:
 
 
 class WordTypes:
-    """Tokenizer whose units are the word types of a window of sentences; `table` has the vectors of the types, `[n, dim]`."""
+    """Tokenizer whose units are the word types in a window of sentences. `table` contains their vectors, `[n, dim]`."""
 
     table: Tensor
 
@@ -431,7 +431,7 @@ class WordTypes:
         self._network, self._lower = network, lower
 
     def split(self, sentences: Iterable[Sentence | Sequence[str]]) -> SplitSentences:
-        """Compute `table` for a window, and return the sentences as ids of word types between `BEGIN` and `END`."""
+        """Compute `table` for a window, and return its sentences as word-type ids between `BEGIN` and `END`."""
         forms, numbers, offsets = number_words(sentences)
         forms = [form.lower() for form in forms] if self._lower else forms
         length = self._network.max_characters
@@ -444,7 +444,7 @@ class WordTypes:
 
 
 def with_ends(numbers: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Add `BEGIN` and `END` around the ids of each sentence; return the ids, int32, and the offsets of the sentences."""
+    """Add `BEGIN` and `END` around the ids of each sentence, and return the ids, int32, and the offsets of the sentences."""
     widened = offsets + 2 * np.arange(len(offsets))
     ids = np.full(widened[-1], END, dtype=np.int32)
     ids[widened[:-1]] = BEGIN
@@ -454,7 +454,7 @@ def with_ends(numbers: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.
 
 # -- the two files -------------------------------------------------------------------------------------------------------
 def read_network(options: Path, weights: Path) -> ElmoNetwork:
-    """Read a network in float32 from the files of options and weights.
+    """Read a float32 network from its options file and its weights file.
 
     Raises:
         InputError: a file is missing or corrupt, or the files do not match.
@@ -466,13 +466,13 @@ def read_network(options: Path, weights: Path) -> ElmoNetwork:
         if not isinstance(settings, dict):
             raise ValueError("not a JSON object")
     except (OSError, ValueError, RecursionError) as error:
-        raise InputError(f"not the options of an ELMo ({error})", path=options) from error
+        raise InputError(f"these are not the options of an ELMo ({error})", path=options) from error
     try:
         with h5py.File(weights, "r") as file:
             rows = len(_array(file, "char_embed", weights))
             with torch.device("meta"):  # do not initialise weights, and do not change the random state
                 network = ElmoNetwork(settings, rows=max(rows, N_CHARACTERS))
-            # In the options for training, `n_characters` does not include the mask.
+            # In the options used for training, `n_characters` does not include the mask.
             named = settings["char_cnn"].get("n_characters", rows)
             if rows < N_CHARACTERS or named not in (rows, rows + 1):
                 fact = f"char_embed must have 261 rows and n_characters be 261 or 262, got {rows} and {named}"
@@ -487,7 +487,7 @@ def read_network(options: Path, weights: Path) -> ElmoNetwork:
             return network
     except SettingError as error:
         raise InputError(str(error), path=options) from error
-    except (OSError, RuntimeError, ValueError, KeyError, TypeError, OverflowError) as error:  # raised by h5py
+    except (OSError, RuntimeError, ValueError, KeyError, TypeError, OverflowError) as error:  # h5py raises all of these
         what = "no such file" if isinstance(error, FileNotFoundError) else f"not an HDF5 file ({error})"
         raise InputError(f"{what}, expected the weights of an ELMo", path=weights) from error
 
@@ -501,7 +501,7 @@ def _array(file: Any, key: str, path: Path) -> np.ndarray:
 
 
 def write_network(network: ElmoNetwork, folder: Path) -> None:
-    """Write `options.json`, and `weights.hdf5` in float32."""
+    """Write `options.json`, and `weights.hdf5` with float32 weights."""
     h5py = h5py_module()
     folder.mkdir(parents=True, exist_ok=True)
     with whole(folder / ELMO_FILES[1]) as part, h5py.File(part, "w") as file:
@@ -511,7 +511,7 @@ def write_network(network: ElmoNetwork, folder: Path) -> None:
 
 
 def _layout(network: ElmoNetwork) -> Iterator[tuple[str, Tensor, tuple[int, ...]]]:
-    """Yield key, parameter and shape in the file of each parameter; memory layouts of file and parameter are equal."""
+    """Yield the key of each parameter, the parameter, and its shape in the file, which has the same memory layout."""
     words = network.words
     dim = words.characters.shape[1]
     yield "char_embed", words.characters, tuple(words.characters.shape)
@@ -530,7 +530,7 @@ def _layout(network: ElmoNetwork) -> Iterator[tuple[str, Tensor, tuple[int, ...]
 
 
 def h5py_module() -> Any:
-    """Import h5py, an optional dependency."""
+    """Import and return h5py, which is an optional dependency."""
     try:
         import h5py
     except ImportError as error:

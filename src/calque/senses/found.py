@@ -1,4 +1,4 @@
-"""Senses learned in pretraining, and senses induced from text by clustering the states that predict words (`calque senses`)."""
+"""Senses learned in pretraining, or induced from text by clustering the states that predict words (`calque senses`)."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ from calque.senses.text import FIRST_WORD, Vocabulary
 from calque.storage import write_lines
 from calque.text import Sentence, Sentences
 
-#: distance between masked words of a sentence; about as many words are masked as in pretraining
+#: every seventh word of a sentence is masked, which is about the same fraction as in pretraining
 EVERY = 7
-_WINDOW = 16_384  # number of sentences whose states are in memory
+_WINDOW = 16_384  # number of sentences whose states are in memory at a time
 _WORDS = 2000  # maximum number of words with senses; the most frequent words are used
-_OCCURRENCES = 200  # maximum number of clustered occurrences of each word
-_EXAMPLES = 3  # number of example sentences of each sense
+_OCCURRENCES = 200  # maximum number of occurrences of each word that are clustered
+_EXAMPLES = 3  # number of example sentences for each sense
 
 
 class Neighbour(NamedTuple):
-    """Neighbour of a sense: index of the word, number of the sense within the word, and cosine."""
+    """Neighbour of a sense: the index of its word, its number within the word, and its cosine with the sense."""
 
     word: int
     number: int
@@ -56,11 +56,11 @@ class Inventory:
 
     Args:
         name: name of the model.
-        words: the words.
+        words: words that have senses.
         n_senses: number of senses of each word, int64 `[n_words]`.
-        shares: fraction of each word's occurrences that have each sense, float64 `[n_words, k]`, padded with 0.
+        shares: fraction of each word's occurrences with each sense, float64 `[n_words, k]`, padded with 0.
         vectors: L2-normalised vectors of the senses, `[n_senses, dim]`, sorted by word and number.
-        lower: lower-case words before they are looked up.
+        lower: whether to lower-case words before they are looked up.
     """
 
     lacks = "is not in the vocabulary of {}"
@@ -72,18 +72,18 @@ class Inventory:
         self.name, self.words, self.lower = name, words, lower
         self.n_senses, self.shares, self.vectors = n_senses, shares, vectors
         self._index = {form: k for k, form in enumerate(words)}
-        #: index of the word and number of each sense, int64 `[n, 2]`
+        #: word index and number of each sense, int64 `[n, 2]`
         self.senses = np.stack(
             [np.repeat(np.arange(len(n_senses)), n_senses), ranges(0 * n_senses, n_senses) + 1], axis=1
         )
 
     def numbers(self, words: Sequence[str]) -> np.ndarray:
-        """Return the index of each word, int64 `[n]`; −1 for a word without senses."""
+        """Return the index of each word, int64 `[n]`, or −1 for a word without senses."""
         forms = (word.lower() if self.lower else word for word in words)
         return np.fromiter((self._index.get(form, -1) for form in forms), dtype=np.int64, count=len(words))
 
     def in_text(self, sentences: Sequence[Sentence | Sequence[str]]) -> np.ndarray:
-        """Return the index of each word of a text, int64 `[n]`; −1 for a word without senses."""
+        """Return the index of each word in a text, int64 `[n]`, or −1 for a word without senses."""
         types, numbers, _ = number_words(sentences)
         return self.numbers(types)[numbers]
 
@@ -91,7 +91,7 @@ class Inventory:
         """Return the index of a word.
 
         Raises:
-            SettingError: the word has no senses; the message names similar words.
+            SettingError: the word has no senses. The message suggests similar words.
         """
         number = int(self.numbers([word])[0])
         if number < 0:
@@ -101,7 +101,7 @@ class Inventory:
         return number
 
     def nearest(self, word: int, number: int, k: int, among: np.ndarray | None = None) -> list[Neighbour]:
-        """Return the k senses, of any word, with the largest cosine to a sense, nearest first.
+        """Return the k senses (of any word) with the largest cosine to a sense, nearest first.
 
         Args:
             among: mask of the words to search, bool `[n_words]`; default: all words.
@@ -116,10 +116,10 @@ class Inventory:
         return [Neighbour(word, number, cosine) for word, number, cosine in found]
 
     def languages(self, texts: Sequence[Sentences]) -> np.ndarray | None:
-        """Return the language in which each word has the highest relative frequency; None if no text contains the word.
+        """Return the language in which each word has the highest relative frequency, or None for words that no text contains.
 
         Returns:
-            names as an array of objects `[n_words]`; None if the language of all texts is unknown.
+            an array of language names, `[n_words]`; None if the languages of all texts are unknown.
         """
         uses: dict[str, np.ndarray] = {}
         for text in texts:
@@ -136,8 +136,8 @@ class Inventory:
 
 # -- senses learned in pretraining ---------------------------------------------------------------------------------------
 def trained_senses(folder: str | PathLike[str]) -> Inventory:
-    """Open the senses that `calque pretrain --senses` saved: the senses of the forward direction for an ELMo, and the senses of
-    single-subword words for a BERT.
+    """Open the senses that `calque pretrain --senses` saved. For ELMo, these are the senses of the forward direction; for BERT,
+    the senses of words that are single subwords.
 
     Raises:
         InputError: a file is missing or corrupt.
@@ -154,7 +154,7 @@ def trained_senses(folder: str | PathLike[str]) -> Inventory:
     if more or len(tokenizer) != table.n_words:
         raise InputError(f"{table.n_words:,} subwords have senses, but the tokenizer has {len(tokenizer):,}", path=path)
     forms = [form.strip() for form in tokenizer.batch_decode(np.arange(len(tokenizer))[:, None].tolist())]
-    # A subword is a whole word if the tokenizer maps its text back to this subword alone.
+    # A subword is a whole word if the tokenizer maps its text back to only this subword.
     single = single_subwords(Subwords(tokenizer, max_length=8, vocabulary=len(tokenizer)), forms)
     numbers = np.flatnonzero(single == np.arange(len(forms)))
     lower = bool(getattr(tokenizer, "do_lower_case", False))
@@ -164,8 +164,8 @@ def trained_senses(folder: str | PathLike[str]) -> Inventory:
 def inventory_of(
     name: str, words: Sequence[str], numbers: np.ndarray, table: SenseTable, *, lower: bool = False
 ) -> Inventory:
-    """Return the active senses of the words with indices `numbers` in a table, the most often selected first. If no sense of a
-    word was ever selected, all its senses have equal shares."""
+    """Return the active senses of the words with indices `numbers` in a table, with the most selected senses first. If no sense
+    of a word was ever selected, all its senses have equal shares."""
     index = table.index.cpu()[torch.from_numpy(numbers)]  # [n, S]
     live = table.live.cpu()[index.clamp(min=0)] & (index >= 0)
     counts = torch.where(live, table.counts.cpu()[index.clamp(min=0)], -1)
@@ -179,17 +179,17 @@ def inventory_of(
 
 # -- states that predict words -------------------------------------------------------------------------------------------
 class Contexts:
-    """Access to the states by which an ELMo predicts words, see `ElmoEncoder.encode_contexts`."""
+    """Access to the states with which ELMo predicts words, see `ElmoEncoder.encode_contexts`."""
 
     def __init__(self, encoder: Any, lower: bool):
         self.encoder, self.lower = encoder, lower
 
     def predicted(self, words: Sequence[str]) -> np.ndarray:
-        """Return the mask of the words that the model predicts from a single state, bool `[n]`."""
+        """Return the mask of words that the model predicts from a single state, bool `[n]`."""
         return np.ones(len(words), dtype=bool)
 
     def covered(self, sentences: Sequence[Sentence | Sequence[str]]) -> np.ndarray:
-        """Return the mask of the words that are within the length limit and not dropped by the tokenizer, bool `[n_words]`."""
+        """Return the mask of words that are within the length limit and not dropped by the tokenizer, bool `[n_words]`."""
         return np.ones(int(word_counts(sentences).sum()), dtype=bool)
 
     def states(self, sentences: Sequence[Sentence | Sequence[str]], rows: np.ndarray) -> Tensor:
@@ -207,7 +207,7 @@ class Contexts:
 
 
 class MaskedContexts(Contexts):
-    """Access to the states of a masked language model at masked words of one subword, after the head's dense layer and norm.
+    """Access to the states of a masked language model at masked single-subword words, after the head's dense layer and norm.
 
     Every `EVERY`-th word of a sentence is masked at the same time. `read` returns the states of a batch, `[n, length, dim]`.
     """
@@ -236,10 +236,10 @@ class MaskedContexts(Contexts):
 
 
 def open_contexts(encoder: Encoder) -> Contexts:
-    """Return access to the states by which an encoder predicts words.
+    """Return access to the states with which an encoder predicts words.
 
     Raises:
-        SettingError: the encoder is neither an ELMo nor a model of `transformers` with a mask token.
+        SettingError: the encoder is neither ELMo nor a Hugging Face encoder with a mask token.
     """
     if isinstance(encoder, ElmoEncoder):
         return Contexts(encoder, encoder.lower)
@@ -249,13 +249,13 @@ def open_contexts(encoder: Encoder) -> Contexts:
         )
     try:
         model = without_output(open_masked(str(getattr(encoder.model, "name_or_path", "")))[0]).to(encoder.device)
-    except InputError:  # aligned encoders and sentence encoders have no head
+    except InputError:  # aligned encoders and sentence encoders have no language-model head
         return MaskedContexts(encoder, lambda **batch: encoder.model(**batch).last_hidden_state)
     return MaskedContexts(encoder, lambda **batch: model(**batch).logits)
 
 
 def without_output(model: Any) -> Any:
-    """Remove the output layer of a masked language model of `transformers`, so that its logits are the input of that layer."""
+    """Remove the output layer of a Hugging Face masked language model, so that its logits are the input of that layer."""
     output: Any = nn.Identity()
     output.bias = None
     model.set_output_embeddings(output)
@@ -266,7 +266,7 @@ def _masked(split: SplitSentences, rows: np.ndarray, mask: int) -> tuple[SplitSe
     """Return copies of the sentences with masked words, and the index in `rows` of each masked word.
 
     Args:
-        rows: ascending indices of the words to mask, each of one subword, int64 `[n]`.
+        rows: ascending indices of the words to mask, which are single subwords, int64 `[n]`.
     """
     sentence = np.searchsorted(split.word_offsets, rows, side="right") - 1
     names, copy = np.unique(sentence * EVERY + (rows - split.word_offsets[sentence]) % EVERY, return_inverse=True)
@@ -279,17 +279,17 @@ def _masked(split: SplitSentences, rows: np.ndarray, mask: int) -> tuple[SplitSe
 
 # -- senses induced from text ----------------------------------------------------------------------------------------------
 class ContextSenses(Inventory):
-    """Senses induced from text by clustering the states that predict a word, see `split_words`. The model need not have senses.
+    """Senses induced from text by clustering the states that predict a word (see `split_words`). Any model can be used.
 
     Senses are induced for the 2,000 most frequent words that contain a letter and occur at least `MIN_VECTORS` times. Up to 200
-    random occurrences of each word are clustered. Each remaining occurrence is assigned to the sense with the nearest centroid.
+    random occurrences of each word are clustered. Every other occurrence is assigned to the sense with the nearest centroid.
 
     Args:
         contexts: access to the states of the model.
         name: name of the model.
-        texts: the texts.
-        word: word to include even if 2,000 words are more frequent.
-        seed: seed of the sample and of `split_words`.
+        texts: texts to induce the senses from.
+        word: word that is included even if 2,000 words are more frequent.
+        seed: seed for the sample and for `split_words`.
 
     Raises:
         SettingError: fewer than `FEWEST_WORDS` words are frequent enough.
@@ -354,7 +354,7 @@ class ContextSenses(Inventory):
         return {form: np.concatenate(parts) for form, parts in zip(forms, found, strict=True) if parts}
 
     def select(self, sentences: Sequence[Sentence | Sequence[str]]) -> np.ndarray:
-        """Return the sense number of each word, at least 1, int64 `[n_words]`; 0 for a word without senses or vector."""
+        """Return the sense number of each word, int64 `[n_words]`. Numbers start at 1; 0 means no senses or no vector."""
         parts = [sentences[start : start + _WINDOW] for start in range(0, len(sentences), _WINDOW)]
         return np.concatenate([np.zeros(0, dtype=np.int64), *map(self._selected, parts)])
 
@@ -371,7 +371,7 @@ class ContextSenses(Inventory):
         return chosen
 
     def occurrences(self, word: int, texts: Sequence[Sentences]) -> tuple[np.ndarray, list[list[dict[str, Any]]]]:
-        """Return the number of occurrences of a word by sense, int64 `[n_senses + 1]`, and example sentences by sense."""
+        """Return the number of occurrences of each sense of a word, int64 `[n_senses + 1]`, and example sentences by sense."""
         counts = np.zeros(int(self.n_senses[word]) + 1, dtype=np.int64)
         examples: list[list[dict[str, Any]]] = [[] for _ in counts]
         for text in texts:
@@ -390,7 +390,7 @@ class ContextSenses(Inventory):
 
 
 def read_texts(texts: Sequence[str], *, pretokenized: bool = False, limit: int | None = None) -> list[Sentences]:
-    """Read files with one sentence per line. Each file is given as `de=FILE`, or its name contains the language.
+    """Read files with one sentence per line. Each file must be given as `de=FILE`, or its name must contain the language.
 
     Raises:
         InputError: a file cannot be read.
@@ -413,17 +413,17 @@ def senses(
     Arguments not listed here are the options of `calque senses`.
 
     Args:
-        texts: files with one sentence per line, `de=FILE` if the name does not contain the language. Senses are induced from
-            this text, see `ContextSenses`. With `trained`, the text only determines the language of each word.
+        texts: files with one sentence per line, given as `de=FILE` if the name does not contain the language. Senses are
+            induced from these texts (see `ContextSenses`). With `trained`, they only determine the language of each word.
 
     Returns:
-        `word`, `model`, `trained`, and `senses`, the most frequent first. Each sense has a `number`, the `share` of the word's
-        occurrences (in a sample of the texts, or in training), and `nearest` senses with `word`, `number`, `cosine` and `lang`.
-        Induced senses also have `chosen`, the number of occurrences, and example `sentences` with `words`, `place` of the word
-        and `lang`; `occurrences` is then the total over senses.
+        `word`, `model`, `trained`, and `senses`, the most frequent sense first. Each sense has a `number`, its `share` of the
+        word's occurrences (in a sample of the texts, or in training), and `nearest` senses with `word`, `number`, `cosine` and
+        `lang`. Induced senses also have `chosen`, their number of occurrences, and example `sentences` with `words`, `lang` and
+        the `place` of the word. The result then also has `occurrences`, the total over all senses.
 
     Raises:
-        InputError: the folder has no model or no senses, or a text cannot be read.
+        InputError: the folder contains no model or no senses, or a text cannot be read.
         SettingError: the word is not in the vocabulary or is too rare, or there is no text to induce senses from.
     """
     read = read_texts(texts, pretokenized=pretokenized, limit=limit)
@@ -452,10 +452,10 @@ def senses(
 def write_senses(
     folder: str | Path, texts: Sequence[str], out: str | Path, *, pretokenized: bool = False, limit: int | None = None
 ) -> dict[str, int]:
-    """Write the sense number of each word for each line of the texts; `-` for a word without senses.
+    """Write the sense numbers of the words in each line of the texts, with `-` for a word without senses.
 
     Returns:
-        number of `lines`, of `words`, and of `known` words, which have senses.
+        the number of `lines`, of `words`, and of `known` words, i.e. words with senses.
 
     Raises:
         InputError, SettingError: see `senses`.

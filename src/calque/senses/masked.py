@@ -1,4 +1,4 @@
-"""Masked language modelling from scratch (BERT)."""
+"""Train a masked language model (BERT) from scratch."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ if TYPE_CHECKING:
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 _INSIDE = "##"
-_SAMPLE = 400_000  # maximum number of sentences to train the tokenizer on
+_SAMPLE = 400_000  # maximum number of sentences for training the tokenizer
 
 
 def train_tokenizer(
     texts: Mapping[str, Sentences], *, size: int = 16_000, alpha: float = 0.5, lower: bool = False, seed: int = 0
 ) -> PreTrainedTokenizerFast:
-    """Train a WordPiece tokenizer on several languages; accents are kept.
+    """Train a WordPiece tokenizer on several languages. Accents are preserved.
 
     Args:
         texts: sentences by language.
         size: vocabulary size, including special tokens.
-        alpha: a language with n sentences is sampled with probability ∝ n^alpha.
-        lower: lower-case all text, in training and in use.
-        seed: seed of the sample.
+        alpha: exponent; a language with n sentences is sampled with probability ∝ n^alpha.
+        lower: whether to lower-case all text, both in training and later.
+        seed: seed for the sample.
     """
     from transformers import BertTokenizerFast  # type: ignore[attr-defined]
 
@@ -63,7 +63,7 @@ def train_tokenizer(
                     yield " ".join(text[k].words)
                 wanted -= len(drawn)
 
-    # Limit single characters to a quarter of the vocabulary, because Chinese has many rare characters.
+    # Single characters are limited to a quarter of the vocabulary, because Chinese has many rare characters.
     backend = train_wordpiece(lines(), size=size, letters=size // 4, lower=lower)
     return BertTokenizerFast(
         tokenizer_object=backend._tokenizer, do_lower_case=lower, strip_accents=False, model_max_length=512
@@ -73,16 +73,16 @@ def train_tokenizer(
 def train_wordpiece(
     lines: Iterable[str], *, size: int, letters: int | None = None, lower: bool = False
 ) -> BertWordPieceTokenizer:
-    """Train a deterministic tokenizer like BERT's; accents are kept.
+    """Train a BERT tokenizer deterministically. Accents are preserved.
 
-    The trainer of `tokenizers` assigns ids to word-internal characters in random order and breaks ties between merges by these
-    ids (issue 1794 of `tokenizers`). This function fixes the ids by passing all characters as special tokens of the trainer.
+    The trainer in `tokenizers` assigns ids to word-internal characters in random order and breaks ties between merges by these
+    ids (issue 1794 of `tokenizers`). This function fixes the ids by passing all characters to the trainer as special tokens.
 
     Args:
-        lines: text.
+        lines: training text.
         size: vocabulary size, including special tokens and characters.
-        letters: maximum number of distinct characters; the most frequent are kept; default: all.
-        lower: lower-case all text.
+        letters: maximum number of distinct characters, chosen by frequency; default: all characters.
+        lower: whether to lower-case all text.
     """
     from tokenizers import BertWordPieceTokenizer
 
@@ -108,20 +108,20 @@ def train_wordpiece(
 
 @dataclass(kw_only=True, eq=False)
 class MaskedLanguageModel(LanguageModel):
-    """Trains a BERT from scratch to predict masked subwords (Devlin et al. 2019, §3.1, without next-sentence prediction).
+    """Trains a BERT model from scratch to predict masked subwords (Devlin et al. 2019, §3.1, without next-sentence prediction).
 
     Args:
-        layers, dim, inner: number of layers, hidden size and intermediate size; default of `inner`: 4 · dim.
+        layers, dim, inner: number of layers, hidden size and intermediate size; the default of `inner` is 4 · dim.
         heads: number of attention heads; default: dim / 64, or up to four heads of at least 32 dimensions if that is more.
-        positions: maximum number of subwords that the model reads.
+        positions: maximum number of subwords that the model can read.
         share: fraction of subwords to mask.
-        dropout: dropout of hidden states and attention.
+        dropout: dropout probability for hidden states and attention.
         initial: standard deviation of the initial weights; default: 0.02 · (768 / dim)^0.5.
         learning_rate: maximum learning rate; default: 1e-4 · (768 / dim)^1.5.
         length, alpha, batch, updates, warmup, decay, clip, seed, precision, lower: see `LanguageModel`.
         vocabulary: vocabulary size of the tokenizer to train.
-        start: BERT to continue training, a folder with the language-model head or `mini`; its shape and tokenizer are used.
-        half: save the weights in float16.
+        start: BERT model to continue training (a folder with a language-model head, or `mini`), with its sizes and tokenizer.
+        half: whether to save the weights in float16.
     """
 
     unit = "subwords"
@@ -176,10 +176,10 @@ class MaskedLanguageModel(LanguageModel):
         dictionaries: Sequence[Dictionary] = (), folder: str | Path | None = None, checkpoint_every: int = 200,
         progress: bool = False, say: Say = lambda line: None,
     ) -> HuggingFaceEncoder:  # fmt: skip
-        """Train and return a new encoder; `self.model` is the model with its head.
+        """Train and return a new encoder; `self.model` is the model with its language-model head.
 
         Args:
-            tokenizer: tokenizer with a mask token and boundary tokens; default: the tokenizer of `start`, or else a new one.
+            tokenizer: tokenizer with a mask token and boundary tokens; default: the tokenizer of `start`, or a new tokenizer.
         """
         processes, started, weights = Processes(self.precision), None, {}
         if self.start is not None:
@@ -189,7 +189,7 @@ class MaskedLanguageModel(LanguageModel):
             self.shape = {name: getattr(started.config, name) for name in self.shape}
             weights, tokenizer = {"start_weights": weights_digest(started)}, own if tokenizer is None else tokenizer
         if tokenizer is None:
-            say(f"training a tokenizer of {self.vocabulary:,} subwords")
+            say(f"training a tokenizer with {self.vocabulary:,} subwords")
             tokenizer = train_tokenizer(texts, size=self.vocabulary, alpha=self.alpha, lower=self.lower, seed=self.seed)
         torch.manual_seed(self.seed)
         model = self.model = self._new_model(tokenizer) if started is None else started
@@ -255,14 +255,14 @@ class MaskedLanguageModel(LanguageModel):
             self.softmax.save(folder, self.settings().get("senses", {}))
             untie(self.model, self.softmax.senses[0])
         self.model.to(dtype=torch.float16 if self.half else torch.float32)
-        save_model(self.model, folder)  # replace the saved encoder by the model with its head
+        save_model(self.model, folder)  # replace the saved encoder with the model that includes the head
         tokenizer = self.encoder.tokenizer
         write_modules(folder, dim=self.encoder.dim, max_length=tokenizer.model_max_length, tokenizer=tokenizer)
         write_about(folder, "huggingface", read_about(folder) | {"max_length": None, "own_pooling": False})
 
 
 def open_masked(where: str | PathLike[str]) -> tuple[Any, Any]:
-    """Open a masked language model, including its head, in float32, and its tokenizer.
+    """Open a masked language model in float32, including its head, and its tokenizer.
 
     Raises:
         InputError: the model does not exist or has no language-model head.
@@ -275,12 +275,12 @@ def open_masked(where: str | PathLike[str]) -> tuple[Any, Any]:
     try:
         loaded: Any = AutoModelForMaskedLM.from_pretrained(str(where), dtype=torch.float32, output_loading_info=True)
         tokenizer: Any = AutoTokenizer.from_pretrained(str(where))
-    except Exception as error:  # the folder is corrupt or has another kind of encoder
+    except Exception as error:  # the folder is corrupt or contains another kind of encoder
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise InputError(f"not a masked language model ({reason})", path=where) from error
+        raise InputError(f"this is not a masked language model ({reason})", path=where) from error
     model, report = loaded
     if report["missing_keys"] or tokenizer.mask_token_id is None:
-        raise InputError("no language-model head in this folder; calque pretrain saves one", path=where)
+        raise InputError("there is no language-model head in this folder; calque pretrain saves one", path=where)
     return model, tokenizer
 
 
@@ -295,7 +295,7 @@ def untie(model: Any, table: SenseTable) -> None:
 
 
 def single_subwords(subwords: Subwords, words: Sequence[str]) -> np.ndarray:
-    """Return the subword id of each word that is a single subword, int64 `[n]`; −1 for other words and special tokens."""
+    """Return the subword id of each word that is a single subword, int64 `[n]`, or −1 for other words and special tokens."""
     split = subwords.split([[word] for word in words])
     ids = split.ids[split.offsets[:-1] + split.word_starts]
     special = np.array(sorted(subwords.tokenizer.all_special_ids))
@@ -303,7 +303,7 @@ def single_subwords(subwords: Subwords, words: Sequence[str]) -> np.ndarray:
 
 
 def whole_words(encoder: HuggingFaceEncoder, dictionaries: Sequence[Dictionary]) -> dict[str, int]:
-    """Return the ids of the dictionary words, also lower-cased and capitalised, that are single subwords."""
+    """Return the ids of dictionary words that are single subwords, including their lower-cased and capitalised variants."""
     words = sorted({word for d in dictionaries for word in (*d.source, *d.target)})
     words = list(dict.fromkeys([*words, *(word.lower() for word in words), *(word.capitalize() for word in words)]))
     ids = single_subwords(encoder.subwords, words).tolist()
@@ -312,7 +312,7 @@ def whole_words(encoder: HuggingFaceEncoder, dictionaries: Sequence[Dictionary])
 
 @torch.no_grad()
 def _sinusoids(table: Tensor, size: float) -> None:
-    """Initialise position embeddings with sinusoids (Vaswani et al. 2017, §3.5) of standard deviation `size`."""
+    """Initialise position embeddings with sinusoids (Vaswani et al. 2017, §3.5) that have the standard deviation `size`."""
     n, dim = table.shape
     half = torch.arange(0, dim, 2, dtype=torch.float64)
     angles = torch.arange(n, dtype=torch.float64)[:, None] * 10_000.0 ** (-half / dim)
@@ -320,8 +320,8 @@ def _sinusoids(table: Tensor, size: float) -> None:
 
 
 class MaskedPrediction(Prediction):
-    """Mean cross-entropy of masked subwords. With senses, the state after the head's dense layer and norm selects the senses,
-    and `softmax` replaces the head's output layer."""
+    """Mean cross-entropy over masked subwords. With senses, the state after the dense layer and norm of the language-model head
+    selects the senses, and `softmax` replaces the output layer of the head."""
 
     def __init__(
         self, model: Any, mixture: Mixture, processes: Processes, *, tokenizer: Any, share: float,
@@ -336,7 +336,7 @@ class MaskedPrediction(Prediction):
 
     def backward(self, update: Update) -> dict[str, float]:
         ids, whole = self.blocks(update)
-        # `Loop` seeds each update by its number and the rank. Without the rank, all processes mask the same subwords.
+        # `Loop` adds the rank to the seed of each update. Subtract it, so that all processes mask the same subwords.
         shared = torch.Generator().manual_seed(torch.initial_seed() - self.processes.rank)
         read, chosen = mask(
             ids, self._special, mask_id=self._mask_id, vocabulary=self._vocabulary, share=self.share,
@@ -370,7 +370,7 @@ class MaskedPrediction(Prediction):
         return self.softmax.loss(states, targets), selected
 
     def blocks(self, update: Update) -> tuple[np.ndarray, np.ndarray]:
-        """Return the padded blocks of an update, int32 `[n, longest]`, and the mask of the subwords that are whole words."""
+        """Return the padded blocks of an update, int32 `[n, longest]`, and the mask of subwords that are whole words."""
         named = [(self.mixture.languages[lang], numbers) for lang, numbers in update]
         width = max(int(blocks.lengths[numbers].max()) for blocks, numbers in named)
         ids, whole = zip(*(blocks.padded(numbers, self._special[0], width) for blocks, numbers in named), strict=True)

@@ -1,4 +1,4 @@
-"""Perplexity of language models on masked words or next words."""
+"""Measure the perplexity of language models on masked words or on next words."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from calque.encoders.subwords import Subwords
 
-_LOGITS = 100_000_000  # maximum number of logits in memory
+_LOGITS = 100_000_000  # maximum number of logits in memory at a time
 
 
 @torch.inference_mode()
@@ -37,19 +37,19 @@ def masked_perplexity(
     model: PreTrainedModel, subwords: Subwords, sentences: Sentences, *, mask_id: int, share: float = 0.15,
     senses: Softmax | None = None, seed: int = 0, data: str = "", name: str = "",
 ) -> Score:  # fmt: skip
-    """Return the perplexity of masked words, exp of the mean of −log p(word | rest of the sentence).
+    """Return the perplexity of masked words, which is exp of the mean of −log p(word | rest of the sentence).
 
     The same random words are masked for every model. All subwords of a word are masked together, and the probability of a word
-    is the product over its subwords. So models with different vocabularies are comparable.
+    is the product over its subwords, so models with different vocabularies are comparable.
 
     Args:
         model: model with a language-model head (`AutoModelForMaskedLM`).
         share: fraction of words to mask in each sentence; at least one word is masked.
-        senses: softmax over senses that replaces the head's output layer.
-        data, name: names of the text and of the model, for the record.
+        senses: softmax over senses, which replaces the output layer of the head.
+        data, name: names of the text and of the model, which are saved with the score.
 
     Returns:
-        the perplexity; `settings` has the number of selected words that the model cannot read (`left_out`).
+        the perplexity; its `settings` contain the number of selected words that the model cannot read (`left_out`).
 
     Raises:
         SettingError: the model cannot read any of the selected words.
@@ -99,8 +99,8 @@ def masked_perplexity(
 def word_perplexity(
     model: WordModel, sentences: Sentences, *, seed: int = 0, data: str = "", name: str = ""
 ) -> list[Score]:
-    """Return the perplexity of words and sentence ends over both directions, and the perplexity of an add-one-smoothed unigram
-    model. `settings` has the perplexity of each direction and the number of `unknown` words, which share one class.
+    """Return the perplexity of words and sentence ends over both directions, and that of an add-one-smoothed unigram model.
+    `settings` contains the perplexity of each direction and the number of `unknown` words, which share one class.
 
     Raises:
         SettingError: the text has no words.
@@ -116,14 +116,14 @@ def word_perplexity(
 
 
 def _score(task: str, metric: str, sums: np.ndarray, data: str, lang: str, seed: int, about: dict[str, Any]) -> Score:
-    """Return exp of the mean over words and its interval; `sums` has the sum and the number of words of each sentence."""
+    """Return exp of the mean over words and its interval. `sums` contains the sum and the number of words of each sentence."""
     measured = measure(sums, lambda s: np.exp(ratio(s[..., 0], s[..., 1])), samples=1000)
     n = int(sums[:, 1].sum())
     return Score(task, data, (lang,), metric, *measured.ends, n, seed, about, percent=False, **measured.kept)
 
 
 def choose_words(counts: np.ndarray, share: float, seed: int) -> np.ndarray:
-    """Return the sorted indices of the words to mask: a fraction `share` of each sentence, and at least one word."""
+    """Return the sorted indices of the words to mask: a fraction `share` of each sentence, but at least one word."""
     rng = np.random.default_rng(seed)
     starts = offsets_of(counts)[:-1]
     chosen = [
@@ -139,15 +139,15 @@ def perplexity(
     encoder: str, texts: Sequence[tuple[str, str]], *, share: float = 0.15, pretokenized: bool = False,
     limit: int | None = None, seed: int = 0, say: Say = lambda line: None,
 ) -> list[Score]:  # fmt: skip
-    """Return the perplexity of masked (ELMo: next) words by language. The probability of a word is the sum over its senses.
+    """Return the perplexity of masked (ELMo: next) words in each language. A word's probability is the sum over its senses.
 
     Arguments not listed here are the options of `calque perplexity`.
 
     Args:
-        texts: languages and files with one sentence per line.
+        texts: pairs of a language and a file with one sentence per line.
 
     Raises:
-        InputError: the folder has no language model.
+        InputError: the folder contains no language model.
     """
     sentences = read_languages(texts, pretokenized=pretokenized, limit=limit, say=say)
     names = {lang: ", ".join(Path(path).name for language, path in texts if language == lang) for lang in sentences}

@@ -49,15 +49,15 @@ def pretrain(
     Arguments not listed here are the options of `calque pretrain`.
 
     Args:
-        texts: pairs of language and file with one sentence per line; files of one language are concatenated.
+        texts: pairs of a language and a file with one sentence per line; files in the same language are concatenated.
         out: output folder, which is written atomically. During training, `.OUT.calque-part` contains the checkpoints from which
             an interrupted run resumes.
-        preset: name in `PRESETS`; its settings apply unless `senses` or `options` override them.
-        senses: maximum number of senses of a word, or options of `Senses`; if None, the model has no senses.
-        dictionaries: pairs of languages and dictionary files, to predict senses of translations. All languages are then sampled
-            equally often, unless `options` has `alpha`.
+        preset: name of a preset in `PRESETS`; `senses` and `options` override its settings.
+        senses: maximum number of senses per word, or arguments of `Senses`; if None, the model has no senses.
+        dictionaries: language pairs and dictionary files, for predicting senses of translations. All languages are then sampled
+            equally often, unless `options` contains `alpha`.
         options: arguments of `MaskedLanguageModel` or `BiLanguageModel`.
-        held_out: number of evenly spaced sentences of each language to hold out for measuring perplexity (`scores`).
+        held_out: number of evenly spaced sentences per language that are held out for measuring perplexity (`scores`).
     """
     check(out, overwrite=overwrite)
     langs = list(dict.fromkeys(lang for lang, _ in texts))
@@ -94,7 +94,7 @@ def settings_for(
     model: str, *, preset: str | None = None, senses: int | Mapping[str, Any] | None = None, langs: Sequence[str] = ("en",),
     translated: bool = False, options: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:  # fmt: skip
-    """Return the keyword arguments of a language model: settings of a preset, overridden by `senses` and `options`."""
+    """Return the keyword arguments of a language model: the settings of a preset, overridden by `senses` and `options`."""
     if preset is not None and preset not in PRESETS:
         raise SettingError(f"unknown preset {preset!r}, expected {', '.join(PRESETS)}")
     settings = {} if preset is None else dict(PRESETS[preset][model])
@@ -109,7 +109,7 @@ def settings_for(
 
 
 def _measured(method: LanguageModel, text: Sentences, name: str) -> list[Score]:
-    """Return the perplexity of held-out text."""
+    """Return the perplexity of the model on held-out text."""
     about: Any = {"data": f"{len(text):,} sentences held out", "name": name}
     if isinstance(method, BiLanguageModel):
         return word_perplexity(method.model, text, **about)
@@ -153,10 +153,10 @@ def _card(unit: str, record: dict[str, Any]) -> str:
 
 
 def hold_out(text: Sentences, n: int) -> tuple[Sentences, Sentences]:
-    """Split a text into training text and up to n evenly spaced held-out sentences, without empty and seen sentences.
+    """Split off up to n evenly spaced held-out sentences, leaving out empty sentences and those in the training text.
 
     Raises:
-        SettingError: n is more than half of the text, or no held-out sentence is left.
+        SettingError: n is more than half of the sentences, or no held-out sentence is left.
     """
     if not 0 < 2 * n <= len(text):
         raise SettingError(f"at most half of the {len(text)} sentences in {text.lang} can be held out, got {n}")
@@ -170,7 +170,7 @@ def hold_out(text: Sentences, n: int) -> tuple[Sentences, Sentences]:
 
 
 def _about_senses(method: LanguageModel, dictionaries: Sequence[Dictionary]) -> dict[str, Any]:
-    """Return statistics of the senses per word for each table, and the dictionaries."""
+    """Return statistics on the number of senses per word in each table, and the dictionaries."""
     assert method.softmax is not None
     about: dict[str, Any] = {"tables": []}
     for table in method.softmax.senses:
@@ -190,10 +190,10 @@ def _about_senses(method: LanguageModel, dictionaries: Sequence[Dictionary]) -> 
 
 
 # -- presets -----------------------------------------------------------------------------------------------------------
-# Settings of Tables 6 to 8 of the paper, and of Appendix D. These settings differ or are missing in the paper:
-# - a batch contains sentences instead of segments of 20 words (12 for two languages) of a stream (`unroll_steps`);
-# - training lasts 1,000,000 updates, or 600,000 for several languages, instead of a number of epochs (`n_epochs`);
-# - the paper does not give the size of ELMo's vocabulary, or BERT's batch size, learning rate and block length.
+# Settings from Tables 6 to 8 and Appendix D of the paper. These settings differ from the paper or are missing there:
+# - A batch contains sentences instead of 20-word segments (12-word segments for two languages) of a stream (`unroll_steps`).
+# - Training takes 1,000,000 updates, or 600,000 for several languages, instead of a number of epochs (`n_epochs`).
+# - The paper does not give ELMo's vocabulary size, or BERT's batch size, learning rate and block length.
 _PAPER: Mapping[str, dict[str, Any]] = {
     "elmo": {
         "dim": 512, "hidden": 4096, "layers": 2, "clip": 10.0, "dropout": 0.1, "batch": 256, "negatives": 8192, "tables": 2,

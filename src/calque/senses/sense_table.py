@@ -1,4 +1,4 @@
-"""Output layers: tables of sense vectors (Multi-sense, §3.1, Algorithms 1 and 2), and softmax over words or senses."""
+"""Output layers: tables of sense vectors (Multi-sense, §3.1, Algorithms 1 and 2), and the softmax over words or senses."""
 
 from __future__ import annotations
 
@@ -19,32 +19,32 @@ from calque.errors import InputError, SettingError
 
 SENSES_FILE = "senses.safetensors"
 _KEPT = ("weight", "bias", "centres", "projection", "mean", "counts", "live")
-_MOST = 64  # maximum number of senses of a word
+_MOST = 64  # maximum number of senses per word
 
 
 class SenseTable(nn.Module):
-    """Sense vectors of a vocabulary, and the cluster centres by which senses are selected.
+    """Sense vectors for a vocabulary, and the cluster centres that are used to select senses.
 
     The senses of a word are adjacent classes. During the warm-up, only the first sense of each word is active; `open` activates
     the other senses, and `prune` deactivates rare senses. Only the vectors w and the biases have gradients.
 
     Args:
         senses: number of senses of each word, at least 1, int `[n_words]`.
-        axes: d′, dimensions of the projection in which states and centres are compared; at most d.
-        queue: Q, number of states from which the projection is computed.
-        spread: σ, standard deviation of the initial centres.
-        recent: number of last states to store for each word that may have several senses.
+        axes: dimension d′ of the projection in which states and centres are compared; at most d.
+        queue: number Q of states from which the projection is computed.
+        spread: standard deviation σ of the initial centres.
+        recent: number of recent states to store for each word that may have several senses.
         kinds: number of states to store for each occurrence.
 
     Attributes:
-        weight, bias: w `[n_classes, dim]` and `[n_classes]`.
-        centres: c `[n_classes, dim]`.
+        weight, bias: vectors w, `[n_classes, dim]`, and biases, `[n_classes]`.
+        centres: centres c, `[n_classes, dim]`.
         projection, mean: P `[dim, axes]`, and the vector `[dim]` that is subtracted first (zero in the paper), see `project`.
-        queue, seen: ring buffer of the last states, `[queue, dim]`, and the number of all states so far.
-        recent, n_recent: ring buffers of the words `several`, `[n_several, recent, kinds, dim]`; number of all states so far.
-        counts: number of selections since `open`, int64 `[n_classes]`.
+        queue, seen: ring buffer of recent states, `[queue, dim]`, and the number of all states so far.
+        recent, n_recent: ring buffers for the words `several`, `[n_several, recent, kinds, dim]`; number of all states so far.
+        counts: number of selections of each class since `open`, int64 `[n_classes]`.
         live: mask of the active senses, bool `[n_classes]`.
-        index, words: classes of each word, int64 `[n_words, S]`, padded with −1; word of each class.
+        index, words: classes of each word, int64 `[n_words, S]`, padded with −1; and the word of each class.
 
     Raises:
         SettingError: an argument is invalid.
@@ -74,7 +74,7 @@ class SenseTable(nn.Module):
         self.n_recent = nn.Buffer(torch.zeros(len(several), dtype=torch.int64))
         self.counts = nn.Buffer(torch.zeros(n, dtype=torch.int64))
         self.live = nn.Buffer(torch.zeros(n, dtype=torch.bool).index_fill(0, first, True))
-        # Checkpoints do not contain tensors that `senses` determines.
+        # Checkpoints do not contain the tensors that `senses` determines.
         self.several = nn.Buffer(several, persistent=False)
         self.index = nn.Buffer(torch.where(slots < of_words[:, None], first[:, None] + slots, -1), persistent=False)
         self.words = nn.Buffer(torch.arange(len(of_words)).repeat_interleave(of_words), persistent=False)
@@ -84,7 +84,7 @@ class SenseTable(nn.Module):
         return self.weight.shape[1]
 
     def __len__(self) -> int:
-        """Number of classes, active or not."""
+        """Number of classes, including inactive classes."""
         return len(self.weight)
 
     @property
@@ -101,12 +101,12 @@ class SenseTable(nn.Module):
             words: candidate words for each state, such as translations (§3.2), int64 `[n, t]`, padded with −1.
 
         Returns:
-            classes, int64 `[n, t · S]`, and cosines `[n, t · S]`; −1 and −∞ for missing and inactive senses.
+            the classes, int64 `[n, t · S]`, and the cosines, `[n, t · S]`; −1 and −∞ for missing and inactive senses.
         """
         different, place = torch.unique(words.clamp(min=0), return_inverse=True)
         classes = self.index[different]  # [u, S]
         usable = (classes >= 0) & self.live[classes.clamp(min=0)]
-        with torch.autocast(states.device.type, enabled=False):  # rounding would change selections
+        with torch.autocast(states.device.type, enabled=False):  # rounding would change the selected senses
             centres = self.projected(self.centres[classes.clamp(min=0)])
             similarity = torch.einsum("na,ntsa->nts", self.projected(states.detach().float()), centres[place])
         allowed = usable[place] & (words >= 0)[:, :, None]
@@ -132,7 +132,7 @@ class SenseTable(nn.Module):
 
     @torch.no_grad()
     def remember(self, states: Tensor) -> None:
-        """Replace the oldest states of the queue with new states `[n, dim]`, in order (Algorithm 2, lines 6 to 9)."""
+        """Replace the oldest states in the queue with new states `[n, dim]`, in order (Algorithm 2, lines 6 to 9)."""
         size = len(self.queue)
         kept = states[-size:]
         first = int(self.seen) + len(states) - len(kept)
@@ -156,9 +156,9 @@ class SenseTable(nn.Module):
 
     @torch.no_grad()
     def project(self, *, centred: bool = False, whiten: float = 0.0) -> None:
-        """Recompute the projection from the queue (Algorithm 2, line 11) if the queue has more states than axes.
+        """Recompute the projection from the queue (Algorithm 2, line 11) if the queue contains more states than axes.
 
-        With `centred`, the mean of the queue is then subtracted before each projection. For `whiten`, see `principal_axes`.
+        If `centred`, the mean of the queue is subtracted before each projection. For `whiten`, see `principal_axes`.
         """
         states, axes = self.queue[: int(self.seen)], self.projection.shape[1]
         if len(states) > axes:
@@ -172,10 +172,10 @@ class SenseTable(nn.Module):
         """End the warm-up, and activate the other senses of each word.
 
         Args:
-            start: initialisation of the other senses. "copied" copies the vector of the first sense, and divides its
-                probability among all senses. "kept" keeps the random vectors (SaBERT). "fresh" keeps them, too, and deactivates
-                the first sense of words with several senses (SaELMo).
-            live: mask of the senses to activate, bool `[n_classes]`; default: all.
+            start: initialisation of the other senses. "copied" copies the vector of the first sense and divides its probability
+                among all senses. "kept" keeps the random vectors (SaBERT). "fresh" also keeps them, but deactivates the first
+                sense of words with several senses (SaELMo).
+            live: mask of the senses to activate, bool `[n_classes]`; default: all senses.
         """
         first = self.index[:, 0]
         self.live.copy_(torch.ones_like(self.live) if live is None else live)
@@ -189,14 +189,14 @@ class SenseTable(nn.Module):
 
     @torch.no_grad()
     def most_selected(self) -> Tensor:
-        """Return the most selected active sense of each word, the first if several are tied, int64 `[n_words]`."""
+        """Return the most selected active sense of each word (the first in a tie), int64 `[n_words]`."""
         used = (self.index >= 0) & self.live[self.index.clamp(min=0)]
         of_word = torch.where(used, self.counts[self.index.clamp(min=0)], -1)
         return self.index.gather(1, of_word.argmax(1, keepdim=True)).squeeze(1)
 
     @torch.no_grad()
     def prune(self, below: float) -> int:
-        """Deactivate senses with less than a fraction β = `below` of their word's selections (§3.1); return their number.
+        """Deactivate senses with less than a fraction β = `below` of their word's selections (§3.1), and return their number.
 
         Each word keeps its most selected sense. Words with fewer than 1 / β selections are not pruned.
         """
@@ -211,7 +211,7 @@ class SenseTable(nn.Module):
 
 
 def nearest(compared: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
-    """Return the class with the largest sum of cosines over tables, int64 `[n]`; −1 for none. See `SenseTable.compared`."""
+    """Return the class with the largest sum of cosines over tables, int64 `[n]`, or −1 if there is none."""
     classes = compared[0][0]
     if not classes.shape[1]:
         return classes.new_full((len(classes),), -1)
@@ -223,7 +223,7 @@ def principal_axes(states: Tensor, k: int, *, whiten: float = 0.0) -> Tensor:
     """Return the first k principal axes (right singular vectors of the centred matrix) of vectors `[n, dim]`, `[dim, k]`.
 
     Args:
-        whiten: p; each axis is divided by σ^p, where σ is its standard deviation; 0: orthonormal axes, 1: equal variances.
+        whiten: exponent p of the standard deviation σ of each axis, which is divided by σ^p; 0 gives orthonormal axes.
     """
     centred = states.double() - states.double().mean(0)
     squares, axes = torch.linalg.eigh(centred.t() @ centred / len(states))
@@ -235,13 +235,13 @@ def principal_axes(states: Tensor, k: int, *, whiten: float = 0.0) -> Tensor:
 
 # -- the file --------------------------------------------------------------------------------------------------------------
 def save_senses(tables: Sequence[SenseTable], folder: Path, settings: Mapping[str, Any]) -> None:
-    """Write `senses.safetensors`: for each table the tensors in `_KEPT` and the number of senses of each word; and the settings
-    as JSON in the metadata."""
+    """Write `senses.safetensors`, which contains the tensors in `_KEPT` and the number of senses of each word for each table,
+    with the settings as JSON in the metadata."""
     parts: dict[str, Tensor] = {}
     for k, table in enumerate(tables):
         parts |= {f"{k}.{name}": getattr(table, name).detach().cpu().contiguous() for name in _KEPT}
         parts[f"{k}.senses"] = (table.index >= 0).sum(1).to(torch.int32).cpu()
-    # The metadata is a single entry, because safetensors writes several entries in random order.
+    # The metadata is a single entry, because safetensors would write several entries in random order.
     about = json.dumps({"tables": len(tables), "settings": dict(settings)}, sort_keys=True)
     save_file(parts, folder / SENSES_FILE, metadata={"senses": about})
 
@@ -251,19 +251,19 @@ def has_senses(folder: str | Path) -> bool:
 
 
 def open_senses(folder: str | Path) -> list[SenseTable]:
-    """Read the tables that `save_senses` wrote, with empty queues: one table, or forward and backward tables for an ELMo.
+    """Read the tables that `save_senses` wrote, with empty queues: one table, or a forward and a backward table for ELMo.
 
     Raises:
-        InputError: the folder has no senses, or the file is corrupt.
+        InputError: the folder contains no senses, or the file is corrupt.
     """
     path, tables = Path(folder) / SENSES_FILE, []
     if not path.is_file():
-        raise InputError(f"no {SENSES_FILE} in this folder; calque pretrain --senses writes one", path=folder)
+        raise InputError(f"there is no {SENSES_FILE} in this folder; calque pretrain --senses writes one", path=folder)
     with _reading(path, "the senses of a language model"), safe_open(path, framework="pt") as file:
         for k in range(int(json.loads(file.metadata()["senses"])["tables"])):
             parts = {name: file.get_tensor(f"{k}.{name}") for name in (*_KEPT, "senses")}
             senses, (dim, axes) = parts.pop("senses"), parts["projection"].shape
-            with torch.random.fork_rng(devices=[]):  # restore the random state after drawing initial vectors
+            with torch.random.fork_rng(devices=[]):  # restore the random state after initial vectors are drawn
                 tables.append(SenseTable(senses.numpy(), dim, axes=axes, queue=axes))
             tables[-1].load_state_dict(parts, strict=False)  # the file does not contain the queue
     return tables
@@ -273,18 +273,18 @@ def open_senses(folder: str | Path) -> list[SenseTable]:
 def _reading(path: Path, what: str) -> Iterator[None]:
     try:
         yield
-    except Exception as error:  # libraries raise any exception for a corrupt file
+    except Exception as error:  # libraries can raise any exception for a corrupt file
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise InputError(f"not {what} ({reason})", path=path) from error
+        raise InputError(f"these are not {what} ({reason})", path=path) from error
 
 
 SOFTMAX_FILE = "softmax.safetensors"
-MAX_LOGITS = 4_000_000  # maximum number of logits in memory without gradients
-_NOTHING = -1e30  # score of an excluded class; −∞ gives no valid gradient if all are excluded
+MAX_LOGITS = 4_000_000  # maximum number of logits in memory if no gradients are computed
+_NOTHING = -1e30  # score of an excluded class; with −∞, the gradient would be invalid if all classes were excluded
 
 
 class WordTable(nn.Module):
-    """Output vectors and biases of a vocabulary without senses: each word is a class."""
+    """Output vectors and biases for a vocabulary without senses, in which each word is a class."""
 
     def __init__(self, size: int, dim: int):
         super().__init__()
@@ -296,33 +296,33 @@ class WordTable(nn.Module):
 
 
 class Negatives(NamedTuple):
-    """Sampled negative classes of an update."""
+    """Negative classes sampled for an update."""
 
-    classes: np.ndarray  # distinct sorted classes, int64 `[n]`
-    tries: int | None  # number of draws that gave n distinct classes; None if all active classes are used
+    classes: np.ndarray  # sorted distinct classes, int64 `[n]`
+    tries: int | None  # number of draws needed for n distinct classes; None if all active classes are used
 
 
 class Targets(NamedTuple):
     """Gold classes of each state."""
 
-    classes: Tensor  # word or selected sense, then senses of its translations, int64 `[n, k]`, padded with −1
-    weights: Tensor  # weight of −log p of each class, `[n, k]`; the weights of a state have sum 1 (Eq. 7)
+    classes: Tensor  # word or selected sense, followed by senses of its translations, int64 `[n, k]`, padded with −1
+    weights: Tensor  # weight of −log p of each class, `[n, k]`; the weights of a state sum to 1 (Eq. 7)
 
 
 class Sampler:
-    """Samples a word by frequency rank k, with approximately Zipfian probability, and then one of its active senses uniformly.
+    """Samples a word by its frequency rank k, with an approximately Zipfian probability, and then one of its active senses.
 
         p(k) = log((k + 2) / (k + 1)) / log(n + 1),    k = 0, …, n − 1
 
     Args:
-        table: table of words sorted by frequency.
+        table: table whose words are sorted by frequency.
     """
 
     def __init__(self, table: WordTable | SenseTable):
         self._table, self._n = table, table.n_words
 
     def draw(self, count: int, rng: np.random.Generator) -> Negatives | None:
-        """Draw `count` distinct classes, or return None, for all classes, if at most 2 · `count` classes are active."""
+        """Draw `count` distinct classes. Return None, which means all classes, if at most 2 · `count` classes are active."""
         live, sizes = self._live()
         if 2 * count >= len(live):
             return None
@@ -339,7 +339,7 @@ class Sampler:
                 return Negatives(classes[seen <= last], int(last) + 1)
 
     def log_expected(self, classes: np.ndarray, tries: int | None) -> np.ndarray:
-        """Return log(1 − (1 − p)^tries), the log of the probability that a class is among the negatives, float64 `[n]`."""
+        """Return log(1 − (1 − p)^tries), the log-probability that a class is among the negatives, float64 `[n]`."""
         if tries is None:
             return np.zeros(len(classes))
         words = self._table.words.cpu().numpy()[classes]
@@ -353,12 +353,12 @@ class Sampler:
 
 
 class Softmax(nn.Module):
-    """p(class | state) ∝ exp(w_class · state + b_class), over all words, or over the senses of all words (Eq. 3, with a bias).
+    """Softmax p(class | state) ∝ exp(w_class · state + b_class) over all words, or over all senses (Eq. 3, with a bias).
 
     Args:
-        tables: one table for each direction, or one table for both.
-        negatives: number of classes sampled for each direction of an update; default: full softmax. The log of the expected
-            count of a class among the negatives is subtracted from its score (Jean et al. 2015, §3;
+        tables: one table for each direction, or one table for both directions.
+        negatives: number of classes sampled for each direction in an update; by default, a full softmax is computed. The log
+            of the expected count of a class among the negatives is subtracted from its score (Jean et al. 2015, §3;
             `tf.nn.sampled_softmax_loss`).
     """
 
@@ -370,7 +370,7 @@ class Softmax(nn.Module):
         self._samplers, self.negatives = [Sampler(table) for table in tables], negatives
 
     def table(self, side: int) -> WordTable | SenseTable:
-        """Return the table of a direction, 0 forward or 1 backward."""
+        """Return the table for a direction: 0 is forward, 1 is backward."""
         return self.tables[side % len(self.tables)]  # type: ignore[return-value]
 
     @property
@@ -379,12 +379,12 @@ class Softmax(nn.Module):
         return [table for table in self.tables if isinstance(table, SenseTable)]
 
     def draw(self, rng: np.random.Generator) -> list[Negatives | None]:
-        """Return the negatives of each direction; None if all classes are negatives."""
+        """Return the negatives for each direction, or None if all classes are negatives."""
         samplers = [self._samplers[side % len(self._samplers)] for side in (0, 1)]
         return [None if self.negatives is None else sampler.draw(self.negatives, rng) for sampler in samplers]
 
     def loss(self, states: Tensor, targets: Targets, side: int = 0, negatives: Negatives | None = None) -> Tensor:
-        """Return the weighted sum of −log p of the targets of states `[n, dim]` against negatives (default: all active ones).
+        """Return the weighted sum of −log p of the targets for states `[n, dim]` and negatives (default: all active classes).
 
             L = Σ_n Σ_k weights[n, k] · −log( e_nk / (e_nk + Σ_{j drawn, j ≠ class nk} exp(s_nj)) )
 
@@ -393,7 +393,7 @@ class Softmax(nn.Module):
         table, sampler = self.table(side), self._samplers[side % len(self._samplers)]
         if negatives is None:
             negatives = Negatives(np.flatnonzero(table.live.cpu().numpy()), None)
-        # The large table is indexed only once, so that its gradient is computed only once.
+        # Index the large table only once, so that its gradient is also computed only once.
         drawn, wanted = negatives.classes, targets.classes.cpu().numpy()
         classes, place = np.unique(np.concatenate([drawn, np.maximum(wanted, 0).ravel()]), return_inverse=True)
         rows = torch.from_numpy(classes).to(states.device)
@@ -401,7 +401,7 @@ class Softmax(nn.Module):
         bias = bias - torch.from_numpy(sampler.log_expected(classes, negatives.tries)).to(bias)
         columns, right = (torch.from_numpy(part).to(states.device) for part in np.split(place, [len(drawn)]))
         right = right.view(wanted.shape)
-        # Exclude all targets of a state from its sum over drawn classes; below, add its other targets again.
+        # Exclude all targets of a state from its sum over drawn classes; its other targets are added again below.
         hit = np.minimum(np.searchsorted(drawn, wanted), len(drawn) - 1)
         struck, place_of = (torch.from_numpy(part).to(states.device) for part in (drawn[hit] == wanted, hit))
         scores = F.linear(states, weight[columns], bias[columns]).float()
@@ -426,7 +426,7 @@ class Softmax(nn.Module):
         return torch.cat(parts) if parts else states.new_zeros(0)
 
     def save(self, folder: Path, settings: Mapping[str, Any]) -> None:
-        """Write `softmax.safetensors` or, with senses, `senses.safetensors` including the settings of senses."""
+        """Write `softmax.safetensors` or, with senses, `senses.safetensors`, which includes the sense settings."""
         if self.senses:
             save_senses(self.senses, folder, settings)
             return
@@ -438,7 +438,7 @@ class Softmax(nn.Module):
         """Read the output layer that `save` wrote, as a full softmax.
 
         Args:
-            words, dim: vocabulary size and dimensions of the language model.
+            words, dim: vocabulary size and dimension of the language model.
             tables: expected number of tables with senses.
 
         Raises:
@@ -446,7 +446,7 @@ class Softmax(nn.Module):
         """
         path = Path(folder)
         if not has_senses(path):
-            with _reading(path / SOFTMAX_FILE, "the softmax of this model"):
+            with _reading(path / SOFTMAX_FILE, "the softmax weights of this model"):
                 parts = load_file(path / SOFTMAX_FILE)
                 plain = [WordTable(words, dim) for _ in range(len(parts) // 2)]
                 for k, table in enumerate(plain):
@@ -455,6 +455,6 @@ class Softmax(nn.Module):
         saved = open_senses(path)
         if len(saved) != tables or any((table.n_words, table.dim) != (words, dim) for table in saved):
             shapes = ", ".join(f"{table.n_words:,} × {table.dim}" for table in saved)
-            fact = f"the senses belong to another model: tables of {shapes}, expected {tables} of {words:,} × {dim}"
+            fact = f"the senses belong to another model: got tables of {shapes}, expected {tables} of {words:,} × {dim}"
             raise InputError(fact, path=path / SENSES_FILE)
         return cls(saved)

@@ -1,4 +1,4 @@
-"""Pretraining as a step of a study."""
+"""Pretrain encoders as steps of a study."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from calque.senses.pretrain import PRESETS, model_class, pretrain, settings_for
 from calque.senses.training import Senses
 
 _BY_LANGUAGE = Mapping[str, str]
-#: types of the keys of a pretraining table, besides settings of the language model
+#: types of the keys in a pretraining table, besides the settings of the language model
 _READ: dict[str, Any] = {
     "model": str, "texts": _BY_LANGUAGE, "apart": bool, "pairs": bool, "dictionaries": _BY_LANGUAGE, "limit": Count,
     "pretokenized": bool, "preset": Literal[tuple(PRESETS)], "senses": int | Mapping[str, Any], "held_out": int,
 }  # fmt: skip
-#: keys that are arguments of `pretrain`
+#: keys that are passed to `pretrain` as arguments
 _HOW = ("limit", "pretokenized", "preset", "senses", "held_out")
 
 
 def check_pretraining(name: str, given: Mapping[str, Any], source: str) -> None:
-    """Check the table `[encoders.NAME.pretrain]` of a study."""
+    """Check the table `[encoders.NAME.pretrain]` in a study."""
     where = f"encoders.{name}.pretrain"
     if not given.get("texts"):
         raise SettingError(f'{where} has no texts, expected e.g. texts = {{ en = "en.txt.gz" }}')

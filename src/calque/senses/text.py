@@ -1,4 +1,4 @@
-"""Training text of language models: blocks of subwords, masking, vocabularies of words, and sampling of blocks."""
+"""Training text for language models: blocks of subwords, masking, word vocabularies, and sampling of blocks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from calque.offsets import offsets_of, ranges
 from calque.senses.elmo import END, with_ends
 from calque.text import Sentence, Sentences
 
-#: index of out-of-vocabulary words, after the indices of the boundary tokens; index of the first word
+#: index of out-of-vocabulary words, which follows those of the boundary tokens, and index of the first word
 UNKNOWN, FIRST_WORD = END + 1, END + 2
 VOCABULARY_FILE = "vocabulary.json"
 
@@ -26,9 +26,9 @@ class Blocks:
     """Blocks of sentences with special tokens at the start, at the end and between sentences.
 
     Attributes:
-        ids: ids of the subwords of all blocks, int32 `[n_subwords]`.
-        offsets: offsets of the blocks, int64 `[n_blocks + 1]`.
-        words: mask of the subwords that are whole words, bool `[n_subwords]`; None if unknown.
+        ids: subword ids of all blocks, int32 `[n_subwords]`.
+        offsets: offsets of the blocks in `ids`, int64 `[n_blocks + 1]`.
+        words: mask of subwords that are whole words, bool `[n_subwords]`; None if unknown.
     """
 
     ids: np.ndarray
@@ -44,7 +44,7 @@ class Blocks:
 
     @classmethod
     def of(cls, split: SplitSentences, length: int) -> Blocks:
-        """Pack sentences, in order, into blocks of at most `length` subwords.
+        """Pack sentences in order into blocks of at most `length` subwords.
 
         Raises:
             SettingError: a sentence is longer than a block.
@@ -53,7 +53,7 @@ class Blocks:
         inner = np.flatnonzero(sizes > 2)  # sentences with words
         if len(inner) and sizes[inner].max() > length:
             raise SettingError(f"length must be at least {sizes[inner].max()} (the longest sentence), got {length}")
-        # The first token of a sentence is kept only at the beginning of a block.
+        # The special token before a sentence is kept only at the beginning of a block.
         first, filled = np.zeros(len(inner), dtype=bool), length
         for k, size in enumerate(sizes[inner].tolist()):
             if filled + size - 1 > length:
@@ -87,17 +87,17 @@ class Blocks:
 
 
 class Mixture:
-    """Blocks of text sampled for each update.
+    """Samples blocks of text for each update.
 
-    A language with n subwords is sampled with probability ∝ n^alpha (Conneau and Lample 2019, §3.1). With alpha = 0, each
-    language has the same number of blocks (or of sentences, as in Multi-sense, §3.2, if each block is a sentence). Each block of
-    a language is sampled once, in random order, before any block is sampled again. An epoch has as many blocks as the text.
+    A language with n subwords is sampled with probability ∝ n^alpha (Conneau and Lample 2019, §3.1). With alpha = 0, the same
+    number of blocks is sampled in each language (or of sentences, if a block is a sentence, as in Multi-sense, §3.2). Each
+    block of a language is sampled once, in random order, before any is sampled again. An epoch has as many blocks as the text.
 
     Args:
         languages: blocks by language.
         batch: number of blocks in an update.
-        alpha: exponent.
-        seed: seed of the order.
+        alpha: exponent of the language sizes.
+        seed: seed for the random order.
     """
 
     def __init__(self, languages: Mapping[str, Blocks], *, batch: int, alpha: float = 0.5, seed: int = 0):
@@ -108,14 +108,14 @@ class Mixture:
         sizes = np.array([len(blocks.ids) for blocks in languages.values()], dtype=np.float64)
         chance = sizes**alpha / (sizes**alpha).sum()
         total = sum(map(len, languages.values()))
-        # The probabilities are fractions of subwords; convert them to blocks, whose mean length depends on the language.
+        # The probabilities are fractions of subwords. Convert them to blocks, whose mean length depends on the language.
         mean = sizes / np.array([len(blocks) for blocks in languages.values()]) if alpha else 1.0
         drawn = chance / mean / (chance / mean).sum() * total
         self.drawn = dict(zip(languages, np.maximum(1, np.round(drawn)).astype(int).tolist(), strict=True))
         self.steps_per_epoch = max(1, sum(self.drawn.values()) // batch)
 
     def epoch(self, number: int) -> list[list[tuple[str, np.ndarray]]]:
-        """Return the updates of epoch `number`, each as indices of blocks by language; the result depends only on `number`."""
+        """Return the updates of epoch `number`, each as block indices by language. The result depends only on `number`."""
         names, chosen = [], []
         for index, (name, count) in enumerate(self.drawn.items()):
             names.append(np.full(count, index))
@@ -150,15 +150,15 @@ class Mixture:
 def mask(
     ids: np.ndarray, special: Sequence[int], *, mask_id: int, vocabulary: int, share: float, rng: np.random.Generator,
 ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
-    """Choose random subwords, and replace 80% by the mask and 10% by a random subword (Devlin et al. 2019, §3.1).
+    """Choose random subwords, and replace 80% by the mask token and 10% by random subwords (Devlin et al. 2019, §3.1).
 
     Args:
-        ids: ids of subwords, `[n, length]`.
+        ids: subword ids, `[n, length]`.
         special: ids that are never chosen (padding and boundary tokens).
         share: fraction of subwords to choose.
 
     Returns:
-        ids with masks, `[n, length]`, and flat positions of the chosen subwords, `[n_chosen]`.
+        the masked ids, `[n, length]`, and the flat positions of the chosen subwords, `[n_chosen]`.
     """
     possible = np.flatnonzero(~np.isin(ids, special))
     chosen = np.sort(rng.choice(possible, size=max(1, round(share * len(possible))), replace=False))
@@ -174,10 +174,10 @@ def mask(
 # -- words -------------------------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Vocabulary:
-    """Predicted words, the most frequent first.
+    """Words to predict, sorted by decreasing frequency.
 
     Attributes:
-        words: the words; the index of `words[k]` is `k + FIRST_WORD`.
+        words: words to predict; the index of `words[k]` is `k + FIRST_WORD`.
         counts: number of occurrences of each index in the training text, int64 `[size]`.
     """
 
@@ -193,7 +193,7 @@ class Vocabulary:
         return len(self.counts)
 
     def numbers(self, words: Sequence[str]) -> np.ndarray:
-        """Return the index of each word, int64 `[n]`; `UNKNOWN` for out-of-vocabulary words."""
+        """Return the index of each word, int64 `[n]`, or `UNKNOWN` for an out-of-vocabulary word."""
         return np.fromiter((self._numbers.get(word, UNKNOWN) for word in words), dtype=np.int64, count=len(words))
 
     def unigram(self) -> np.ndarray:
@@ -216,18 +216,18 @@ class Vocabulary:
             if len(vocabulary.counts) != len(vocabulary.words) + FIRST_WORD:
                 raise ValueError(f"{len(vocabulary.counts)} counts for {len(vocabulary.words)} words")
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise InputError(f"not a vocabulary ({error})", path=folder / VOCABULARY_FILE) from error
+            raise InputError(f"this is not a vocabulary ({error})", path=folder / VOCABULARY_FILE) from error
         return vocabulary
 
 
 @dataclass(frozen=True)
 class WordText:
-    """Text of several languages as indices of word types.
+    """Text in several languages as indices of word types.
 
     Attributes:
-        vocabulary: predicted words.
-        word_types: all word types of the text, the vocabulary first; the index of `word_types[k]` is `k + FIRST_WORD`.
-        blocks: indices of word types by language, int32; each block is a sentence with boundary tokens, or part of a sentence.
+        vocabulary: words to predict.
+        word_types: all word types in the text, starting with the vocabulary; the index of `word_types[k]` is `k + FIRST_WORD`.
+        blocks: word-type indices by language, int32; each block is a sentence with boundary tokens, or a part of a sentence.
     """
 
     vocabulary: Vocabulary
@@ -242,15 +242,15 @@ class WordText:
         """Build the vocabulary of a text, and convert its words to indices.
 
         Empty sentences are dropped. A sentence with more than `length` words is split into parts that overlap by one word, so
-        that each word is predicted once in each direction.
+        each word is predicted once in each direction.
 
         Args:
             texts: sentences by language.
-            size: maximum size of the vocabulary, including the `FIRST_WORD` indices that are not words.
-            min_count: minimum number of occurrences of a predicted word.
+            size: maximum vocabulary size, including the `FIRST_WORD` indices that are not words.
+            min_count: minimum number of times that a predicted word must occur.
             length: maximum number of predictions per block in each direction.
-            alpha: exponent of `Mixture`, which determines the frequency by which words are sorted.
-            lower: lower-case all words.
+            alpha: exponent of `Mixture`, which affects the frequencies by which words are sorted.
+            lower: whether to lower-case all words.
 
         Raises:
             SettingError: no word is frequent enough.
@@ -266,7 +266,7 @@ class WordText:
             occurred = np.bincount(numbers, minlength=len(word_types))
             counts += occurred
             seen += occurred * float(max(1, len(numbers))) ** (alpha - 1)
-        seen[counts < min_count] = -1  # sorted last, and never predicted
+        seen[counts < min_count] = -1  # such words are sorted last and never predicted
         order = np.argsort(-seen, kind="stable")
         n_words = min(size - FIRST_WORD, int((counts >= min_count).sum()))
         if not n_words:
@@ -286,7 +286,7 @@ class WordText:
     def seen_by(
         cls, vocabulary: Vocabulary, sentences: Iterable[Sentence | Sequence[str]], *, lower: bool = False
     ) -> WordText:
-        """Convert other sentences to indices of a vocabulary, with one block per sentence and "" as the language."""
+        """Convert other sentences to indices in a vocabulary, with one block per sentence and "" as the language."""
         names, numbers, offsets = number_words(sentences)
         names = [name.lower() for name in names] if lower else names
         known = vocabulary.numbers(names)
@@ -298,7 +298,7 @@ class WordText:
 
 
 def _blocks(numbers: np.ndarray, offsets: np.ndarray, length: int) -> Blocks:
-    ids, offsets = with_ends(numbers, np.unique(offsets))  # without empty sentences
+    ids, offsets = with_ends(numbers, np.unique(offsets))  # `np.unique` drops empty sentences
     lengths, starts, ends = np.diff(offsets), offsets[:-1], offsets[1:]
     parts = -(-(lengths - 1) // length)
     first = np.repeat(starts, parts) + ranges(np.zeros_like(parts), parts) * length

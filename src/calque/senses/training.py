@@ -1,4 +1,4 @@
-"""Pretraining of language models on text, and sense-aware training (Multi-sense, §3)."""
+"""Pretrain language models on text, optionally with senses (Multi-sense, §3)."""
 
 from __future__ import annotations
 
@@ -25,33 +25,33 @@ from calque.text import Sentences
 from calque.training.loop import Loop, Schedule
 from calque.training.objective import Objective
 
-_RECENT = 60  # number of last states of each word to cluster
-_TRANSLATIONS = 4  # maximum number of translations of a word into another language; the first entries are used
+_RECENT = 60  # number of recent states of each word that are clustered
+_TRANSLATIONS = 4  # maximum number of translations of a word per language; the first dictionary entries are used
 _WHITEN = 0.5  # with start="grouped", axes are divided by this power of their standard deviation
 
 
 @dataclass(frozen=True, kw_only=True)
 class Senses:
-    """Settings of senses in the training of a language model, with their names in the paper in brackets (Tables 6 to 8).
+    """Settings for training a language model with senses; their names in the paper (Tables 6 to 8) are in brackets.
 
     Args:
-        senses: S, maximum number of senses of a word (n_context).
-        occurrences: number of occurrences in the training text that a word needs for each sense; with 0, all words have S
-            senses, as in the paper.
-        warmup: number of updates in which each word has one sense (contextual_warmup; 20,000 in the paper). Default: half of
-            all updates with start="grouped", otherwise a tenth, but at most 20,000.
+        senses: maximum number S of senses per word (n_context).
+        occurrences: number of times that a word must occur in the training text for each of its senses; with 0, all words
+            have S senses, as in the paper.
+        warmup: number of updates during which each word has one sense (contextual_warmup; 20,000 in the paper). Default: half
+            of all updates with start="grouped", otherwise a tenth, but at most 20,000.
         start: initialisation of the other senses: "fresh" (SaELMo) or "kept" (SaBERT), see `SenseTable.open`; or "grouped",
-            which clusters the last states of each word, see `group`. With random centres, the first centre often attracts all
-            states. "grouped" also centres states before the projection and divides its axes by the square root of their
-            standard deviation. Both directions of an ELMo then select the same sense.
-        rate: α, learning rate of the centres (sense_learning_rate, context_rep_lr).
-        spread: σ, standard deviation of the initial centres (not in the paper). If a centre is small compared with α times a
+            which clusters the recent states of each word, see `group`. With random centres, the first centre often attracts
+            all states. "grouped" also centres the states before the projection, and divides its axes by the square root of
+            their standard deviation. Both directions of ELMo then select the same sense.
+        rate: learning rate α of the centres (sense_learning_rate, context_rep_lr).
+        spread: standard deviation σ of the initial centres (not in the paper). If a centre is small compared with α times a
             state, the first state that selects it determines its direction.
-        axes: d′, dimensions of the projection (cluster_proj_dim, pca_dim).
-        queue: Q, number of states from which the projection is computed (pca_sample).
-        project_every: M, number of updates between projections (not in the paper).
-        below: β, fraction of selections below which a sense is pruned (remove_less_frequent_contexts); 0: no pruning.
-        prune_every: E, number of updates between prunings (not in the paper).
+        axes: dimension d′ of the projection (cluster_proj_dim, pca_dim).
+        queue: number Q of states from which the projection is computed (pca_sample).
+        project_every: number M of updates between computations of the projection (not in the paper).
+        below: a sense with less than this fraction β of selections is pruned (remove_less_frequent_contexts); 0 prunes none.
+        prune_every: number E of updates between prunings (not in the paper).
 
     Raises:
         SettingError: a value is invalid.
@@ -91,7 +91,7 @@ class Senses:
         return self.start == "grouped"
 
     def tables(self, counts: np.ndarray, dim: int, number: int = 1) -> list[SenseTable]:
-        """Return `number` tables for words with the given counts in the training text, int `[n_words]`."""
+        """Return `number` tables for words that have the given counts in the training text, int `[n_words]`."""
         several = np.where(counts > 0, self.senses, 1)
         if self.occurrences:
             several = np.clip(counts // self.occurrences, 1, self.senses)
@@ -101,26 +101,26 @@ class Senses:
         return [SenseTable(slots, dim, **how) for _ in range(number)]
 
     def warmup_of(self, updates: int) -> int:
-        """Return the number of warm-up updates, in which each word has one sense."""
+        """Return the number of warm-up updates, during which each word has one sense."""
         if self.warmup is not None:
             return self.warmup
         return max(1, updates // 2) if self.grouped else min(20_000, max(1, updates // 10))
 
 
 class Translations:
-    """Translations of each word of a joint vocabulary, by the language of the text in which the word occurs.
+    """Translations of each word in a joint vocabulary, depending on the language of the text in which the word occurs.
 
-    Dictionaries are used in both directions, and their case is ignored: an entry applies to all spellings of its word, and the
-    translation has the spelling in the dictionary or else the most frequent spelling. A word is never its own translation, but
-    the same word with other capitals may be. `words` is the number of words with a translation, by language.
+    Dictionaries are used in both directions. Case is ignored: an entry applies to all spellings of its word, and the
+    translation has the spelling in the dictionary, or else the most frequent one. A word is never its own translation, but
+    the same word in another case may be. `words` is the number of words with a translation, by language.
 
     Args:
         dictionaries: dictionaries between languages of the text.
         languages: languages of the text.
-        vocabulary: index of each predictable word, the most frequent first.
+        vocabulary: index of each word that can be predicted, with the most frequent word first.
 
     Raises:
-        SettingError: a dictionary has a language that the text lacks, or has no pair of words of the vocabulary.
+        SettingError: a dictionary has a language that the text lacks, or it has no pair of words in the vocabulary.
     """
 
     def __init__(self, dictionaries: Sequence[Dictionary], languages: Sequence[str], vocabulary: Mapping[str, int]):
@@ -130,7 +130,7 @@ class Translations:
             forms.setdefault(word.lower(), []).append(number)
         n, size = len(self.languages), max(vocabulary.values(), default=-1) + 1
         nothing = np.full((max(1, n - 1), _TRANSLATIONS), -1, dtype=np.int64)
-        rows: dict[tuple[int, int], np.ndarray] = {}  # by language and word, `[n_languages - 1, _TRANSLATIONS]`
+        rows: dict[tuple[int, int], np.ndarray] = {}  # keyed by language and word, `[n_languages - 1, _TRANSLATIONS]`
         for dictionary in dictionaries:
             place, langs = dictionary.path or "the dictionary", dictionary.langs
             if not set(langs) <= set(self.languages) or langs[0] == langs[1]:
@@ -155,7 +155,7 @@ class Translations:
                     f"{place}: none of the {len(dictionary):,} pairs has two different words of the vocabulary; "
                     f"are the languages {' and '.join(langs)}?"
                 )
-        # The last column is for words with larger indices, which have no translations.
+        # The last column stands for words with larger indices, which have no translations.
         index, keys = np.zeros((n, size + 1), dtype=np.int64), sorted(rows)
         for k, (source, number) in enumerate(keys, 1):
             index[source, number] = k
@@ -175,20 +175,20 @@ class Translations:
         return self
 
     def of(self, languages: Tensor, words: Tensor) -> Tensor:
-        """Return the translations of words in texts of the given languages, int64 `[n, n_languages - 1, t]`, padded with −1."""
+        """Return the translations of words in texts in the given languages, int64 `[n, n_languages - 1, t]`, padded with −1."""
         return self._rows[self._index[languages, words.clamp(max=self._index.shape[1] - 1)]]
 
 
-#: selected senses of this process's predictions, in the order of the text. First tensor, `[n, kinds · dim]`: the states that
-#: predict the word and, if different, select the sense. Second, int64 `[n, 3]`: word, class, 1 if the word is not in the input
+#: Selected senses for this process's predictions, in text order. The first tensor, `[n, kinds · dim]`, contains the states that
+#: predict the word and (if different) select its sense; the second, int64 `[n, 3]`, word, class, and 1 if the word is masked.
 Selected = tuple[Tensor, Tensor]
 
 
 class SenseTraining:
-    """Selects senses during an update, and updates centres, projection and active senses after the update.
+    """Selects senses during an update, and updates the centres, the projection and the active senses afterwards.
 
-    All processes select senses with the centres before the update. The selections are gathered in the order of the text, so the
-    tables (one, or one for each direction) are equal in all processes.
+    All processes select senses with the centres from before the update. The selections are gathered in the order of the text,
+    so the tables (one, or one for each direction) are identical in all processes.
     """
 
     def __init__(
@@ -205,15 +205,15 @@ class SenseTraining:
     def targets(
         self, states: Mapping[int, Tensor], words: Tensor, languages: Tensor, whole: Tensor | None = None
     ) -> Targets:
-        """Return the sense that each state selects, and senses of translations with half of the total weight (Eq. 7).
+        """Return the sense that each state selects, and senses of translations, which have half of the total weight (Eq. 7).
 
-        For each other language, the nearest sense among all translations of the word is selected. Several languages share the
-        weight of the translations equally, so that Eq. 6 becomes a mean.
+        For each other language, the nearest sense among all translations of the word is selected. If there are several
+        languages, they share the weight of the translations equally, so Eq. 6 becomes a mean.
 
         Args:
-            states: states that select senses, `[n, dim]`, by index of the table with which they are compared.
-            words, languages: index of each word, and index of the language of its text, int64 `[n]`.
-            whole: mask of the words that may have translations, bool `[n]`; default: all.
+            states: states that select senses, `[n, dim]`, keyed by the index of the table with which they are compared.
+            words, languages: index of each word, and index of its text's language, int64 `[n]`.
+            whole: mask of words that may have translations, bool `[n]`; default: all words.
         """
         own = self._nearest(states, words[:, None])
         dtype = self.tables[0].centres.dtype
@@ -223,7 +223,7 @@ class SenseTraining:
         if whole is not None:
             translations = translations.masked_fill(~whole[:, None, None], -1)
         found = torch.stack([self._nearest(states, several) for several in translations.unbind(1)], dim=1)
-        for k in range(1, found.shape[1]):  # a word shared by two languages is a single class
+        for k in range(1, found.shape[1]):  # a word that two languages share is a single class
             again = (found[:, k, None] == found[:, :k]).any(1)
             found[:, k] = found[:, k].masked_fill(again, -1)
         exists = found >= 0
@@ -236,7 +236,7 @@ class SenseTraining:
         return nearest([self.tables[side].compared(of_side, words) for side, of_side in states.items()])
 
     def keep(self, selected: Sequence[Selected | None], counts: list[int]) -> None:
-        """Store this process's selections for each table (None without text), and the number of predictions by process."""
+        """Store this process's selections for each table (None without text), and the number of predictions per process."""
         nothing = [(t.centres[:0].repeat(1, len(self.tables)), t.counts[:0, None].repeat(1, 3)) for t in self.tables]
         self._pending = [(part or none, counts) for part, none in zip(selected, nothing, strict=True)]
 
@@ -274,12 +274,12 @@ class SenseTraining:
 
 @torch.no_grad()
 def group(tables: Sequence[SenseTable], *, seed: int) -> torch.Tensor:
-    """Cluster the last states of each word that may have several senses, set the centres of the senses, and return the mask of
-    active senses, bool `[n_classes]`.
+    """Cluster the recent states of each word that may have several senses, set the centres of the senses, and return the mask
+    of active senses, bool `[n_classes]`.
 
     `split_words` clusters the states that predict a word (the first kind, concatenated over tables). The centre of a sense is
-    the mean of its states that select senses (the last kind). Words with fewer than `MIN_VECTORS` states keep one sense. If
-    fewer than `FEWEST_WORDS` words have enough states, all words keep one sense.
+    the mean of the states that select it (the last kind). Words with fewer than `MIN_VECTORS` states keep one sense. If fewer
+    than `FEWEST_WORDS` words have enough states, all words keep one sense.
     """
     first = tables[0]
     live = torch.zeros_like(first.live)
@@ -301,32 +301,32 @@ def group(tables: Sequence[SenseTable], *, seed: int) -> torch.Tensor:
     return live
 
 
-#: indices of the blocks of an update by language
+#: block indices of an update, by language
 Update = list[tuple[str, np.ndarray]]
 
 
 @dataclass(kw_only=True, eq=False)
 class LanguageModel(ABC):
-    """Settings of a language model and of its training.
+    """Settings for a language model and its training.
 
     Args:
-        dim: dimensions of the model.
-        length: maximum number of subwords of a block (BERT), or of words of a sentence before the sentence is split (ELMo).
-        alpha: exponent of the sampling of languages, see `Mixture`.
+        dim: dimension of the model.
+        length: maximum number of subwords in a block (BERT), or of words in a sentence, which is otherwise split (ELMo).
+        alpha: exponent for sampling languages, see `Mixture`.
         batch: number of blocks or sentences in an update.
         updates: number of updates.
         learning_rate: maximum learning rate; default: `default_rate()`.
         warmup, decay, clip, seed: see `Schedule`.
         precision: see `TrainingSettings`.
-        senses: settings of senses; if None, the model has no senses.
-        lower: lower-case all text, in training and in the saved encoder.
+        senses: sense settings; if None, the model has no senses.
+        lower: whether to lower-case all text, both in training and in the saved encoder.
 
     Attributes:
-        unit: unit of the text, words or subwords.
+        unit: unit of the text (words or subwords).
         model: the trained model.
-        softmax: output layer that replaces the model's own head; None if the head is used.
-        translations: translations from dictionaries; None without dictionaries.
-        mixture, history: sampled blocks, and metrics of each update.
+        softmax: output layer that replaces the model's own head; None if that head is used.
+        translations: translations from dictionaries; None if there are no dictionaries.
+        mixture, history: the sampled blocks, and the metrics of each update.
     """
 
     unit: ClassVar[str]
@@ -351,7 +351,7 @@ class LanguageModel(ABC):
         check_precision(self.precision, TRAINING_PRECISIONS)
         if self.senses is not None and (warmup := self.senses.warmup_of(self.updates)) >= self.updates:
             raise SettingError(
-                f"the warm-up of the senses must be shorter than the training of {self.updates:,} updates, got {warmup:,}; "
+                f"the warm-up for senses must be shorter than the training of {self.updates:,} updates, got {warmup:,}; "
                 "train longer, or shorten the warm-up"
             )
         self.softmax: Softmax | None = None
@@ -369,18 +369,18 @@ class LanguageModel(ABC):
         self, texts: Mapping[str, Sentences], *, dictionaries: Sequence[Dictionary] = (), folder: str | Path | None = None,
         checkpoint_every: int = 200, progress: bool = False, say: Say = lambda line: None,
     ) -> Any:  # fmt: skip
-        """Train and return a new encoder. For `folder`, `checkpoint_every` and `progress` see `Loop`.
+        """Train and return a new encoder. For `folder`, `checkpoint_every` and `progress`, see `Loop`.
 
         Args:
             texts: sentences by language.
-            dictionaries: dictionaries between languages of the text, to predict senses of translations.
+            dictionaries: dictionaries between languages of the text, for predicting senses of translations.
             say: function that prints messages.
         """
 
     @property
     @abstractmethod
     def sizes(self) -> tuple[int, int]:
-        """Size of the vocabulary, and number of parameters of the encoder."""
+        """Vocabulary size and number of parameters of the encoder."""
 
     @abstractmethod
     def save(self, folder: Path) -> None:
@@ -406,7 +406,7 @@ class LanguageModel(ABC):
     def _run(
         self, objective: Prediction, *, identity: Mapping[str, Any], folder: str | Path | None, **options: Any
     ) -> None:
-        """Train the model; checkpoints are identified by settings, text, translations and `identity`."""
+        """Train the model. Checkpoints are identified by the settings, the text, the translations and `identity`."""
         mixture = self.mixture = objective.mixture
         about = {} if self.translations is None else {"translations": self.translations.fingerprint}
         loop = Loop(
@@ -422,19 +422,19 @@ class LanguageModel(ABC):
 
 
 class Prediction(Objective[Update]):
-    """Mean cross-entropy of predicted words or subwords. With `training`, the predicted classes are their senses and senses of
-    their translations (Multi-sense, Eqs. 4 to 7)."""
+    """Mean cross-entropy of predicted words or subwords. With `training`, the predicted classes are their senses and the senses
+    of their translations (Multi-sense, Eqs. 4 to 7)."""
 
     def __init__(self, module: nn.Module, mixture: Mixture, processes: Processes, training: SenseTraining | None):
         self.module, self.mixture, self.processes, self.training = module, mixture, processes, training
 
     def _languages(self, update: Update) -> np.ndarray:
-        """Return the index of the language of each block of an update."""
+        """Return the language index of each block in an update."""
         names = list(self.mixture.languages)
         return np.repeat([names.index(lang) for lang, _ in update], [len(numbers) for _, numbers in update])
 
     def _finish(self, loss: Tensor, selected: Sequence[Selected | None], sizes: np.ndarray) -> dict[str, float]:
-        """Store the selections for each table, and return the loss; `sizes` is the number of predictions of each block."""
+        """Store the selections for each table, and return the loss. `sizes` is the number of predictions in each block."""
         if self.training is not None:
             counts = [int(sizes[part].sum()) for part in np.array_split(np.arange(len(sizes)), self.processes.world)]
             self.training.keep(selected, counts)

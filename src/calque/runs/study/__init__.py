@@ -1,4 +1,4 @@
-"""Studies: run every combination of encoders, methods, supervision and tasks in one file, in cached steps."""
+"""Run a study: every combination of the encoders, methods, supervision and tasks in a study file, in cached steps."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ def study(
     Arguments not listed here are the options of `calque study`.
 
     Args:
-        path: TOML file, see `Study`.
+        path: TOML file that defines the study, see `Study`.
         then: function that is called with the folder and the records at the end, for example to add files.
 
     Returns:
         a record for each score, with `encoder`, `layer`, `method`, `supervision`, `training_seed`, `task` and the keys of
-        `Score.to_dict`. Encoders have their names in the study. The records are also written to `results.jsonl`.
+        `Score.to_dict`. Encoders have the names given in the study. The records are also written to `results.jsonl`.
     """
     plan = read_study(path)
     plan = plan if data is None else replace(plan, data=str(Path(data).resolve()))
@@ -60,7 +60,7 @@ def study(
     steps = Steps(folder / "steps", WORK)
     grid = Grid(plan, steps)
     own = plan.own_classes()
-    for name in own:  # import the user's classes, because folders of steps refer to them
+    for name in own:  # import the user's classes, because the folders of steps refer to them
         imported(name)
     with working(steps, workers, say, own) as do:
         for title, phase in grid.phases.items():
@@ -68,7 +68,7 @@ def study(
     records = []
     for about, step in grid.scores:
         for score in json.loads((steps.place(step) / SCORES).read_text(encoding="utf-8")):
-            if "encoder" in score["settings"]:  # replace the name of the step's folder by the study's name
+            if "encoder" in score["settings"]:  # replace the folder's name by the encoder's name in the study
                 score["settings"]["encoder"] = label_of(about)
             records.append({**score, **about})
     for name in unchanged(records):
@@ -80,7 +80,7 @@ def study(
 
 
 def unchanged(records: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the methods for which all scores and resamples are identical to those of the base encoder."""
+    """Return the names of methods whose scores and resamples are all identical to those of the base encoder."""
     found: dict[str, set[str]] = {BASE: set()}
     for record in records:
         score = [record["encoder"], record["layer"], *test_of(record), record["value"], record.get("resamples")]
@@ -92,7 +92,7 @@ def unchanged(records: Sequence[Mapping[str, Any]]) -> list[str]:
 def working(
     steps: Steps, workers: int, say: Say, own: Sequence[str] = ()
 ) -> Iterator[Callable[[str, Sequence[Step]], None]]:
-    """Yield a function that runs the steps of a phase, in parallel if `workers` exceeds 1. Workers import the classes in `own`.
+    """Yield a function that runs the steps of a phase, in parallel if `workers` exceeds 1. Workers import the classes `own`.
 
     Raises:
         SettingError: another process uses the folder.
@@ -136,14 +136,14 @@ def begin_worker(cores: int, own: Sequence[str] = (), trust: bool = False, skip:
 
     torch.set_num_threads(cores)
     for permission in (TRUST_CODE.given(trust), SKIP_UNUSABLE.given(skip)):
-        permission.__enter__()  # permissions last until the process ends
+        permission.__enter__()  # the permission lasts until the process ends
     for name in own:
         imported(name)
     Thread(target=_end_with_parent, daemon=True).start()
 
 
 def _end_with_parent() -> None:
-    """End this worker when the main process is killed; the next run repeats its step."""
+    """End this worker when the main process is killed. The next run repeats the worker's step."""
     if (parent := parent_process()) is not None:
         parent.join()
         os._exit(1)

@@ -1,4 +1,4 @@
-"""List the steps of a study."""
+"""Build the list of steps of a study."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from calque.tasks.table import TASKS
 
 @dataclass(frozen=True)
 class Row:
-    """A row of the tables: an encoder before or after a method.
+    """A row of the result tables: an encoder before or after a method.
 
     Attributes:
         about: keys that identify a score, see `about_of`.
         encoder: step that creates the encoder, or argument of `load_encoder`.
         load: keyword arguments of `load_encoder`.
-        langs: languages of the encoder; None: all.
+        langs: languages of the encoder; None means all languages.
     """
 
     about: dict[str, Any]
@@ -48,7 +48,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Base:
-    """An encoder before any method, see `Row`, with index and seed of its training run (None for a single run)."""
+    """An encoder before any method (see `Row`), with the index and seed of its training run (None for a single run)."""
 
     encoder: Step | str
     langs: tuple[str, ...] | None = None
@@ -57,7 +57,7 @@ class Base:
 
 
 def label_of(about: Mapping[str, Any], langs: Sequence[str] | None = None) -> str:
-    """Return the label of an encoder, from the names in the study and the languages of the encoder."""
+    """Return a label for an encoder, built from the names in the study and the languages of the encoder."""
     layer, seed = about["layer"], about["training_seed"]
     parts = [about["encoder"], "" if layer is None else f"layer {layer}", about["method"], about["supervision"]]
     parts += ["" if seed is None else f"seed {seed}", " and ".join(langs or ())]
@@ -69,7 +69,7 @@ def about_of(encoder: str, layer: int | None, method: str, supervision: str, see
     return {"encoder": encoder, "layer": layer, "method": method, "supervision": supervision, "training_seed": seed}
 
 
-#: kinds of steps by phase
+#: kinds of steps in each phase
 _PHASES = {
     "pretraining": "pretrain", "joining encoders": "join", "preparing": "links entries anchors",
     "aligning": "align fit plain", "evaluating": "score",
@@ -77,12 +77,12 @@ _PHASES = {
 
 
 class Grid:
-    """Steps of a study in order of execution.
+    """Steps of a study, in the order of execution.
 
     Attributes:
-        phases: lists of steps by title; the steps of a phase may read results of earlier phases.
-        rows: rows of the tables.
-        scores: pairs of the keys that identify scores, and the step that computes the scores.
+        phases: steps of each phase, keyed by title; the steps of a phase may read results of earlier phases.
+        rows: rows of the result tables.
+        scores: pairs of the keys that identify scores and the step that computes these scores.
     """
 
     def __init__(self, plan: Study, steps: Steps):
@@ -104,7 +104,7 @@ class Grid:
 
     # -- encoders ----------------------------------------------------------------------------------------------------
     def _bases(self, name: str, table: EncoderTable) -> Iterator[Base]:
-        """Yield the base encoders: one encoder, or one for each training run and, with `pairs`, each language."""
+        """Yield the base encoders: a single encoder, or one for each training run (and each language with `pairs`)."""
         if table.pretrain is None:
             yield Base(table.path)
             return
@@ -133,7 +133,7 @@ class Grid:
         return step
 
     def _measure(self, name: str, table: EncoderTable, base: Base) -> None:
-        """Add the rows of an encoder before and after each method."""
+        """Add the rows for an encoder before and after each method."""
         plan, layers, own = self.plan, list(table.layers or [None]), given(table, "pooling", "bidirectional")
         loads = {layer: own if layer is None else {**own, "layer": layer} for layer in layers}
 
@@ -168,7 +168,7 @@ class Grid:
         self, base: Step | str, how: MethodTable, options: Mapping[str, Any], texts: SupervisionTable,
         langs: Sequence[str], load: Mapping[str, Any], label: str,
     ) -> Step:  # fmt: skip
-        """Return the step of a method, which uses parallel text, text of each language, or type-level anchors."""
+        """Return the step that runs a method on parallel text, on text in each language, or on type-level anchors."""
         plan, method = self.plan, METHODS[how.method]
         pairs, words = [(plan.source, lang) for lang in langs], given(texts, "limit", "pretokenized")
         about: dict[str, Any] = {
@@ -205,7 +205,7 @@ class Grid:
 
     # -- tasks -------------------------------------------------------------------------------------------------------
     def _scoring(self, row: Row, name: str, table: TaskTable) -> list[Step]:
-        """Return the steps of a task for one encoder: a single step, or one step for each language."""
+        """Return the steps that score one encoder on a task: a single step, or one step for each language."""
         plan, task, options = self.plan, TASKS[table.task], dict(table.options)
         load = {key: value for key, value in row.load.items() if key != "translations"}
         words = {"pretokenized": task.pretokenized, **given(table, "limit", "pretokenized")}
@@ -234,7 +234,7 @@ class Grid:
         if "first_senses" in task.files:
             files["first_senses"] = [plan.path(file) for file in listed(options.pop("first_senses", None))]
             files["keys"] = [key for part in ("train", "test") for _, file in texts[part] for key in keys_of(file)]
-        if "translations" in row.load:  # files that the encoder reads itself
+        if "translations" in row.load:  # the encoder reads these files itself
             about["translations"] = list(row.load["translations"])
             files["translations"] = [plan.path(file) for two in row.load["translations"].values() for file in two]
         seeds = plan.seeds if table.seeds is None else table.seeds
@@ -247,8 +247,8 @@ class Grid:
         self, encoder: Step | str, kind: str, settings: Mapping[str, Any], files: Mapping[str, Sequence[str]],
         after: Mapping[str, Sequence[str]] | None = None, *, label: str,
     ) -> Step:  # fmt: skip
-        """Return a step that reads an encoder: the result of another step, or an argument of `load_encoder`. Files and folders
-        are identified by their content, encoders on the hub by name."""
+        """Return a step that reads an encoder, which is the result of another step or an argument of `load_encoder`. Files and
+        folders are identified by their contents, and encoders on the hub by their names."""
         from calque.encoders.loading import BUNDLED, by_language
 
         settings, files, after = dict(settings), dict(files), dict(after or {})
@@ -275,7 +275,7 @@ class Grid:
 
 
 def beside_encoder(encoder: str) -> list[str]:
-    """Return the other files of an encoder: `NAME_options.json` for `NAME_weights.hdf5`."""
+    """Return the other files that belong to an encoder: `NAME_options.json` for `NAME_weights.hdf5`."""
     from calque.encoders.folder import file_pair
 
     pair = file_pair(Path(encoder))
@@ -283,6 +283,6 @@ def beside_encoder(encoder: str) -> list[str]:
 
 
 def keys_of(data: str) -> list[str]:
-    """Return the files with gold senses in the folder of a text."""
+    """Return the files with the gold senses of a text, which are in the same folder."""
     stem, is_senses, _ = Path(data).name.partition(".data.xml")
     return sorted(str(file) for file in Path(data).parent.glob(f"{stem}.gold.key.txt*")) if is_senses else []

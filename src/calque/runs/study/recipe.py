@@ -35,7 +35,7 @@ from calque.tasks.table import TASKS
 from calque.wordalign.symmetrization import Symmetrization
 
 BASE = "base"
-#: settings that are files, each in one language
+#: settings that contain files, each in one language
 PARTS = ("train", "test", "dev", "ceiling", "links")
 _KINDS = ("parallel", "dictionary", "text")
 Pooling = Literal["last", "first", "mean"]
@@ -44,12 +44,12 @@ Table = TypeVar("Table")
 
 @dataclass(frozen=True)
 class Training:
-    """Training of an encoder that the study pretrains.
+    """Training run for an encoder that the study pretrains.
 
     Attributes:
-        texts: files by language.
-        dictionaries: files by language pair, e.g. `en-de`.
-        other: language other than the source, with `pairs`; otherwise None.
+        texts: training file for each language.
+        dictionaries: dictionary file for each language pair, e.g. `en-de`.
+        other: with `pairs`, the language other than the source; otherwise None.
     """
 
     texts: Mapping[str, str]
@@ -58,7 +58,7 @@ class Training:
 
 
 def trainings(table: Mapping[str, Any], source: str) -> list[Training]:
-    """Return the encoders to train with each seed: one for all languages, one per language, or one per pair with the source."""
+    """Return the training runs for each seed: one for all languages, one per language, or one per pair with the source."""
     texts, dictionaries = table["texts"], table.get("dictionaries", {})
     if table.get("apart"):
         return [Training({lang: file}, {}) for lang, file in texts.items()]
@@ -73,16 +73,16 @@ def trainings(table: Mapping[str, Any], source: str) -> list[Training]:
 
 @dataclass(frozen=True, kw_only=True)
 class EncoderTable:
-    """`[encoders.NAME]`.
+    """The table `[encoders.NAME]`.
 
     Attributes:
-        path: hub name, folder, `mini` or word vectors; or `en=ENCODER,de=ENCODER`.
-        pretrain: settings to pretrain the encoder instead of loading a path. Keys are `model`, `texts` by language, `preset`,
+        path: Hugging Face name, folder, `mini` or word vectors; or `en=ENCODER,de=ENCODER`.
+        pretrain: settings for pretraining the encoder, used instead of `path`. Keys are `model`, `texts` by language, `preset`,
             `limit`, `pretokenized`, options of `calque pretrain`, `senses` (a number or a table of options), and `dictionaries`
             by language pair, e.g. `en-de`. `apart = true` trains one encoder per language. `pairs = true` trains one encoder
-            for the source and each other language, and shows them in one row of the tables.
-        runs: number of training runs with different seeds.
-        layers: layers to evaluate and align separately.
+            for each pair of the source and another language; these encoders share one row of the tables.
+        runs: number of pretraining runs with different seeds.
+        layers: layers that are evaluated and aligned separately.
         pooling, bidirectional: see `load_encoder`.
     """
 
@@ -96,16 +96,16 @@ class EncoderTable:
 
 @dataclass(frozen=True, kw_only=True)
 class SupervisionTable:
-    """`[supervision.NAME]`.
+    """The table `[supervision.NAME]`.
 
     Attributes:
-        kind: "parallel": a parallel text for each language. "dictionary": a dictionary for each language, and `texts` for
-            anchors. "text": only `texts`, for unsupervised maps and for methods without translations (`means`).
-        texts: plain text by language.
-        entries: range `[first, end]` of source words, in the order of the dictionary.
+        kind: "parallel" has a parallel text for each language. "dictionary" has a dictionary for each language, and `texts` for
+            anchors. "text" has only `texts`, for unsupervised maps and for methods without translations (`means`).
+        texts: plain text for each language.
+        entries: range `[first, end]` of source words to use, in the order of the dictionary.
         limit, pretokenized: see `calque align`.
         most, at_least, most_occurrences: see `calque anchors`.
-        options: parallel texts or dictionaries by target language.
+        options: parallel text or dictionary for each target language.
     """
 
     kind: str = "parallel"
@@ -125,14 +125,14 @@ class SupervisionTable:
 
 @dataclass(frozen=True, kw_only=True)
 class MethodTable:
-    """`[methods.NAME]`.
+    """The table `[methods.NAME]`.
 
     Attributes:
-        method: see `calque align`; default: name of the table. For maps without a dictionary, set the option `start`.
-        supervision: names of supervision tables; default: all that the method can use.
-        encoders: names of the encoders to align; default: all.
+        method: see `calque align`; default: the name of the table. For maps without a dictionary, set the option `start`.
+        supervision: names of supervision tables; default: all tables that the method can use.
+        encoders: names of the encoders to align; default: all encoders.
         runs: number of training runs; default: `runs` of the study.
-        views: rows of the tables by name, each with arguments of `load_encoder`, for methods with one encoder per language.
+        views: for methods with one encoder per language, rows of the tables by name, with arguments of `load_encoder`.
         bidirectional: see `load_encoder`.
         options: options of the method.
     """
@@ -146,11 +146,11 @@ class MethodTable:
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def rows(self, name: str) -> dict[str, dict[str, Any]]:
-        """Return the arguments of `load_encoder` for each row of the method in the tables, by name of the row."""
+        """Return the arguments of `load_encoder` for each row of the method in the tables, keyed by the name of the row."""
         return {row: dict(view) for row, view in self.views.items()} or {name: {}}
 
     def seeds(self, runs: int, number: int | None = None) -> list[int | None]:
-        """Return the seed of each run, or only of run `number`; `[None]` if the method is deterministic.
+        """Return the seed of each run, or only that of run `number`; return `[None]` if the method is deterministic.
 
         Args:
             runs: default number of runs.
@@ -158,7 +158,7 @@ class MethodTable:
         start = self.options.get("start")
         if not METHODS[self.method].trains and start in (None, IDENTICAL):
             return [None]
-        # A failed initialisation is repeated with the next seeds, which no other run may use.
+        # A failed initialisation is repeated with the next seeds, so no other run may use these seeds.
         apart = self.options.get("restarts", 3) if start else 1
         numbers = range(self.runs or runs) if number is None else [number]
         return [self.options.get("seed", 0) + each * apart for each in numbers]
@@ -166,15 +166,15 @@ class MethodTable:
 
 @dataclass(frozen=True, kw_only=True)
 class TaskTable:
-    """`[tasks.NAME]`.
+    """The table `[tasks.NAME]`.
 
     Attributes:
-        task: see `calque evaluate`; default: name of the table.
-        encoders, methods: names of the encoders and rows to evaluate; default: all.
+        task: see `calque evaluate`; default: the name of the table.
+        encoders, methods: names of the encoders and of the rows to evaluate; default: all.
         files: `test`, `train`, `dev` and others. Each is a list of files, with the language in the file name or as `de=FILE`;
-            parallel texts are a table by language.
-        texts: plain text by language.
-        seeds: number of trained heads; default: `seeds` of the study.
+            parallel texts are given as a table by language.
+        texts: plain text for each language.
+        seeds: number of task heads to train; default: `seeds` of the study.
         limit, test_limit, pretokenized: see `calque evaluate`.
         options: options of the task.
     """
@@ -196,20 +196,20 @@ class Study:
     """A study. Paths are relative to `data`; `data` and `out` are relative to the study file.
 
     Attributes:
-        encoders: table of encoders by name, see `EncoderTable`; or a list of paths.
-        methods: table of methods by name, see `MethodTable`; or a list of names. `base` is the encoder without alignment.
-        supervision: table of supervision by name, see `SupervisionTable`.
-        tasks: table of tasks by name, see `TaskTable`.
+        encoders: encoders by name (see `EncoderTable`), or a list of paths.
+        methods: methods by name (see `MethodTable`), or a list of names. `base` is the encoder without alignment.
+        supervision: supervision by name (see `SupervisionTable`).
+        tasks: tasks by name (see `TaskTable`).
         source: language of the first side of the parallel texts.
         towards: language with which all other languages are aligned.
-        seeds: number of heads to train for each task, with seeds 0, 1, …; default: 5, or 3 with `tune`.
+        seeds: number of task heads to train for each task, with seeds 0, 1, …; default: 5, or 3 with `tune`.
         runs: number of training runs of every random method (fine-tuning, contrastive training, unsupervised maps with random
-            initialisation), with consecutive seeds from the method's `seed`. The tables average the runs; differences are not
-            tested with fewer than three runs. If an encoder has `runs`, each method is trained once per run.
-        words: aligner, symmetrisation and seed of the word links.
-        data: folder of the texts.
-        out: folder for steps and results.
-        folder: folder of the study file.
+            initialisation), with consecutive seeds from the method's `seed`. The tables show the mean of the runs; differences
+            are not tested with fewer than three runs. If an encoder has `runs`, each method is trained once per run.
+        words: aligner, symmetrisation and seed for the word links.
+        data: folder with the texts.
+        out: folder for the steps and results.
+        folder: folder that contains the study file.
     """
 
     encoders: Mapping[str, EncoderTable]
@@ -230,12 +230,12 @@ class Study:
         return os.path.join(self.folder, self.data, name)
 
     def named(self, name: str) -> tuple[str, str]:
-        """Return the language and the path of a text, given as `de=FILE` or as a file whose name contains the language."""
+        """Return the language and path of a text that is given as `de=FILE` or as a file whose name contains the language."""
         lang, path = name_and_path(name)
         return lang or language_of(name) or "", self.path(path)
 
     def own_classes(self) -> list[str]:
-        """Return the custom classes `package.module:Class` of encoders, methods and tasks."""
+        """Return the custom classes (`package.module:Class`) that are used as encoders, methods or tasks."""
         encoders = [part for encoder in self.encoders.values() for part in encoder.path.split(",")]
         named = [name_and_path(part)[1] for part in encoders if not os.path.exists(self.path(part))]
         named += [method.method for method in self.methods.values()] + [task.task for task in self.tasks.values()]
@@ -243,7 +243,7 @@ class Study:
 
 
 def given(table: Any, *names: str) -> dict[str, Any]:
-    """Return the settings `names` of a table, except settings that are None."""
+    """Return the settings `names` of a table, without settings that are None."""
     return {name: getattr(table, name) for name in names if getattr(table, name) is not None}
 
 
@@ -267,8 +267,8 @@ def read_study(path: str | Path) -> Study:
     """Read a study from a TOML file.
 
     Raises:
-        InputError: the file cannot be read, or a key or value is invalid; the message has the key, its value and the expected
-            value.
+        InputError: the file cannot be read, or a key or value is invalid. The message contains the key, its value and the
+            expected value.
     """
     try:
         with open(path, "rb") as file:
@@ -312,7 +312,7 @@ def _study(tables: dict[str, Any], folder: str) -> Study:
 def _table(
     kind: Callable[..., Table], where: str, table: Mapping[str, Any], own: Mapping[str, Any], *without: str, what: str = ""
 ) -> Table:  # fmt: skip
-    """Read a table into the dataclass `kind`, without the fields `without`; settings in `own` become `options`."""
+    """Read a table into the dataclass `kind`, without the fields `without`. The settings in `own` become `options`."""
     known = {name: wanted for name, wanted in of(kind, "options", *without).items() if name not in own}
     check(where, table, {**known, **own}, what)
     for each in fields(kind):  # type: ignore[arg-type]
@@ -323,7 +323,7 @@ def _table(
 
 
 def _constructed(where: str, make: Callable[..., Any], *args: Any, **settings: Any) -> Any:
-    """Call `make`, and prefix error messages with the place in the file."""
+    """Call `make`, and prefix its error messages with the position in the file."""
     try:
         return make(*args, **settings)
     except SettingError as error:
@@ -384,7 +384,7 @@ def _method(
         raise SettingError(f"{where} has no supervision; add [supervision.NAME] with kind = {kinds}")
     row, read = METHODS[method], MethodTable(method=method)
     for kind in dict.fromkeys(supervision[each].kind for each in usable):
-        is_class = kind == "parallel" or row.trains or "text" in row.learns_from  # otherwise maps are fitted on anchors
+        is_class = kind == "parallel" or row.trains or "text" in row.learns_from  # else, maps are fitted to anchors
         unused = [*([] if row.of_each else ["views"]), *([] if row.trains else ["runs"])]
         unused += [] if is_class else ["bidirectional"]
         own = {**(options_of_method(method) if is_class else of_maps())}
@@ -441,7 +441,7 @@ def _task(where: str, table: Mapping[str, Any], source: str) -> TaskTable:
 
 
 def _check_names(study: Study) -> None:
-    """Check that references to encoders and rows exist, and that rows have distinct names."""
+    """Check that all referenced encoders and rows exist, and that the names of rows are distinct."""
     rows = [row for name, method in study.methods.items() for row in method.rows(name)]
     views = [view for method in study.methods.values() for view in method.views]
     if repeated := [row for row in rows if rows.count(row) > 1] + [view for view in views if view in study.methods]:
@@ -456,7 +456,7 @@ def _check_names(study: Study) -> None:
 
 
 def _check_rows_of_vectors(study: Study) -> None:
-    """Check that each task supports the vectors of its rows; for example, tasks on words do not support key points."""
+    """Check that each task supports the vectors of its rows. For example, word-level tasks do not support key points."""
     for name, method in study.methods.items():
         if method.method == BASE or not METHODS[method.method].of_each:
             continue

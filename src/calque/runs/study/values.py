@@ -1,4 +1,4 @@
-"""Types of the settings of methods, maps and tasks, read from annotations, and checks of the values in files."""
+"""Types of the settings for methods, maps and tasks, read from annotations, and checks of the values in files."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ class Range:
         return "" if self.low < 0 else "above 0" if self.low == 1 else "not below 0"
 
 
-# Types of a positive number of items, a number of training runs, and a layer (negative: counted from the last).
+# types for a positive number of items, a number of training runs, and a layer (negative numbers count from the last)
 Count = Annotated[int, Range(1)]
 Few = Annotated[int, Range(1, 1000)]
 Layer = Annotated[int, Range(-1000, 1000)]
 Share = Annotated[float, Range(0, 1, below=True)]
 Files = str | Sequence[str]
-Label = NewType("Label", str)  # string that may be empty
+Label = NewType("Label", str)  # a string that may be empty
 
-# Parameters that must be positive; their annotations are only int.
+# names of parameters that must be positive, although their annotation is only int
 _COUNTS = frozenset([
     "limit", "test_limit", "most", "at_least", "most_occurrences", "batch", "accumulate", "budget", "window",
     "per_epoch", "patience", "max_words", "hidden", "layers", "arc", "label", "heads", "dim", "inner", "positions",
@@ -57,8 +57,8 @@ _OWN = {"dropout": Share, "layer": Layer, "rename": Mapping[str, Label]}
 
 @cache
 def of(function: Callable[..., Any], *without: str) -> dict[str, Any]:
-    """Return the types of the parameters of a function or class by name, without the parameters `without`."""
-    names = {}  # names in the modules of the class and of its base classes, to evaluate annotations
+    """Return the types of the parameters of a function or class, keyed by name, without the parameters `without`."""
+    names = {}  # names in the modules of the class and its base classes, needed to evaluate annotations
     for kind in reversed(getattr(function, "__mro__", (function,))):
         names |= vars(sys.modules[kind.__module__])
     found = {}
@@ -68,13 +68,13 @@ def of(function: Callable[..., Any], *without: str) -> dict[str, Any]:
         wanted = Any if parameter.annotation is parameter.empty else parameter.annotation
         try:
             found[name] = _narrowed(name, eval(wanted, names) if isinstance(wanted, str) else wanted)
-        except NameError:  # the type is imported for type checkers only
+        except NameError:  # the type is imported only for type checkers
             found[name] = Any
     return found
 
 
 def _narrowed(name: str, wanted: Any) -> Any:
-    """Return the type of a parameter, narrowed if the annotation is too wide."""
+    """Return the type of a parameter, narrowed if its annotation is too wide."""
     kinds = get_args(wanted) or (wanted,)
     if name in _OWN:
         return _OWN[name]
@@ -84,7 +84,7 @@ def _narrowed(name: str, wanted: Any) -> Any:
 
 
 def check(where: str, given: Mapping[str, Any], known: Mapping[str, Any], what: str = "") -> None:
-    """Check the names and values of the settings `given` in the table `where`; messages call the table `what`.
+    """Check the names and values of the settings `given` in the table `where`, which messages call `what`.
 
     Raises:
         SettingError: a name is unknown (the message suggests the nearest known name), or a value has the wrong type.
@@ -102,7 +102,7 @@ def check_value(where: str, value: Any, wanted: Any) -> None:
     """Check the type of a value.
 
     Raises:
-        SettingError: the value has the wrong type; for a table, the message shows the innermost wrong value.
+        SettingError: the value has the wrong type. For a table, the message shows the innermost invalid value.
     """
     if not fits(value, wanted):
         for part in get_args(wanted) if get_origin(wanted) in (Union, types.UnionType) else (wanted,):
@@ -133,14 +133,14 @@ def parsed(where: str, text: str, wanted: Any) -> Any:
 
 
 def is_text(value: Any) -> bool:
-    """Return whether a value is a one-line string whose length is valid for a path."""
+    """Return whether a value is a string on one line whose length is valid for a path."""
     if not isinstance(value, str) or not value or any(ord(c) < 32 or ord(c) == 127 for c in value):
         return False
     return max(len(part.encode()) for part in value.split("/")) <= 255 and len(value.encode()) < 2048
 
 
 def fits(value: Any, wanted: Any) -> bool:
-    """Return whether a value has the type `wanted`. Tables and lists must not be empty, and names and layers must be unique."""
+    """Return whether a value has the type `wanted`. Lists must not be empty, and their names or layers must be unique."""
     origin, parts = get_origin(wanted), get_args(wanted)
     if origin in (Union, types.UnionType):
         return any(fits(value, part) for part in parts if part is not types.NoneType)
@@ -164,7 +164,7 @@ def fits(value: Any, wanted: Any) -> bool:
 
 
 def _in_words(wanted: Any, several: bool = False) -> str:
-    """Describe a type in words, in the plural if `several`."""
+    """Describe a type in words, in the plural if `several` is true."""
     origin, parts = get_origin(wanted), get_args(wanted)
     a, s = ("", "s") if several else ("a ", "")
     if wanted in (int, float) or origin is Annotated:
@@ -189,12 +189,12 @@ def _in_words(wanted: Any, several: bool = False) -> str:
 Types = dict[str, Any]
 #: module with `check_pretraining` and `train`, which trains encoders from text
 PRETRAINING = "calque.senses.study"
-#: types of the options of anchors
+#: types of the options for anchors
 OF_ANCHORS: Types = {name: Count for name in AVERAGING if name != "layers"}
 
 
 def options_of_method(name: str) -> Types:
-    """Return the option types of a method's class and of its `align`, also under old names of the options."""
+    """Return the types of the options of a method's class and of its `align`, also under the old names of the options."""
     kind = METHODS.load(name)
     options, run = of(kind, "towards", *METHODS[name].settings), of(kind.align)
     options = {**options, **{each: run[each] for each in align_options(kind)}}
@@ -203,7 +203,7 @@ def options_of_method(name: str) -> Types:
 
 
 def of_maps(source: str = "") -> Types:
-    """Return the option types of maps. `source` limits the options to dictionary, identical or unsupervised maps."""
+    """Return the types of the options for maps, or only for maps from `source`: dictionary, identical or unsupervised."""
     own = {
         "held_out": Share,
         "layers": Sequence[Layer],
@@ -220,7 +220,7 @@ def of_maps(source: str = "") -> Types:
 
 
 def of_starts(*starts: str) -> Types:
-    """Return the option types of the given initialisations without a dictionary; default: all."""
+    """Return the types of the options for the given dictionary-free initialisations; default: all initialisations."""
     from calque.maps.adversarial import adversarial_start
     from calque.maps.distributions import self_learning, similarity_seeds
     from calque.maps.unsupervised import start_options
@@ -231,7 +231,7 @@ def of_starts(*starts: str) -> Types:
 
 
 def options_of(task: str) -> Types:
-    """Return the option types of the class of a task."""
+    """Return the types of the options that a task's class accepts."""
     kind = TASKS.load(task)
     types: Types = {}
     for function in kind.takes():
