@@ -162,7 +162,7 @@ def frequent_words(sentences: Sequence[Words], counts: Counter[str], at_least: i
 
 
 def as_frequent(frequency: np.ndarray, wanted: list[int], taken: list[int]) -> list[int]:
-    """Return a distinct free word for each wanted word, as close as possible in frequency."""
+    """Return for each target word a different unused word of the closest frequency."""
     free = np.ones(len(frequency), dtype=bool)
     free[taken] = False
     chosen = []

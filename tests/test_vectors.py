@@ -25,7 +25,7 @@ def embeddings(lengths, dim=3, dtype=np.float32, covered=None):
 
 @given(st.lists(st.integers(0, 4), max_size=8), st.data())
 @settings(max_examples=60, deadline=None)
-def test_vectors_and_means_of_sentences_equal_naive_ones(lengths, data):
+def test_sentence_vectors_and_means_equal_a_naive_implementation(lengths, data):
     n = sum(lengths)
     covered = data.draw(st.lists(st.booleans(), min_size=n, max_size=n))
     vectors = embeddings(lengths, covered=covered)

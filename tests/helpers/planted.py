@@ -140,7 +140,7 @@ def asked(text, lang, targets, probe="planted", name=None):
 
 
 def spans(n, lang, seed=0):
-    """Label the first two words of each sentence `low` if either is below 4, and `high` if either is above 7."""
+    """Label the first two words of each sentence `low` if the number of either is below 4, and `high` if one is above 7."""
     rng = np.random.default_rng([seed, ord(lang[0])])
     text = words(rng, n, lang, 2, 7)
     kinds = {"low": lambda k: k < 4, "high": lambda k: k > 7}

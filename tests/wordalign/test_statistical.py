@@ -216,7 +216,7 @@ def test_invalid_arguments_are_rejected(text, aligners, tmp_path):
     ):
         with pytest.raises(SettingError, match=message):
             align_words(small, **options)
-    with pytest.raises(SettingError, match="corpus must be in xx-yy, like the aligner, got yy-xx"):
+    with pytest.raises(SettingError, match="corpus must have the aligner's languages, xx-yy, got yy-xx"):
         aligners["hmm"].align(small.swapped())
     aligners["hmm"].save(tmp_path / "wrong")
     whole = (tmp_path / "wrong").read_bytes()

@@ -99,7 +99,7 @@ class KeyPointEncoder(Encoder):
 
     A sentence in the pivot language is encoded, and its key points are extracted. For a sentence in another language, the key
     points are also transformed into the pivot language's space and put into the order of their translations. `steps` can
-    omit the last operations; with "transform" alone, each word has a vector, as in other encoders.
+    omit the last steps; with "transform" alone, every word has a vector, as in other encoders.
 
     Args:
         parts: trained parts for each language.

@@ -285,7 +285,7 @@ OF_KEY_POINTS: Mapping[str, Statistic] = {
 # -- reorder -----------------------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class LinkedOrder:
-    """Key points of each sentence, with the order of the linked words in the other language.
+    """Key points of each sentence, with the positions of the linked words in the other language.
 
     Attributes:
         chosen: mask of key points, bool `[n_words]`; sentences with fewer than two key points are left out.

@@ -335,7 +335,7 @@ class _Phases:
         self.history[name] = loop.run(plan)
 
     def _side(self, language: _Language, source: VectorSource, begin: int = 0) -> Side:
-        """Return the side of a language whose translations begin at index `begin` of the pivot's sentences."""
+        """Return the data of a language; its translations begin at sentence `begin` of the pivot's text."""
         train = language.text.train
         return Side(
             language.text.lang, source, language.space, language.to_pivot, language.from_pivot, train, train + begin

@@ -182,7 +182,7 @@ def _close_stdout() -> None:
 
 
 def _stopped(message: str, number: int = signal.SIGINT) -> NoReturn:
-    """Print the message of a stopped run, and exit with 128 plus the number of the signal."""
+    """Print the message that a signal stopped the run, and exit with 128 plus the number of the signal."""
     _say(f"calque: {message}")
     sys.exit(128 + number)
 

@@ -90,7 +90,7 @@ class Loading:
         None, "Let a decoder's subwords attend to later ones; default: the saved setting, or off.", "--bidirectional"
     )
     load: list[str] | None = opt(
-        None, "Option for loading one particular kind of encoder; repeatable.", metavar="NAME=VALUE", hidden=True
+        None, "Loader option of one kind of encoder, as NAME=VALUE; repeatable.", metavar="NAME=VALUE", hidden=True
     )
 
     def arguments(self) -> dict[str, Any]:

@@ -387,7 +387,7 @@ def explore(
     langs: PairLangs = None,
     base: str | None = typer.Option(None, help="Encoder before alignment; default: the encoder recorded in DIR."),
     layers: str | None = typer.Option(
-        None, help="Layers to explore, e.g. 0,6,-1; default: the first and middle layers and the encoder's layer."
+        None, help="Layers to explore, e.g. 0,6,-1; default: the first, the middle and the output layer."
     ),
     pretokenized: Pretokenized = False,
     limit: Limit = None,

@@ -60,7 +60,9 @@ def read_checkpoint(name: str, dtype: torch.dtype | str, attention: str | None) 
             raise InputError(f"not an encoder that transformers can load ({first_line(error)})", path=name) from error
         fact = f"{name!r} is not a local folder, and loading it from the Hugging Face hub failed ({first_line(error)})"
         raise InputError(f"{fact}; check the name and the connection, or use a local folder") from error
-    if len(tokenizer) <= len(set(tokenizer.all_special_ids)):  # transformers builds an empty one if it is missing
+    if len(tokenizer) <= len(
+        set(tokenizer.all_special_ids)
+    ):  # transformers builds an empty tokenizer if its file is missing
         raise InputError("the encoder has no tokenizer; add its tokenizer.json", path=name)
     if any(key.startswith("pooler.") for key in missing):
         model.pooler = None  # its random weights must not be hashed or saved

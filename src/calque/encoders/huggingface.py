@@ -151,8 +151,8 @@ class HuggingFaceEncoder(TrainableEncoder):
     def _save_memory(self, batches: Sequence[WordBatch], top: int) -> None:
         """Enable gradient checkpointing (Chen et al. 2016) if activations would take more than 1 GB.
 
-        Gradients remain bitwise identical. The estimated size per subword and layer is that of 16 vectors of the model's
-        dimension and 3 vectors of the feed-forward dimension, as in a decoder.
+        Gradients remain bitwise identical. The estimate per subword and layer is 16 vectors of the hidden size and 3 of the
+        feed-forward size.
         """
         model: Any = self.model
         trained = torch.is_grad_enabled() and model.training

@@ -75,7 +75,7 @@ def _payload(content: bytes) -> Any:
     if not isinstance(first, int) or first != _MAGIC:
         return first
     if _Reader(file).load() != _PROTOCOL:
-        raise pickle.UnpicklingError("unknown version of torch.save")
+        raise pickle.UnpicklingError("unsupported version of the torch.save format")
     _Reader(file).load()  # skip the byte order and type sizes of the machine
     return _Reader(file).load()
 

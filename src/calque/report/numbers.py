@@ -21,7 +21,7 @@ class Number:
             `line.…`: a value of the line;
             `entry.value`: a named value of the line, or of an entry in the record of a run (`FILE:examples/0`);
             `window.value`: mean of a named value over several lines (`FILE:1-20`);
-            `average.…`: mean over the lines of several training runs on the same test items (`average.sd`: standard deviation);
+            `average.…`: mean over several training runs on the same test items (`average.sd`: standard deviation);
             `mean.…`: mean over test sets;
             `difference.value`: mean of the first group of lines minus mean of the second group;
             `better`, `worse`, `unclear`, `compared`: number of line pairs with this outcome, with one line from each group;

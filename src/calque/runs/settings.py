@@ -138,7 +138,9 @@ def _methods(kind: str) -> str:
 class AlignSettings:
     """Settings of `calque align`."""
 
-    encoder: str = opt(..., "Encoder: Hugging Face name, folder, mini (bundled) or word vectors, or en=NAME,de=NAME.")
+    encoder: str = opt(
+        ..., "Hugging Face name, folder, word vectors or mini (bundled); one encoder per language: en=NAME,de=NAME."
+    )
     towards: str = opt(..., "Language that all other languages are aligned with.", callback=language)
     out: Path = opt(..., "Folder for the aligned encoder.")
     train: Several = arg(None, "Parallel texts, given as FILE or en-de=FILE.", metavar="[TRAIN...]")
@@ -186,7 +188,7 @@ class DistilSettings:
         "--static",
     )
     sentence_pooling: str | None = opt(
-        None, "Student's sentence pooling: own (saved; default), subwords (mean; default if none is saved) or cls."
+        None, "Student's sentence pooling: own (saved), subwords (mean) or cls; default: own if saved, else subwords."
     )
     teacher_pooling: str | None = opt(
         None, "Teacher's sentence pooling: own (saved; default), subwords (mean), words (mean) or cls."
@@ -286,7 +288,7 @@ class NeighbourSettings:
     sentence1: str = opt(..., "Sentence that contains the word.")
     word1: str = opt(..., "Word as it is written in --sentence1.")
     lang2: str = opt(..., "Language of the neighbours.", callback=language)
-    sentence2: Several = opt(None, "Sentence to search, in the language of --lang2; repeatable.")
+    sentence2: Several = opt(None, "Sentence in which neighbours are searched, in the language --lang2; repeatable.")
     text2: str | None = opt(None, "Plain text to search, in the language of --lang2, one sentence per line.")
     aligned: str | None = opt(None, "Aligned encoder to compare with --encoder, the encoder before alignment.")
     k: int = opt(5, "Number of nearest words to show.", "-k", min=1)

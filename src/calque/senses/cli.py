@@ -219,7 +219,7 @@ def senses(
         list[str] | None,
         typer.Option(
             metavar="FILE...",
-            help="Text to induce senses from, one sentence per line; write de=FILE if the name lacks the language.",
+            help="Text to induce senses from, one sentence per line; write LANG=FILE if the file name lacks the language.",
         ),
     ] = None,
     out: Annotated[

@@ -98,7 +98,7 @@ def projected(
     tagged = tagger.tag(encoder, corpus.source, progress=progress)
     text = (project_tags if tagger.name == "pos" else project_spans)(tagged, pairs, corpus.target)
     if not len(text):
-        raise SettingError("no tags could be projected across the word links; check that they match the text")
+        raise SettingError("no tags could be projected across the word links; check that the links match the text")
     skipped = int((corpus.target.lengths() > 0).sum()) - len(text)
     return Dataset(f"projected ({len(text):,} sentences, {skipped:,} skipped)", corpus.langs[1], text)
 

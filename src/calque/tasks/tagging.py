@@ -79,7 +79,7 @@ class Tagging(ZeroShot[TaggedText]):
         with_intents = kind == "slots" and all(data.data.intents is not None for data in (*train, *tests))
         self.intents = _names(each.data.intents for each in train) if with_intents else ()
         self.unknown = unknown
-        # The head can predict the first labels in this tuple; labels that occur only in test or development text follow.
+        # Labels that the head can predict come first; labels that occur only in test or development text follow.
         more = [each.data for each in (*tests, *dev)] if unknown == "miss" else []
         self.gold_tags = _extended(self.tags, [data.tags for data in more])
         self.gold_intents = _extended(self.intents, [data.intents for data in more if data.intents is not None])

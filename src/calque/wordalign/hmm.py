@@ -11,8 +11,8 @@ normalised rows and columns are the translation tables:
 
     p(t | s) = (c(s, t) + a(s, t)) / sum over t' of (c(s, t') + a(s, t')),     p(s | t) likewise over s'
 
-where t' ranges over the words that co-occur with s. The prior is a(s, t) = strength (1 + spelling * ratio ** 4), where `ratio`
-is the longest common subsequence ratio of the two words, and EM starts from it. The paper has uniform tables and no prior.
+where t' ranges over the words that co-occur with s. The prior is a(s, t) = strength * (1 + spelling * ratio ** 4), where `ratio`
+is the longest common subsequence ratio of the two words. EM starts from this prior; the paper has uniform tables and no prior.
 """
 
 from __future__ import annotations

@@ -165,7 +165,7 @@ class WordAligner:
         check_method(symmetrize)
         if corpus.langs != self.langs:
             raise SettingError(
-                f"corpus must be in {'-'.join(self.langs)}, like the aligner, got {'-'.join(corpus.langs)}"
+                f"corpus must have the aligner's languages, {'-'.join(self.langs)}, got {'-'.join(corpus.langs)}"
             )
         if self._trained_on is not None and corpus is self._trained_on[0]:
             links = self._trained_on[1]
