@@ -1,6 +1,6 @@
-"""What the site is made of besides the pages that stand here: the command line's own help, files of the project, and formulas.
+"""Hooks of the site: they generate pages from the help of the commands and from files of the project, and convert formulas.
 
-Formulas are written as `$…$` and `$$…$$` in LaTeX and become MathML, which every browser of today shows by itself.
+Formulas are written as `$…$` and `$$…$$` in LaTeX and are converted to MathML, which all current browsers display.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 
-# Page → the file of the project that it shows.
+# Generated pages, and the files of the project that they show.
 FILES = {
     "reference/mini.md": "src/calque/data/mini/README.md",
     "project/changelog.md": "CHANGELOG.md",
@@ -37,17 +37,17 @@ def on_files(files, config):
 
 
 def on_page_markdown(markdown, **_):
-    """Put the name of each file above its block, and generate the tables of names from the code."""
+    """Add the name of each file to its code block, and generate the tables of names from the code."""
     markdown = _MARKED.sub(lambda found: f'```{found[2] or "text"} title="{found[1]}"\n', markdown)
     return _TABLE.sub(lambda found: table(found[1]), markdown)
 
 
 def table(target: str) -> str:
-    """The rows of a table of names, `package.module:TABLE`, with what each does."""
+    """Return the rows of a table, `package.module:TABLE`, with their names and descriptions."""
     from calque.named import imported
 
     rows = [f"| `{name}` | {_cell(row.help)} |" for name, row in imported(target).items()]
-    return "\n".join(["| name | what it does |", "|---|---|", *rows])
+    return "\n".join(["| name | description |", "|---|---|", *rows])
 
 
 def on_page_content(content, **_):
@@ -55,7 +55,7 @@ def on_page_content(content, **_):
 
 
 def on_post_page(output, **_):
-    """The theme's search is a dialog without a name, which screen readers ask for."""
+    """Name the search dialog of the theme, because screen readers require a name."""
     return output.replace('="search" role="dialog"', '="search" role="dialog" aria-label="Search"')
 
 
@@ -63,13 +63,13 @@ def mathml(latex: str, *, block: bool) -> str:
     from latex2mathml.converter import convert
 
     found = convert(latex, display="block" if block else "inline")
-    # Bars that LaTeX does not ask to grow are not to grow with what stands beside them.
+    # Prevent bars from growing with adjacent symbols, as in LaTeX without \left and \right.
     found = re.sub(r"<mo>(&#x02016;|&#x0007C;|\|)</mo>", r'<mo stretchy="false">\1</mo>', found)
     return f'<div class="formula" tabindex="0">{found}</div>' if block else found
 
 
 def shown(path: Path) -> str:
-    """A file of the project as a page: a notebook with what it printed, a card without its front matter."""
+    """Return a file of the project as a page: a notebook with its output, or a model card without its front matter."""
     text = path.read_text(encoding="utf-8")
     if path.suffix == ".ipynb":
         return notebook(json.loads(text), path.name)
@@ -77,21 +77,21 @@ def shown(path: Path) -> str:
 
 
 def notebook(content: dict, name: str) -> str:
-    """The cells of a notebook one after the other, in Markdown; after its title, where to get it."""
+    """Return the cells of a notebook in Markdown, with a link to the notebook after the title."""
     parts = []
     for cell in content["cells"]:
         text = "".join(cell["source"])
         parts.append(text if cell["cell_type"] == "markdown" else f"```python\n{text}\n```")
         for output in cell.get("outputs", ()):
             said = "".join(output.get("text") or output.get("data", {}).get("text/plain", ""))
-            parts.append(f'```text title="prints"\n{said.rstrip()}\n```')
+            parts.append(f'```text title="output"\n{said.rstrip()}\n```')
     title, _, rest = parts[0].partition("\n")
     return "\n\n".join([title, f"As a notebook: [{name}]({name}).", rest.strip(), *parts[1:]]) + "\n"
 
 
 # -- the command line ------------------------------------------------------------------------------------------------
 def commands() -> str:
-    """The reference of all commands, from what `--help` says."""
+    """Return the reference of all commands, generated from their help."""
     import typer
 
     from calque.cli import COMMANDS, app
@@ -99,14 +99,14 @@ def commands() -> str:
     root = typer.main.get_command(app)
     lines = [
         "# Commands", "",
-        f"{root.help} This page is made from the commands' own help when the site is built.", "",
-        "Results go to standard output, news and progress to standard error. The exit code is 0, or 2 for a mistake in what "
-        "was asked for, which is told in one line. Options that take several values (`--langs en de`, `--test a.tsv b.tsv`) "
-        "take all words up to the next option.", "",
-        "Every command also takes:", "",
-        *(f"- `{param.opts[0]}`: {param.help.removeprefix('With any command: ')}" for param in root.params
-          if (getattr(param, "help", None) or "").startswith("With any command")), "",
-        "| command | what it does |", "|---|---|",
+        f"{root.help} This page is generated from the help of the commands.", "",
+        "Results are written to standard output, and messages and progress to standard error. The exit code is 0 after "
+        "success and 2 after a user error, which is reported in one line. An option with several values (`--langs en de`, "
+        "`--test a.tsv b.tsv`) takes all words up to the next option.", "",
+        "Every command also has these options:", "",
+        *(f"- `{param.opts[0]}`: {param.help}" for param in root.params
+          if getattr(param, "help", None) and param.opts[0] not in ("--version", "--help")), "",
+        "| command | description |", "|---|---|",
     ]  # fmt: skip
     names = [function.__name__.replace("_", "-") for function in COMMANDS]
     found = {name: root.commands[name] for name in names if name in root.commands}
@@ -122,15 +122,15 @@ def commands() -> str:
 
 
 def _tasks() -> list[str]:
-    """Every task with what it takes, from the table of tasks."""
+    """Return the table of tasks with their files and options."""
     from calque.tasks.table import TASKS
 
     rows = [f"| `{name}` | {_cell(row.help)} | {_cell(', '.join(row.takes))} |" for name, row in TASKS.items()]
-    return ["", "| task | what it measures | files and options |", "|---|---|---|", *rows]
+    return ["", "| task | description | files and options |", "|---|---|---|", *rows]
 
 
 def _own_options(command) -> list[str]:
-    """The options that a command has for one method or task."""
+    """Return the options of a command for each method or task."""
     lines = []
     for title, subject in command.subjects().items() if hasattr(command, "subjects") else ():
         rows = [f"| <code>{html.escape(option)}</code> | {_cell(text)} |" for option, text in command.own_rows(subject)]
@@ -145,13 +145,13 @@ def _command(name: str, command) -> list[str]:
     arguments, options = [], []
     for parameter in command.get_params(context):
         if hasattr(parameter, "hidden"):
-            parameter.hidden = False  # what only the help of a method or task lists
+            parameter.hidden = False  # the general help hides the options of single methods and tasks
         record = parameter.get_help_record(context)
         if record is not None:
             (options if parameter.param_type_name == "option" else arguments).append(record)
     for title, records in (("argument", arguments), ("option", options)):
         if records:
-            lines += ["", f"| {title} | what it says |", "|---|---|"]
+            lines += ["", f"| {title} | description |", "|---|---|"]
             lines += [f"| <code>{_cell(left)}</code> | {_cell(right)} |" for left, right in records]
     return lines
 
@@ -161,6 +161,6 @@ def _anchor(name: str) -> str:
 
 
 def _cell(text: str) -> str:
-    """Text in a table of Markdown that means itself."""
+    """Escape text for a cell of a Markdown table."""
     escaped = html.escape(" ".join(text.split()), quote=False)
     return re.sub(r"([|*_`\[\]\\])", lambda found: f"&#{ord(found[1])};", escaped)

@@ -157,7 +157,7 @@ def test_frozen_layers_remain_unchanged(tiny_encoder, text):
     assert not any("embeddings" in name or ".layer.0." in name for name in changed)
     assert any(".layer.1." in name for name in changed)
     for options, message in (
-        ({"freeze": tiny_encoder.n_layers}, "at least one must be trained"),
+        ({"freeze": tiny_encoder.n_layers}, "freeze must be at least 0 and below"),
         ({"freeze": 1, "layers": (1,)}, "freeze=1 would freeze all layers that affect the loss"),
     ):
         with pytest.raises(SettingError, match=message):
