@@ -21,7 +21,7 @@ OTHERS = ("electra", "gpt2", "t5")
 
 @pytest.fixture(scope="session")
 def family_folders(tmp_path_factory):
-    """Return a function that creates the folder of a tiny model of a family on its first call."""
+    """Return a function that returns the folder of a family's tiny model, which is created when it is first requested."""
     made = {}
 
     def folder(family: str):
@@ -42,7 +42,7 @@ def family_folder(request, family_folders):
 
 @pytest.fixture(scope="session", params=[*FAMILIES, *OTHERS])
 def any_family_folder(request, family_folders):
-    """Return such folders also for ELECTRA, GPT-2 (decoder) and T5 (encoder-decoder); tests must not modify them."""
+    """Like `family_folder`, and also for ELECTRA, GPT-2 (decoder) and T5 (encoder-decoder); tests must not modify it."""
     return family_folders(request.param)
 
 

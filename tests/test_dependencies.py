@@ -36,7 +36,7 @@ def _integration(path: Path) -> list[str]:
 
 
 def wrong(root: Path, project: dict) -> list[str]:
-    """Return the imports that fail in an installation without extras, and those that no extra installs."""
+    """Return the imports that fail without extras, and imports of packages that neither calque nor an extra requires."""
 
     def names(requirements):
         return {re.match(r"[A-Za-z0-9._-]+", each)[0].lower().replace("_", "-") for each in requirements}
@@ -64,6 +64,6 @@ def wrong(root: Path, project: dict) -> list[str]:
     return found
 
 
-def test_an_installation_without_extras_is_sufficient():
+def test_calque_can_be_imported_without_extras_and_no_dependency_is_missing():
     found = wrong(ROOT, tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"])
     assert not found, "\n".join(found)

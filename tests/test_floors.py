@@ -25,7 +25,7 @@ FLOOR = {
 
 
 def imports(path: Path):
-    """Yield each calque module that a file imports, with the line; also in functions and for type checkers."""
+    """Yield each calque module that a file imports, and the line; include imports in functions and for type checkers."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "calque":
             names = [node.module] if node.module != "calque" else [f"calque.{alias.name}" for alias in node.names]

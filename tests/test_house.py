@@ -52,7 +52,7 @@ def settings_of(method: str) -> int:
 
 
 def loaded_by(module: str) -> dict[str, Path]:
-    """Return the calque modules that importing a module executes, found in the syntax trees of its files.
+    """Return the calque modules that are executed when a module is imported, according to the syntax trees of the files.
 
     Imports inside functions and under `if TYPE_CHECKING:` are not executed, so they are not included.
     """

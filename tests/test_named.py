@@ -27,7 +27,7 @@ def test_a_name_in_the_table_is_found():
     assert table().load("ordered") is OrderedDict
 
 
-def test_a_class_from_another_package_has_a_row_but_is_not_listed():
+def test_a_class_from_another_package_can_be_looked_up_but_is_not_listed():
     found = table()
     assert "collections:Counter" in found
     assert found["collections:Counter"] == Row("collections:Counter", "Counter")

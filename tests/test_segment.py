@@ -88,7 +88,7 @@ def test_joined_words_equal_the_text(text, lang):
 @given(TEXTS, LANGS)
 @example("Mr\u200b. X sees Mr. Y", "en")
 @settings(max_examples=200, deadline=None)
-def test_words_are_found_in_their_text(text, lang):
+def test_the_character_range_of_a_word_contains_exactly_this_word(text, lang):
     words = split_words(text, lang)
     places = word_places(text, words)
     assert [HIDDEN.sub("", text[a:b]) for a, b in places] == [HIDDEN.sub("", word) for word in words]

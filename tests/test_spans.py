@@ -165,7 +165,7 @@ def test_empty_sentences_and_tags_without_a_label():
     assert (table.start.tolist(), table.end.tolist()) == ([0], [1])
 
 
-def test_predictions_for_other_words_raise_an_error():
+def test_predicted_and_gold_tags_of_different_lengths_raise_an_error():
     codes, names, offsets = coded([["O", "B-A"]])
     with pytest.raises(InputError, match="got 1 predicted tags and 2 gold tags for 2 words"):
         span_counts(codes, codes[:1], names, offsets)

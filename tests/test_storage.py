@@ -1,4 +1,4 @@
-"""Tests of atomic files, errors of one line if the disk is full, and large memory-mapped arrays."""
+"""Tests of atomic files, one-line errors if the disk is full, and large memory-mapped arrays."""
 
 import errno
 import os

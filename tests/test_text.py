@@ -138,7 +138,7 @@ def test_other_files_are_rejected(tmp_path, corpus):
             ParallelCorpus.open(path)
 
 
-def test_two_million_pairs_open_immediately_without_being_read(tmp_path):
+def test_a_corpus_of_two_million_pairs_is_opened_without_reading_it(tmp_path):
     path = tmp_path / "large.arrow"
     side = pa.array([["ein", "Wort"]] * 65536, WORDS)
     table = pa.table({"source": pa.chunked_array([side] * 31), "target": pa.chunked_array([side] * 31)})

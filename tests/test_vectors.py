@@ -63,7 +63,7 @@ def test_saved_vectors_are_equal(tmp_path, dtype, lengths):
     assert [file.name for file in tmp_path.iterdir()] == ["v.safetensors"]
 
 
-def test_rows_of_word_positions():
+def test_rows_returns_the_row_of_each_word_position():
     vectors = embeddings([2, 3])
     assert vectors.rows(np.array([0, 1, 1]), np.array([1, 0, 2])).tolist() == [1, 2, 4]
 

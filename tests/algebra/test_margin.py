@@ -22,7 +22,7 @@ def margin_of(a, b):
 
 
 def literal(source, target, k):
-    """Return the margins of all pairs (Artetxe & Schwenk 2019, Eq. 2) and each side's best matches; ties go to the first."""
+    """Return all margins (Artetxe & Schwenk 2019, Eq. 2) and the best match of each vector; ties go to the first match."""
     n, m, cos = len(source), len(target), cosines(source, target)
     scores = [[0.0] * m for _ in range(n)]
     for i in range(n):
@@ -37,7 +37,7 @@ def literal(source, target, k):
 
 
 def sides(n, m, dim, rng, centre=0.5):
-    """Return vectors of two sides that are not centred; the first sentences are translations with varying amounts of noise."""
+    """Return uncentred source and target vectors; the first sentences are translations with varying amounts of noise."""
     middle = centre * rng.standard_normal(dim)
     source, target = rng.standard_normal((n, dim)), rng.standard_normal((m, dim))
     common = min(n, m)
@@ -76,7 +76,7 @@ def test_rows_are_compared_with_all_vectors_if_there_are_too_few_candidates(monk
     assert (found.targets.tolist(), found.sources.tolist()) == (forward, backward)
 
 
-def test_pairs_without_a_positive_mean_neighbour_cosine_have_no_ratio():
+def test_pairs_have_no_ratio_if_the_mean_cosine_to_their_neighbours_is_not_positive():
     found = best_by_margin(np.array([[1.0, 0.0]]), np.array([[-1.0, 0.0], [-1.0, 0.1]]))
     assert found.targets.tolist() == [-1]
     assert np.isneginf(found.target_scores).all()
@@ -146,7 +146,7 @@ def threshold_literally(scores, right, n_gold):
 
 @given(seed=st.integers(0, 200))
 @settings(max_examples=30, deadline=None)
-def test_the_threshold_has_the_highest_f1_of_all_thresholds(seed):
+def test_the_chosen_threshold_has_the_highest_f1(seed):
     rng = np.random.default_rng(seed)
     n = int(rng.integers(1, 20))
     scores = np.sort(rng.integers(0, 8, n) / 4)[::-1]

@@ -51,7 +51,7 @@ def literal(source, target, k, n_best):
 
 
 def off_centre(n, dim, rng, noise=1.0):
-    """Return two sides that are not centred, with a decaying spectrum and a different noise level for each pair."""
+    """Return uncentred source and target vectors with a decaying spectrum and a different noise level for each pair."""
     spectrum = (np.arange(dim) + 1.0) ** -0.5
     centre = 0.6 * rng.standard_normal(dim) * spectrum
     source = rng.standard_normal((n, dim)) * spectrum
@@ -103,7 +103,7 @@ def two_pass(source, target, k):
 
 @pytest.mark.parametrize("most", [2**28, 20_000])
 def test_csls_of_large_matrices_equals_a_two_pass_computation(monkeypatch, most):
-    """Use groups of the default size, and larger groups due to a memory limit."""
+    """Use groups of the default size, and the larger groups that a low memory limit requires."""
     monkeypatch.setattr(similarity, "_MAXIMA", most)
     source, target = off_centre(2500, 48, np.random.default_rng(1))
     target = np.concatenate([target[::-1], target[:77]])  # includes duplicates; the sides have different lengths
@@ -132,7 +132,7 @@ def test_queries_are_compared_with_all_vectors_on_the_other_side():
 
 
 @pytest.mark.parametrize(("n", "m"), [(0, 5), (5, 0), (0, 0)])
-def test_an_empty_side_has_no_neighbours(n, m):
+def test_there_are_no_neighbours_if_a_matrix_is_empty(n, m):
     source, target = np.ones((n, 4), np.float32), np.ones((m, 4), np.float32)
     for found in (csls_neighbours(source, target), cosine_neighbours(source, target)):
         assert len(found.targets) == n

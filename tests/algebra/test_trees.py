@@ -94,7 +94,7 @@ def test_a_batch_gives_the_same_trees_as_separate_sentences():
     np.testing.assert_array_equal(found, np.concatenate(alone))
 
 
-def test_trees_of_empty_batches_and_single_words():
+def test_empty_batches_have_no_trees_and_single_words_are_roots():
     assert maximum_spanning_tree(np.zeros((0, 1))).tolist() == []
     assert maximum_spanning_trees(np.zeros((0, 4, 5)), np.zeros(0, np.int64)).tolist() == []
     for score in (3.0, -3.0, -np.inf):

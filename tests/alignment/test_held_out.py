@@ -73,7 +73,7 @@ def test_similarities_are_returned_for_any_selection_of_sentences(tiny_encoder, 
 
 
 @pytest.mark.parametrize("model", ["hmm", "gibbs"])
-def test_settings_contain_the_weight_of_the_prior(tiny_encoder, texts, model):
+def test_the_prior_weight_can_be_an_argument_or_part_of_the_settings(tiny_encoder, texts, model):
     prior = calque.Linker(tiny_encoder).similarities
     none = calque.align_words(texts[0], model=model)
     nothing, much = (calque.align_words(texts[0], model=model, prior=prior, prior_weight=w) for w in (0, 9))

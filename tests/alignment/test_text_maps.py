@@ -54,7 +54,7 @@ def test_language_means_are_shifted_or_removed_at_every_layer(tiny_encoder, corp
         np.testing.assert_allclose(found, np.hstack(expected[lang]), atol=1e-3)
 
 
-def test_only_the_other_languages_are_shifted_and_maps_can_be_saved(tiny_encoder, corpora, tmp_path):
+def test_the_target_language_is_not_shifted_and_the_maps_can_be_saved(tiny_encoder, corpora, tmp_path):
     corpus = corpora[0]
     made = LanguageMeans(towards="en").align(tiny_encoder, corpus)
     assert made.languages == ("en", "xx")

@@ -39,7 +39,7 @@ def fast(tuner, encoder, corpora, pairs, chosen, accumulate=1):
 
 
 def vectors(model, tokenizer, sentence, layer, special):
-    """Return the vectors of a sentence's last subwords, and if `special` is set those of its special tokens."""
+    """Return the vector of each word's last subword and, if `special` is set, also those of the special tokens."""
     encoded = tokenizer(list(sentence.words), is_split_into_words=True, return_tensors="pt")
     states = model(**encoded, output_hidden_states=True).hidden_states[layer][0]
     ids = encoded.word_ids()
@@ -81,7 +81,7 @@ def literal_cao(model, frozen, tokenizer, corpora, pairs, chosen, layers, *, tow
 
 
 class WordsAlone(FineTune):
-    """Fine-tuning with small batches that does not link special tokens."""
+    """Fine-tuning with small batches and without links between special tokens."""
 
     special = False
     budget = 60

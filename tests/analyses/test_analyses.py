@@ -64,7 +64,7 @@ def toy(seed=0, n_sentences=40, dim=6, noise=0.6, shift=0.0, bootstrap=50, train
 
 
 # -- intervals ---------------------------------------------------------------------------------------------------------
-def test_several_intervals_equal_separate_intervals():
+def test_intervals_computed_together_equal_those_computed_separately():
     rng = np.random.default_rng(0)
     sums = rng.integers(0, 5, (30, 4, 2)).astype(float)
     sums[:, 2] = 0  # the statistic is undefined
@@ -161,7 +161,7 @@ def test_rank_differences_match_their_definition():
         assert float(low) <= apart < float(high)
 
 
-def test_accuracy_by_part_of_speech_and_by_word_class():
+def test_accuracy_by_tag_equals_a_loop_and_word_classes_are_means_over_tags():
     questions, source, target = toy(3)
     view = questions.ask("e", source, target)
     names = ["NOUN", "VERB", "CCONJ", "SCONJ", "X", "PUNCT"]
@@ -418,9 +418,9 @@ def test_examples_show_word_types_with_several_senses():
 
 
 def test_examples_are_sorted_by_the_entropy_of_their_translations():
-    plan = {  # maps word types to translations in the training text; each pair is once in the test text
-        "bank": ["ufer"] * 4 + ["geldhaus"] * 4,  # 5 and 5 with the test text: 1 bit
-        "light": ["licht"] * 7 + ["leicht"] * 2,  # 8 and 3 with the test text
+    plan = {  # maps word types to translations in the training text; each pair occurs once in the test text
+        "bank": ["ufer"] * 4 + ["geldhaus"] * 4,  # 5 and 5 occurrences including the test text: 1 bit
+        "light": ["licht"] * 7 + ["leicht"] * 2,  # 8 and 3 occurrences
         "no": ["nein"] * 9 + ["kein"],  # 10 and 2: the second translation is too rare
         "goes": ["geht"] * 5 + ["gehen"] * 5,  # inflected forms count as one sense
         "right": ["recht"] * 2 + ["rechts"] * 2 + ["richtig"] * 5,  # recht and rechts count as one sense: 6 and 6

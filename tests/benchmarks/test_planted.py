@@ -89,7 +89,7 @@ def test_occurrences_without_a_sense_count_as_one_sense():
     assert score_found(text, truth, truth, ["ab"], ["c"])["v_measure"] == 1
 
 
-def test_any_two_words_of_similar_frequency_can_be_joined(sentences):
+def test_any_two_words_of_similar_frequency_can_form_a_pseudo_word(sentences):
     planted = plant(sentences, words=12, per_pseudo=(2, 2), at_least=50, unlike=False, seed=3)
     flat = [word for line in sentences for word in line]
     counts = [[flat.count(part) for part in parts] for parts in planted.members.values()]
@@ -114,7 +114,7 @@ def test_renamed_languages_share_no_words_and_are_translations(sentences):
     assert RARE not in renamed.dictionary
 
 
-def test_retrieval_queries_only_hidden_words_by_token_and_type():
+def test_retrieval_is_scored_only_for_hidden_words_by_token_and_by_type():
     test = [(["a", "b"], ["x", "y"]), (["a", "c"], ["x", "z"])]
     offsets = offsets_of(np.array([2, 2]))
     source = Embeddings(np.eye(4, dtype=np.float32), offsets)

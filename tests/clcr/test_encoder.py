@@ -47,7 +47,7 @@ class Wide(Words):
 
 
 def parts(dim, *, pivot_dim=6, order=RelativeOrder):
-    """Return trained parts of a language with `dim` dimensions and random weights."""
+    """Return the networks of a language with `dim` dimensions, with random instead of trained weights."""
     torch.manual_seed(dim)
     made = Parts(Transform(dim, pivot_dim, 5), Transform(pivot_dim, dim, 5), KeyPointHead(dim, 7), order(dim, 8))
     for module in vars(made).values():

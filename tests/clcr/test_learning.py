@@ -1,4 +1,4 @@
-"""Tests of classifiers trained on labels with planted flips, of order models on planted orders, and of n-gram counts."""
+"""Tests of classifiers on randomly flipped labels, of order models on artificial word orders, and of n-gram counts."""
 
 import numpy as np
 import pytest
@@ -31,13 +31,13 @@ NOUN, ADJECTIVE, VERB, FUNCTION = range(4)
 
 # -- key points --------------------------------------------------------------------------------------------------------
 def links_to(marked, offsets):
-    """Return links from each marked word of a sentence to a word of its own."""
+    """Link each marked word to the word at the same position in the other sentence, and leave the other words unlinked."""
     sentences = np.split(marked, offsets[1:-1])
     return WordPairs.of([[(int(i), int(i)) for i in np.flatnonzero(words)] for words in sentences])
 
 
 def flipped(n, positive, negative, seed=0, covered=None, dim=6, share=0.5):
-    """Return vectors of sentences with words of two classes, the classes, and links that label the words with planted flips."""
+    """Return vectors of words in two classes, the classes, and links that mark one class except for random errors."""
     rng = np.random.default_rng(seed)
     offsets = offsets_of(rng.integers(3, 12, n))
     clean = rng.random(offsets[-1]) < share

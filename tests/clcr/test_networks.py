@@ -39,7 +39,7 @@ def test_key_points_match_a_loop_over_sentences(lengths, seed):
     assert key_points(probabilities, offsets_of(lengths), 0.25).tolist() == everything
 
 
-def test_the_head_matches_its_formula_and_can_be_rebuilt(monkeypatch):
+def test_a_key_point_head_matches_its_formula_and_can_be_restored(monkeypatch):
     torch.manual_seed(0)
     head = KeyPointHead(6, 5, dropout=0.5)
     rows = torch.randn(9, 6)
@@ -151,7 +151,7 @@ def pair_cost(table, i, j):
 def literal_beam(step_cost, n, width):
     """Return the items and the cost found by a beam search that keeps the cheapest hypothesis of each set of items.
 
-    `step_cost` returns the cost of an item after the items chosen before.
+    `step_cost` returns the cost of placing an item after the items chosen so far.
     """
     beam = [(0.0, ())]
     for _ in range(n):

@@ -131,7 +131,7 @@ def literal_f1(pivots, links, threshold):
 
 
 @pytest.mark.parametrize("one_to_one", [True, False])
-def test_the_threshold_has_the_highest_f1_of_all_thresholds(one_to_one):
+def test_the_chosen_threshold_has_the_highest_f1(one_to_one):
     rng = np.random.default_rng(0)
     for _ in range(30):
         n = int(rng.integers(1, 25))
@@ -148,8 +148,8 @@ def test_the_threshold_has_the_highest_f1_of_all_thresholds(one_to_one):
         assert threshold >= min(t for t, score in scores.items() if score == max(scores.values())) - 1e-6
 
 
-def test_systematic_errors_in_links_do_not_move_the_threshold_across_a_gap():
-    """Add four wrong pairs with high cost to the links."""
+def test_a_few_wrong_links_do_not_move_the_threshold_across_a_gap_in_the_costs():
+    """Include four wrong pairs with a high cost in the links."""
     costs = np.concatenate([np.linspace(0.1, 0.3, 96), np.linspace(0.8, 0.9, 4), np.linspace(1.5, 2.5, 50)])
     pairs = WordPairs(np.arange(150), np.zeros(150, dtype=int), np.zeros(150, dtype=int), n_sentences=150)
     pivots, links = Pivots(pairs, costs.astype(np.float32)), pairs.select(np.arange(150) < 100)

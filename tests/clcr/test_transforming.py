@@ -87,7 +87,7 @@ def gradients(*modules):
 @pytest.mark.filterwarnings("ignore::calque.encoders.extraction.UncoveredWordsWarning")
 @pytest.mark.parametrize("trained", ["nothing", "language", "pivot"])
 def test_losses_and_gradients_of_an_update_match_the_formula(tiny_encoder, trained):
-    """Compare with a loop over sentence pairs in two languages with one pivot; uncovered words are ignored."""
+    """Compare with a loop over sentence pairs in two languages with one pivot; words without a vector are ignored."""
     encoder = copy.copy(tiny_encoder)
     encoder.model = copy.deepcopy(tiny_encoder.model).eval()
     corpora = [make_text(lang, 8, number)[0].swapped() for number, lang in enumerate(("xx", "yy"))]
@@ -229,7 +229,7 @@ def test_distance_is_to_the_nearest_word_and_soft_distance_has_temperature_1():
     assert figures["soft distance"] > 1.1 * figures["distance"]
 
 
-def test_as_published_skips_refinement_and_uses_the_highest_f1():
+def test_the_option_as_published_skips_refinement_and_uses_the_highest_f1():
     """With all mutual best pairs as links, the highest threshold has the highest F1."""
     planted = languages(400)
     first = transformed(planted, epochs=(8, 0, 0, 0, 1))

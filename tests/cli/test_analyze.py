@@ -89,7 +89,7 @@ def test_analyses_without_the_required_files_are_skipped_with_a_reason(capsys, t
     assert shown.split("\n")[0] == "rank"
 
 
-def test_invalid_requests_raise_an_error_of_one_line(capsys, texts, tiny_folder, tmp_path):
+def test_invalid_requests_raise_one_line_errors(capsys, texts, tiny_folder, tmp_path):
     (tmp_path / "other.upos").write_text("elsewhere\tADV\n\n", encoding="utf-8")
     for job, message in (
         ((*given(texts), "--only", "pso"), "unknown analysis 'pso', expected one or more of pos, rank"),

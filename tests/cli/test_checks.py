@@ -70,7 +70,7 @@ def test_input_files_are_never_overwritten(capsys, text, tmp_path, tiny_folder):
         works(capsys, "words", text / "moses", *EN_XX, "--out", text / "moses.align", "-q")
 
 
-def test_outputs_replace_only_files_by_files_and_folders_by_folders(capsys, text, tmp_path, tiny_folder):
+def test_an_output_file_never_replaces_a_folder_and_a_folder_never_replaces_a_file(capsys, text, tmp_path, tiny_folder):
     train, plain = text / "train.tsv", text / "en.txt"
     pipe, folder, file = tmp_path / "pipe", tmp_path / "folder", tmp_path / "file"
     os.mkfifo(pipe)

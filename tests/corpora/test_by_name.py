@@ -87,7 +87,7 @@ def test_each_named_data_set_is_read_by_its_reader(copies):
         ("hub:pan-x:de", "google/xtreme is on the Hugging Face hub: is the network available"),
     ],
 )
-def test_unknown_names_and_languages_raise_an_error_of_one_line(monkeypatch, tmp_path, path, said):
+def test_unknown_names_and_languages_raise_one_line_errors(monkeypatch, tmp_path, path, said):
     def fails(*_, **__):
         raise ConnectionError("offline")
 

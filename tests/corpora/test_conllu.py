@@ -43,7 +43,7 @@ def test_ranges_and_empty_nodes_do_not_shift_heads(tmp_path):
 
 
 def circles(heads):
-    """Return whether the heads of some word never lead to the root."""
+    """Return whether following the heads from some word never reaches the root."""
     for word in range(1, len(heads) + 1):
         at = word
         for _ in heads:

@@ -1,4 +1,4 @@
-"""Tests of `LANG=FILE` arguments: language or name prefixes of file paths."""
+"""Tests of `LANG=FILE` and `NAME=FILE` arguments, and of languages read from file names."""
 
 import pytest
 

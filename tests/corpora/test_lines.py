@@ -119,7 +119,7 @@ def test_the_error_for_text_that_is_not_utf8_names_the_likely_encoding(tmp_path,
         read(path)
 
 
-def test_a_line_with_more_columns_than_before_raises_an_error(tmp_path, monkeypatch):
+def test_a_line_with_more_columns_than_the_lines_above_raises_an_error(tmp_path, monkeypatch):
     monkeypatch.setattr("calque.corpora.store._ROWS", 4)
     path = tmp_path / "f.tsv"
     path.write_text("a\tb\tx\n" * 5 + "a\tb\tx\ty\n" + "a\tb\n")
@@ -160,7 +160,7 @@ def moses(folder, source, target, prefix="c.en-de"):
 
 
 @pytest.mark.parametrize("limit", [None, 2])
-def test_moses_files_are_read_from_two_paths_or_their_prefix(tmp_path, limit):
+def test_moses_files_are_read_from_two_paths_or_their_common_prefix(tmp_path, limit):
     prefix = moses(tmp_path, b"a b\nc\nd\n", b"x\ny z\r\nw")
     expected = [(["a", "b"], ["x"]), (["c"], ["y", "z"]), (["d"], ["w"])][:limit]
     assert words(read(prefix, limit=limit)) == expected

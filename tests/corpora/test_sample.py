@@ -1,4 +1,4 @@
-"""Tests of the sample text: texts are complete and parallel, and the gold links match their words."""
+"""Tests of the sample text: texts are complete and parallel, and the gold links match the words of the texts."""
 
 import re
 from importlib.resources import files

@@ -111,7 +111,7 @@ def test_slots_in_facebook_format_are_widened_to_whole_words(tmp_path):
 
 
 @pytest.mark.parametrize("unit", [len, lambda text: len(text.encode())], ids=["characters", "bytes"])
-def test_offsets_in_facebook_format_can_count_characters_or_bytes(tmp_path, unit):
+def test_offsets_in_facebook_format_can_be_in_characters_or_bytes(tmp_path, unit):
     row = request("x", "10:17:todo", "Muéstrame mañana, ya", ["Muéstrame", "mañana", ",", "ya"], unit)
     text = read_tagged(write(tmp_path, row), lang="es")
     assert pairs(text) == ["Muéstrame/O mañana/B-todo ,/I-todo ya/O"]

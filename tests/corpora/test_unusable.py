@@ -1,4 +1,4 @@
-"""Test that every line-based reader rejects unusable items with file and line, or skips and counts them by reason."""
+"""Test that line-based readers reject an unusable item, naming file and line, or skip it and count it by reason."""
 
 import re
 from functools import partial

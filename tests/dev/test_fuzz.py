@@ -1,4 +1,4 @@
-"""Test that every reader of a corrupt file returns a result or raises an error of one line (`dev/fuzz_readers.py`)."""
+"""Test that every reader of a corrupt file returns a result or raises a one-line error (`dev/fuzz_readers.py`)."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_excessive_sizes_are_rejected_before_the_model_is_built(tiny_folder, tmp
     b"{", b"[]", b'{"kind": "later"}', b'{"kind": "huggingface", "layer": 1e400}', b"[" * 100_000, b"\xff\xfe",
     b'{"kind": "mapped", "maps": 3}', b'{"kind": "per-language", "langs": ["en", "en"]}',
 ])  # fmt: skip
-def test_a_corrupt_calque_json_raises_an_error_of_one_line(tiny_folder, tmp_path, content):
+def test_a_corrupt_calque_json_raises_a_one_line_error(tiny_folder, tmp_path, content):
     shutil.copytree(tiny_folder, tmp_path / "e")
     (tmp_path / "e" / "calque.json").write_bytes(content)
     with pytest.raises(InputError) as caught:
@@ -105,7 +105,7 @@ def test_messages_have_one_line_and_limited_length():
 # -- bugs found by long runs of the fuzzer -----------------------------------------------------------------------------
 
 
-def test_a_tokenizer_without_unk_raises_an_error_of_one_line(tiny_folder, tmp_path):
+def test_a_tokenizer_without_unk_raises_a_one_line_error(tiny_folder, tmp_path):
     """Such a tokenizer raises a bare Exception at its first use."""
     shutil.copytree(tiny_folder, tmp_path / "encoder")
     path = tmp_path / "encoder" / "tokenizer.json"

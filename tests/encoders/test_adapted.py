@@ -161,7 +161,7 @@ def test_only_adapter_weights_are_trained(tiny_encoder, make):
     assert {p.data_ptr() for p in tuned.model.parameters() if not p.requires_grad} <= weights
 
 
-def test_adapters_are_trained_further_or_merged_first(tiny_encoder):
+def test_existing_adapters_are_trained_further_or_merged_before_training(tiny_encoder):
     text = make_text("xx", 8, 0)
     made = adapted(tiny_encoder)
     vectors = made.encode(WORDS).data

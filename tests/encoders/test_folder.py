@@ -229,7 +229,7 @@ def test_maps_on_an_encoder_without_open_require_the_encoder_as_argument(text, t
     np.testing.assert_array_equal(again.encode(text[0].target).data, mapped.encode(text[0].target).data)
 
 
-def test_encoders_of_different_sizes_can_only_be_opened_on_request(tmp_path):
+def test_opening_encoders_with_different_dimensions_requires_alike_false(tmp_path):
     both = PerLanguage({"aa": RandomVectors(4), "bb": RandomVectors(6)}, alike=False)
     both.save(tmp_path / "both")
     with pytest.raises(SettingError, match="all encoders must have the same"):

@@ -15,7 +15,7 @@ from calque.errors import InputError, OutputError, SettingError
 
 @pytest.fixture
 def hub(monkeypatch):
-    """Replace the hub's client by a stub: `asked` records the calls, and `files` contains the files of the last commit."""
+    """Replace the hub's client with a stub: `asked` records the calls, and `files` contains the files of the last commit."""
     import huggingface_hub
 
     class Api:
@@ -112,7 +112,7 @@ def test_the_model_card_names_only_models_and_data_sets_on_the_hub(tmp_path):
         assert (data.pipeline_tag, data.library_name) == ("feature-extraction", "transformers")
 
 
-def test_failed_uploads_raise_errors_of_one_line(folder, tmp_path, hub, monkeypatch):
+def test_failed_uploads_raise_one_line_errors(folder, tmp_path, hub, monkeypatch):
     import huggingface_hub
 
     hub.refusal = OSError("no\nway")

@@ -222,7 +222,7 @@ def test_words_without_a_vector_are_zero_and_cause_a_warning(tiny_folder, load):
 
 
 def test_sentences_are_truncated_to_the_maximum_number_of_positions(any_family_folder, request, shared):
-    """Check that exactly as many words are kept as fit."""
+    """Check that as many whole words as possible are kept."""
     family = request.node.callspec.params["any_family_folder"]
     encoder = shared(any_family_folder)
     assert encoder.subwords.max_length == 64

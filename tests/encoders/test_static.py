@@ -211,7 +211,7 @@ SENTENCES = [
 ]  # fmt: skip
 
 
-def test_one_table_with_maps_requires_sentence_languages():
+def test_sentences_must_have_a_language_if_a_single_table_has_maps():
     rng = np.random.default_rng(3)
     fitted = Rotation().fit(rng.standard_normal((30, 6)), rng.standard_normal((30, 6)))
     encoder = StaticEncoder({"": english_and_german().tables["en"]}, maps={"de": fitted}, name="one")

@@ -16,7 +16,7 @@ def load(folder, **options):
 
 
 def as_lists(split):
-    """Return the ids of each sentence, and the word index of each id or None, as in `word_ids()`."""
+    """Return the ids of each sentence and, as in `word_ids()`, the word index of each id (None for special tokens)."""
     found = []
     for i in range(len(split)):
         ids = split.ids[split.offsets[i] : split.offsets[i + 1]].tolist()

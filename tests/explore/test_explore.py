@@ -237,7 +237,7 @@ def test_every_http_response_equals_the_result_in_python(app, explorer):
         ("links", {"encoder": "tiny", "id": 0}, "to= is missing"),
     ],
 )
-def test_an_invalid_request_returns_an_error_in_one_line_of_json(app, path, query, message):
+def test_an_invalid_request_returns_a_one_line_json_error(app, path, query, message):
     status, headers, body = call(app, f"/api/{path}", **query)
     assert status == 400
     assert message in json.loads(body)["error"]
@@ -329,7 +329,7 @@ def test_a_demo_folder_is_opened(demo_folder, tiny_encoder):
     assert place_for(str(demo_folder)) == demo_folder / "explore"
 
 
-def test_the_base_encoder_is_found_by_the_run_record(demo_folder, tiny_folder, tmp_path, capsys):
+def test_the_encoder_before_alignment_is_found_through_the_run_record(demo_folder, tiny_folder, tmp_path, capsys):
     tiny = load_encoder(tiny_folder)
     folder = tmp_path / "aligned"
     load_encoder(demo_folder / "contrastive").save(folder)

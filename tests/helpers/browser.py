@@ -69,7 +69,7 @@ class Seen:
 def browser() -> Iterator[Any]:
     """Start one Chromium instance per test file.
 
-    It is closed after the file, because `asyncio.run` in other tests would fail while its event loop runs in this thread.
+    It is closed at the end of the file: `asyncio.run` in other tests fails while Playwright's event loop is running.
 
     """
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")

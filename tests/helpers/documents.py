@@ -33,7 +33,7 @@ def blocks(page: Path) -> list[tuple[str, str, str]]:
 
 
 def code_of(name: str) -> str:
-    """Return the code in the guide `own.md` that has this file name or, without a file name, contains this text."""
+    """Return the code block of the guide `own.md` that has this file name or, among blocks without one, contains this text."""
     found = blocks(ROOT / "docs" / "guides" / "own.md")
     return next(text for _, file, text in found if file == name or (not file and name in text))
 

@@ -1,7 +1,7 @@
 """Run Python programs in forked processes, so torch and transformers (five seconds of CPU time) are imported only once.
 
 Python's fork server imports them when the first program starts. Each program is a fork of the server with its own memory,
-environment, signals and exit status, and without any calque module. The arguments are those of `python`:
+environment, signals and exit status. No calque module is imported in advance. The arguments are those of `python`:
 `run("-m", "calque", "words", …)`, `run("-c", code)`, `run("program.py", …)`. Use `subprocess` to test interpreter options
 (`-W`, PYTHONHASHSEED) and import times. All forks have the same hash seed, which differs from that of the test process.
 

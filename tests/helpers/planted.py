@@ -47,7 +47,7 @@ class Planted(Encoder):
 
 
 class Fixed(Encoder):
-    """Encoder that returns the given vectors, either for any text or by language."""
+    """Encoder that always returns the given vectors, which can differ by language."""
 
     fingerprint = "0"
 
@@ -83,7 +83,7 @@ def words(rng, n, lang, low=1, high=7, vocabulary=12):
 
 
 def tagged(n, lang, seed=0, name=None, tag=None, intents=False):
-    """Tag words 0–3 as people, 4 and 5 as places and others as O; the first word of a sentence determines its intent."""
+    """Tag words with numbers 0–3 as people, 4 and 5 as places, others as O; a sentence's first word determines its intent."""
     rng = np.random.default_rng([seed, ord(lang[0])])
     text = words(rng, n, lang)
     tag = tag or (lambda k: "B-PER" if k < 4 else "B-LOC" if k < 6 else "O")
@@ -97,7 +97,7 @@ def tagged(n, lang, seed=0, name=None, tag=None, intents=False):
 
 
 def labelled(n, lang, seed=0, pairs=False):
-    """Label a text good if it contains a word below 4; label a pair yes if both texts are equal."""
+    """Label a text good if a word in it has a number below 4; label a pair yes if both texts are equal."""
     rng = np.random.default_rng([seed, ord(lang[0])])
     first = words(rng, n, lang, 1, 4)
     if not pairs:
@@ -140,7 +140,7 @@ def asked(text, lang, targets, probe="planted", name=None):
 
 
 def spans(n, lang, seed=0):
-    """Label the first two words of each sentence `low` if the number of either is below 4, and `high` if one is above 7."""
+    """Label the first two words of each sentence `low` if one of their numbers is below 4, and `high` if one is above 7."""
     rng = np.random.default_rng([seed, ord(lang[0])])
     text = words(rng, n, lang, 2, 7)
     kinds = {"low": lambda k: k < 4, "high": lambda k: k > 7}

@@ -1,4 +1,4 @@
-"""Two languages, the second of which is a noisy nonlinear map of the first with another word order and missing words."""
+"""Text and vectors in two languages, related by a noisy nonlinear map, with different word orders and unlinked words."""
 
 from __future__ import annotations
 

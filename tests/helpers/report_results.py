@@ -21,7 +21,7 @@ def line(
     task: str, langs: Sequence[str], metric: str, value: float | None, half: float | None, *, n: int = 1000,
     data: str = "", settings: dict[str, Any] | None = None, percent: bool = True, **more: Any,
 ) -> dict[str, Any]:  # fmt: skip
-    """Return one score. Without `training_seed`, its encoder is deterministic; without `half`, it has no interval."""
+    """Return a score as a result line; omit `training_seed` for deterministic encoders, and set `half=None` for no interval."""
     ends = (None, None) if value is None or half is None else (value - half, value + half)
     return {
         "training_seed": None, **more, "task": task,

@@ -29,7 +29,7 @@ SETTINGS: dict[str, Any] = {"towards": "en", "learning_rate": 1e-3, "batch": 3, 
 
 
 def steady(make: type) -> Any:
-    """Return the method with a larger epsilon of Adam."""
+    """Return the method with a larger Adam epsilon."""
     return type(make.__name__, (make,), {"epsilon": 1e-2})
 
 

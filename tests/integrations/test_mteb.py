@@ -47,7 +47,7 @@ def cosines(x, y):
     return (x @ y.T) / np.linalg.norm(x, axis=1)[:, None] / np.linalg.norm(y, axis=1)
 
 
-def test_bitext_mining_and_sentence_similarity(tiny_encoder):
+def test_bitext_mining_and_similarity_scores_equal_those_computed_from_cosines(tiny_encoder):
     installed()
     from mteb.abstasks import AbsTaskBitextMining, AbsTaskSTS
     from scipy.stats import spearmanr
@@ -77,7 +77,7 @@ def test_batches_are_concatenated_and_similarities_are_cosines(tiny_encoder):
     np.testing.assert_allclose(model.similarity_pairwise(x, y), np.diag(cosines(x, y)), atol=1e-6)
 
 
-def test_encoders_without_subwords_pool_words_and_multilingual_ones_are_rejected(tiny_encoder):
+def test_encoders_without_subwords_use_word_pooling_and_those_with_languages_are_rejected(tiny_encoder):
     installed()
     assert MtebEncoder(RandomVectors(8)).pooling.name == "words"
 

@@ -32,7 +32,7 @@ def make(tiny_folder):
     return pipeline
 
 
-def test_tokens_have_the_vectors_of_their_words_and_white_space_has_zeros(make, tiny_encoder):
+def test_tokens_have_the_vectors_of_their_words_and_white_space_tokens_have_zeros(make, tiny_encoder):
     doc = make()(TEXT)
     words = [token.text for token in doc if not token.is_space]
     assert words == ["the", "cat", "sees", "a", "house", "."]
@@ -46,7 +46,7 @@ def test_tokens_have_the_vectors_of_their_words_and_white_space_has_zeros(make, 
     assert not make()(" \n ")._.calque_vectors.any()
 
 
-def test_known_sentences_are_encoded_separately(make, tiny_encoder):
+def test_sentences_with_known_boundaries_are_encoded_separately(make, tiny_encoder):
     doc = make("sentencizer")("the cat sees. a house")
     expected = tiny_encoder.encode([["the", "cat", "sees", "."], ["a", "house"]]).data
     np.testing.assert_allclose(doc._.calque_vectors, expected, atol=1e-6)

@@ -79,7 +79,7 @@ def test_the_mlp_equals_its_formula():
     torch.testing.assert_close(mlp.eval()(x, lengths), expected)
 
 
-def test_batches_without_words():
+def test_batches_without_words_have_empty_scores():
     form, none = Biaffine(3, 3, 1), torch.zeros(0, dtype=torch.int64)
     for sizes in (none, torch.tensor([0, 0])):
         assert form.arcs(torch.zeros(0, 3), torch.zeros(1, 3), sizes).shape == (len(sizes), 0, 1)

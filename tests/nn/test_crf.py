@@ -92,7 +92,7 @@ def test_decoding_equals_the_best_sequence_of_the_enumeration(n_tags, lengths, s
     assert crf.decode(scores, sizes).tolist() == literal_decode(crf, scores.detach(), lengths)
 
 
-def test_batches_without_words():
+def test_batches_without_words_have_a_log_likelihood_of_zero():
     crf = ChainCRF(3)
     for sizes in (torch.zeros(0, dtype=torch.int64), torch.tensor([0, 0])):
         found = crf.log_likelihood(torch.zeros(0, 3), torch.zeros(0, dtype=torch.int64), sizes)
@@ -112,7 +112,7 @@ def is_bio(tags):
     )
 
 
-def test_forbidden_transitions_in_bio():
+def test_an_inside_tag_can_only_follow_a_tag_of_the_same_type():
     transitions, start = forbidden_in_bio(NAMES)
     assert [NAMES[i] for i in start.nonzero()[:, 0]] == ["I-PER", "I-LOC"]
     forbidden = {(NAMES[i], NAMES[j]) for i, j in transitions.nonzero().tolist()}

@@ -80,7 +80,7 @@ def test_large_products_do_not_overflow():
     assert soft_alignment(rows, torch.tensor([2, 2])).tolist() == [[30.0, 15.0, 15.0]] * 2 + [[40.0] * 3] * 2
 
 
-def test_dropout_is_applied_at_the_same_places_as_in_the_authors_code(monkeypatch):
+def test_dropout_is_applied_where_the_code_of_the_authors_applies_it(monkeypatch):
     esim, rows, sizes = draw(5, 3, 6, [3, 2], 0)
     seen = []
     plain = nn.functional.dropout

@@ -69,7 +69,7 @@ def test_large_attention_scores_do_not_overflow():
     np.testing.assert_allclose(pool(rows, spans).detach(), [[1000.0, 1.0], [-900.0, 3.0]])
 
 
-def test_batches_without_targets():
+def test_batches_without_targets_have_no_scores():
     probe, none = Probe(DIM, LABELS, spans=1, width=WIDTH, hidden=HIDDEN, dropout=0.0), torch.zeros(0, dtype=torch.long)
     scores = probe(torch.randn(3, DIM), [SpanRows(none, none)])
     assert scores.shape == (0, LABELS)

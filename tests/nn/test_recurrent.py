@@ -55,7 +55,7 @@ def test_recurrent_layers_equal_a_naive_loop(dim, hidden, layers, lengths, seed)
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
 
 
-def test_batches_without_words():
+def test_batches_without_words_have_no_states():
     lstm, x, _ = draw(4, 6, 2, [5, 2], 0)
     assert lstm(x[:0], torch.tensor([0, 0])).shape == (0, 12)
 

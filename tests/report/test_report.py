@@ -419,7 +419,7 @@ def test_results_of_two_studies_are_not_mixed(tmp_path):
 
 @pytest.mark.parametrize("task", ["retrieval", "word-alignment", "lexicon", "wsd", "ner", "parsing"])
 def test_results_with_different_task_settings_are_kept(tmp_path, task):
-    """Check that they are in separate tables, and that the setting is in the caption."""
+    """Check that results are in separate tables, whose captions contain the setting."""
     metrics = {"retrieval": "accuracy.unseen", "word-alignment": "aer", "lexicon": "p@1", "parsing": "las"}
     for name in (*DEFINE.get(task, ()), *DEFINE_HERE.get(task, ())):
         settings = [{"encoder_fingerprint": "f", name: setting} for setting in ("one way", "another")]

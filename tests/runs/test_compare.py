@@ -21,7 +21,7 @@ def accuracy(sums):
 
 
 def of_answers(right: np.ndarray, *, samples: int = KEPT) -> tuple[Measured, list[float]]:
-    """Measure a matrix of correct answers `[texts, runs]`, with one question per text."""
+    """Return the measured accuracy and that of each run, given correct answers `[texts, runs]` to one question per text."""
     runs = [float(own.mean()) for own in right.T]
     sums = np.stack([right.mean(axis=1), np.ones(len(right))], axis=1)
     return measure(sums, accuracy, samples=samples), runs
@@ -93,7 +93,7 @@ N = 500  # number of texts in a test set
 
 
 def trained(rng, chance: np.ndarray, sd: float, *, up: float = 0.0) -> np.ndarray:
-    """Draw correct answers `[texts, 3]` of three training runs whose accuracy has the standard deviation `sd`."""
+    """Draw correct answers `[texts, 3]` of three training runs; `sd` is the standard deviation of their accuracy."""
     return (rng.random((len(chance), 3)) < np.clip(chance + up + rng.normal(0, sd, 3), 0, 1)).astype(float)
 
 
@@ -134,7 +134,7 @@ def test_estimated_equals_the_estimate_of_a_record():
 def said_of(rng, chance: np.ndarray, runs: tuple[int, int], up: float = 0.0) -> set[str]:
     """Return the verdicts on two methods, the second of which is better by `up`.
 
-    Alignments with a method have a standard deviation of three points, the three heads on an alignment one of one point.
+    Scores have a standard deviation of three points between alignments, and of one point between the heads on one alignment.
     """
     lines = []
     for name, number in zip(("one", "two"), runs, strict=True):
@@ -149,7 +149,7 @@ def said_of(rng, chance: np.ndarray, runs: tuple[int, int], up: float = 0.0) -> 
 
 @pytest.mark.parametrize(("runs", "pairs", "most"), [((1, 1), 20, 0), ((1, 3), 20, 0), ((3, 3), 150, 13)])
 def test_heads_on_one_alignment_are_not_counted_as_runs(runs, pairs, most):
-    """Allow 5% of pairs plus two standard errors; if heads counted as runs, 20% would differ."""
+    """Allow a difference in 5% of the pairs plus two standard errors; if heads counted as runs, 20% would show one."""
     rng = np.random.default_rng(9)
     assert sum(said_of(rng, texts(rng), runs) != {"unclear"} for _ in range(pairs)) <= most
 

@@ -225,7 +225,7 @@ def test_a_file_added_while_a_result_is_written_is_preserved(tmp_path):
         check(tmp_path / "out" / "thesis.tex")
 
 
-def test_other_files_are_not_touched(tmp_path):
+def test_files_with_similar_names_are_not_modified(tmp_path):
     others = ["out.old", "out.part", "out.partial", "out.lock", "links.part", "links.journal", ".out.saving"]
     for name in others:
         (tmp_path / name).write_text("mine")

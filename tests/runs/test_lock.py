@@ -134,7 +134,7 @@ def test_commands_reject_outputs_locked_by_another_process(capsys, inputs, monke
     assert not [path for path in inputs.rglob("*") if path.name.endswith(".lock")]
 
 
-def test_short_writes_wait_for_the_lock(tmp_path):
+def test_acquiring_a_lock_can_wait_until_it_is_released(tmp_path):
     done = []
 
     def later():

@@ -1,4 +1,4 @@
-"""Test that study files with any content are either accepted or rejected with an error of one line."""
+"""Test that study files with any content are either accepted or rejected with a one-line error."""
 
 import copy
 import datetime
@@ -155,7 +155,7 @@ def what_is_said(plan, path):
 
 @pytest.fixture
 def unread(monkeypatch):
-    """Replace the digest of files by a constant, so any path is accepted."""
+    """Replace the digest of files with a constant, so any path is accepted."""
     monkeypatch.setattr(steps, "digest", lambda path: "0")
 
 
@@ -176,7 +176,7 @@ def once(monkeypatch):
     monkeypatch.setattr(pretraining, "check_pretraining", remembered)
 
 
-def test_any_value_in_a_study_is_accepted_or_rejected_with_one_line(tmp_path, unread, once):
+def test_any_value_in_a_study_is_accepted_or_raises_a_one_line_error(tmp_path, unread, once):
     plan, path = tomllib.loads(PLAN), tmp_path / "study.toml"
     assert laid_out(plan, path)
     refused = tried = 0

@@ -24,8 +24,8 @@ def files(tmp_path):
     return tmp_path
 
 
-def test_tagging_with_a_ceiling_and_model_selection_on_target_text(files, tiny_folder, capsys, monkeypatch):
-    """Check the ceiling, the note on model selection, and limits on the number of texts."""
+def test_tagging_can_report_a_ceiling_and_select_epochs_on_target_text(files, tiny_folder, capsys, monkeypatch):
+    """Also check the note on model selection, and limits on the number of texts."""
     monkeypatch.chdir(files)
     arguments = ("evaluate", tiny_folder, "ner", "--train", "ner.train.en.tsv", "--test", "ner.test.de.tsv", "ner.test.es.tsv",
                  "--ceiling", "ner.test.de.tsv", "--dev", "ner.test.es.tsv", "--select", "target", "--seeds", 1, "--epochs", 1,

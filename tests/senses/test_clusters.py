@@ -14,9 +14,9 @@ from calque.senses.clusters import balanced_logistic, bisect, discriminant_axes,
 
 
 def vectors(double: int, words: int = 70, dim: int = 16, seed: int = 0) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """Return word vectors, and for each vector which of two senses it has; only the first `double` words have two.
+    """Return the vectors of each word, and the sense (0 or 1) of each vector; only the first `double` words have two senses.
 
-    All vectors share a mean and an uninformative direction of large variance, like frequent words and topics in real text.
+    As in real text, all vectors share a large mean, and one direction has a large variance that is unrelated to senses.
     """
     rng = np.random.default_rng(seed)
     found, truth = [], []

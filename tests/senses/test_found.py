@@ -85,7 +85,7 @@ def test_elmo_has_forward_senses_and_bert_has_whole_word_senses(elmo, bert):
     assert found.numbers(["[MASK]", "zyzzyvas", "", "[UNK]"]).tolist() == [-1] * 4
 
 
-def test_senses_of_another_model_raise_an_error_of_one_line(elmo, bert, tmp_path):
+def test_senses_of_another_model_raise_a_one_line_error(elmo, bert, tmp_path):
     for source, tables, message in [
         (elmo, [a_table(9, 8, 0), a_table(9, 8, 1)], "the senses do not belong to the vocabulary"),
         (bert, [a_table(9, 4, 0)], "9 subwords have senses, but the tokenizer has"),
@@ -114,7 +114,7 @@ WITH_HEAD = ("bert", "distilbert", "roberta", "xlm-roberta", "deberta-v2", "mode
 
 
 @pytest.mark.parametrize("family", WITH_HEAD)
-def test_a_model_without_output_layer_returns_the_input_of_that_layer(family, family_folders):
+def test_removing_the_output_layer_makes_a_model_return_the_input_of_that_layer(family, family_folders):
     torch.manual_seed(0)
     model = AutoModelForMaskedLM.from_config(AutoConfig.from_pretrained(family_folders(family))).eval()
     output, ids = model.get_output_embeddings(), torch.arange(10, 40).view(2, 15)
@@ -200,7 +200,7 @@ def several(folder) -> str:
 
 @pytest.fixture
 def divided(monkeypatch):
-    """Replace the induced clusters by fixed clusters."""
+    """Replace the induced clusters with fixed clusters."""
     labels = lambda vectors, **_: [np.arange(len(x)) % 2 * (len(x) % 2) for x in vectors]  # noqa: E731
     monkeypatch.setattr("calque.senses.found.split_words", labels)
 
@@ -256,7 +256,7 @@ def test_senses_are_induced_from_text(capsys, request, text, tmp_path, kind, div
     assert "[bank]" in shown
 
 
-def test_errors_have_a_single_line(capsys, elmo, text, tmp_path):
+def test_error_messages_have_one_line(capsys, elmo, text, tmp_path):
     assert "calque pretrain --senses writes one" in fails(capsys, "senses", tmp_path, "bank", "--trained")
     assert "add --text FILE, or --trained" in fails(capsys, "senses", elmo, "bank")
     assert "did you mean bank?" in fails(capsys, "senses", elmo, "bnak", "--trained")

@@ -85,7 +85,7 @@ def test_blocks_contain_every_sentence_once_in_order(texts, tokenizer):
         Blocks.of(split, 5)
 
 
-def test_blocks_repeat_only_after_all_others_and_small_languages_are_oversampled():
+def test_a_block_is_repeated_only_after_all_others_and_small_languages_are_oversampled():
     blocks = {name: Blocks(np.zeros(n * 10, np.int32), np.arange(n + 1) * 10) for name, n in (("a", 90), ("b", 10))}
     mixture = Mixture(blocks, batch=7, alpha=0.5, seed=3)
     assert mixture.drawn == {"a": 75, "b": 25}

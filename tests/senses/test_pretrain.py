@@ -110,7 +110,7 @@ def test_the_probability_of_a_word_sums_over_its_senses(trained, texts, capsys):
 
 
 @pytest.mark.parametrize("trained", ["bert"], indirect=True)
-def test_in_transformers_the_bert_predicts_with_the_most_selected_sense(trained):
+def test_in_transformers_the_bert_predicts_with_the_most_often_selected_sense(trained):
     _, out = trained
     plain, (masked, report) = (
         AutoModel.from_pretrained(out),
@@ -158,7 +158,7 @@ def test_a_run_interrupted_while_writing_resumes(model, texts, tmp_path, capsys,
     assert load_encoder(out, device="cpu").fingerprint == load_encoder(tmp_path / "whole", device="cpu").fingerprint
 
 
-def test_corrupt_senses_raise_an_error_of_one_line(trained, texts, tmp_path, capsys):
+def test_corrupt_sense_files_raise_one_line_errors(trained, texts, tmp_path, capsys):
     _, out = trained
     broken = tmp_path / "broken"
     shutil.copytree(out, broken)
@@ -181,7 +181,7 @@ def test_corrupt_senses_raise_an_error_of_one_line(trained, texts, tmp_path, cap
         (("--start", "mini", "--lower-case"), "--lower-case cannot be combined with --start"),
     ],
 )
-def test_invalid_arguments_raise_an_error_of_one_line(more, said, texts, tmp_path, capsys):
+def test_invalid_arguments_raise_one_line_errors(more, said, texts, tmp_path, capsys):
     (tmp_path / "STRANGE").write_text("xyzzy plugh\n")
     files = {"DICT": texts / "en-de.txt", "STRANGE": tmp_path / "STRANGE"}
 

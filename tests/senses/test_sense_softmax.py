@@ -60,7 +60,7 @@ def assert_as_literal(head: Softmax, targets: Targets, negatives, candidates, lo
 
 
 def drawn_targets(table: SenseTable, n: int = 25, several: int = 3, seed: int = 0) -> Targets:
-    """Return a sense for each of n words, and up to `several - 1` senses of other words; some of these are missing."""
+    """Return n targets, each with one sense of a word and at most `several - 1` senses of other words."""
     rng = np.random.default_rng(seed)
     live, words = table.live.nonzero().flatten().numpy(), table.words.numpy()
     classes, weights = np.full((n, several), -1), np.zeros((n, several))
@@ -155,7 +155,7 @@ def literal_targets(
     return [nearest([word]), *found], [0.5 if number else 1.0, *(0.5 / number if c >= 0 else 0.0 for c in found)]
 
 
-def test_targets_of_three_languages():
+def test_targets_include_translations_into_two_other_languages():
     """Check Eq. 7, and Eq. 6 averaged over languages; a sense shared by two languages counts only once."""
     words = ["bank", "river", "ufer", "fluss", "banco", "orilla", "geld", "taxi", "dinero", "rive"]
     dictionaries = [

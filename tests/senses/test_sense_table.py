@@ -127,7 +127,7 @@ def test_fifty_updates_equal_a_naive_implementation():
     assert table.live[table.index[5]].all()
 
 
-def test_the_nearest_sense_among_several_words():
+def test_the_nearest_sense_is_found_among_the_senses_of_several_words():
     """Search all senses of T words with up to S senses each (§3.2)."""
     table, rng = small_table(), np.random.default_rng(1)
     literal = Literal(table)
@@ -200,7 +200,7 @@ def test_saved_tables_are_equal_and_select_the_same_senses(tmp_path):
         assert torch.equal(select(old, states, words), select(new, states, words))
 
 
-def test_inconsistent_files_raise_an_error_of_one_line(tmp_path):
+def test_inconsistent_files_raise_one_line_errors(tmp_path):
     assert not has_senses(tmp_path)
     with pytest.raises(InputError, match="no senses.safetensors in this folder; calque pretrain --senses writes one"):
         open_senses(tmp_path)

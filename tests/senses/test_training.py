@@ -299,7 +299,7 @@ DIM, N_WORDS, DOUBLE = 12, 80, 4  # the first four words have two planted senses
 
 
 def planted(seed: int = 0, n: int = 8000) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Return states `[n, 2, DIM]`, words and senses; the first state predicts the word, the last has read the word.
+    """Return states `[n, 2, DIM]`, words and senses; the first state predicts the word, and the second has read it.
 
     The last word is too rare to be clustered.
     """

@@ -48,7 +48,7 @@ def test_a_dictionary_is_used_in_both_directions():
 
 
 def test_entries_ignore_case():
-    """An entry applies to all spellings of its word; the translation is spelt as in the entry, or else most frequently."""
+    """Entries apply to all spellings of a word; a translation with an unknown spelling gets its most frequent spelling."""
     found = Translations([dictionary("en-de", "house haus", "bank bank")], ["en", "de"], VOCABULARY)
     assert of(found, "en", "house") == [["Haus"]]
     assert of(found, "de", "Haus") == of(found, "de", "HAUS") == [["house"]]
@@ -72,7 +72,7 @@ def test_a_word_has_at_most_four_translations_in_dictionary_order():
 
 
 def test_only_subwords_that_are_whole_words_are_translated():
-    """Include words that are not in the dictionary; of two spellings, the more frequent one is used."""
+    """The text also has words that the dictionary lacks; a translation has the more frequent of its two spellings."""
     texts = {
         "en": Sentences.of([["the", "house", "zebra"], ["the", "zebra", "unhouse"]] * 4, "en"),
         "de": Sentences.of([["ein", "Haus", "haus", "haus"], ["ein", "Ufer"]] * 4, "de"),

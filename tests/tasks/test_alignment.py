@@ -50,7 +50,7 @@ def test_duplicate_links_count_once_and_are_sure_if_any_copy_is_sure():
         assert score.settings["sure"] == score.settings["links"] == 2
 
 
-def test_scores_without_predicted_links():
+def test_without_predicted_links_recall_is_zero_and_precision_is_undefined():
     aer, precision, recall, f1 = score_links(WordPairs.parse([""]), WordPairs.parse(["0-0"]))
     assert (aer.value, recall.value, f1.value) == (1.0, 0.0, 0.0)
     assert precision.to_dict()["value"] is None
@@ -64,7 +64,7 @@ def test_predicted_links_in_a_sentence_without_gold_links_are_wrong():
 
 
 @pytest.mark.parametrize("method", ["mutual", "softmax"])
-def test_links_from_the_vectors_of_an_encoder(method):
+def test_links_are_predicted_from_the_vectors_of_an_encoder(method):
     corpus = ParallelCorpus.of([["a", "b", "c"]], [["x", "y", "z"]], ("en", "de"))
     task = WordAlignment(corpus, WordPairs.parse(["0-1 1-0 2-2"]), method=method, data="toy")
     eye, offsets = np.eye(3, dtype=np.float32), np.array([0, 3])

@@ -32,7 +32,7 @@ class Noise(Planted):
 
 
 def drawn(n, lang, seed, length=3, vocabulary=12):
-    """Return random word numbers, and texts of equal length, whose length therefore cannot reveal the answer."""
+    """Return random word numbers and their texts, all of which have equal length, so length cannot reveal the answer."""
     numbers = np.random.default_rng([seed, ord(lang[0])]).integers(vocabulary, size=(n, length))
     return numbers, Sentences.of([[f"{lang[0]}{k}" for k in row] for row in numbers], lang)
 
@@ -53,10 +53,10 @@ def moods(n, lang, seed):
 
 
 def inferences(n, lang, seed):
-    """Return pairs of one-word texts, labelled yes if the second is the next word. (Equality would show in any vectors.)"""
+    """Return pairs of one-word texts, labelled yes if the number of the second word is that of the first plus 1 (modulo 5)."""
     numbers, first = drawn(n, lang, seed, length=1, vocabulary=5)
     follows = np.random.default_rng(seed).integers(2, size=n)
-    second = np.where(follows[:, None] == 1, numbers + 1, numbers + 3) % 5
+    second = np.where(follows[:, None] == 1, numbers + 1, numbers + 3) % 5  # any vectors would reveal equal words
     texts = (first, Sentences.of([[f"{lang[0]}{k}" for k in row] for row in second], lang))
     return Dataset(f"{lang}.tsv", lang, LabelledText(texts, Labels.of(["yes" if each else "no" for each in follows])))
 

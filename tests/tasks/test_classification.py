@@ -38,8 +38,8 @@ def test_pairs_from_several_training_texts_stay_together():
     assert [s.words for s in side_by_side(texts)] == [s.words for pair in zip(*texts, strict=True) for s in pair]
 
 
-def test_input_of_the_dense_layers_for_text_pairs():
-    """Check that it is [u; v; |u − v|; u·v] for the mean vectors u and v."""
+def test_the_dense_layers_receive_means_differences_and_products_of_text_pairs():
+    """Check the input [u; v; |u − v|; u·v], where u and v are the mean vectors of the two texts."""
     head = TextHead(2, 3, columns=2, lstm=False, hidden=4, dropout=0.0)
     rows, seen = torch.randn(5, 2), []
     head.dense.register_forward_pre_hook(lambda _, args: seen.append(args[0]))

@@ -150,7 +150,7 @@ def test_invalid_settings_are_rejected(make, fact):
         make()
 
 
-def test_two_probes_on_one_file_are_separate_comparisons(tmp_path):
+def test_two_probes_on_one_file_are_compared_separately(tmp_path):
     bank = trees(30, "en")
     dependencies = Dataset(bank.name, "en", of_treebank(bank.data))
     few = SMALL | {"options": {"epochs": 1}, "bootstrap": 2}

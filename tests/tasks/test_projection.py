@@ -28,13 +28,13 @@ def text(*tagged_sentences):
     ("A/B-PER B/B-LOC", "0-0 0-1 1-1", "a b", None),  # the projected spans overlap
     ("no/O names/O", "", "keine Namen", "O O"),
 ])  # fmt: skip
-def test_span_projection(source, links, target, tags):
+def test_spans_are_projected_over_word_links(source, links, target, tags):
     found = project_spans(text(source), WordPairs.parse([links]), Sentences.of([target.split()], "de"))
     assert found.tags.to_list() == ([] if tags is None else tags.split())
     assert len(found) == (tags is not None)
 
 
-def test_projection_of_word_tags_and_of_words_without_links():
+def test_unlinked_words_are_tagged_like_linked_words_of_the_same_type():
     source = text("the/DET cat/NOUN", "a/DET cat/NOUN", "the/DET")
     pairs = WordPairs.parse(["0-0 1-1", "1-1", ""])
     target = Sentences.of([["die", "Katze"], ["die", "Katze"], ["unbekannt"]], "de")

@@ -163,7 +163,7 @@ def test_links_that_share_a_word_are_dropped():
     assert (score.n, score.settings["links_not_one_to_one"]) == (1, 2)
 
 
-def test_texts_without_unseen_pairs_or_without_word_links():
+def test_texts_without_unseen_pairs_have_no_score_and_texts_without_links_are_rejected():
     corpus = ParallelCorpus.of([["a"]], [["b"]], ("en", "de"))
     one = Embeddings(np.ones((1, 2), np.float32), np.array([0, 1]))
     pairs = WordPairs([0], [0], [0], n_sentences=1)
@@ -234,7 +234,7 @@ def test_special_tokens_add_two_links_to_each_sentence(tiny_encoder):
         special.evaluate(Fixed())
 
 
-def test_seen_pairs_identical_words_and_shared_sentences():
+def test_seen_pairs_identical_words_and_shared_sentences_are_found_in_any_case():
     corpus = ParallelCorpus.of(
         [["The", "house"], ["Paris", "IŞIK"], []], [["Das", "Haus"], ["paris", "ışık"], ["x"]], ("en", "de")
     )

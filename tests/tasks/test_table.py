@@ -109,7 +109,7 @@ def test_rows_match_their_classes(task):
     assert row.help.endswith((".", "?"))
 
 
-def test_users_returns_the_tasks_with_an_option():
+def test_the_function_users_returns_the_tasks_that_have_an_option():
     assert users("similarity") == ["retrieval", "sentences", "lexicon"]
     assert users("upos") == ["parsing"]
     assert users("test") == users("layer") == []

@@ -148,7 +148,7 @@ def test_the_default_learning_rate_of_fine_tuning_depends_on_the_encoder_width(n
     assert jobs(20, options={})[name].training(base)["learning_rate"] == 1e-3
 
 
-def test_labels_that_occur_only_in_a_test_text():
+def test_labels_that_occur_only_in_a_test_text_are_rejected_or_count_as_missed():
     train, test = tagged(30, "en"), tagged(12, "de", 1, tag=lambda k: "B-PER" if k < 4 else "B-MISC" if k == 7 else "O")
     first, encoder = next(k for k, s in enumerate(test.data.sentences) if "d7" in s.words), Planted()
     with pytest.raises(InputError, match=r"de.tsv line \d+: label 'B-MISC' is not in the training text, which has LOC, PER;"
@@ -245,7 +245,7 @@ def test_attachment_scores_equal_those_of_the_conll_script():
     assert job.statistics["las"](total) == labelled_too / counted
 
 
-def test_several_statistics_share_the_bootstrap_samples_of_a_single_one():
+def test_statistics_measured_together_equal_those_measured_separately():
     rng = np.random.default_rng(0)
     right = rng.random((50, 2))
     figures = [(right, lambda s: s[..., 0]), (right[:, 1:], lambda s: s[..., 0] ** 2)]

@@ -98,7 +98,7 @@ def align_command(tiny_folder: Path, tmp_path: Path, out: str) -> list[str]:
     ],
 )
 def test_only_one_process_reports_why_a_run_ends(tiny_folder, tmp_path, how, said, update):
-    """Raise an error in one process, or signal it; check that all processes end and one line is printed."""
+    """Raise an error in one process or send it a signal; check that all processes end and only one line is printed."""
     command = align_command(tiny_folder, tmp_path, "out")
     ended = run_group(2, "-m", "calque", *command, MORTAL=f"{int(how == 'stopped')}:3:{how}", PYTHONPATH=HELPERS)
     assert all(each.returncode not in (0, 1) for each in ended)

@@ -45,7 +45,7 @@ def test_each_cell_contains_the_index_of_its_pair_of_word_types(text, max_words)
         assert [[pairs[p] for p in row] for row in numbers] == [[(s, t) for t in text[k][1]] for s in text[k][0]]
 
 
-def test_the_capacity_for_pairs_of_word_types_grows():
+def test_numbered_word_type_pairs_do_not_depend_on_the_initial_capacity():
     rng = np.random.default_rng(0)
     text = [[rng.integers(0, 50, 6).tolist() for _ in range(60)] for _ in range(2)]
     enough, source, target = Bitext(side(text[0], 50), side(text[1], 50)), side(text[0], 50), side(text[1], 50)
@@ -64,7 +64,7 @@ def test_the_capacity_for_pairs_of_word_types_grows():
 @given(
     st.sets(st.tuples(st.integers(0, 5), st.integers(0, 5))), st.sets(st.tuples(st.integers(0, 3), st.integers(0, 8)))
 )
-def test_pairs_of_word_types_are_found_among_other_pairs(mine, theirs):
+def test_find_returns_the_index_of_each_pair_among_other_pairs(mine, theirs):
     def pairs(members, n):
         rows = sorted(members)
         starts = np.searchsorted([s for s, _ in rows], np.arange(n + 1)).astype(np.int64)

@@ -260,7 +260,7 @@ def test_agreement_counts_are_products_of_posteriors(ibm1, more, similar):
 def literal_gibbs(
     text, links, prior, fertility_prior, *, null, null_strength, jump_strength, longest, state, sweeps, order, factors
 ):  # fmt: skip
-    """Return links and marginals sampled from the module's conditional distributions with equal random numbers."""
+    """Return links and marginals sampled from the documented conditional distributions with the sampler's random numbers."""
     state, cap = int(state), FERTILITIES - 1
     n_jumps = 2 * (2 * longest + 2) + 1
     links = [list(sentence) for sentence in links]

@@ -95,7 +95,7 @@ def test_links_do_not_depend_on_threads_or_blocks(text, name, monkeypatch):
 
 
 def test_every_process_computes_bitwise_equal_links(text, tmp_path):
-    """Compare a process that compiles the Numba loops with one that loads the cached loops."""
+    """Compare a process that compiles the Numba functions with one that loads them from the cache."""
     text[0].save(tmp_path / "text.arrow")
     code = """
 import sys
