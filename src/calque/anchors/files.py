@@ -64,8 +64,8 @@ def write_avg_embeds(folder: str | PathLike[str], anchors: Mapping[int, Anchors]
     """Write anchors in the format of the published code: `avg_embeds_{layer}.txt` in word2vec text format, and `norms.json`.
 
     In `norms.json`, `avg_norm_layer_{layer}` is the mean norm of the vectors of all occurrences, and `occurrences` is the list
-    of word frequencies in the order of the text files. The published script for BERT lists them in the order of its vocabulary
-    file instead.
+    of word frequencies in the order of the text files. The published script for BERT lists the frequencies in the order of its
+    vocabulary file instead.
     """
     path = Path(folder)
     path.mkdir(parents=True, exist_ok=True)
@@ -87,8 +87,8 @@ def read_avg_embeds(folder: str | PathLike[str], *, lang: str = "") -> tuple[dic
     """Read the published code's `avg_embeds_{layer}.txt` and optional `norms.json`; the files do not contain the language.
 
     Returns:
-        the anchors by layer, with counts of 0 unless the number of `occurrences` in `norms.json` equals the number of words,
-        and the mean norm of the occurrences' vectors by layer, for layers whose mean norm is in `norms.json`.
+        the anchors by layer, and the mean norms of the layers that have one in `norms.json`. The counts of the anchors are 0
+        unless `occurrences` in `norms.json` contains one number per word.
 
     Raises:
         InputError: a file is missing or malformed.
@@ -119,7 +119,7 @@ def read_avg_embeds(folder: str | PathLike[str], *, lang: str = "") -> tuple[dic
         except OSError as error:
             raise InputError(f"cannot be read ({error})", path=file) from error
         except ValueError:
-            fact = "must contain the number of words and of dimensions, and the file must be large enough for them"
+            fact = "must contain the numbers of words and dimensions, and the file must be large enough for them"
             raise InputError(fact, path=file, line=1) from None
         counts = occurrences.copy() if len(occurrences) == len(words) else np.zeros(len(words), dtype=np.int64)
         anchors[layer] = Anchors(tuple(words), vectors, counts, lang)

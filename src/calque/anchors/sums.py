@@ -65,7 +65,7 @@ class AnchorSums:
     `add` adds part of a text with its vectors, `merge` adds the sums of another process, `save` and `open` suspend and resume a
     pass over the text, and `finish` returns the anchors. Except for float64 rounding, the result does not depend on how the
     text is split, and agrees with the running mean of the published code, (n · mean + x) / (n + 1). One float64 vector per type
-    and layer is kept in memory, and briefly two while the vocabulary grows.
+    and layer is kept in memory, and briefly a second copy of each array that is enlarged.
 
     Args:
         dim: number of dimensions of a vector.
@@ -131,7 +131,7 @@ class AnchorSums:
         self.n_sentences += len(sentences)
 
     def _add(self, codes: np.ndarray, data: dict[int, np.ndarray]) -> None:
-        """Add vectors to the sums of their types; `codes` contains each vector's type index, negative for none, int64 `[n]`."""
+        """Add vectors to the sums of their types; `codes` is each vector's type index (negative: no type), int64 `[n]`."""
         self._grow(len(self._numbers))
         rows = np.argsort(codes, kind="stable")
         rows = rows[np.searchsorted(codes[rows], 0) :]
@@ -208,7 +208,7 @@ class AnchorSums:
 
     # -- the result ------------------------------------------------------------------------------------------------
     def finish(self, *, at_least: int = 1, most: int | None = None) -> dict[int, Anchors]:
-        """Return the anchors by layer of the `most` most frequent words that occur at least `at_least` times, by frequency."""
+        """Return the anchors by layer, most frequent first, for at most `most` words that occur at least `at_least` times."""
         order = np.lexsort((np.arange(len(self.counts)), -self.counts))[:most]
         order = order[self.counts[order] >= max(1, at_least)]
         names, counts = self.words, self.counts[order].copy()

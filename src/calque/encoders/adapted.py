@@ -40,7 +40,7 @@ def library() -> Any:
 
 
 class Origin(NamedTuple):
-    """The base encoder of adapters, with its folder or name, the hash of its weights (`weights_digest`), and their type."""
+    """Source of the base encoder of adapters: its folder or name, a hash of its weights (`weights_digest`), and their type."""
 
     place: str
     weights: str
@@ -48,7 +48,7 @@ class Origin(NamedTuple):
 
     @classmethod
     def of(cls, encoder: HuggingFaceEncoder) -> Origin:
-        """Return the origin of an encoder; raise SettingError if loading it from there gives other weights."""
+        """Return the origin of an encoder; raise SettingError if loading it from there gives different weights."""
         model: Any = encoder.model
         place = str(model.name_or_path)
         place = _absolute(next((name for name, folder in BUNDLED.items() if str(folder) == place), place))
@@ -161,7 +161,7 @@ class AdaptedEncoder(HuggingFaceEncoder):
 def with_adapters(
     encoder: Any, rank: int, *, layers: range, device: torch.device, seed: int, kept: bool = True
 ) -> AdaptedEncoder:
-    """Return the encoder with trainable adapters in float32. If it already has adapters, they become trainable.
+    """Return the encoder with trainable adapters in float32. Existing adapters become trainable instead.
 
     Frozen weights are shared with `encoder` if they are float32 and on `device`. All weight matrices of a layer get adapters
     (Dettmers et al. 2023, "QLoRA: Efficient finetuning of quantized LLMs", §4).
@@ -236,7 +236,7 @@ def _inject(config: Any, model: Any) -> None:
 
 
 def _state(model: Any) -> dict[str, Any]:
-    """Return the matrices A and B of all modules by name. Unlike the default, this call to PEFT does not query the hub."""
+    """Return the matrices A and B of all modules by name. With PEFT's default arguments, this call would query the hub."""
     state = library().get_peft_model_state_dict(model, adapter_name=_NAME, save_embedding_layers=False)
     return {name.removeprefix(_PREFIX): value for name, value in state.items()}
 

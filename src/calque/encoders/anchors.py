@@ -67,8 +67,8 @@ def sum_anchors(
     Args:
         encoder, layers: see `compute_anchors`.
         text: text in one language, or an iterable of its blocks.
-        vocabulary, most_occurrences: see `AnchorSums`. seed: number that only distinguishes runs that write to `partial`.
-        block: number of sentences encoded at a time.
+        vocabulary, most_occurrences: see `AnchorSums`.
+        block, seed: number of sentences encoded at a time, and number that only distinguishes the runs that write to `partial`.
         partial: file for partial sums, written every minute; a call with the same arguments resumes from this file.
 
     Raises:
@@ -93,7 +93,7 @@ def sum_anchors(
         if Path(partial).exists():
             recorded = pass_of(partial)
             if any(recorded.get(name) != about[name] for name in ("fingerprint", "settings")):
-                raise SettingError(f"{partial} has sums from another run (encoder, text or settings differ); remove it")
+                raise SettingError(f"{partial} has sums from another run (encoder or settings differ); remove the file")
             sums, seen = AnchorSums.open(partial), recorded["text"]
     resumed, saved, done = sums.n_sentences, time.monotonic(), 0
     digest = hashlib.blake2b(digest_size=16)  # hash of the text so far
@@ -132,7 +132,7 @@ def sum_anchors(
 
 
 def pass_of(path: str | PathLike[str]) -> dict[str, Any]:
-    """Return the encoder's name and the hashes that `sum_anchors` wrote to a file; the result is empty if it wrote none."""
+    """Return the encoder's name and the hashes that `sum_anchors` wrote to a file, or an empty dictionary if it wrote none."""
     note = AnchorSums.note_of(path)
     try:
         return json.loads(note) if note.startswith("{") else {}
@@ -143,7 +143,7 @@ def pass_of(path: str | PathLike[str]) -> dict[str, Any]:
 def table_anchors(
     encoder: StaticEncoder, lang: str, *, most: int | None = None, also: Iterable[str] = ()
 ) -> dict[int, Anchors]:
-    """Return the static vectors of a language's table as anchors with counts of 0, without maps and `sentence`.
+    """Return the static vectors of a language's table as anchors with counts of 0, without applying maps or `sentence`.
 
     Args:
         most: maximum number of words, taken from the start of the table.

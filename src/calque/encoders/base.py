@@ -40,7 +40,7 @@ class Encoder(ABC):
         layer: layer that `encode` returns; None if `encode` combines several layers.
         base: encoder that this encoder is built on, or None.
         precision: precision of the matrix products in `encode`; None if there are none.
-        rows: unit that each vector represents: words or key points.
+        rows: unit that each vector represents: "words", or "key points" (see `KeyPointEncoder`).
         made: record of the alignment, shown in the model card; None if the encoder was not aligned.
     """
 
@@ -67,7 +67,7 @@ class Encoder(ABC):
     ) -> Embeddings:
         """Write one vector per word to a safetensors file atomically, and return the memory-mapped vectors.
 
-        At most the vectors of 4,096 sentences are held in memory at a time.
+        The vectors of at most 4,096 sentences are held in memory at a time.
 
         Raises:
             OutputError: the file cannot be written, for example because the disk is full.
@@ -118,7 +118,7 @@ class Encoder(ABC):
         raise SettingError(f"there is no layer {layer}: {self.name} has {has}")
 
     def layer_numbers(self, layers: Sequence[int] | None) -> tuple[int, ...]:
-        """Return the numbers of the given layers; default: the encoder's layer, or the last if it combines several layers."""
+        """Return the numbers of the given layers; default: the encoder's `layer`, or its last layer if it combines several."""
         if layers is None:
             layers = [-1 if self.layer is None else self.layer]
         if not layers:
@@ -144,7 +144,7 @@ class Encoder(ABC):
         return {layers[0]: self.encode(sentences, progress=progress)}
 
     def save(self, folder: str | PathLike[str]) -> None:
-        """Write a folder that `load_encoder` can load. This default is for classes without constructor arguments."""
+        """Write a folder that `load_encoder` can load. This default works only for classes without constructor arguments."""
         if (kind := encoder_kind(self)) == OWN:
             fact = f"{type(self).__name__} does not implement save, and its module cannot be imported"
             raise SettingError(f"{self.name} cannot be saved: {fact}")
@@ -164,7 +164,7 @@ class Encoder(ABC):
 
     @classmethod
     def open(cls, folder: str | PathLike[str], *, about: Mapping[str, Any] | None = None, **options: Any) -> Self:
-        """Load an encoder that `save` wrote. This default is for classes without constructor arguments.
+        """Load an encoder that `save` wrote. This default works only for classes without constructor arguments.
 
         Args:
             folder: folder to load the encoder from.
@@ -192,7 +192,7 @@ def build(kind: type[Encoder], options: Mapping[str, Any] | None = None) -> Any:
 
 
 def require(encoder: Any, use: Literal["measured", "mapped", "trained"], rows: Sequence[str] = ("words",)) -> None:
-    """Check that an encoder has all members required for `use`, and that its `rows` is one of the given units."""
+    """Check that an encoder has all members required for `use`, and that its attribute `rows` is one of the given units."""
     # The class is checked first, because computing the property `fingerprint` can take a long time.
     missing = [name for name in _USES[use] if not hasattr(type(encoder), name) and not hasattr(encoder, name)]
     if missing:

@@ -25,7 +25,7 @@ _DECODERS = {"decoder_layers", "num_decoder_layers"}  # configuration keys of mo
 
 
 def write_card(folder: Path, encoder: Any, record: dict[str, Any]) -> None:
-    """Write `README.md` and `calque-run.json` for a saved encoder, and add the kind and vector settings to `record`."""
+    """Write `README.md` and `calque-run.json` for a saved encoder; add its kind and vector settings to `record`."""
     record.pop("vectors", None)
     about = read_about(folder)
     record["kind"] = about.get("base", about.get("kind"))

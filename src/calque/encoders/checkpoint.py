@@ -22,11 +22,11 @@ from calque.named import TRUST_CODE
 
 
 def read_checkpoint(name: str, dtype: torch.dtype | str, attention: str | None) -> tuple[Any, Any]:
-    """Load a model and its tokenizer from a folder or from the hub, and check that they are complete and match.
+    """Load a model and its tokenizer from a folder or from the hub, and check that both are complete and match.
 
     Args:
         dtype: weight type, or "auto" for the type in the file.
-        attention: `attn_implementation` of `transformers`, which chooses it by default.
+        attention: `attn_implementation` of `transformers`; None leaves the choice to `transformers`.
     """
     from transformers import AutoConfig, AutoModel, AutoModelForTextEncoding, AutoTokenizer
 
@@ -49,7 +49,7 @@ def read_checkpoint(name: str, dtype: torch.dtype | str, attention: str | None) 
             if "config" in how:
                 missing = _drop_decoder(model, missing, name)
             tokenizer = AutoTokenizer.from_pretrained(name, **where)
-            if type(tokenizer).__name__ in ("MarianTokenizer", "M2M100Tokenizer"):  # have no fast version
+            if type(tokenizer).__name__ in ("MarianTokenizer", "M2M100Tokenizer"):  # these have no fast version
                 from calque.encoders.sentencepiece_files import fast_tokenizer
 
                 tokenizer = fast_tokenizer(tokenizer)
@@ -92,7 +92,7 @@ def _drop_decoder(model: Any, missing: set[str], name: str) -> set[str]:
 
 
 def hub_folder(name: str, mark: str, patterns: Sequence[str] = ()) -> Path | None:
-    """Return the local copy of a hub repository with the file `mark`, or None. By default, all files are downloaded."""
+    """Return the local copy of a hub repository that contains the file `mark`, or None; default for `patterns`: all files."""
     from huggingface_hub import hf_hub_download, snapshot_download
     from huggingface_hub.errors import HfHubHTTPError
 
@@ -107,7 +107,7 @@ def hub_folder(name: str, mark: str, patterns: Sequence[str] = ()) -> Path | Non
 
 
 def _check_size(config: Any, name: str) -> None:
-    """Check that the sizes in the configuration match the weight files; with a corrupt configuration, memory could run out."""
+    """Check that the sizes in the configuration match the weight files; a corrupt configuration could exhaust memory."""
     keys = ("num_hidden_layers", "hidden_size", "vocab_size", "intermediate_size")
     layers, width, vocabulary, inner = sizes = [getattr(config, key, 0) or 0 for key in keys]
     held = sum(path.stat().st_size for path in Path(name).glob("*") if path.suffix in (".safetensors", ".bin"))
@@ -119,7 +119,7 @@ def _check_size(config: Any, name: str) -> None:
 
 
 def unconnected() -> bool:
-    """Return whether the hub's host name cannot be resolved, which avoids half a minute of connection attempts."""
+    """Return whether the hub's host name cannot be resolved; this check avoids half a minute of connection attempts."""
     from huggingface_hub.constants import ENDPOINT
 
     try:
@@ -132,7 +132,7 @@ def unconnected() -> bool:
 
 @contextmanager
 def _quiet(local: bool) -> Iterator[None]:
-    """Silence log messages from `transformers` during the block, and also its progress bars if `local`."""
+    """Silence log messages of `transformers` inside the `with` block, and also its progress bars if `local` is set."""
     from transformers.utils import logging
 
     verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()

@@ -71,7 +71,7 @@ def extract(
     if reasons:
         fact = f"{truncated + empty:,} of {offsets[-1]:,} words have no vector: {' and '.join(reasons)}"
         remedy = "their vectors are zero, and Embeddings.covered is False for them"
-        warnings.warn(f"{fact}; {remedy}", UncoveredWordsWarning, stacklevel=4)  # refers to the caller of `encode`
+        warnings.warn(f"{fact}; {remedy}", UncoveredWordsWarning, stacklevel=4)  # names the caller of `encode`
     return {layer: Embeddings(vectors, offsets, covered) for layer, vectors in data.items()}
 
 

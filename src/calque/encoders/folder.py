@@ -141,7 +141,7 @@ def write_about(folder: Path, kind: str, about: Mapping[str, Any]) -> None:
 def saving(folder: str | PathLike[str], encoder: Any = None) -> Iterator[Path]:
     """Yield a temporary folder for the files of an encoder, and move it to `folder` at the end of the block.
 
-    A new folder appears atomically; in an existing one, files of equal names are replaced. Aligned encoders get a model card.
+    A new folder appears atomically; in an existing folder, files are replaced by name. Aligned encoders get a model card.
     """
     folder = Path(folder).absolute()
     place = part_of(folder, "saving")

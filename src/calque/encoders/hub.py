@@ -69,7 +69,7 @@ def push(
         files.append(CommitOperationAdd(CARD, str(card).encode()))
         message = message or f"Upload {path.resolve().name} with calque"
         return str(api.create_commit(name, files, commit_message=message, revision=revision).commit_url)
-    except Exception as error:  # the HTTP library and its errors depend on the version
+    except Exception as error:  # the HTTP library and its errors depend on the version of huggingface_hub
         remedy = "check the connection, the token (hf auth whoami), HF_ENDPOINT and HF_HUB_OFFLINE"
         raise OutputError(f"{repo}: the upload failed ({first_line(error)}); {remedy}") from error
 

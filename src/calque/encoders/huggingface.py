@@ -35,7 +35,7 @@ Pooling = Literal["last", "first", "mean"]
 POOLINGS = ("last", "first", "mean")
 _OPTIONS = ("layer", "pooling", "max_length", "precision", "bidirectional")  # recorded in `calque.json`
 STANDARD_FILE = "standardization.safetensors"
-_ACTIVATIONS = 1_000_000_000  # training recomputes activations if they would take more bytes than this
+_ACTIVATIONS = 1_000_000_000  # training recomputes activations if they would take more than this number of bytes
 
 
 class HuggingFaceEncoder(TrainableEncoder):
@@ -45,7 +45,7 @@ class HuggingFaceEncoder(TrainableEncoder):
     other sentences in its batch, except for relative differences up to 1e-5 in float32 (`precision` "highest", the default).
 
     Args:
-        model: model whose `hidden_states` have one shape in all layers. Only the encoder of an encoder-decoder model is used.
+        model: model whose `hidden_states` all have the same shape. Only the encoder of an encoder-decoder model is used.
         tokenizer: fast tokenizer of the model.
         layer, pooling, max_length, precision: see `load_encoder`.
         name: name shown in reports.
@@ -89,7 +89,7 @@ class HuggingFaceEncoder(TrainableEncoder):
         self.padding = 2.0 if self._flat else 1.2  # without padding, fewer but larger batches are faster
         self._blocks = passes.find_blocks(model, self.n_layers)
         self.layer = self.layer_number(self._default_layer() if layer is None else layer)
-        # On two cores, 1,024 subwords are fastest for 128 dimensions, and 512 for 768, because they fit into the CPU cache.
+        # On two cores, batches of 1,024 subwords are fastest for 128 dimensions, and of 512 for 768: they fit in the CPU cache.
         self.budget = min(1024, max(512, 131_072 // self.dim)) if self.device.type == "cpu" else 16_384
 
     def __repr__(self) -> str:
@@ -195,7 +195,7 @@ class HuggingFaceEncoder(TrainableEncoder):
     # -- fingerprint and files -------------------------------------------------------------------------------------
     @property
     def fingerprint(self) -> str:
-        """Hash of the weights, tokenizer, layer, pooling, length limit, and other settings that are not the default. It is not
+        """Hash of the weights, tokenizer, layer, pooling, length limit, and settings that are not the default. The hash is not
         cached (computing it takes half a second for BERT-base), because weight changes cannot be detected reliably."""
         digest = hashlib.blake2b(digest_size=16)
         backend = json.loads(stable_text(self.subwords.backend))
@@ -230,7 +230,7 @@ class HuggingFaceEncoder(TrainableEncoder):
         self._save(folder, keep_layers=True, declare=False)
 
     def _save(self, folder: str | PathLike[str], keep_layers: bool, *, declare: bool) -> None:
-        """Write the folder as described in `save`; `declare=False` omits the pooling modules, for bases of other encoders."""
+        """Write the folder as described in `save`; `declare=False`, for the base of another encoder, adds no modules."""
         declare = declare and self.modules is None and not self.standard and not self.model.config.is_encoder_decoder
         with saving(folder, self) as path:
             self.model.eval()

@@ -26,7 +26,7 @@ class DefaultLayerWarning(CalqueWarning):
 
 
 def find_blocks(model: nn.Module, n_layers: int | None) -> str | None:
-    """Return the name of the model's outermost list of `n_layers` modules, or None."""
+    """Return the name of the model's outermost `ModuleList` with `n_layers` modules, or None if there is no such list."""
     lists = (name for name, part in model.named_modules() if isinstance(part, nn.ModuleList) and len(part) == n_layers)
     return next(lists, None)
 
@@ -77,7 +77,7 @@ def states_up_to(model: nn.Module, batch: WordBatch, layers: Sequence[int], bloc
 
 @contextmanager
 def _ended(model: nn.Module, blocks: str, layer: int) -> Iterator[None]:
-    """Truncate the model's list of layers after `layer` during the block."""
+    """Truncate the model's list of layers after `layer` inside the `with` block."""
     parent, _, name = blocks.rpartition(".")
     owner, stack = model.get_submodule(parent), model.get_submodule(blocks)
     setattr(owner, name, nn.ModuleList(list(stack)[:layer]))  # type: ignore[arg-type]
@@ -89,8 +89,8 @@ def _ended(model: nn.Module, blocks: str, layer: int) -> Iterator[None]:
 
 # -- forward pass without padding --------------------------------------------------------------------------------------
 def is_bert_like(model: Any) -> bool:
-    """Return whether `bert_states` supports a model. It must be an encoder from `FAMILIES` with `sdpa` attention, without
-    additional hooks, and without gradient checkpointing if it is being trained."""
+    """Return whether `bert_states` supports a model. The model must be an encoder from `FAMILIES` with `sdpa` attention and
+    without additional hooks; gradient checkpointing must be disabled during training."""
     config, layers = model.config, getattr(getattr(model, "encoder", None), "layer", None)
     if config.model_type not in FAMILIES or config._attn_implementation != "sdpa" or layers is None:
         return False
@@ -156,7 +156,7 @@ def bert_states(
 
 
 def _attended(attention: Any, batch: WordBatch, *parts: Tensor) -> Tensor:
-    """Return the attention output of one batch, `[N, dim]`, from the query, key and value of its subwords."""
+    """Return the attention output of one batch, `[N, dim]`, from the queries, keys and values of its subwords."""
     n, width = batch.input_ids.shape
     mask = None if batch.attention_mask is None else batch.attention_mask.bool()[:, None, None, :]
     if batch.spread is not None:
@@ -178,7 +178,7 @@ def attend_both_ways(model: nn.Module, wanted: bool | None, batch: WordBatch) ->
     """Make a decoder's attention bidirectional or causal (default: as configured), and return whether it is bidirectional.
 
     `transformers` builds a decoder's attention mask according to `config.is_causal`, which is saved with the configuration.
-    An encoder is not changed, and the result is False.
+    An encoder is left unchanged, and the function returns False.
     """
     config: Any = model.config
     switched = getattr(config, "is_causal", True) is False
@@ -216,8 +216,8 @@ def _close(found: Tensor, state: Tensor, tolerance: float = 1e-5) -> bool:
 def examine(model: nn.Module, batch: WordBatch) -> tuple[int, int, bool, bool]:
     """Choose the forward pass of a model, and check the choice on a small batch with padding.
 
-    Models from `FAMILIES` use the forward pass without padding if the hidden states of both passes agree to 1e-5 of the largest
-    entry. In other models, unused layers are skipped if this does not change the hidden states. Models whose hidden states
+    Models from `FAMILIES` use the forward pass without padding if its hidden states equal those of `transformers` up to 1e-5 of
+    the largest entry. Other models skip unused layers if this does not change the hidden states. Models whose hidden states
     depend on padding, such as ConvBERT because of its convolutions, are rejected.
 
     Returns:
@@ -242,7 +242,7 @@ def examine(model: nn.Module, batch: WordBatch) -> tuple[int, int, bool, bool]:
             ids = batch.input_ids[shortest : shortest + 1, :size]
             alone = encoder_of(model)(input_ids=ids, output_hidden_states=True).hidden_states[-1][0]
             if not _close(alone, states[-1][shortest, :size], max(1e-4, 10 * torch.finfo(alone.dtype).eps)):
-                raise SettingError(f"the vectors of {name} must not depend on padding; use another encoder")
+                raise SettingError(f"{name} is not supported: its vectors depend on padding; use another encoder")
         if not flat and (blocks := find_blocks(model, n)) is not None:
             with suppress(Exception):  # the code of some models fails with fewer layers
                 found = states_up_to(model, batch, [0, n // 2], blocks)
@@ -252,10 +252,10 @@ def examine(model: nn.Module, batch: WordBatch) -> tuple[int, int, bool, bool]:
 
 @contextmanager
 def cut_above(model: PreTrainedModel, blocks: str | None, layer: int, batch: WordBatch) -> Iterator[bool]:
-    """Remove the layers above `layer` (1 to L) during the block, so that a saved model ends there; yield whether this worked.
+    """Remove the layers above `layer` (1 to L) inside the `with` block, e.g. to save the model; yield whether this worked.
 
-    The model must have a single list of layers, its configuration must contain their number, and the hidden states of `layer`
-    must stay the same (no final norm), which is tested on `batch`. Other models are not changed.
+    This works if the model has a single list of layers and its configuration contains the number of layers, and if the hidden
+    states of `layer` stay the same (no final norm), which is tested on `batch`. Other models are not changed.
     """
     config: Any = model.config
     n = 0 if blocks is None else len(model.get_submodule(blocks))  # type: ignore[arg-type]

@@ -39,18 +39,18 @@ def load_encoder(
             saved; a folder of LoRA adapters; an ELMo model (a folder with options.json and weights.hdf5, or NAME_weights.hdf5
             with NAME_options.json); or a file of static word vectors (word2vec or fastText). "en=elmo-en,de=elmo-de" loads one
             encoder per language. "./mini" is a local folder. "package.module:Class" names a class that needs no arguments.
-        layer: layer number; 0 is the embedding output, −1 the last. Default: the saved layer, else the last layer. For a
-            decoder with L layers, it is round(2/3 · L), because the last layers predict the next token.
-        pooling: vector of a word: its "last" or "first" subword vector, or their "mean"; default: the saved setting, or "last".
+        layer: layer number; 0 is the embedding output, −1 the last layer. Default: the saved layer; else the last layer, or
+            layer round(2/3 · L) of a decoder with L layers, because a decoder's last layers predict the next token.
+        pooling: vector of a word: its "last" or "first" subword vector, or the "mean" of all; default: as saved, or "last".
         dtype: weight type, "float32" (default), "bfloat16", "float16", or "auto" for the type in the file. The base of
             an encoder with maps is loaded with the weight type that the maps were fitted with, and then converted.
-        device: "cpu", "cuda", …; default: a GPU if there is one, and a different GPU for each process.
+        device: "cpu", "cuda", …; default: the GPU of this process, or the CPU if there is no GPU.
         max_length: maximum number of subwords in a sentence, including special tokens; default: the model's limit.
         attention: `attn_implementation` of `transformers`, such as "eager" or "sdpa"; `transformers` chooses it by default.
-        precision: "highest" (exact float32) or "bfloat16", which changes the fingerprint; default: as saved, or "highest".
+        precision: "highest" (full float32) or "bfloat16", which changes the fingerprint; default: as saved, or "highest".
         bidirectional: whether a decoder's subwords also attend to later subwords; default: the saved setting, else false.
         alike: whether the encoders of several languages must have the same dimensions and layers; see `PerLanguage`.
-        trust_code: whether to import classes that the folder names from other packages; imported ones are always allowed.
+        trust_code: whether to import classes of other packages that the folder names; imported classes are always allowed.
         own: additional arguments, each for one kind of encoder; see `ENCODERS`.
 
     Raises:

@@ -196,7 +196,7 @@ class MappedEncoder(Encoder):
         """Write the base encoder in its own format, with `maps.safetensors` and `calque.json` in the same folder.
 
         `AutoModel.from_pretrained(folder)` loads the base encoder if it is a `transformers` model. If the class of the base
-        encoder cannot be imported, the encoder must be passed to `open`. Word vectors x are mapped to
+        encoder cannot be imported, the base encoder must be passed to `open`. Word vectors x are mapped to
         `(x - source_mean) @ matrix + target_mean`; the tensors have names such as `LANGUAGE.LAYER.matrix`.
         """
         with saving(folder, self) as path:

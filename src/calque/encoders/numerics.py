@@ -15,7 +15,7 @@ from calque.errors import InputError, SettingError
 CPU = torch.device("cpu")
 #: weight types by name
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
-#: precisions for encoding: exact float32, or bfloat16 autocast with float32 weights
+#: precisions for encoding: full float32, or bfloat16 autocast with float32 weights
 PRECISIONS = ("highest", "bfloat16")
 _FORMER = ("high", "medium")  # settings from earlier versions, which are now treated as "highest"
 #: precisions for training; a frozen reference encoder uses the same precision
@@ -41,8 +41,8 @@ def check_finite(vectors: dict[int, Tensor], name: str) -> dict[int, Tensor]:
 
 @contextmanager
 def arithmetic(precision: str, device: torch.device = CPU) -> Iterator[None]:
-    """Compute matrix products in exact float32 during the block, or under autocast if `precision` is "bfloat16"; then restore
-    PyTorch's setting."""
+    """Compute matrix products inside the `with` block in full float32, or under autocast if `precision` is "bfloat16"; then
+    restore PyTorch's setting."""
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("highest")
     try:
@@ -62,7 +62,7 @@ def number_type(dtype: str | torch.dtype | None) -> torch.dtype | str:
 
 
 def usable_device(device: str | torch.device | None) -> torch.device:
-    """Return the device if it can be used; default: a GPU if there is one, and a different GPU for each process."""
+    """Return the device if it can be used; default: the GPU of this process, or the CPU if there is no GPU."""
     if device is None:
         return own_device()
     try:

@@ -30,7 +30,7 @@ class PerLanguage(Encoder):
     Args:
         encoders: encoders by language.
         name: name shown in reports; default: the joined names of the encoders.
-        alike: whether all encoders must have the same dimensions, number of layers and layer. The value is not saved.
+        alike: whether all encoders must have the same `dim`, `n_layers` and `layer`. This argument is not saved.
 
     Raises:
         SettingError: the encoders differ although `alike` is true, or an encoder lacks required members.

@@ -71,7 +71,7 @@ class RandomVectors(Encoder):
 
 
 def untrained(encoder: Encoder, seed: int = 0) -> HuggingFaceEncoder:
-    """Return a copy of an encoder with new random weights, as a baseline for its architecture.
+    """Return a copy of an encoder with new random weights, as a baseline with the same architecture.
 
     Vocabulary, layer and pooling stay the same; `encoder` is not changed.
 

@@ -71,7 +71,7 @@ class TeacherVectors:
         meet: Callable[[], None] = lambda: None,
         progress: bool = False,
     ) -> int:
-        """Compute and write the missing vectors, and return their number. An interrupted run resumes after its last file.
+        """Compute and write the missing vectors, and return their number. An interrupted run resumes after the last full file.
 
         Args:
             sentences: texts, split at spaces; an empty text gets no vector.

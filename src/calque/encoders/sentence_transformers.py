@@ -20,7 +20,7 @@ MODULES_FILE = "modules.json"
 LIMIT_FILE, PROMPTS_FILE = "sentence_bert_config.json", "config_sentence_transformers.json"
 #: name and folder of the module that selects a layer other than the last
 LAYER_MODULE = "WeightedLayerPooling"
-#: pooling flags used before version 6, in the order of concatenation, with the names used since version 6
+#: pooling flags of sentence-transformers before version 6, in the order of concatenation, and their names since version 6
 MODES = {
     "pooling_mode_cls_token": "cls", "pooling_mode_max_tokens": "max", "pooling_mode_mean_tokens": "mean",
     "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len_tokens", "pooling_mode_weightedmean_tokens": "weightedmean",
@@ -65,7 +65,7 @@ def own_modules(name: str, about: Mapping[str, Any]) -> Path | None:
 
 
 def copy_modules(source: Path, target: Path) -> None:
-    """Copy the list of modules and all modules except the encoder to another folder."""
+    """Copy the list of modules, and the folders of all modules except the encoder, to another folder."""
     # Modules without parameters may have no folder.
     places = [path for module in modules_of(source)[1:] if (source / (path := str(module["path"]))).is_dir()]
     for file in (file for place in places for file in (source / place).rglob("*")):
@@ -92,8 +92,8 @@ def read_recipe(folder: Path) -> dict[str, Any]:
         elif kind == "Normalize" and modes:
             after.append(UnitLength())
         elif kind != "Dropout" and not (kind == LAYER_MODULE and read_about(folder)):
-            # Dropout is inactive during inference, and for folders saved by calque, the layer is read from calque.json.
-            fact = f"{folder}: the module {kind or place.name} is not supported, only Pooling, then Dense and Normalize"
+            # Dropout has no effect at inference. In folders saved by calque, the layer is read from calque.json instead.
+            fact = f"{folder}: the module {kind or place.name} is not supported (only Pooling, then Dense or Normalize)"
             raise SettingError(f"{fact}; set the sentence pooling to words, subwords or cls")
     if not modes:
         raise SettingError(f"{folder}: {MODULES_FILE} lists no Pooling module; set pooling to words, subwords or cls")
@@ -152,12 +152,12 @@ def _object(path: Path, otherwise: dict[str, Any] | None = None) -> dict[str, An
 
 
 def module_kind(module: Mapping[str, Any]) -> str:
-    """Return the class name of a module without the import path, which depends on the version."""
+    """Return the class name of a module without the import path, which depends on the library's version."""
     return str(module.get("type", "")).rpartition(".")[2]
 
 
 def _check_within(folder: Path, name: Path) -> None:
-    """Check that a module or file is inside the folder after resolving links; files from the hub link to a folder `blobs`."""
+    """Check that a module or file is inside the folder after resolving links; files from the hub are links into `blobs`."""
     root = folder.resolve()
     root = root.parents[1] if root.parent.name == "snapshots" else root
     place = (folder / name).resolve()
@@ -181,7 +181,7 @@ def write_modules(
     """Add sentence-transformers modules (for version 3 or later) to the folder of an encoder and its tokenizer.
 
     The modules use the last layer; `write_layer` selects another layer. Half-precision weights are loaded as float32, as in
-    calque. A tokenizer without a padding token, as in GPT-2, pads with another special token.
+    calque. If a tokenizer has no padding token, as in GPT-2, another special token is used.
 
     Args:
         max_length: maximum number of subwords in a text, including special tokens, or None.
@@ -212,7 +212,7 @@ def write_modules(
     path = folder / "config.json"
     config = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     if (config.get("dtype") or config.get("torch_dtype") or "float32") != "float32":
-        limits["model_args"] = {"torch_dtype": "float32"}  # every transformers version accepts it
+        limits["model_args"] = {"torch_dtype": "float32"}  # every transformers version accepts this key
     if tokenizer is not None and tokenizer.pad_token is None and (special := tokenizer.all_special_tokens):
         limits["tokenizer_args"] = {"pad_token": special[-1]}  # any token works: padding is masked
     _write(folder / LIMIT_FILE, limits)
@@ -223,7 +223,7 @@ def write_modules(
 
 
 def write_layer(folder: Path, *, dim: int, layer: int, n_layers: int) -> None:
-    """Make sentence-transformers use `layer`, with a module that selects it unless it is the last layer (`n_layers`)."""
+    """Make sentence-transformers use `layer` by adding a module that selects this layer, unless it is the last (`n_layers`)."""
     modules = modules_of(folder)
     names = [(str(module["path"]), module_kind(module)) for module in modules if module_kind(module) != LAYER_MODULE]
     if not modules or (layer == n_layers and len(names) == len(modules)):

@@ -33,7 +33,7 @@ _BLOCK = 16_384  # number of sentences whose word or subword vectors are in memo
 
 
 class SentenceVectors(NamedTuple):
-    """Sentence vectors, float32 `[n_sentences, dim]`, and a mask of the sentences with a vector; other vectors are zero."""
+    """Sentence vectors, float32 `[n_sentences, dim]`, and a mask of the sentences that have one; other rows are zero."""
 
     data: np.ndarray
     covered: np.ndarray
@@ -53,8 +53,8 @@ class SentencePooling(nn.Module):
         unit: units whose vectors are pooled: words, or all subwords including special tokens.
         modes: pooling modes from `sentence_transformers.MODES`; the vectors of several modes are concatenated.
         after: modules that are applied after the pooling.
-        max_length, lower, prompt: maximum number of subwords in a text, if it is below the encoder's limit; whether to
-            lower-case texts; and a prompt to put before each text. They apply only to subwords.
+        max_length, lower, prompt: settings for subword pooling only: the maximum number of subwords in a text (if below the
+            encoder's limit), whether to lower-case texts, and a prompt to put before each text.
     """
 
     def __init__(
@@ -107,8 +107,8 @@ class SentencePooling(nn.Module):
     def split(self, encoder: TrainableEncoder | SubwordVectors, sentences: Sentences) -> SplitSentences:
         """Split sentences into subwords; the "words" of the result are the units that this pooling combines.
 
-        For subword pooling, the words of a sentence are joined by spaces. This restores the original text if it was split only
-        at spaces (`pretokenized=True`).
+        For subword pooling, the words of a sentence are joined by spaces. This restores the original text if the text was
+        split only at spaces (`pretokenized=True`).
         """
         if isinstance(encoder, SubwordVectors):
             return encoder.split(sentences)
@@ -123,7 +123,7 @@ class SentencePooling(nn.Module):
         """Write this pooling as sentence-transformers modules, which `of` loads as "own".
 
         Args:
-            folder: saved folder of the encoder, or an empty folder for `HuggingFaceEncoder.modules`.
+            folder: folder that the encoder was saved to, or an empty folder that will be the encoder's `modules`.
         """
         path = Path(folder)
         if self.unit == "words" or not isinstance(encoder, HuggingFaceEncoder):
@@ -147,7 +147,7 @@ class SentencePooling(nn.Module):
         return dense[-1] if dense else dim * len(self.modes)
 
     def forward(self, rows: Tensor, lengths: Tensor) -> Tensor:
-        """Return the vectors of S sentences, `[S, dim]`; a sentence without words or subwords is pooled to zero.
+        """Return the vectors of S sentences, `[S, dim]`; a sentence without words or subwords is pooled to the zero vector.
 
         Args:
             rows: word or subword vectors of all sentences, `[W, dim]`.

@@ -18,8 +18,8 @@ _FOREIGN = -1e4
 def fast_tokenizer(slow: Any) -> PreTrainedTokenizerFast:
     """Return a fast tokenizer with the SentencePiece model, the vocabulary and the language tokens of a slow tokenizer.
 
-    The result differs from `MarianTokenizer` in two ways. Pieces outside the vocabulary are not used; `MarianTokenizer` maps
-    these pieces to `<unk>`. Unknown text is split into pieces of the other language; `MarianTokenizer` looks it up as a whole.
+    The result differs from `MarianTokenizer` in two ways. Pieces outside the vocabulary are not used, whereas `MarianTokenizer`
+    maps them to `<unk>`. Unknown text is split into pieces of the other language, whereas `MarianTokenizer` looks it up whole.
 
     Args:
         slow: slow tokenizer, a `MarianTokenizer` or `M2M100Tokenizer`.

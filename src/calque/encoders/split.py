@@ -88,7 +88,7 @@ class SplitSentences:
         )  # fmt: skip
 
     def covered_words(self) -> SplitSentences:
-        """Return the sentences without words that have no vector. The counts of truncated and empty words stay the same."""
+        """Return the sentences reduced to words that have a vector. The counts of truncated and empty words stay the same."""
         covered = self.covered
         return replace(
             self, word_offsets=offsets_of(covered)[self.word_offsets], word_starts=self.word_starts[covered],

@@ -15,7 +15,7 @@ from calque.encoders.huggingface import HuggingFaceEncoder
 from calque.errors import CalqueWarning, SettingError
 from calque.text import ParallelCorpus, Sentences
 
-_SENTENCES = 512  # number of sentences that means and standard deviations are computed from
+_SENTENCES = 512  # number of sentences from which means and standard deviations are computed
 _SHARE = 0.5  # fraction of the mean squared norm above which a dimension dominates a layer
 
 

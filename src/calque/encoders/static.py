@@ -33,7 +33,7 @@ from calque.text import Sentence, Sentences
 from calque.vectors import Embeddings, map_arrays, read_rows, write_arrays
 
 VECTORS_FILE, WORDS_FILE = "vectors.safetensors", "words.json"
-_CENTRE_ON = 200_000  # number of frequent words that the mean is computed over; published files often have this size
+_CENTRE_ON = 200_000  # number of most frequent words used for the mean; published files often have this size
 _SENTENCES = 1 << 12  # number of sentences that are encoded together
 _SETTINGS = ("name", "normalise", "lower", "sentence")  # arguments of `StaticEncoder` saved in `calque.json`
 _EOS = "</s>"  # the only word that has no character n-grams in fastText
@@ -182,7 +182,7 @@ class StaticEncoder(Encoder):
             arrays, _ = map_arrays(path / VECTORS_FILE)
             tables: dict[str, WordTable] = {}
             for lang, settings in about["tables"].items():
-                numbers = {name: value for name, value in settings.items() if name != "kind"}  # in old files
+                numbers = {name: value for name, value in settings.items() if name != "kind"}  # a key in old files
                 tables[lang] = WordTable(words[lang], arrays[f"{lang}.matrix"], **numbers)
                 if len(tables[lang]) > len(tables[lang].matrix):
                     raise ValueError(f"{len(tables[lang])} words in {lang}, but {len(tables[lang].matrix)} vectors")
@@ -206,7 +206,7 @@ def load_static(
     """Load static word vectors from files (see `read_table` for formats) or from a saved folder.
 
     Args:
-        path: one file for all languages, one for each (`{"en": "wiki.en.vec", "de": "wiki.de.bin"}`), or a saved folder.
+        path: one file for all languages, one per language (`{"en": "wiki.en.vec", "de": "wiki.de.bin"}`), or a saved folder.
         normalise, lower, sentence: see `StaticEncoder`.
         limit: maximum number of words to read from each file.
     """
@@ -266,7 +266,7 @@ class WordTable:
         return len(self.words)
 
     def lookup(self, word_types: Sequence[str], *, lower: bool = True) -> tuple[np.ndarray, np.ndarray]:
-        """Return the vectors, float32 `[n, dim]`, and a mask of the words with a vector, bool `[n]`; other vectors are zero.
+        """Return the vectors, float32 `[n, dim]`, and a mask of the words that have one, bool `[n]`; other rows are zero.
 
         Args:
             lower: whether to look up the lower-case form of an out-of-vocabulary word.

@@ -34,9 +34,9 @@ class SubwordVectors(Encoder):
     """Encoder with one static vector for each subword of a tokenizer (as in model2vec, Tulkens & van Dongen 2024).
 
     A word vector is the mean of the word's subword vectors. A sentence vector is the mean of all its subword vectors, excluding
-    special tokens. sentence-transformers loads the folder as `StaticEmbedding` and computes equal vectors if the tokenizer
-    splits text at spaces, as in BERT. For a byte-level tokenizer, which includes the space in subwords, a text starts with a
-    space. Special tokens written in the text, such as [SEP], are ordinary words here, but not in sentence-transformers.
+    special tokens. sentence-transformers loads a saved encoder as `StaticEmbedding` and computes equal vectors if the
+    tokenizer splits text at spaces, as in BERT. Byte-level tokenizers include the space in subwords, so a space is put
+    before each text. Special tokens written in a text, such as [SEP], are ordinary words here, not in sentence-transformers.
 
     Args:
         tokenizer: fast `transformers` tokenizer.
@@ -62,7 +62,7 @@ class SubwordVectors(Encoder):
 
     @torch.inference_mode()
     def _means(self, ids: np.ndarray, offsets: np.ndarray) -> Tensor:
-        """Return the mean of the subword vectors between consecutive offsets, `[n, dim]`; the mean of none is zero."""
+        """Return the mean of the subword vectors between consecutive offsets, `[n, dim]`; a mean over no subwords is zero."""
         bags = torch.from_numpy(offsets[:-1].astype(np.int32))
         return nn.functional.embedding_bag(torch.from_numpy(ids), self.model.weight, bags, mode="mean")
 

@@ -41,8 +41,8 @@ class Subwords:
 
     Each distinct word of a text is split once, as in `tokenizer(words, is_split_into_words=True)`, with three differences:
 
-    - A word is split as *after a space*. Byte-level BPE (RoBERTa, GPT-2, ModernBERT, …) includes the space in the subword, so a
-      plain call on a list of words would join the words. This is equivalent to `add_prefix_space=True`, see `_needs_space`.
+    - A word is split as it would be *after a space*. Byte-level BPE (RoBERTa, GPT-2, …) includes the space in the subword, so
+      a plain call on a list of words would join them. This is equivalent to `add_prefix_space=True`; see `_needs_space`.
     - A word that spells a special token (`[SEP]`, `</s>`) is split like other words (`split_special_tokens=True`), or becomes
       the unknown token.
     - A sentence that exceeds the length limit is truncated after the last word that fits completely.
@@ -109,7 +109,7 @@ class Subwords:
         """Set the language token of each sentence in place if the tokenizer has language tokens.
 
         Args:
-            ids, offsets: subword ids, which are changed, and sentence offsets, as in `SplitSentences`.
+            ids, offsets: subword ids, which are modified in place, and sentence offsets, as in `SplitSentences`.
             langs: language of each sentence, or one language for all sentences.
         """
         if self.languages:
@@ -230,7 +230,7 @@ class Subwords:
         return SplitSentences(ids, offsets, *words, truncated_sentences=cut, pad_id=self.pad_id)
 
     def with_first(self, texts: Sequence[Sentences], *, segments: bool = False) -> SplitSentences:
-        """Split each text, or each pair of texts as one sequence; the only "word" of a sequence is its first special token.
+        """Split each text, or each pair joined into one sequence; the only "word" of a sequence is its first special token.
 
         A pair that exceeds the length limit is truncated at the end of its longer text.
 
@@ -263,8 +263,8 @@ PROBES = ("the", "in", "a", "e", "1", "de", "и", "ve", "的")
 
 @contextmanager
 def as_words(backend: Tokenizer, *, blind: bool = True) -> Iterator[None]:
-    """Disable the tokenizer's truncation and padding during the block. If `blind`, special tokens written in a text are split
-    like other words."""
+    """Disable the tokenizer's truncation and padding inside the `with` block. If `blind`, special tokens written in a text are
+    split like other words."""
     with _LOCK:
         truncation, padding, special = backend.truncation, backend.padding, backend.encode_special_tokens
         backend.no_truncation()
@@ -282,7 +282,7 @@ def as_words(backend: Tokenizer, *, blind: bool = True) -> Iterator[None]:
 
 
 def frame_of(tokenizer: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Return the ids of the special tokens that the tokenizer adds before and after a text, int32, found with an example."""
+    """Return the ids of the special tokens that the tokenizer adds before and after a text, int32, read from an example."""
     backend = tokenizer.backend_tokenizer
     with as_words(backend):
         examples = (backend.encode([word], is_pretokenized=True) for word in PROBES)

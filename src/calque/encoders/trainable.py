@@ -69,7 +69,7 @@ class TrainableEncoder(Encoder):
 
     @contextmanager
     def reading(self, layers: Sequence[int]) -> Iterator[Callable[[WordBatch], dict[int, Tensor]]]:
-        """Set the model to evaluation mode during the block, and yield a function that computes the word vectors of a batch."""
+        """Set the model to evaluation mode in the `with` block; yield a function that computes the word vectors of a batch."""
         device, precision = self.device, self.precision or "highest"
 
         def vectors(batch: WordBatch) -> dict[int, Tensor]:

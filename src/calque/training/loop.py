@@ -139,8 +139,8 @@ class Loop:
     Args:
         identity: all settings and data that determine the result; resuming from a checkpoint with another identity is an error.
         folder: folder for the checkpoint and `metrics.jsonl`; if None, no files are written.
-        checkpoint_every: number of updates between checkpoints, or None for no regular ones. Checkpoints are also written every
-            minute, at SIGINT or SIGTERM, and at the end, where the caller removes them. 0 disables all checkpoints.
+        checkpoint_every: number of updates between checkpoints; None disables only these, 0 disables all. Checkpoints are
+            also written every minute, on SIGINT or SIGTERM, and at the end of training; the caller removes the file.
         progress, title: whether to show a progress bar on standard error, and the title of the bar.
         optimiser: function that builds the optimiser; the loop sets its learning rate before each update.
     """
@@ -225,7 +225,7 @@ class Loop:
                 self.save()
             if ending:
                 self._write_metrics()
-                self.processes.meet()  # launchers kill all processes if one ends, so wait until the first has written
+                self.processes.meet()  # launchers kill all processes if one ends, so wait until the first process has written
                 remedy = (
                     "; the same command resumes it" if self.folder is not None and self.checkpoint_every != 0 else ""
                 )

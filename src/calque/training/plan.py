@@ -48,7 +48,7 @@ class BatchPlan:
         """Return the updates of an epoch: for each update, the indices of its sentence pairs in each corpus, int64.
 
         All batches have the full size, except the last batch of the longest corpus and batches of a corpus that is smaller than
-        a batch, which contain the whole corpus. No batch contains a pair twice, because the pair would be its own negative.
+        a batch, which contain the whole corpus. No batch contains a pair twice, because a pair would then be its own negative.
         """
         columns = [self._column(number, corpus) for corpus in range(len(self._sizes))]
         return [list(step) for step in zip(*columns, strict=True)]
@@ -69,8 +69,8 @@ class BatchPlan:
 
 
 class LanguagePlan:
-    """Plan with monolingual batches. All languages are equally probable, and the texts of a language are repeated in a new
-    random order in each pass.
+    """Plan with monolingual batches. Each batch is equally likely to be from any language, and the texts of a language are
+    repeated in a new random order in each pass.
 
     Args:
         groups: index of the language of each text, int `[n]`.

@@ -33,7 +33,7 @@ class WordRows:
         rows: word vectors of all texts, `[W, dim]`.
         lengths: number of word vectors of each text, int64 `[S]`.
         numbers: index of each text, int64 `[S]`.
-        words: position in its text of the word of each row, int64 `[W]`; None if all words are present and in order.
+        words: position of each row's word in its text, int64 `[W]`; None if all words are present and in order.
     """
 
     rows: Tensor
@@ -110,7 +110,7 @@ class FrozenSource(VectorSource):
     Args:
         device: device of the returned vectors.
         numbers: index of each text, returned in `WordRows.numbers`, int64 `[n]`; default: 0, 1, ….
-        words: position in its text of the word of each row, int64 `[n_rows]`; default: every word has a row.
+        words: position of each row's word in its text, int64 `[n_rows]`; default: every word has a row.
     """
 
     def __init__(
@@ -149,7 +149,7 @@ class ChosenWords(VectorSource):
         self.lengths = np.diff(self._offsets)
 
     def places(self, numbers: np.ndarray) -> np.ndarray:
-        """Return the indices, among all selected words, of the selected words of the texts `numbers`, int64 `[W]`."""
+        """Return the indices of the selected words of the texts `numbers`, counted among all selected words, int64 `[W]`."""
         return ranges(self._offsets[numbers], self.lengths[numbers])
 
     def take(self, numbers: np.ndarray) -> WordRows:
@@ -158,7 +158,7 @@ class ChosenWords(VectorSource):
 
 
 class SubsetSource(VectorSource):
-    """Source of the vectors of a subset of texts; `take` expects indices in the subset, but returns indices in `whole`."""
+    """Source of the vectors of a subset of texts; `take` gets indices in the subset, and returns indices in `whole`."""
 
     def __init__(self, whole: VectorSource, kept: np.ndarray):
         self._whole, self._kept = whole, kept

@@ -34,8 +34,8 @@ class Supervised:
         batch: number of texts in an update.
         patience: number of epochs without improvement after which training stops; None disables early stopping.
         learning_rate, warmup, decay, clip, seed: see `Schedule`.
-        per_epoch: number of texts in an epoch, in batches of one random language each. Schuster et al. (2019, §5) use 32,000,
-            to balance treebanks. By default, each epoch contains every text once, and batches mix the languages.
+        per_epoch: number of texts in an epoch; each batch is then from one random language. Schuster et al. (2019, §5) use
+            32,000, to balance treebanks. By default, each epoch contains every text once, and batches mix the languages.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class Supervised:
         Args:
             head: task head to train, together with the model of `source` if there is one.
             losses: function that computes the losses `[S]` of texts from their vectors.
-            groups: index of the language of each text, int `[n]`, for `per_epoch`; default: all texts are in one language.
+            groups: index of the language of each text, int `[n]`, used if `per_epoch` is set; default: one language for all.
             select: function that returns the score of the current state (higher is better); if None, the last state is kept.
             folder: folder for checkpoints, which are written every minute; if None, no checkpoints are written.
             progress, title: whether to show a progress bar on standard error, and the title of the bar.

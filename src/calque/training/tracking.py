@@ -19,7 +19,7 @@ _CURRENT: ContextVar[Tracking | None] = ContextVar("calque_tracking", default=No
 class Tracking:
     """Experiment trackers of a run, which are started by the first call of `begin`.
 
-    If a run trains several models, such as task heads, the prefixes of their metrics differ and the update numbers continue.
+    If a run trains several models, such as task heads, each model has its own metric prefix, and update numbers continue.
 
     Args:
         names: tracker names in accelerate, or `package.module:Class` (a subclass of `accelerate.tracking.GeneralTracker`).
@@ -62,7 +62,7 @@ class Tracking:
             tracker.finish()
 
     def _started(self, name: str, kind: Any, step: int) -> Any:
-        own = name == "tensorboard" or is_path(name)  # for other trackers, this argument is the project
+        own = name == "tensorboard" or is_path(name)  # for other trackers, the first argument is the project
         options: dict[str, Any] = {"name": self._run} if name == "wandb" else {}
         if name == "tensorboard" and step:  # drop logged updates that the resumed run repeats
             options["purge_step"] = step + 1
