@@ -79,7 +79,7 @@ def test_links_of_single_pairs_from_tables_equal_those_of_the_aligner(corpus, tm
     assert all(0 < link.score <= 1 for pair in PAIRS for link in linker.link(*pair))
     with pytest.raises(SettingError, match="no vectors"):
         linker.similarity(*PAIRS[0])
-    with pytest.raises(SettingError, match="those of the tables, en-xx, got"):
+    with pytest.raises(SettingError, match="the tables' languages, en-xx, got"):
         Linker(opened, langs=("en", "de"))
     with pytest.raises(SettingError, match="apply only to encoders"):
         Linker(opened, method="mutual")

@@ -119,14 +119,14 @@ def test_invalid_lines_are_rejected(line, fact, tmp_path):
 
 
 def test_position_zero_is_rejected_if_words_are_counted_from_one():
-    with pytest.raises(InputError, match=r"line 1: link '0-1' has 0, expected words from 1"):
+    with pytest.raises(InputError, match=r"line 1: link '0-1' has word 0, expected 1 or more"):
         WordPairs.parse(["0-1"], one_based=True)
 
 
 def test_errors_of_check_name_the_line():
     corpus = ParallelCorpus.of([["a", "b"], ["c"]], [["x"], ["y"]], ("en", "de"))
     assert len(WordPairs.parse(["1-0", "0-0"]).check(corpus)) == 2
-    with pytest.raises(InputError, match=r"f line 2: target word 1 \(0-based\), but sentence 2 has 1 words") as caught:
+    with pytest.raises(InputError, match=r"f line 2: no target word 1 \(0-based\): sentence 2 has 1 words") as caught:
         WordPairs.parse(["1-0", "0-1"]).check(corpus, path="f")
     assert caught.value.line == 2
     with pytest.raises(InputError, match="has links for 3 sentence pairs, but the corpus has 2"):

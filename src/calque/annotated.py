@@ -61,7 +61,7 @@ class _AnnotatedSentences:
         return len(self.sentences)
 
     def _taken(self, rows: np.ndarray, **parts: Any) -> Self:
-        """Return the sentences at the given indices; `parts` contains the annotation of these sentences."""
+        """Return the sentences at the given indices; `parts` contains the annotations of these sentences by field name."""
         lines = getattr(self, "lines")  # noqa: B009 (subclasses define this field)
         return replace(
             self, sentences=self.sentences.take(rows), **{"lines": None if lines is None else lines[rows]}, **parts
@@ -80,7 +80,7 @@ class TaggedText(_AnnotatedSentences):
     Attributes:
         tags: tag of each word, `[n_words]`; spans are encoded in the BIO scheme (IOB2).
         intents: intent of each sentence, `[n_sentences]`, or None if there are no intents.
-        repaired: number of tags or spans that the reader corrected, because they were invalid or did not fit the words.
+        repaired: number of tags or spans corrected by the reader: invalid tags, or spans that did not match word boundaries.
         path, lines: path of the file and line number of each sentence, int64 `[n_sentences]`, for use in messages.
     """
 
@@ -165,10 +165,10 @@ class ProbeText(_AnnotatedSentences):
     """Sentences with labelled spans or labelled pairs of spans, for edge probing (Tenney et al. 2019b, §2).
 
     Attributes:
-        offsets: range of each sentence's targets, int64 `[n_sentences + 1]`; sentence i has `offsets[i]:offsets[i + 1]`.
-        spans: first word and end (exclusive) of the one or two spans of each target, int32 `[n_targets, 1 or 2, 2]`.
+        offsets: int64 `[n_sentences + 1]`; the targets of sentence i have the indices `offsets[i]:offsets[i + 1]`.
+        spans: first word and end (exclusive) of each target's one or two spans, int32 `[n_targets, 1 or 2, 2]`.
         labels: labels of all targets in order, `[n_labels]`.
-        label_offsets: range of each target's labels, int64 `[n_targets + 1]`, like `offsets`; a target can have no labels.
+        label_offsets: offsets of each target's labels in `labels`, int64 `[n_targets + 1]`; a target can have no labels.
         probe: name of the probing task, such as "pos".
         path, lines: path of the file and line number of each sentence, for use in messages.
 
@@ -211,7 +211,7 @@ class ProbeText(_AnnotatedSentences):
 
 @dataclass(frozen=True)
 class Dictionary:
-    """Bilingual dictionary: pairs of a word and its translation in file order. A word can have several translations.
+    """Bilingual dictionary: pairs of a word and its translation, in file order. A word can have several translations.
 
     Attributes:
         source, target: the words and their translations, `[n_entries]` each.

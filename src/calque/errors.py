@@ -12,7 +12,7 @@ from os import PathLike, fspath
 from typing import Any
 
 _BREAKS = re.compile(r"\s*[\x00-\x1f\x7f\x85\u2028\u2029]+\s*")
-_LONGEST = 1200  # maximum message length in characters; a message may quote a corrupt file
+_LONGEST = 1200  # maximum message length in characters, because a message may quote a corrupt file
 
 
 class CalqueError(Exception):

@@ -1,4 +1,4 @@
-"""Load the input texts of commands and their word links, and warn about skipped lines."""
+"""Load the texts that commands read, with the word links of these texts, and warn about skipped lines."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Say = Callable[[str], None]
 
 
 def check_pairs(texts: Sequence[str], langs: Sequence[tuple[str, str]]) -> None:
-    """Check that each text has a language pair; otherwise raise a `SettingError`."""
+    """Check that there is one language pair for each text; otherwise raise a `SettingError`."""
     if len(texts) != len(langs):
         named, pairs = ", ".join(map(str, texts)), ", ".join("-".join(pair) for pair in langs)
         fact = f"got {len(texts)} text(s) ({named}) but {len(langs)} language pair(s) ({pairs})"
@@ -31,7 +31,7 @@ def skipped(message: str, counts: Mapping[str, int] | None = None, first: Mappin
     warnings.warn(SkippedWarning(message, dict(counts or {}), dict(first or {})), stacklevel=3)
 
 
-#: reasons for skipping a line that also occur in valid text; lines skipped for other reasons are unusable
+#: reasons for skipping a line that are normal even in valid text; lines skipped for any other reason count as unusable
 _USUAL = (BLANK, "empty source", "empty target", "language missing", "no label")
 #: permission to read texts in which more than a tenth of the lines are unusable
 SKIP_UNUSABLE = Permission("calque_skips_unusable")
@@ -79,7 +79,7 @@ class Words:
 
     @property
     def unlimited(self) -> Words:
-        """Copy without `limit`, for text that must be read in full, such as training text that defines the unseen words."""
+        """Copy without `limit`, for text that must be complete, such as training text, which determines the unseen words."""
         return replace(self, limit=None)
 
     def read(self, path: str | PathLike[str], langs: tuple[str, str]) -> ParallelCorpus:
@@ -105,7 +105,7 @@ class Words:
         return align_words(corpus, extra=extra, progress=progress, **how)
 
     def open_pairs(self, path: str | PathLike[str], corpus: ParallelCorpus) -> WordPairs:
-        """Read the word links of a corpus from a Pharaoh file, up to `limit`, and check that the linked words exist."""
+        """Read a corpus's word links from a Pharaoh file, drop those beyond `limit`, and check that the linked words exist."""
         pairs = WordPairs.open(path)
         if self.limit is not None:
             pairs = pairs.slice(0, len(corpus))

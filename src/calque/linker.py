@@ -79,7 +79,7 @@ class Linker:
                 "method, options and layers apply only to encoders, got the tables of an aligner; omit these arguments"
             )
         elif langs not in (None, self.aligner.langs):
-            raise SettingError(f"langs must be those of the tables, {'-'.join(self.aligner.langs)}, got {langs}")
+            raise SettingError(f"langs must be the tables' languages, {'-'.join(self.aligner.langs)}, got {langs}")
         self.langs = langs or (("", "") if self.aligner is None else self.aligner.langs)
 
     def link(self, source: Sequence[str], target: Sequence[str]) -> list[Link]:
@@ -89,7 +89,7 @@ class Linker:
     def links(
         self, pairs: Iterable[tuple[Sequence[str], Sequence[str]]], *, block: int = BLOCK
     ) -> Iterator[list[Link]]:
-        """Yield the sorted links of each sentence pair; only the vectors of one block are held in memory at a time."""
+        """Yield the sorted links of each sentence pair; the vectors of only `block` sentence pairs are in memory at a time."""
         rest = iter(pairs)
         while some := list(islice(rest, block)):
             found = self.align(ParallelCorpus.of([a for a, _ in some], [b for _, b in some], self.langs))

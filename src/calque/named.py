@@ -1,7 +1,7 @@
 """Tables of named classes. Classes from other packages have names of the form `package.module:Class`.
 
 A table lists names without importing the classes, which keeps help and error messages fast. A class that the user names is
-imported. A class named in a file needs permission, because files can come from untrusted sources (see `class_in_file`).
+imported. Importing a class that a file names needs permission, because files can come from untrusted sources (`class_in_file`).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def is_path(name: str) -> bool:
 
 
 def exported(package: str, names: Mapping[str, str]) -> Callable[[str], Any]:
-    """Return a `__getattr__` for a package that imports each name on first use; `names` maps each module to its names."""
+    """Return a package's `__getattr__`, which imports each name on first use; `names` maps each module to its names."""
     places = {name: f"{package}.{module}" for module, several in names.items() for name in several.split()}
 
     def get(name: str) -> Any:
@@ -60,7 +60,7 @@ def imported(target: str) -> Any:
     try:
         value: Any = importlib.import_module(module)
     except ImportError as error:
-        remedy = "is the package installed, or its folder on PYTHONPATH?"
+        remedy = "is the package installed, or is its folder on PYTHONPATH?"
         raise SettingError(f"{target}: {module} cannot be imported ({error}); {remedy}") from error
     try:
         return attrgetter(attribute)(value)
@@ -78,7 +78,7 @@ def file_of(target: str) -> Path:
     with suppress(ImportError, ValueError):
         if (spec := find_spec(module)) is not None and spec.has_location:
             return Path(str(spec.origin))
-    raise SettingError(f"{target}: there is no module {module}; is it installed, or its folder on PYTHONPATH?")
+    raise SettingError(f"{target}: there is no module {module}; is it installed, or is its folder on PYTHONPATH?")
 
 
 # -- names in files ----------------------------------------------------------------------------------------------------

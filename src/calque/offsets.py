@@ -1,4 +1,4 @@
-"""Offsets of consecutive runs in flat arrays, such as the words of each sentence or the subwords of each word."""
+"""Offsets of consecutive groups in flat arrays, such as the words of each sentence or the subwords of each word."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import numpy as np
 
 
 def offsets_of(lengths: np.ndarray | Sequence[int]) -> np.ndarray:
-    """Return the start of each run and the end of the last run, int64 `[n_runs + 1]`."""
+    """Return the start of each group and the end of the last group, int64 `[n_groups + 1]`."""
     offsets = np.zeros(len(lengths) + 1, dtype=np.int64)
     np.cumsum(lengths, out=offsets[1:])
     return offsets
 
 
 def ranges(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """Return the indices of all runs: `concatenate([arange(s, s + n) for s, n in zip(starts, lengths)])`, without a loop."""
+    """Return the indices of all groups: `concatenate([arange(s, s + n) for s, n in zip(starts, lengths)])`, without a loop."""
     offsets = offsets_of(lengths)
     return np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], lengths)
 

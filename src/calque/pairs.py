@@ -53,7 +53,7 @@ class WordPairs:
         self.posterior = None if posterior is None else np.asarray(posterior, dtype=np.float32)
         self.possible = np.zeros(len(arrays[0]), dtype=bool) if possible is None else np.asarray(possible, dtype=bool)
         if any(extra is not None and extra.shape != arrays[0].shape for extra in (self.posterior, self.possible)):
-            raise SettingError(f"posterior and possible must have the shape of sentence, [{len(self)}]")
+            raise SettingError(f"posterior and possible must have the same shape as sentence, [{len(self)}]")
         if len(self) and (self.sentence.min() < 0 or self.sentence.max() >= self.n_sentences):
             places = f"{self.sentence.min()} to {self.sentence.max()}"
             raise SettingError(f"links refer to sentences {places}, but there are {self.n_sentences} sentences")
@@ -85,7 +85,7 @@ class WordPairs:
 
     @classmethod
     def of(cls, links: Iterable[Iterable[tuple[int, int]]]) -> WordPairs:
-        """Build from one list of links (source position, target position) per sentence pair; duplicates are removed.
+        """Build `WordPairs` from one list of (source position, target position) per sentence pair; duplicates are removed.
 
         Raises:
             SettingError: a link is not a pair of non-negative whole numbers.
@@ -136,7 +136,7 @@ class WordPairs:
         return self._part(chosen, self.sentence[chosen] - start, max(0, min(stop, self.n_sentences) - start))
 
     def take(self, indices: np.ndarray) -> WordPairs:
-        """Return the links of the sentences at `indices`, renumbered in this order, as in `ParallelCorpus.take`."""
+        """Return the links of the sentences at `indices`; the sentences are renumbered in this order."""
         indices, offsets = np.asarray(indices, dtype=np.int64), self.offsets()
         if len(indices) and not 0 <= indices.min() <= indices.max() < self.n_sentences:
             raise SettingError(f"indices must be in [0, {self.n_sentences}), got {indices.min()} to {indices.max()}")
@@ -167,7 +167,7 @@ class WordPairs:
             wrong = np.flatnonzero(words >= lengths[self.sentence])
             if len(wrong):
                 line = int(self.sentence[wrong[0]])
-                fact = f"{name} word {words[wrong[0]]} (0-based), but sentence {line + 1} has {lengths[line]} words;"
+                fact = f"no {name} word {words[wrong[0]]} (0-based): sentence {line + 1} has {lengths[line]} words;"
                 remedy = "was the corpus tokenised differently?"
                 raise InputError(f"{fact} {remedy}", path=path, line=line + 1)
         return self
@@ -215,7 +215,7 @@ class WordPairs:
                 i, mark, j, probability = match.groups()
                 link = (int(i) - shift, int(j) - shift)
                 if min(link) < 0:
-                    raise InputError(f"link {item[:40]!r} has 0, expected words from 1", path=path, line=number + 1)
+                    raise InputError(f"link {item[:40]!r} has word 0, expected 1 or more", path=path, line=number + 1)
                 if link in seen:
                     possible[seen[link]] &= mark != "-"
                     continue

@@ -6,9 +6,9 @@ split; typographic apostrophes are treated as apostrophes; and text in scripts w
 changed, normalised or escaped: joining the words gives the text without white space, control characters and invisible format
 characters.
 
-- Each punctuation mark or symbol is a separate word, but a run of one of ``. - = * ~ # ` `` or an emoji sequence is one word.
-- Hyphens inside words (`well-known`, `Vor- und Nachteile`) do not split, nor do full stops and commas in numbers and names.
-- Apostrophes split `don 't`, `dogs '` (most languages) and `l' homme` (Romance, Irish), but not `п'ять` (it is a letter there).
+- Each punctuation mark or symbol is a word, but repeated marks (only ``. - = * ~ # ` ``) and emoji sequences form one word.
+- Hyphens inside or at the end of words (`well-known`, `Vor- und Nachteile`) do not split them, nor do `.` and `,` in numbers.
+- An apostrophe splits words in `don 't`, `dogs '` (most languages) and `l' homme` (Romance, Irish); in `п'ять`, it is a letter.
 - A full stop stays with an abbreviation (`U.S.`, `Mr. Smith`, `approx. half`) or an ordinal number (German `3. Mai`).
 - Chinese is segmented by a Rust port of jieba; Japanese, Thai and Traditional Chinese by BudouX. Both are deterministic.
 """
@@ -28,8 +28,8 @@ _KEPT = 1 << 17  # maximum number of cached text chunks per language
 _LONG = 256  # maximum length, in characters, of chunks that are searched for URLs and similar patterns
 
 # -- languages -----------------------------------------------------------------------------------------------
-# ISO 639-3 codes and a few older codes, each followed by its ISO 639-1 code. A member of a macrolanguage is listed
-# with the code of the macrolanguage if it occurs in test sets.
+# ISO 639-3 codes and a few older codes, each followed by its ISO 639-1 code. Members of macrolanguages that occur in
+# test sets are listed with the code of the macrolanguage.
 _THREE = (
     "aaraa abkab afraf akaak alssq amham araar arbar argan asmas avaav aveae aymay azeaz azjaz bakba bambm belbe benbn "
     "bisbi bodbo bosbs brebr bulbg catca cescs chach chece chizh chucu chvcv cmnzh corkw cosco crecr cymcy czecs danda "
@@ -48,7 +48,7 @@ TWO_LETTERS = {code[:3]: code[3:] for code in _THREE.split()}
 _ELIDING = {"fr", "it", "ca", "ga", "gd", "oc", "co", "fur", "lij", "pms", "wa"}
 _APOSTROPHE_IS_LETTER = {"uk", "be", "rue", "br", "uz", "haw", "gn", "ha", "fi", "he", "yi"}
 _ORDINAL_POINT = "de da nb nn no fi et cs sk sl hr sr bs hu tr lv is"
-# Abbreviations before a capital letter or a digit. Before a lower-case letter, any short word with a full stop is one.
+# Abbreviations that may precede a capital letter or a digit. Before a lower-case letter, any short word can be abbreviated.
 _ABBREVIATIONS = {
     "en": "Mr Mrs Ms Dr Prof St Sr Jr Rev Hon Gen Col Capt Lt Sgt Gov Sen Rep Messrs vs cf Fig Figs Eq Vol",
     "de": "Dr Prof Hr Hrn Fr bzw ca vgl ggf evtl inkl sog St Nr Abs Abb Bd Kap Str Mio Mrd Jh Tel",
@@ -100,7 +100,7 @@ _SPECIAL = r"""
   | (?<![A)\]}-])--?[a-zA-Z][A-]*                                               # --option
   | (?<!\w)\d\d?:\d\d(?::\d\d)?(?![\w:])                                        # 10:30
   | [a-zA-Z](?:\+\+|\#)(?!\w)                                                   # C++, C#
-""".replace("[A", "[a-zA-Z0-9_").replace("[^A", "[^a-zA-Z0-9_")  # ASCII, not \w: 见https://example.org/谢谢
+""".replace("[A", "[a-zA-Z0-9_").replace("[^A", "[^a-zA-Z0-9_")  # ASCII: \w would add 谢谢 to example.org/谢谢
 
 
 def _pattern(language: str, *, special: bool) -> regex.Pattern[str]:
@@ -221,7 +221,7 @@ def split_words(text: str, lang: str) -> list[str]:
 def split_spaces(text: str) -> list[str]:
     """Split tokenised text into words at spaces and tabs.
 
-    `str.split` would also split at no-break spaces. Other aligners do not, so word numbers in links would differ.
+    `str.split` would also split at no-break spaces. Other aligners do not split there, so word numbers in links would differ.
     """
     if text.isascii():
         return text.split()

@@ -61,7 +61,7 @@ class SpanCounts(NamedTuple):
 def detect_scheme(codes: np.ndarray, names: Sequence[str], offsets: np.ndarray) -> Scheme:
     """Detect the tagging scheme.
 
-    Tags are `plain` (parts of speech) if most names except O do not begin with a scheme letter. L or U implies `bilou`, and
+    Tags are `plain` (parts of speech) if most names except O have no scheme prefix such as `B-`. L or U implies `bilou`, and
     E or S implies `bioes`. Tags are `iob1` if a span begins with I and every B directly follows a span of the same type.
     """
     occurring: list[int] = np.unique(codes).tolist()
@@ -100,7 +100,7 @@ def to_bio(
 
 def span_table(codes: np.ndarray, names: Sequence[str], offsets: np.ndarray) -> Spans:
     """Return all spans of BIO or BIOES tags. As in conlleval and seqeval, I or E begins a new span after O, after a finished
-    span, or after a different type.
+    span, or after a tag of a different type.
 
     Example:
         >>> table = span_table(np.array([0, 1, 2, 2]), ["O", "B-LOC", "I-PER"], np.array([0, 4]))

@@ -192,7 +192,7 @@ def locked(out: str | PathLike[str], *, wait: bool = False) -> Iterator[None]:
         if file.is_locked:
             path.unlink(missing_ok=True)  # removed before the release, so that waiting processes detect the removal
             file.release()
-        with suppress(OSError):  # a folder may not be empty
+        with suppress(OSError):  # a folder can contain other files
             for folder in missing:
                 folder.rmdir()
 
@@ -315,7 +315,7 @@ def slice_rows(table: pa.Table, index: slice) -> pa.Table:
 
 
 def take_rows(table: pa.Table, indices: Sequence[int] | np.ndarray) -> pa.Table:
-    """Return the rows at `indices`. `Table.take` would load a memory-mapped table, because it first concatenates all chunks."""
+    """Return the rows at `indices`. `Table.take` would copy a memory-mapped table into memory to concatenate its chunks."""
     rows = np.asarray(indices, dtype=np.int64)
     rows = np.where(rows < 0, rows + table.num_rows, rows)
     if len(rows) and not 0 <= rows.min() <= rows.max() < table.num_rows:

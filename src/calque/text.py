@@ -191,7 +191,7 @@ class ParallelCorpus:
         return Sentences(self.table["target"], self.langs[1])
 
     def side(self, lang: str) -> Side:
-        """Return the side, "source" or "target", that is in a language.
+        """Return which side of the corpus, "source" or "target", is in the language `lang`.
 
         Raises:
             SettingError: the corpus is not in this language.

@@ -62,7 +62,7 @@ class Embeddings:
         return self.data.shape[0]
 
     def rows(self, sentence: np.ndarray, word: np.ndarray) -> np.ndarray:
-        """Return the indices in `data` of words given by sentence and position, int64 `[n]`."""
+        """Return the row in `data` of each word, given its sentence and its position in the sentence, int64 `[n]`."""
         return self.offsets[sentence] + word
 
     def take(self, sentences: np.ndarray) -> Embeddings:
@@ -126,7 +126,7 @@ def filling(
     shapes: Mapping[str, tuple[tuple[int, ...], np.dtype | type]],
     metadata: dict[str, str] | None = None,
 ) -> Iterator[dict[str, np.memmap]]:
-    """Create a safetensors file whose memory-mapped arrays the block fills; the file gets its final name after the block.
+    """Create a safetensors file, and yield memory-mapped arrays for the block to fill; the file gets its final name at the end.
 
     Disk space is allocated first. The arrays must not be used after the block; `map_arrays` opens the finished file.
 
@@ -201,7 +201,7 @@ def _mapped(
 def read_rows(
     lines: Iterable[bytes], path: str | PathLike[str], n: int | None, dim: int, limit: int | None = None
 ) -> tuple[list[str], np.ndarray]:
-    """Read words and their vectors, float32 `[n_words, dim]`, from the lines of a word2vec text file after its header.
+    """Read words and their vectors, float32 `[n_words, dim]`, from the lines that follow the header of a word2vec file.
 
     Args:
         path: path of the file, for use in messages.

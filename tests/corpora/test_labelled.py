@@ -77,7 +77,7 @@ def test_columns_in_an_ambiguous_order_require_a_format(tmp_path):
     assert rows(read_labelled(path, lang="en", format="label-text")) == ["x | a", "y | b", "z | c"]
     assert rows(read_labelled(path, lang="en", format="text-label"))[0] == "a | x"
     assert rows(read_labelled(path, lang="en", format="text-label", pretokenized=True))[1] == "b | y"
-    with pytest.raises(InputError, match="columns a, x; expected label and either text or premise and hypothesis"):
+    with pytest.raises(InputError, match="columns a, x; expected label, and text or both premise and hypothesis"):
         read_labelled(path, lang="en", format="header")
     with pytest.raises(InputError, match=r"f\.tsv: no texts could be read: the file is empty"):
         read_labelled(write(tmp_path, "\n"), lang="en")

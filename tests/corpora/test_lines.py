@@ -212,7 +212,7 @@ def test_gold_links_are_read_from_a_column(tmp_path):
     corpus = read(path, pretokenized=True, on_error="skip")
     assert list(gold_links(corpus).pharaoh_lines()) == ["0-1 1?0", "0-0", ""]
     assert gold_links(read(path, pretokenized=True, on_error="blank")).n_sentences == 4
-    with pytest.raises(InputError, match="has 0, expected words from 1"):
+    with pytest.raises(InputError, match="has word 0, expected 1 or more"):
         gold_links(corpus, one_based=True)
     with pytest.raises(SettingError, match="no metadata column"):
         gold_links(corpus, column="links")

@@ -40,7 +40,7 @@ CASES = [
         ('{"text": "\\ud800", "label": "x"}\n', 2, "missing value", r"text is '\ud800', expected text"),
     ]),
     (tagged, "", "\ngood\tO\n", [
-        ("a\tB-X\nb I-X\n", 2, "missing column", "one column, expected 2, like the other rows; is a tab"),
+        ("a\tB-X\nb I-X\n", 2, "missing column", "one column, expected 2, as in the other rows; is a tab"),
         ("\tB-X\n", 1, "empty word", "the tag has no word, expected both"),
         ("a\tO\nb\t\n", 2, "empty tag", "the word 'b' has no tag, expected both"),
         ("a\tO\nb\udcff\tO\n", 2, "not UTF-8", "byte 0xff at position 1 is not UTF-8"),
@@ -60,9 +60,9 @@ CASES = [
         ("x\t\t\u200b\n", 2, "empty text", "the text has no words"),
         ("x\t\tab\ten_XX\t{\n", 2, "tokens not in the text", "the last column must be empty, or JSON"),
     ]),
-    (treebank, tree(2, 3, 0), "", [(tree(0, 3, 2), 6, "not a tree", "the heads from word 2 ('w2') form a cycle")]),
+    (treebank, tree(2, 3, 0), "", [(tree(0, 3, 2), 6, "not a tree", "the heads from word 2 ('w2') lead into a cycle")]),
     (treebank, tree(0), "", [
-        (tree(0, 2), 4, "not a tree", "the heads from word 2 ('w2') form a cycle"),
+        (tree(0, 2), 4, "not a tree", "the heads from word 2 ('w2') lead into a cycle"),
         (tree(0, 0), 4, "not one root", "2 words with the head 0 ('w1', 'w2'), expected one root"),
     ]),
     (treebank, "", "\n1\tgood\t_\tX\tX\t_\t0\tr\t_\t_\n", [

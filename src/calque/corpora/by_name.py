@@ -22,10 +22,10 @@ class NamedData:
 
     Attributes:
         task: task that reads the data set; "parallel" for commands that read parallel text.
-        config, tags: name of the configuration, and the tag of each language, which replaces `{}` in this name.
+        config, tags: name of the configuration, and for each language, the tag that replaces `{}` in this name.
         splits: names of the splits; the first split is the default.
-        columns: columns to read. Parallel text has one column in the language and one in English, or only one column if each
-            language has its own configuration with parallel rows.
+        columns: columns to read. Parallel text has a column in the configuration's language and one in English; or
+            only one column, if the rows of all configurations are parallel.
         licence: licence according to the hub or the publication.
     """
 
@@ -151,7 +151,7 @@ def sides(path: str | PathLike[str], langs: tuple[str, str]) -> list[tuple[str, 
     other = [lang for lang, is_english in zip(langs, english, strict=True) if not is_english]
     configs = [row.config_of(lang) for lang in (other * 2 if with_english else langs)]
     if None in configs or len(configs) != 2 or (with_english and sum(english) != 1):
-        pairs = "English and " if with_english else ""
+        pairs = "English and one of " if with_english else ""
         raise InputError(f"{name} is not in {langs[0]} and {langs[1]}; it has {pairs}{' '.join(row.tags)}", path=path)
     return [
         (f"{PREFIX}{row.repository}:{config}:{split}", row.columns[int(is_english) if with_english else 0])

@@ -140,7 +140,7 @@ def _heads(sentence: Words) -> list[int] | Flaw:
         above = above[above]
     if above.any():
         word = int(np.flatnonzero(above)[0])
-        fact = f"the heads from word {word} ({words[word - 1]!r:.40}) form a cycle, expected a tree; correct them"
+        fact = f"the heads from word {word} ({words[word - 1]!r:.40}) lead into a cycle, expected a tree; correct them"
         return Flaw(lines[word - 1], "not a tree", fact)
     return heads
 
@@ -186,7 +186,7 @@ def counted_rows(rows: list[list[str]], line: int) -> Words | Flaw:
             continue
         if row[0] != str(len(words) + 1):
             fact = f"word number {row[0]!r:.20}, expected {len(words) + 1}"
-            return Flaw(number, "words not counted", f"{fact}; is a row missing, or the blank line before a sentence?")
+            return Flaw(number, "words not counted", f"{fact}; is a row or the blank line between sentences missing?")
         words.append(row)
         lines.append(number)
     if not words:

@@ -66,12 +66,12 @@ def read_labelled(
         format: format of the file; `auto` detects it from its name and contents.
 
             - `header`: the first line contains the column names. The texts are in `premise` and `hypothesis`, `sentence1` and
-              `sentence2` (MultiNLI, XNLI), `sentence_A` and `sentence_B` (SICK; in SICK-NL these are Dutch, and English is in
-              `sentence_A_original` and `sentence_B_original`), or `text`. The labels are in `gold_label`, `label` or
+              `sentence2` (MultiNLI, XNLI), `sentence_A` and `sentence_B` (SICK; in SICK-NL, these columns are in Dutch, and
+              `sentence_A_original` and `sentence_B_original` in English), or `text`. The labels are in `gold_label`, `label` or
               `entailment_label`.
             - `pairs`: `premise⇥hypothesis⇥label`.
-            - `label-text`, `text-label`: two columns in this order. `auto` detects the label column from its values: it has at
-              most 50 distinct labels, and at most half as many as there are rows.
+            - `label-text`, `text-label`: two columns in this order. `auto` detects the label column from its values: at
+              most 50 distinct labels, and at most half as many labels as rows.
             - `jsonl`: one JSON object per line, with the column names of `header` as keys.
             - `hub`: a data set with the column names of `header`; requires the extra `hub`. Numeric labels are replaced by
               the label names that the data set defines.
@@ -180,7 +180,7 @@ def _choose(columns: Sequence[str], lang: str, path: AnyPath) -> _Names:
     texts = next((group for group in groups if all(name in names for name in group)), None)
     label = next((name for name in _LABELS if name in names), None)
     if texts is None or label is None:
-        fact = f"has the columns {', '.join(columns)[:200]}; expected label and either text or premise and hypothesis"
+        fact = f"has the columns {', '.join(columns)[:200]}; expected label, and text or both premise and hypothesis"
         raise InputError(f"{fact}: rename the columns", path=path)
     language = next((names[name] for name in _LANGUAGES if name in names), None)
     return _Names(tuple(names[name] for name in texts), names[label], language)

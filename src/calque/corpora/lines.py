@@ -61,7 +61,7 @@ class Flaw(NamedTuple):
 
 
 class Omission(NamedTuple):
-    """Item that the format marks as unusable, such as a text without an agreed label; it is counted but never an error."""
+    """Item that the format marks as unusable, such as a text without an agreed label; it is counted, but raises no error."""
 
     line: int
     reason: str

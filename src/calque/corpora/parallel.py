@@ -48,7 +48,7 @@ def find_format(
     """Return the file or files that a path stands for, and their format."""
     if isinstance(path, tuple | list):
         if len(path) != 2 or format not in (None, "moses"):
-            raise SettingError(f"expected one path, or two with format 'moses', got {len(path)} with format {format}")
+            raise SettingError(f"expected one path, or two for 'moses', got {len(path)} with format {format}")
         return [fspath(path[0]), fspath(path[1])], "moses"
     name = fspath(path)
     if name.startswith(PREFIX):

@@ -97,7 +97,7 @@ def _kind(path: str | PathLike[str]) -> Kind:
 
 
 def of_tags(text: TaggedText, probe: str | None = None) -> ProbeText:
-    """Build a target from each word (`pos`) or each tagged span (`entities`); by default, the tags determine which."""
+    """Build a target from each word (`pos`) or each tagged span (`entities`); by default, the tags determine the probe."""
     names, n_words = text.tags.names, int(text.sentences.lengths().sum())
     has_spans = any(name.startswith("B-") for name in names)
     probe = probe or ("entities" if has_spans else "pos")
@@ -181,7 +181,7 @@ def _sentence(number: int, values: Any, width: int) -> tuple[list[str], list[Tar
     for k, each in enumerate(listed, 1):
         target = _target(each, len(words))
         if target is None:
-            fact = f"is {each!r:.80}, expected label, span1 and optional span2, [start, end], 0 <= start < end <= {len(words)}"
+            fact = f"is {each!r:.80}, expected label, span1, optionally span2: [start, end], 0 <= start < end <= {len(words)}"
             return Flaw(number, "no target", f"target {k} of {len(listed)} {fact}")
         width = width or len(target.spans)
         if width != len(target.spans):

@@ -72,7 +72,7 @@ def open_rows(path: str | PathLike[str]) -> Rows:
         return Rows(first, _labels(data.features or {}), enumerate(_rows(first, batches, path), 1))
     except CalqueError:
         raise
-    except Exception as error:  # reading can raise exceptions of many different libraries
+    except Exception as error:  # reading can raise exceptions from many different libraries
         fact = f"the data set cannot be read ({_cause(error)}){by_name.remedy(path)}"
         raise InputError(fact, path=path) from error
 
@@ -131,7 +131,7 @@ def _cause(error: Exception) -> str:
 
 
 # -- parallel text -----------------------------------------------------------------------------------------------------
-Column = tuple[str, str | None]  # name of a column, and the key within a column of translations
+Column = tuple[str, str | None]  # name of a column, and for a column of translations, the language key
 
 
 def read_dataset(path: str | PathLike[str], langs: tuple[str, str]) -> RawCorpus:

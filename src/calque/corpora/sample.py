@@ -15,7 +15,7 @@ from calque.text import ParallelCorpus
 
 LANGUAGES = ("de", "es", "fr", "zh", "bg", "tr", "ru")
 _FOLDER = files("calque") / "data" / "sample"
-_TESTED, _GOLD = (3, 1), (9, 4)  # (step, first): every third sentence is for testing; a third of these have gold links
+_TESTED, _GOLD = (3, 1), (9, 4)  # (step, first): every third sentence is for testing, and every ninth has gold links
 
 
 def sample_text(lang: str, part: Literal["all", "train", "test"] = "all") -> ParallelCorpus:

@@ -33,7 +33,7 @@ class QuestionText:
         owner: index of each question's passage, int64 `[n_questions]`.
         offsets: int64 `[n_questions + 1]`; question i has the answers `offsets[i]:offsets[i + 1]` (at least one).
         answers: original text of all gold answers.
-        spans: first word and end (exclusive) of the words that overlap each answer, int32 `[n_answers, 2]`; −1 if the answer
+        spans: range (end exclusive) of the words that overlap each answer, int32 `[n_answers, 2]`; −1 if the answer
             is not at the position stated in the file.
         path: path of the file.
     """
@@ -91,9 +91,9 @@ def read_questions(path: str | PathLike[str], *, lang: str, on_error: OnError = 
         path: a plain or compressed file (gzip, zstd, xz, bzip2); or `hub:NAME` or a folder (see `rows.open_rows`), for a data
             set with the columns `context`, `question` and `answers`.
         lang: language of the text.
-        on_error: how to handle unusable questions: `raise` an error, or `skip` them and count them in a `SkippedWarning`. An
-            answer with a wrong `answer_start` is kept, because evaluation needs only its text; its `spans` are −1, and another
-            `SkippedWarning` counts it.
+        on_error: how to handle unusable questions: `raise` an error, or `skip` them and count them in a `SkippedWarning`. With
+            `skip`, an answer with a wrong `answer_start` is kept, because evaluation needs only its text; its `spans` are −1,
+            and a second `SkippedWarning` counts it.
 
     Raises:
         InputError: the file does not have this format, or contains no usable question; or, with `raise`, a question or passage
@@ -176,7 +176,7 @@ def _items(path: str | PathLike[str]) -> Iterator[tuple[str, Any, Any]]:
 
 
 def _checked(place: str, passage: Any, asked: Any) -> tuple[str, _Answers] | Flaw | Omission:
-    """Return the question and its answers, a `Flaw` if either is missing, or an `Omission` if it is unanswerable."""
+    """Return the question and its answers, a `Flaw` if either is missing, or an `Omission` if the question is unanswerable."""
     if isinstance(asked, dict) and asked.get("is_impossible") is True:
         return Omission(0, "no answer in the passage (SQuAD 2.0)", place)
     try:

@@ -49,10 +49,10 @@ def is_facebook(row: Sequence[str]) -> bool:
 def read_facebook(path: str | PathLike[str], lang: str) -> Iterator[TaggedSentence | Flaw]:
     """Read lines `intent⇥start:end:slot,…⇥text⇥locale⇥tokenization`, the format of Schuster et al. 2019 (arXiv 1810.13327).
 
-    Slots are character spans. The words are the parts of the text at the spans in the tokenization column (JSON with `tokens`
-    and `tokenSpans`), because the tokens themselves are lower-cased and normalised. Token spans count characters or, in some
-    Spanish rows, UTF-8 bytes; a comparison with the tokens shows which. Rows without tokenization are segmented by the
-    segmenter of the language.
+    Slots are character spans. The words are cut from the text at the spans in the tokenization column (JSON with `tokens` and
+    `tokenSpans`), because the tokens themselves are lower-cased and normalised. Token spans count characters or, in some
+    Spanish rows, UTF-8 bytes; a comparison with the tokens shows which unit is used. Rows without a tokenization are segmented
+    by the segmenter of the language.
 
     A slot that begins or ends inside a word is extended to the whole word, unless an earlier slot contains this word.
     `TaggedSentence.repaired` counts slots that begin or end inside a word, overlap an earlier slot, or contain no word.
@@ -125,7 +125,7 @@ _HEAD = 1000  # number of lines inspected to detect the format
 _ID = re.compile(r"[0-9]{1,9}(?:[-.][0-9]{1,9})?")
 _INTENT = re.compile(r"# *intent *[=:] *(.*)")
 _LANGUAGE = re.compile(r"(?:[a-z]{2,3}|simple)(?:-[a-z]+)*:")  # language prefix of each word in WikiANN and PAN-X
-_WORDS = ("tokens", "words")  # column names of published data sets
+_WORDS = ("tokens", "words")  # column names in published data sets
 _TAGS = ("ner_tags", "tags", "upos", "pos_tags", "slot_tags", "slots", "labels")
 _INTENTS = ("intent", "intents")
 
@@ -143,8 +143,8 @@ def read_tagged(
         lang: language of the text.
         format: format of the file; `auto` detects it from the name and the first 1,000 lines.
 
-            - `columns`: one word per line, with blank lines between sentences. The first column is the word and the last column
-              is the tag, separated by tabs or spaces (CoNLL-2002, CoNLL-2003, WikiANN, PAN-X, MultiCoNER, `word⇥UPOS`).
+            - `columns`: one word per line, with blank lines between sentences. The first column contains the word and the last
+              column the tag; tabs or spaces separate columns (CoNLL-2002, CoNLL-2003, WikiANN, PAN-X, MultiCoNER, `word⇥UPOS`).
               `-DOCSTART-` lines are skipped, and prefixes such as `en:` are removed from the words in WikiANN.
             - `numbered`: like `columns`, with word numbers in an additional first column: `id word tag …` (UNER), or
               `id word intent tag` if comments `# intent = …` precede the sentences (xSID).
@@ -252,7 +252,7 @@ def _sentence(stanza: Stanza, layout: _Layout) -> TaggedSentence | Flaw:
     for line, row in enumerate(rows, stanza.line):
         if len(row) < max(width, needed):
             columns = "one column" if len(row) == 1 else f"{len(row)} columns"
-            why = f"{width}, like the other rows" if len(row) < width else f"{needed} or more: a word and its tag"
+            why = f"{width}, as in the other rows" if len(row) < width else f"{needed} or more: a word and its tag"
             fact = f"{columns}, expected {why}; is a {'tab' if layout.tabs else 'space'} missing?"
             return Flaw(line, "missing column", fact)
     lines: Sequence[int] = range(stanza.line, stanza.line + len(rows))

@@ -56,7 +56,7 @@ def read_tmx(path: str | PathLike[str], langs: tuple[str, str]) -> Iterator[RawP
     """Yield the translation units, with bounded memory use.
 
     `xml:lang` is matched by `best_match`. Units that lack one of the languages are skipped and counted. Inline tags are
-    removed, and also their content if it is markup of the original document.
+    removed, together with their content if it is markup of the original document.
     """
     for line, unit in read_elements(path, "tmx", "tu", "a TMX document"):
         sides: dict[str, str] = {}

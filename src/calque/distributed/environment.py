@@ -32,8 +32,8 @@ def environment() -> dict[str, Any]:
 
 
 def command_line() -> str | None:
-    """Return the command line in shell syntax, or None if the program is not calque. Folders are removed from file names,
-    because the record is published with the encoder."""
+    """Return the command line in shell syntax, or None if the program is not calque. Absolute paths are shortened to
+    file names, because the record is published with the encoder."""
     program = Path(sys.argv[0])
     if program.stem != "calque" and (program.parent.name, program.name) != ("calque", "__main__.py"):
         return None

@@ -48,7 +48,7 @@ def world_size() -> int:
 
 
 def own_device() -> torch.device:
-    """Return the device of this process: the GPU whose index is the local rank of the process, or the CPU without GPUs."""
+    """Return the device of this process: the GPU whose index is its local rank, or the CPU if there is no GPU."""
     if launched.uses_cpu() or not torch.cuda.is_available():
         return torch.device("cpu")
     local = os.environ.get("LOCAL_RANK", "")
@@ -57,7 +57,7 @@ def own_device() -> torch.device:
 
 
 def state() -> Any:
-    """Return accelerate's state of this process, and form the process group on the first call. Raise a `SettingError` if
+    """Return accelerate's state for this process, and form the process group on the first call. Raise a `SettingError` if
     several processes were started but cannot connect."""
     from accelerate import PartialState
 
@@ -113,7 +113,7 @@ class Processes:
 
     @classmethod
     def alone(cls) -> Processes:
-        """Return a single process without communication, for a small model that every process trains identically."""
+        """Return a group of only this process, without communication, for small models that all processes train identically."""
         processes = cls()
         processes.rank, processes.world = 0, 1
         return processes

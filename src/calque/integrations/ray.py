@@ -52,7 +52,7 @@ class Encode:
 
 
 class Link:
-    """Batch function that adds the column `links`: word links in Pharaoh format, from the tables of `calque words --tables`.
+    """Batch function that adds the column `links`: Pharaoh word links, computed with tables from `calque words --tables`.
 
     The links equal those of `calque words --use` on one machine, because they depend only on the tables.
 
@@ -69,7 +69,7 @@ class Link:
         seed: int = 0, pretokenized: bool = False, posteriors: bool = False,
     ):  # fmt: skip
         if isinstance(columns, str) or len(columns) != 2:
-            raise SettingError(f"columns must be the two names of the source and target columns, got {columns!r}")
+            raise SettingError(f"columns must be the names of the source and target columns, got {columns!r}")
         self._aligner, self._columns = WordAligner.open(tables), columns
         self._how: dict[str, Any] = {"symmetrize": symmetrize, "seed": seed, "threads": 1}
         self._pretokenized, self._posteriors = pretokenized, posteriors

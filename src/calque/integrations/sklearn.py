@@ -27,7 +27,7 @@ class AlignmentMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
 
     Args:
         method: how to fit W. "rotation" and "procrustes" minimise Σ ‖xW − y‖² with WᵀW = I, and "linear" minimises it over all
-            W. For a rotation, the side with fewer dimensions is padded with zeros.
+            W. For a rotation, vectors of the space with fewer dimensions are padded with zeros.
         centre: whether to fit mean-centred vectors and map the mean of X to that of Y: x → (x − x̄)W + ȳ.
 
     Attributes:

@@ -84,7 +84,7 @@ class WordVectors:
 
     # -- disk ----------------------------------------------------------------------------------------------------------
     def to_disk(self, path: Any, *, exclude: Sequence[str] = ()) -> None:
-        """Save the complete encoder with the pipeline."""
+        """Save the encoder in the pipeline's folder, with any adapters merged into its weights."""
         encoder = self.encoder
         (encoder.merged() if hasattr(encoder, "merged") else encoder).save(Path(path) / _FOLDER)
 
