@@ -186,7 +186,7 @@ def test_static_vectors_can_be_mapped_with_and_without_a_dictionary(capsys, vect
     record = json.loads((tmp_path / "u" / "calque-run.json").read_text())
     assert record["settings"]["start_options"] == {"patience": 3, "growth": 3.5}
     assert (code, out) == (1, "")
-    assert "de, layer 0: the map found without a dictionary failed" in err
+    assert "de, layer 0: the map fitted without a dictionary is unreliable" in err
     assert "Unreliable" in (tmp_path / "u" / "README.md").read_text()
 
 

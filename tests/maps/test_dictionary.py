@@ -242,14 +242,14 @@ def test_a_failed_unsupervised_map_is_reported():
     assert fit.verdict.failed
     assert fit.verdict.gain < 1.25
     assert fit.settings["tries"] == 2
-    assert "failed" in fit.verdict.why
+    assert "unreliable" in fit.verdict.why
     assert "use a dictionary" in fit.verdict.why
     sides = {
         lang: {0: Anchors(tuple(side.words), side.vectors, np.zeros(400, dtype=np.int64), lang)}
         for lang, side in (("xx", source), ("en", target))
     }
     encoder = StaticEncoder({lang: WordTable(list(of[0].words), of[0].vectors) for lang, of in sides.items()})
-    with pytest.warns(FailedMapWarning, match="xx, layer 0: the map found without a dictionary failed"):
+    with pytest.warns(FailedMapWarning, match="xx, layer 0: the map fitted without a dictionary is unreliable"):
         DictionaryMaps(towards="en", start="distributions", options=dict(patience=2), restarts=1).align(encoder, sides)
     x, z = unit_rows(source.vectors), unit_rows(target.vectors)
     assert check_map(x, z, np.eye(DIM)).failed

@@ -74,7 +74,7 @@ def test_impossible_fits_are_rejected(planted):
         Rotation().fit(x, np.where(x > 2, np.nan, x))
     with pytest.raises(SettingError, match="equal dimensions"):
         Rotation().fit(x, x[:, :3])
-    with pytest.raises(SettingError, match="needs pairs"):
+    with pytest.raises(SettingError, match="requires pairs"):
         Rotation().fit(x[:0], x[:0])
     with pytest.raises(SettingError, match="not been fitted"):
         Rotation().transform(x)

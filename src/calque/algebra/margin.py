@@ -12,7 +12,7 @@ from calque.algebra.similarity import cosine_neighbours, csls_neighbours, dots
 from calque.errors import SettingError
 
 _LISTED = 8  # number of CSLS candidates per vector whose ratios are computed before any full search
-_ROUNDING = 1e-12  # upper bound of the rounding error of a ratio
+_ROUNDING = 1e-12  # upper bound on the rounding error of a ratio
 _CLOSE = 1e-9  # ratios this close to the largest ratio are recomputed in a fixed order of summation, so ties are exact
 _HELD = 1 << 22  # maximum number of ratios held in memory at a time
 
@@ -40,7 +40,7 @@ def best_by_margin(source: np.ndarray, target: np.ndarray, *, k: int = 4) -> Bes
     The ratio margin is cos(x, y) / ((r(x) + r(y)) / 2), where r is a vector's mean cosine with its k nearest vectors on the
     other side. Ties go to the smaller index.
 
-    The ratio equals 1 + CSLS / (r(x) + r(y)), so an exact search by CSLS bounds the ratio. If the last candidate has CSLS s,
+    The ratio equals 1 + CSLS / (r(x) + r(y)), so an exact CSLS search bounds it from above: if the last candidate has CSLS s,
     all other vectors have a ratio of at most 1 + s / (r(x) + r), where r is the smallest r on the other side if s is positive,
     and the largest r otherwise. A vector whose best ratio is below this bound is compared with all vectors.
 
@@ -70,7 +70,7 @@ def best_by_margin(source: np.ndarray, target: np.ndarray, *, k: int = 4) -> Bes
 def _best_ratios(
     x: np.ndarray, y: np.ndarray, names: np.ndarray, csls: np.ndarray, of_x: np.ndarray, of_y: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
-    """Return index and value of the largest ratio of each row of x, among its CSLS candidates or, if needed, all rows of y."""
+    """Return the index and value of each x row's largest ratio, among its CSLS candidates or, if needed, all rows of y."""
     ratios = _ratios(csls, of_x[:, None] + of_y[names])
     best, scores = _first_largest(names, ratios)
     if names.shape[1] == len(y):
@@ -105,7 +105,7 @@ def _ratios(csls: np.ndarray, sums: np.ndarray) -> np.ndarray:
 
 
 def _first_largest(names: np.ndarray, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the largest score of each row and the smallest index with this score, or −1 if all scores of the row are −∞."""
+    """For each row, return the smallest index with the largest score (−1 if all scores are −∞), and the largest score."""
     largest = scores.max(axis=1)
     beyond = np.iinfo(np.int64).max
     chosen = np.where(scores == largest[:, None], names, beyond).min(axis=1)

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from calque.errors import SettingError
 
-_SMALLEST = 32  # minimum group size in vectors; groups are larger if more than `_MAXIMA` maxima would result
+_SMALLEST = 32  # minimum number of vectors in a group; groups are larger if `_MAXIMA` would otherwise be exceeded
 _MAXIMA = 2**28  # maximum number of group maxima stored per side
 _TILE = 4096  # tile size: number of rows and columns that are read and grouped at a time
 _STRIPE = 1024  # number of rows multiplied at a time
@@ -42,7 +42,7 @@ def full_precision() -> Iterator[None]:
 
 
 def error_bound(x: Tensor, y: Tensor) -> float:
-    """Return an upper bound of the error of a float32 inner product of rows of x and y, for any order of summation.
+    """Return an upper bound on the error of a float32 inner product of rows of x and y, for any order of summation.
 
     The bound is dim·u·‖x‖·‖y‖, where u = 2⁻²⁴ and the norms are the largest of each side (Higham 2002, §3.1).
     """
@@ -281,7 +281,7 @@ class _Search:
 
     Args:
         maxima: largest product of the vector at each sorted position of `side` with each group of `others`, `[n_groups, n]`.
-        error: upper bound of the rounding error of a float32 product.
+        error: upper bound on the rounding error of a float32 product.
     """
 
     def __init__(self, side: _Side, others: _Side, maxima: Tensor, error: float):

@@ -40,7 +40,7 @@ def probability(gap: float, runs: Part, texts: Part) -> float:
     t = abs(gap) / math.sqrt(variance)
     of_runs = runs[0] / variance
     least = tail(t, total([runs, texts])[1])
-    if not 1e-9 < of_runs < 1 - 1e-9 or least > 0.1:  # only one variance, or clearly not significant
+    if not 1e-9 < of_runs < 1 - 1e-9 or least > 0.1:  # one variance is 0, or the result is clearly not significant
         return least
     from scipy.special import stdtrit
 

@@ -35,7 +35,7 @@ class Counts:
 
 @dataclass(frozen=True)
 class SentenceRows:
-    """Words that have a vector, for the sentences on one side of a corpus."""
+    """Words with a vector in the sentences on one side of a corpus."""
 
     rows: np.ndarray  # [n_words] index of each word's vector among the vectors in the update
     owner: np.ndarray  # [n_words] index of each word's sentence
@@ -82,7 +82,7 @@ class _Corpus:
         source, target: index of the source and of the target sentence of each sentence pair, int64 `[n]`.
         pairs: linked words.
         offsets: start of each sentence pair's links in `pairs`, int64 `[n + 1]`.
-        kinds: ids, which are equal for pairs that are positives of each other, int64 `[n_pairs]`; or None.
+        kinds: id of each link, equal for links that are positives of each other, int64 `[n_pairs]`; or None.
     """
 
     source: np.ndarray
@@ -176,7 +176,7 @@ class AlignedText:
         return [len(corpus.source) for corpus in self._corpora]
 
     def _with_vectors(self, pairs: WordPairs, source: int, target: int) -> WordPairs:
-        """Return the links whose words both have vectors, and count the remaining links. `source` and `target` are the indices
+        """Return the links whose words both have vectors, and count the other links. `source` and `target` are the indices
         of the first source sentence and the first target sentence in the table."""
         covered = np.ones(len(pairs), dtype=bool)
         for base, words in ((source, pairs.source), (target, pairs.target)):

@@ -92,7 +92,7 @@ class Method(ABC):
     """Base class of alignment methods, which return an encoder.
 
     A class from another package can be named on the command line or in a study. It is built with `towards` and the user's
-    options as keyword arguments, except that options which are keyword arguments of its `align` are passed to `align`.
+    options as keyword arguments; options that are keyword arguments of its `align` are passed to `align` instead.
 
     Attributes:
         towards: language that all other languages are aligned with.
@@ -137,7 +137,7 @@ class Method(ABC):
 
 
 def accept_renamed(**names: str) -> Callable[[C], C]:
-    """Return a class decorator that accepts old argument names (`old="new"`) with a warning; the signature omits them."""
+    """Return a class decorator that accepts old argument names (`old="new"`) with a warning; the signature omits old names."""
 
     def decorate(kind: Any) -> Any:
         build, warned = kind.__init__, set()

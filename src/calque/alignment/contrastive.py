@@ -44,7 +44,7 @@ class Contrastive(Tuner):
             in the language `towards` (Fang et al. 2021, "SEED", Eq. 3).
         sentences: weight of a contrastive loss over sentence pairs, computed from mean word vectors (translation ranking, Feng
             et al. 2022, "Language-agnostic BERT sentence embedding", Eqs. 1–2, without their margin).
-        layers: layers in which the loss is computed; default: the encoder's layer.
+        layers: layers in which the loss is computed; default: the encoder's output layer.
         epochs, learning_rate, seed: see `Schedule`.
         batch, freeze, lora: see `Tuner`.
     """
@@ -115,14 +115,14 @@ def info_nce(x: Tensor, y: Tensor, *, temperature: float, kinds: Tensor | None =
 
 
 def similarity_divergence(now: Tensor, before: Tensor, *, temperature: float) -> Tensor:
-    """Return the mean divergence, before and after training, of each row's similarities to the other rows.
+    """Return the mean divergence between each row's similarities to the other rows before and after training.
 
     Let p_ij and q_ij be the softmax over j ≠ i of cosine(i, j)/τ before and after training. The divergence is the mean over i
     of Σ_j p_ij log(p_ij / q_ij), which is 0 if the similarities do not change (relational distillation, Park et al. 2019;
     Fang et al. 2021, "SEED", Eq. 3).
 
     Args:
-        now, before: vectors of the same words after and before training `[n, dim]`; for fewer than three words, return 0.
+        now, before: vectors of the same words after and before training `[n, dim]`; if n is below 3, the result is 0.
         temperature: temperature τ.
     """
     n = len(now)

@@ -60,7 +60,7 @@ class Distillation(TrainingSettings):
         ranking: weight of the ranking loss. This loss is the cross-entropy of identifying the correct teacher vector among the
             teacher vectors of all texts in the update, with the logits cosine / `temperature`.
         temperature: temperature of the ranking loss.
-        negatives: number of additional candidates in the ranking loss: teacher vectors sampled from all texts in each update.
+        negatives: number of additional candidates in the ranking loss: teacher vectors that each update samples from all texts.
             The student does not encode their texts, so negatives cost little time.
         source_share: fraction of the pairs in an update for which the student also encodes the sentence in the teacher's
             language; 1 in the paper. If the texts of several languages share these sentences, a smaller fraction suffices.
@@ -106,7 +106,7 @@ class Distillation(TrainingSettings):
             corpora: parallel texts, each with one side in the teacher's language.
             texts: additional monolingual texts in the teacher's language.
             folder: folder for checkpoints and metrics. An interrupted run resumes from it with bitwise identical results.
-            checkpoint_every: number of updates between checkpoints. A checkpoint is also saved once a minute; 0 disables both.
+            checkpoint_every: number of updates between checkpoints, or 0 for none. A checkpoint is also saved once a minute.
             progress: whether to show progress bars on standard error.
 
         Raises:
@@ -196,7 +196,7 @@ class Lesson:
 
     Attributes:
         table: all texts. Each corpus lists the texts in the teacher's language before their translations.
-        places: index of each text's teacher vector, which translations share, or −1 for an unused text, int64 `[n_texts]`.
+        places: index of each text's teacher vector (equal for translations), or −1 for an unused text, int64 `[n_texts]`.
         parts: for each corpus, the text indices of each pair `[n, 2]` or of each single text `[n, 1]`, int64.
         counts: numbers of used sentence pairs, used sentences and truncated texts, which are saved with the result.
     """

@@ -30,7 +30,7 @@ class FineTune(Tuner):
         weight: weight λ of the penalty.
         variant: loss as in the paper (`paper`) or as in Cao's code (`code`). The code divides each term by its number of
             elements, and replaces f(j, t) in the first term by f0(j, t).
-        layers: layers in which the loss is computed, e.g. `(-4, -3, -2, -1)`; default: the encoder's layer.
+        layers: layers in which the loss is computed, e.g. `(-4, -3, -2, -1)`; default: the encoder's output layer.
         epochs, learning_rate, seed: see `Schedule`.
         batch, freeze, lora: see `Tuner`.
     """

@@ -119,7 +119,7 @@ def small(encoder: TrainableEncoder, towards: str, *, seed: int = 0) -> Contrast
 
 
 def common(corpora: Sequence[ParallelCorpus]) -> str:
-    """Return the language that all texts share; if they share both, return the source language of the first text.
+    """Return the language that all texts share, or the source language of the first text if they share both languages.
 
     Raises:
         SettingError: the texts have no common language.

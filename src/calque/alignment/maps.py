@@ -26,7 +26,7 @@ class LinkedMaps(Method):
     Args:
         method: "rotation" (Wang et al. 2019), "normalized-rotation", "linear" or "sentence-rotation" (Aldarmaki & Diab 2019).
         towards: target language, to which the vectors of all other languages are mapped.
-        layers: layers to map; default: the encoder's layer.
+        layers: layers to map; default: the encoder's output layer.
         combine: how to combine the mapped layers: "sum", "mean", "concat", or "last" (use only the last layer).
         standardize: whether to standardise the vectors first; default: only if one dimension dominates the vectors.
     """
@@ -49,8 +49,8 @@ class LinkedMaps(Method):
     def align(self, encoder: Any, corpus: Text, pairs: Links, **run: Unpack[RunOptions]) -> Encoder:
         """Return the encoder with maps fitted in one pass over the text; `folder` is not used.
 
-        A static encoder stores the maps itself instead of being wrapped. Its maps are fitted without its sentence part,
-        which is computed from mapped vectors.
+        A static encoder stores the maps itself instead of being wrapped. The maps are fitted on its word vectors
+        alone, because it computes the statistics of the sentence (option `sentence`) from mapped vectors.
         """
         static = isinstance(encoder, StaticEncoder)
         corpora = [corpus] if not isinstance(corpus, Sequence) else corpus

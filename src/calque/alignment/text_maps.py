@@ -32,9 +32,9 @@ class LanguageMeans(Method):
 
     Args:
         towards: reference language, which must be one of the languages of the text.
-        layers: layers to map; default: the encoder's layer.
+        layers: layers to map; default: the encoder's output layer.
         combine: see `MappedEncoder`.
-        offset: whether to add the mean of `towards`, so that its own vectors do not change; if false, means are only removed.
+        offset: whether to add the mean of `towards`, so that vectors in `towards` do not change; if false, only subtract means.
     """
 
     towards: str
@@ -48,7 +48,7 @@ class LanguageMeans(Method):
     def align(
         self, encoder: Any, corpus: Text | Mapping[str, Sentences], pairs: Any = (), **run: Unpack[RunOptions]
     ) -> Encoder:
-        """Return the encoder with its maps. A static encoder stores the maps itself; they are fitted without its sentence part.
+        """Return the encoder with its maps. A static encoder stores the maps itself; they are fitted on word vectors alone.
 
         Args:
             encoder: encoder to map.
@@ -93,7 +93,7 @@ class Standardize(Method):
 
     Args:
         towards: one of the languages of the text. Every method has this argument, but it does not affect this method.
-        layers: layers to standardise; default: the encoder's layer.
+        layers: layers to standardise; default: the encoder's output layer.
     """
 
     towards: str
@@ -144,7 +144,7 @@ def moments_of(
 
     Args:
         texts: one or more texts in each language.
-        layers: layers of the encoder; default: the encoder's layer.
+        layers: layers of the encoder; default: the encoder's output layer.
         block: number of sentences encoded at a time.
         progress: whether to show a progress bar on standard error.
 

@@ -40,7 +40,7 @@ class Tuner(TrainingSettings, Method):
 
     Args:
         towards: language that all other languages are aligned with.
-        layers: layers in which the loss is computed; default: the encoder's layer.
+        layers: layers in which the loss is computed; default: the encoder's output layer.
         lora: rank of the LoRA adapters (Hu et al. 2022; requires PEFT) that are trained instead of the weight matrices. The
             default learning rate is then 10 times higher (`LORA_RATE`), and the result is an `AdaptedEncoder`. By default,
             there are no adapters and the weights are trained.
@@ -107,12 +107,12 @@ class Tuner(TrainingSettings, Method):
         """Train a copy of `encoder`.
 
         Args:
-            encoder: encoder, which is not changed. The result shares its frozen weights.
+            encoder: encoder, which is not changed. The result shares the frozen weights of this encoder.
             corpus, pairs: one or more parallel texts, possibly in different languages, and the word links of each text.
             standardize, accumulate, precision: see `align`.
             folder: folder for checkpoints and metrics. An interrupted run resumes from it with bitwise identical results.
                 Delete the last checkpoint once the result is saved.
-            checkpoint_every: number of updates between checkpoints. A checkpoint is also saved once a minute; 0 disables both.
+            checkpoint_every: number of updates between checkpoints, or 0 for none. A checkpoint is also saved once a minute.
             progress: whether to show a progress bar with the loss terms on standard error.
 
         Raises:
@@ -211,6 +211,6 @@ class Tuner(TrainingSettings, Method):
         highest = max(encoder.layer_numbers(self.layers))
         if self.freeze is not None and highest <= self.freeze < encoder.n_layers:
             raise SettingError(
-                f"freeze={self.freeze} would freeze all layers that affect the loss, whose highest layer is {highest}; freeze "
+                f"freeze={self.freeze} would freeze all layers that affect the loss (the highest is layer {highest}); freeze "
                 "fewer layers"
             )

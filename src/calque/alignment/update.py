@@ -33,7 +33,7 @@ class LinkedBatch:
         regularised: vectors of all words in the target sentences `[n_target_words, dim]`.
         reference: vectors of these target words from the frozen encoder `[n_target_words, dim]`, or None.
         reference_linked: vectors of the linked target words from the frozen encoder `[n_pairs, dim]`, or None.
-        kinds: ids, which are equal for pairs that are positives of each other, −1 for no id, int64 `[n_pairs]`; or None.
+        kinds: id of each pair, equal for pairs that are positives of each other, −1 for no id, int64 `[n_pairs]`; or None.
         sentences: mean word vectors of source and target sentences `[n_sentence_pairs, dim]`, or None.
     """
 

@@ -35,8 +35,8 @@ def adversarial_start(
     A discriminator with two hidden layers learns to distinguish mapped source vectors from target vectors, and the map learns
     to deceive the discriminator. After each update, W ← (1 + β)W − βWWᵀW keeps the map close to orthogonal (Eq. 7). The best
     epoch is the one with the largest mean CSLS of mutual neighbours; the published code uses the mean cosine between frequent
-    words and their CSLS neighbours instead. The map's learning rate is halved when the mean CSLS is below its maximum, except
-    the first time. Seed 0 initialises the map with the identity, as published; other seeds use a random rotation.
+    words and their CSLS neighbours instead. The map's learning rate is halved when the mean CSLS is below its best value,
+    except the first time. Seed 0 initialises the map with the identity, as published; other seeds use a random rotation.
 
     Args:
         x, z: L2-normalised vectors `[n, dim]` and `[m, dim]`, the most frequent words first.

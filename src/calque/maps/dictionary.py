@@ -97,7 +97,7 @@ def identical_words(source: Sequence[str], target: Sequence[str]) -> np.ndarray:
 
 
 def with_identical_words(dictionary: Dictionary, source: Sequence[str], target: Sequence[str]) -> Dictionary:
-    """Return the dictionary with every word that both languages share added as its own translation (Multi-sense, footnote 6).
+    """Return the dictionary plus every word that both languages share, as its own translation (Multi-sense, footnote 6).
 
     Args:
         dictionary: dictionary whose entries come first in the result.

@@ -24,7 +24,7 @@ class VectorMap(ABC):
         n_pairs: number of vector pairs on which the map was fitted.
     """
 
-    #: name of the map in files and on the command line
+    #: name of this kind of map in files and on the command line
     kind: ClassVar[str]
 
     def __init__(self):
@@ -78,7 +78,7 @@ class VectorMap(ABC):
     def _set(self, matrix: np.ndarray, moments: Moments, *, centred: bool) -> Self:
         if moments.n == 0:
             raise SettingError(
-                "a map needs pairs of vectors, got none; the text has no word link with vectors for both words"
+                "fitting a map requires pairs of vectors, got none; no two linked words of the text both have vectors"
             )
         self.matrix, self.n_pairs = matrix, moments.n
         self.source_mean = moments.source_mean.copy() if centred else np.zeros(matrix.shape[0])
@@ -127,7 +127,7 @@ class LinearMap(VectorMap):
     """Least-squares map that minimises Σ ‖xW − y‖² over all W (Mikolov et al. 2013; Multi-sense, Eq. 8).
 
     Args:
-        centred: whether to fit a translation as well: x → (x − x̄)W + ȳ. The papers do not fit one.
+        centred: whether to fit an offset as well: x → (x − x̄)W + ȳ. The papers do not fit an offset.
     """
 
     kind = "linear"

@@ -121,8 +121,8 @@ def check_map(x: np.ndarray, z: np.ndarray, matrix: np.ndarray, *, k: int = 10, 
 
     Refinement produces mutual neighbours even from random pairs. The map and three random dictionaries are therefore refined in
     the same number of rounds on the same frequent words. The criterion is the sum of the CSLS of mutual neighbours divided by
-    the number of words. Its ratio to that of the random dictionaries was 0.9 to 1.25 for unrelated vector spaces, and 1.26 to 9
-    for correct maps of synthetic and real vectors. A wrong map may pass, and a correct map of poor vectors may fail.
+    the number of words. The map's criterion was 0.9 to 1.25 times that of random dictionaries for unrelated spaces, and 1.26 to
+    9 times for correct maps of synthetic and real vectors. A wrong map may pass, and a correct map of poor vectors may fail.
 
     Args:
         x, z: L2-normalised vectors `[n, dim]` and `[m, dim]`, the most frequent words first.
@@ -139,14 +139,14 @@ def check_map(x: np.ndarray, z: np.ndarray, matrix: np.ndarray, *, k: int = 10, 
     if gain >= GAIN:
         return Verdict(False, gain, f"its criterion is {gain:.2f} times that of maps refined from random pairs")
     why = (
-        f"the map found without a dictionary failed: its criterion is {gain:.2f} times that of maps refined from random "
-        f"pairs, and must be at least {GAIN}; use a dictionary, or more text"
+        f"the map fitted without a dictionary is unreliable: its criterion is {gain:.2f} times that of maps refined from "
+        f"random pairs, and must be at least {GAIN}; use a dictionary, or more text"
     )
     return Verdict(True, gain, why)
 
 
 def _reached(x: np.ndarray, z: np.ndarray, pairs: np.ndarray, k: int) -> float:
-    """Refine a rotation from initial pairs, and return the best round's sum of the CSLS of mutual neighbours per word."""
+    """Refine a rotation from initial pairs, and return the criterion of `check_map` in the best round."""
     if not len(pairs):
         return 0.0
 

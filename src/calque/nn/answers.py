@@ -1,4 +1,4 @@
-"""Answer span prediction: a model that scores the span ends, the loss, and the search for the best span."""
+"""Answer span prediction: a model that scores the ends of spans, its loss function, and the search for the best span."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def end_losses(scores: Tensor, owner: Tensor, words: Tensor, right: Tensor) -> T
         owner: index of each row's question, int64 `[n_rows]`.
         words: index of each row's word in its passage, int64 `[n_rows]`.
         right: indices of the first and the last word of each gold answer, or −1 if a question has no answer, int64 `[n, 2]`.
-            A word without a row has loss 0.
+            The loss is 0 for an answer word without a row.
     """
     n = len(right)
     total = scores.new_zeros(n)

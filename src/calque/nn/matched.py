@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from calque.offsets import offsets_of
 
 _PAIRS = 8  # maximum number of sentence pairs in a group
-_PLACES = 1_000_000  # maximum number of word pairs in a group, with padding, unless it has only one sentence pair
+_PLACES = 1_000_000  # maximum number of word pairs in a group, including padding; a single sentence pair may exceed it
 
 
 class Side(NamedTuple):

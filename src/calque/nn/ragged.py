@@ -17,8 +17,8 @@ class Ragged:
     """Layout of the concatenated sentences of a batch.
 
     In time-major order, words are sorted by their position in the sentence. Words at the same position are sorted by the
-    length of their sentence, longest first. Sentences that have not ended are therefore the first rows of the previous
-    position's block, as in PyTorch's PackedSequence. Empty sentences are omitted.
+    length of their sentence, longest first. Sentences that have not ended therefore come first in the block of the
+    previous position, as in PyTorch's PackedSequence. Empty sentences are omitted.
 
     Args:
         lengths: number of words in each sentence, int64 `[n_sentences]`.

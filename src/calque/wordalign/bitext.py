@@ -7,8 +7,8 @@ the pairs of a source type are adjacent.
 Numba caches machine code next to the source file. It recompiles a loop if the loop's own file changes, but not if another file
 changes, so delete the `__pycache__` of this package after changing this file.
 
-With `fastmath`, the order of summation can differ between compiled copies of a function, and the called copy can depend on
-whether the process compiled or loaded the function. Functions called by a `fast_loop` are therefore inlined (`fast_part`).
+With `fastmath`, the order of summation can differ between compiled copies of a function, and which copy is called can depend on
+whether the process compiled the function or loaded it. Functions called by a `fast_loop` are therefore inlined (`fast_part`).
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ class Bitext:
             cells grows with the square of the length.
 
     Attributes:
-        used: indices of the sentence pairs with cells, sorted by length, int64. `too_long` counts those above `max_words`.
+        used: indices of the sentence pairs with cells, sorted by length, int64. `too_long` counts pairs above `max_words`.
         pairs: all pairs of co-occurring types.
     """
 

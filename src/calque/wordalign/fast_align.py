@@ -9,9 +9,9 @@ aligned to null with probability `null`, and to position i of n with probability
 estimated by variational Bayes: exp(digamma(c(s, t) + alpha) - digamma(sum over t' of (c(s, t') + alpha))). From the second pass
 on, the tension is updated by gradient ascent on the likelihood (section 2.2).
 
-Two details follow the authors' program instead of the paper, so that the links are the same as the program's. The feature that
-is averaged over the posteriors counts j from 0, although the model counts j from 1, and the expected feature is divided by Z of
-the transposed sentence pair. `exact=True` uses the paper's formulas.
+Two details follow the authors' program instead of the paper, so that the links equal those of the program. The feature
+-|i / n - j / m| counts j from 0 when it is averaged over the posteriors, although the model counts j from 1, and the expected
+feature is divided by Z of the transposed sentence pair. `exact=True` uses the paper's formulas.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from calque.wordalign.bitext import Bitext, Pairs, loop
 from calque.wordalign.model import Job, Links, Model, run
 from calque.wordalign.vocabulary import AS_IS
 
-UNSEEN = 1e-9  # probability of any type pair before training, and of type pairs not in the training text
-STEPS, RATE, LOWEST, HIGHEST = 8, 20.0, 0.1, 14.0  # gradient steps of the tension: number, rate, bounds
+UNSEEN = 1e-9  # probability of all type pairs before training, and later of pairs that are not in the training text
+STEPS, RATE, LOWEST, HIGHEST = 8, 20.0, 0.1, 14.0  # gradient ascent on the tension: steps, rate, bounds
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ def one_pass(
     bitext: Bitext, across: bool, settings: FastAlignSettings, d: Direction, out: Links | None,
     counts: np.ndarray | None = None, nulls: np.ndarray | None = None,
 ) -> float:  # fmt: skip
-    """Run one pass in one direction, which adds to the counts or writes links to `out`, and return the sum of the feature."""
+    """Run one pass in one direction, add to the counts or write links to `out`, and return the result of `expectation`."""
     none = np.zeros(0)
     links, posterior = (np.zeros(0, np.int32), np.zeros(0, np.float32)) if out is None else out.direction(across)
     return expectation(
@@ -179,7 +179,7 @@ def expected_feature(shapes, times, tension, exact):
     """Return the sum over all observed words of the expected feature -|i / n - j / m|.
 
     Args:
-        shapes: distinct lengths m (observed) and n (given) of sentence pairs, int64 `[n_shapes, 2]`.
+        shapes: distinct pairs of sentence lengths, m (observed) and n (given), int64 `[n_shapes, 2]`.
         times: number of sentence pairs with each pair of lengths, int64 `[n_shapes]`.
     """
     expected, longest = 0.0, 1
@@ -217,8 +217,8 @@ def transposed_sum(j, m, n, tension):
 def expectation(
     sentences, text, longest, table, null_table, tension, null, exact, counts, null_counts, links, posterior
 ):  # fmt: skip
-    """Add the expected counts of one direction to `counts` and `null_counts`, or if `links` is not empty, write the best
-    position of each observed word to it. Return the sum of the feature -|i / n - j / m| weighted by the posteriors."""
+    """Add the expected counts of one direction to `counts` and `null_counts`. If `links` is not empty, instead write the best
+    position of each observed word to `links`. Return the sum of the feature -|i / n - j / m| weighted by the posteriors."""
     row, mass, learn = np.empty(longest), np.empty(longest), len(links) == 0
     feature = 0.0
     for b in sentences:

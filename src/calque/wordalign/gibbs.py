@@ -1,7 +1,7 @@
 """Gibbs sampling of HMM alignments with fertility.
 
 Model (Östling & Tiedemann 2016, "Efficient word alignment with Markov chain Monte Carlo", sections 3-4): every observed word is
-aligned to a position on the other side or to null. Words are drawn from the translation distribution of the word at that
+aligned to a position on the other side or to null. It is drawn from the translation distribution of the word at that
 position, positions move by jumps, and every word has a fertility, which is the number of words aligned to it. All distributions
 have Dirichlet priors and are integrated out, so a word's position is sampled in proportion to counts over the rest of the text:
 
@@ -45,7 +45,7 @@ class GibbsSettings:
         null: prior probability that a word is aligned to null.
         strength: pseudo-count of each type pair (Dirichlet prior).
         spelling: additional pseudo-count of a pair of identically spelt words, as a multiple of `strength`.
-        null_strength, jump_strength: pseudo-counts of each word type aligned to null, and of each jump.
+        null_strength, jump_strength: pseudo-counts of the alignment of each word type to null, and of each jump width.
         fertility_strength: sum of the pseudo-counts of all fertilities of a word type.
         similarity: weight of the similarities that are used as a prior, see `calque.wordalign.prior`.
         hmm: settings of the HMM that initialises the chains.
@@ -68,7 +68,7 @@ class GibbsSettings:
         return self.hmm.passes + self.burn_in
 
     def weighted(self, similarity: float) -> GibbsSettings:
-        """Return the settings with a different similarity weight, also for the HMM."""
+        """Return the settings with a different similarity weight for both the sampler and the HMM."""
         return replace(self, similarity=similarity, hmm=self.hmm.weighted(similarity))
 
 
@@ -105,7 +105,7 @@ class DirectionTables:
         )  # fmt: skip
 
     def with_counts(self, old: DirectionTables, numbers: np.ndarray) -> DirectionTables:
-        """Copy trained counts to the tables of a new text, and return self; `numbers` are its pairs' indices in training."""
+        """Copy trained counts to these tables, and return self; `numbers` are the new type pairs' indices in training."""
         self.counts, self.jumps = known(old.counts, numbers), old.jumps
         for name in ("given_total", "given_prior", "observed_null", "fertilities"):
             trained = getattr(old, name)
@@ -119,8 +119,8 @@ class State(NamedTuple):
     Attributes:
         links: position to which each observed word is aligned, or -1 for null, int32 `[n_observed]`.
         counts, given_total, observed_null, fertilities: see `DirectionTables`; the last two do not include priors.
-        sums: number of null-aligned words (without prior), of jumps (recounted in training) and of observed types, float64.
-        jumps: jump counts, with the count of jumps by d at `len // 2 + d`, float64.
+        sums: numbers of null-aligned words (without prior), jumps (recounted in training) and observed types, float64 `[3]`.
+        jumps: jump counts, with the count of jumps by d at index `len // 2 + d`, float64.
         fertility_prior: pseudo-count of each fertility, float32 `[FERTILITIES]`.
         generator: state of the random number generator, uint64 `[1]`.
     """
@@ -351,8 +351,8 @@ def sample(sentences, text, state, prior, keys, null, null_strength, learn, marg
         keys: seed of the generator for each sentence pair, uint64 `[n_sentences]`; ignored if `learn` is true.
         null, null_strength: see `GibbsSettings`, float32.
         learn: whether to update the counts, which are fixed for a new text.
-        marginal, null_marginal: outputs, to which the conditional probability of each cell and of null for each word are
-            added. If `marginal` is empty, nothing is added.
+        marginal, null_marginal: outputs; the conditional probabilities of each cell, and of null for each word, are added
+            to them. If `marginal` is empty, nothing is added.
     """
     given_total, fertilities, fertility_prior = state.given_total, state.fertilities, state.fertility_prior
     counts, observed_null, jumps, cells = state.counts, state.observed_null, state.jumps, text.cells
@@ -459,7 +459,7 @@ def sample(sentences, text, state, prior, keys, null, null_strength, learn, marg
 
 @loop
 def choose(sentences, text, forward, forward_null, backward, backward_null, links):
-    """Write the position with the largest geometric mean of both marginals for each word, or -1 if null is more probable."""
+    """For each word, write the position with the largest geometric mean of both marginals, or -1 if null is more probable."""
     for b in sentences:
         top, left, cell = text.given_offsets[b], text.observed_offsets[b], text.origin[b]
         n, m = text.given_offsets[b + 1] - top, text.observed_offsets[b + 1] - left

@@ -47,7 +47,7 @@ class HmmSettings:
         null: prior probability that a word is aligned to null.
         strength: pseudo-count of each type pair (Dirichlet prior).
         spelling: additional pseudo-count of a pair of identically spelt words, as a multiple of `strength`.
-        null_strength: pseudo-count of each word type aligned to null (Dirichlet prior).
+        null_strength: pseudo-count of the alignment of each word type to null (Dirichlet prior).
         jump_smoothing: weight of the uniform distribution in the jump distribution.
         floor: minimum forward probability of a state; the forward-backward algorithm prunes states below this probability.
         similarity: weight of the similarities that are used as a prior, see `calque.wordalign.prior`.
@@ -129,7 +129,7 @@ class Weights(NamedTuple):
         mass: count plus prior of every type pair, float32 `[n_pairs]`.
         source_scale, target_scale: factors that convert mass to p(target | source) and p(source | target), float32 `[n_types]`.
         source_null, target_null: p(word | null), float32 `[n_types]`.
-        forward_jump, backward_jump: jump weights, with the weight of a jump by d at `len // 2 + d`, float32.
+        forward_jump, backward_jump: jump weights, with the weight of a jump by d at index `len // 2 + d`, float32.
         null, floor: see `HmmSettings`.
     """
 
@@ -167,8 +167,8 @@ class HmmPass:
         self.mass = np.empty(len(job.bitext.pairs), dtype=np.float32)
 
     def settle(self, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Set the mass of all pairs from the counts of all shards, float32 `[shards, n_pairs]`, which are added up in place in
-        the first row. Return the total mass of each source type and of each target type, float64."""
+        """Set the mass of all pairs from the counts of all shards, float32 `[shards, n_pairs]`, and replace the first row of
+        `counts` with their sum. Return the total mass of each source type and of each target type, float64."""
         pairs = self.bitext.pairs
         for more in counts[1:]:
             counts[0] += more
@@ -193,7 +193,7 @@ class HmmPass:
         )  # fmt: skip
 
     def run(self, loop: Callable[..., None], arguments: Callable[[int], tuple]) -> None:
-        """Run a loop on all shards; `arguments(shard)` returns its arguments after `sentences`, `text` and `longest`."""
+        """Run a loop on all shards; `arguments(shard)` returns the arguments that follow `sentences`, `text` and `longest`."""
         text, longest = self.text, self.bitext.longest
         run([partial(loop, part, text, longest, *arguments(k)) for k, part in enumerate(self.shards)], self.threads)
 
@@ -318,18 +318,18 @@ def chain(emission, null_emission, n, width, padded, jump, null, floor, room, fl
     arrays in row-major order.
 
     Args:
-        emission: p(observed word | position) by slot, zero in slot 0 and after `width`, float32 `[n * padded]`.
+        emission: p(observed word | position) by slot, zero in slot 0 and in slots after `width`, float32 `[n * padded]`.
         null_emission: p(observed word | null), float32 `[n]`.
-        n, width, padded: number of observed words, of positions, and of slots per row (a multiple of `LANES` above `width`).
-        jump: jump weights, with the weight of a jump by d at `len // 2 + d`, float32.
+        n, width, padded: numbers of observed words, positions, and slots per row (the next multiple of `LANES` above `width`).
+        jump: jump weights, with the weight of a jump by d at index `len // 2 + d`, float32.
         null, floor: see `HmmSettings`.
-        room: work space.
-        flow: output, to which the expected jump counts divided by the jump weights are added; same layout as `jump`.
+        room: scratch buffers, see `work_space`.
+        flow: output in the layout of `jump`; the expected jump counts, divided by the jump weights, are added to it.
         posterior, null_posterior: outputs p(position | sentence pair) by slot, float32 `[n * padded]`, and
             p(null | sentence pair), float32 `[n]`.
 
     Returns:
-        logarithm of the probability of the observed words times the weight of the jump to the end.
+        logarithm of the product of the probability of the observed words and the weight of the jump to the end.
     """
     real, total, beta, states, n_states = room.real, room.total, room.beta, room.states, room.n_states
     scale, ahead, send = room.scale, room.ahead, room.send
@@ -437,7 +437,7 @@ def independent(emission, null_emission, n, width, padded, null, posterior, null
     return likelihood + math.log(product)
 
 
-#: work space for `_both` (emissions and posteriors of both directions) and `chain`
+#: scratch buffers for `_both` (emissions and posteriors of both directions) and `chain`
 Room = namedtuple(
     "Room",
     "emit_f emit_b post_f post_b real total beta empty_f empty_b none_f none_b scale ahead send flow_f flow_b states n_states",
@@ -446,7 +446,7 @@ Room = namedtuple(
 
 @loop
 def work_space(longest, n_jumps):
-    """Allocate work space for sentence pairs of up to `longest` words per side."""
+    """Allocate scratch buffers for sentence pairs of up to `longest` words per side."""
     size = longest + 1 + LANES
     m, r, f = np.zeros((7, size * size), F), np.zeros((7, size), F), np.zeros((2, n_jumps), F)
     return Room(
@@ -457,7 +457,7 @@ def work_space(longest, n_jumps):
 
 @fast_part
 def _both(is_hmm, b, text, weights, prior, room):
-    """Write the posteriors of a sentence pair in both directions, and the expected jumps, to the work space `room`.
+    """Write the posteriors of a sentence pair in both directions, and the expected jumps, to the buffers in `room`.
 
     Returns:
         the numbers of source and target words, and the row lengths of the posteriors of target and source words.
@@ -546,7 +546,7 @@ def count(sentences, text, longest, is_hmm, weights, prior, expected):
 
 @fast_loop
 def link(sentences, text, longest, weights, prior, links):
-    """Write the best position of each word (see `_best`) to `links`, with its posterior in the direction of the word."""
+    """Write the best position of each word (see `_best`) to `links`, with its posterior in the direction of this link."""
     room = work_space(longest, len(weights.forward_jump))
     for b in sentences:
         n, m, wide_n, wide_m = _both(True, b, text, weights, prior, room)
@@ -560,7 +560,7 @@ def link(sentences, text, longest, weights, prior, links):
 @fast_loop
 def draw(sentences, text, longest, weights, prior, seeds, keys, forward, backward):
     """Sample a position for each word in every row of `forward` and `backward`. Row k depends on `seeds[k]`, and the positions
-    of sentence pair b also on `keys[b]`."""
+    of sentence pair b also depend on `keys[b]`."""
     room = work_space(longest, len(weights.forward_jump))
     for b in sentences:
         n, m, wide_n, wide_m = _both(True, b, text, weights, prior, room)

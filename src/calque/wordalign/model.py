@@ -20,9 +20,9 @@ from calque.wordalign.similarity import Similarities
 from calque.wordalign.vocabulary import Classes
 
 T = TypeVar("T")
-SHARDS = 8  # maximum number of shards; it is fixed, because float sums must not depend on the number of threads
+SHARDS = 8  # maximum number of shards; fixed, so that float sums do not depend on the number of threads
 CELLS_PER_SHARD = 1 << 19  # minimum number of cells per shard
-MAX_COUNTS = 1 << 28  # maximum number of counts in all shards together, unless there are only two
+MAX_COUNTS = 1 << 28  # maximum total number of counts over all shards; not enforced if there are only two shards
 
 
 def n_shards(n_cells: int, n_pairs: int) -> int:
@@ -74,7 +74,7 @@ class Links(NamedTuple):
         """Return the links of a range of consecutive sentence pairs.
 
         Args:
-            before, after: numbers of source and target words before the range, and up to the end of the range, int64 `[2]`.
+            before, after: numbers of source and target words before the start and before the end of the range, int64 `[2]`.
         """
         source, target = (slice(*ends) for ends in zip(before.tolist(), after.tolist(), strict=True))
         return Links(
@@ -99,7 +99,7 @@ class Links(NamedTuple):
 
 @dataclass(frozen=True)
 class Job:
-    """A text to train on or to align, with the settings of the run.
+    """A text to train on or to align, with the seed, the number of threads and the prior.
 
     Args:
         alike: function that returns the spelling similarity of each type pair, uint16 `[n_pairs]`; see `vocabulary.shared`.
@@ -123,7 +123,7 @@ class Model(ABC):
 
     Attributes:
         kind: name of the model.
-        settings_type: class of the settings; their `passes` is the number of calls of `step` in training.
+        settings_type: class of the settings, whose attribute `passes` is the number of calls to `Job.step` in training.
         classes: default settings of the word classes.
     """
 

@@ -5,7 +5,7 @@ With cosines c(i, j) and weight w, the probability that target word j is aligned
     g(i, j) = exp(w c(i, j)) / mean over i' of exp(w c(i', j))
 
 in every conditional probability, both in training and when links are extracted. The other direction uses the mean over j'. The
-prior has no effect for a word that is equally similar to all positions, and it leaves the null-alignment probability unchanged.
+prior has no effect on a word that is equally similar to all positions, and it leaves the null-alignment probability unchanged.
 """
 
 from __future__ import annotations

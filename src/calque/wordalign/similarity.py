@@ -144,7 +144,7 @@ def links_from_embeddings(
         options: further arguments of the function named by `method`.
 
     Returns:
-        links with posteriors in 0…1, whose scale depends on the method. Words without a vector get no links.
+        links with posteriors in 0…1, which are not comparable between methods. Words without a vector get no links.
 
     Raises:
         SettingError: the method is unknown, or the numbers of sentences or the dimensions differ.

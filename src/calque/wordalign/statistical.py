@@ -34,7 +34,7 @@ from calque.wordalign.vocabulary import Classes, Vocabulary, code_points, joined
 
 Prior = Callable[[ParallelCorpus], Similarities]
 Settings = FastAlignSettings | HmmSettings | GibbsSettings
-FEW = 2_000  # `auto` uses the Gibbs sampler below this number of sentence pairs, where it is fast and helps most
+FEW = 2_000  # `auto` uses the Gibbs sampler for fewer sentence pairs, because it is then fast and helps most
 MAX_WORDS = 500
 FORMAT = "calque word aligner 1"
 BLOCK = 1 << 15  # number of sentence pairs that `WordAligner.aligned` aligns at a time
@@ -50,7 +50,7 @@ def align_words(
 
     Args:
         corpus: parallel text to align.
-        symmetrize: symmetrisation method: `one-to-one` (the intersection, without words that have two links),
+        symmetrize: symmetrisation method: `one-to-one` (the intersection, without the links of words with several links),
             `intersection`, `union`, `grow-diag`, `grow-diag-final` or `grow-diag-final-and`; see `calque.wordalign.symmetrize`.
             Results of different methods are not comparable.
         extra: additional parallel text in the same languages, used only for training. It improves the links of small texts.
@@ -63,10 +63,10 @@ def align_words(
         seed: random seed of `gibbs`; the other models are deterministic.
         threads: number of threads, which does not affect the links; default: the number of available processors.
         max_words: maximum number of words per side. Longer sentence pairs get no links, and a warning reports their number.
-        prior: function that computes the word similarities of a text, such as `calque.Linker("mini").similarities`, for `hmm`
-            and `gibbs`. If the encoder supports the languages, the combination makes fewer errors than the aligner or the
-            encoder alone. For an encoder that is first aligned on this text, see `calque.HeldOut`.
-        prior_weight: weight of the similarities; default: the setting `similarity`.
+        prior: function that computes the word similarities of a text, such as `calque.Linker("mini").similarities`; only for
+            `hmm` and `gibbs`. If the encoder supports the languages, an aligner with this prior makes fewer errors than the
+            aligner or the encoder alone. For an encoder that is first aligned on this text, see `calque.HeldOut`.
+        prior_weight: weight of the similarities; default: the value of `similarity` in the settings of the model.
         progress: whether to show a progress bar.
 
     Returns:
@@ -323,7 +323,7 @@ def _bar(n: int | None, model: str, langs: tuple[str, str], progress: bool):
 
 @loop
 def sentence_keys(source, source_offsets, n_source, target, target_offsets, n_target):
-    """Return a key for each sentence pair, uint64, that depends only on the words of the pair. Out-of-vocabulary words (indices
+    """Return a uint64 key for each sentence pair that depends only on the words of the pair. Out-of-vocabulary words (indices
     from `n_source` or `n_target` on) are numbered within their sentence."""
     keys = np.empty(len(source_offsets) - 1, np.uint64)
     for b in range(len(keys)):

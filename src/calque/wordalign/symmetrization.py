@@ -29,8 +29,8 @@ def symmetrize(forward: WordPairs, backward: WordPairs, method: str = "intersect
 
     `grow-diag` starts from the intersection and adds links of the union that are horizontally, vertically or diagonally
     adjacent to a selected link, if at least one of the two words has no link yet. `-final` then adds links of either direction
-    if at least one of the words has no link yet, and `-final-and` only if both have none (Koehn et al. 2005, "Edinburgh
-    system description"). `one-to-one` is the intersection without words that have two links (Cao 2020).
+    if at least one of the two words has no link yet; `-final-and` adds them only if neither word has a link (Koehn et al. 2005,
+    "Edinburgh system description"). `one-to-one` is the intersection without the links of words with several links (Cao 2020).
 
     Args:
         forward, backward: links of the two directions for the same sentence pairs, both as (source, target).

@@ -1,4 +1,4 @@
-"""Word classes for statistical alignment, in which rare words are replaced by their stems, and spelling similarity of words.
+"""Word classes for statistical alignment (rare words are replaced by their stems), and the spelling similarity of words.
 
 Spelling similarity helps to align names, numbers and loan words. It is the longest common subsequence ratio (Melamed 1995,
 "Automatic evaluation and uniform filter cascades for inducing N-best translation lexicons") of the words after transliteration
@@ -27,7 +27,7 @@ _GREEK = "α:a β:v γ:g δ:d ε:e ζ:z η:i θ:th ι:i κ:k λ:l μ:m ν:n ξ:x
 _ROMAN = str.maketrans({letter[0]: letter[2:] for letter in (_CYRILLIC + _GREEK).split(" ")})
 _U = np.uint64
 BITS = 64
-LONGEST = 255  # maximum word length that fits into the 8 bits of `shared`; longer words count as this long
+LONGEST = 255  # maximum word length that fits into the 8 bits of `shared`; longer words are treated as this long
 
 CodePoints = tuple[np.ndarray, np.ndarray]
 
@@ -111,8 +111,8 @@ _RARE = "\u2026"  # suffix of stem names, which distinguishes a stem from an ide
 class Classes:
     """Settings of the word classes used in alignment. A class is a frequent word, or a stem that rare words share.
 
-    A rare word occurs too rarely for its translations to be estimated, so it shares those of its stem, which is its first
-    `stem` characters (Fraser & Marcu 2005, "ISI's participation in the Romanian-English alignment task").
+    The translations of a rare word cannot be estimated reliably, so all rare words with the same first `stem` characters share
+    a class (Fraser & Marcu 2005, "ISI's participation in the Romanian-English alignment task").
 
     Args:
         lower: whether to lower-case words and normalise compatibility forms such as full-width letters (NFKC).
