@@ -149,7 +149,7 @@ def test_an_opened_encoder_equals_the_saved_encoder(tmp_path):
     with pytest.raises(SettingError, match="steps does not apply to"):
         load_encoder("mini", steps="transform")
     (tmp_path / "it" / PARTS_FILE).write_bytes(b"nothing")
-    with pytest.raises(InputError, match="not the trained parts of a key-point encoder"):
+    with pytest.raises(InputError, match="must contain the trained weights of a key-point encoder"):
         load_encoder(tmp_path / "it")
 
 

@@ -1,4 +1,4 @@
-"""Encoder that represents sentences by key points. These are the same, in the same order, in a sentence and its translation."""
+"""Encoder that represents sentences by key points: words whose vectors and order should be the same in a translation."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def named_steps(steps: str | Sequence[str] | None) -> tuple[Step, ...] | None:
     """Parse steps such as `transform,extract` into a tuple; None is returned unchanged.
 
     Raises:
-        SettingError: the steps are not the first one, two or all three of `STEPS`.
+        SettingError: the steps are not the first one, the first two or all three of `STEPS`.
     """
     if steps is None:
         return None
@@ -60,7 +60,7 @@ def named_steps(steps: str | Sequence[str] | None) -> tuple[Step, ...] | None:
 
 
 def check_view(steps: str | None, delta: float | None, translations: Any) -> None:
-    """Check that translations are given if and only if the steps are "pivots", and that pivots have no threshold."""
+    """Check that translations are given if and only if the steps are "pivots", and that no threshold is given with "pivots"."""
     if (steps == PIVOTS) != bool(translations):
         raise SettingError("translations must be given if and only if steps=pivots; try translations=de=FILE,FILE")
     if steps == PIVOTS and delta is not None:
@@ -99,14 +99,14 @@ class KeyPointEncoder(Encoder):
 
     A sentence in the pivot language is encoded, and its key points are extracted. For a sentence in another language, the key
     points are also transformed into the pivot language's space and put into the order of their translations. `steps` can
-    omit the last steps; with "transform" alone, every word has a vector, as in other encoders.
+    leave out the later steps; with "transform" alone, the encoder returns one vector per word, like other encoders.
 
     Args:
         parts: trained parts for each language.
         pivot: language whose vector space and key-point order all languages share.
-        steps: the first one, two or all three of `STEPS` (T, T+E and T+E+R in the paper).
+        steps: the first one, the first two or all three of `STEPS` (T, T+E and T+E+R in the paper).
         threshold: threshold δ (0.2 in the paper). Words with a higher key-point probability are key points. If a sentence has
-            no such word, its most probable word is its only key point.
+            no such word, the word with the highest probability is its only key point.
         beam: beam size for the order search (10 in the paper).
         costs: maximum cost of a pivot in each language, see `pivots`.
         settings: training settings to save with the encoder.
@@ -172,8 +172,8 @@ class KeyPointEncoder(Encoder):
         return other
 
     def pivots(self, corpus: ParallelCorpus, *, at_least_one: bool = False, progress: bool = False) -> WordPairs:
-        """Return the pivots: word pairs that are mutual nearest neighbours under both transforms, up to the maximum cost (CLCR,
-        §3.2). If `at_least_one` is true, also return the cheapest word pair of each sentence pair without a pivot.
+        """Return the pivots: word pairs that are mutual nearest neighbours under both transforms and do not exceed the
+        maximum cost (CLCR, §3.2). If `at_least_one`, also return the cheapest word pair of each sentence pair without a pivot.
 
         Raises:
             SettingError: a language has no encoder, no trained transforms or no maximum cost.
@@ -183,7 +183,7 @@ class KeyPointEncoder(Encoder):
         lang = self._language(corpus.langs[0])
         parts = self.parts[lang]
         if parts.to_pivot is None or parts.from_pivot is None or lang not in self.costs:
-            raise SettingError(f"pivots need transforms and a maximum cost; train them for {lang} and {self.pivot}")
+            raise SettingError(f"pivots need transforms and a maximum cost; train on text in {lang} and {self.pivot}")
         source = self.encoders[lang].encode(corpus.source, progress=progress)
         target = self.encoders[self.pivot].encode(corpus.target, progress=progress)
         found = find_pivots(source, target, parts.to_pivot, parts.from_pivot)
@@ -352,7 +352,7 @@ class KeyPointEncoder(Encoder):
         path = Path(folder)
         about = read_about(path) if about is None else about
         if fixed := ", ".join(sorted(options.keys() & {"layer", "pooling"})):
-            raise SettingError(f"{fixed} cannot be changed: the key points of {path} were trained with a fixed {fixed}")
+            raise SettingError(f"{fixed} cannot be changed: the key points of {path} need the {fixed} used in training")
         check_view(steps, delta, translations)
         try:
             parts = _open_parts(path / PARTS_FILE, about["parts"])
@@ -360,7 +360,7 @@ class KeyPointEncoder(Encoder):
             settings = {name: about[name] for name in ("threshold", "beam", "costs", "settings")}
             saved, pivot, name = tuple(about["steps"]), about["towards"], about["name"]
         except (KeyError, TypeError) as error:
-            raise InputError(f"this is not a key-point encoder ({error} is missing)", path=path / ABOUT_FILE) from error
+            raise InputError(f"is not from a key-point encoder ({error} is missing)", path=path / ABOUT_FILE) from error
         encoders = {lang: open_folder(path / f"encoder-{n}", **options) for n, lang in enumerate(langs)}
         encoder = cls(encoders, parts, pivot=pivot, steps=saved, name=name or None, **settings)
         if steps == PIVOTS:
@@ -384,7 +384,7 @@ def _open_parts(path: Path, about: Mapping[str, Any]) -> dict[str, Parts]:
             parts[lang] = Parts(**modules)
     except Exception as error:  # a corrupt file can raise many kinds of errors
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise InputError(f"these are not the trained parts of a key-point encoder ({reason})", path=path) from error
+        raise InputError(f"must contain the trained weights of a key-point encoder ({reason})", path=path) from error
     return parts
 
 

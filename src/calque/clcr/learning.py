@@ -182,7 +182,7 @@ def train_key_points(
         embeddings, pivots: vectors of sentences in one language, and links with this language as their source side.
         confident: whether to weight the labels by their estimated flip rates (Table 2, "Confident labels"). The weights are not
             used if they raise the mean absolute error on held-out labels.
-        as_published: whether to follow the paper: flip rates from the minimum prediction on the training text, always used.
+        as_published: whether to estimate flip rates by the minima of P̂ on the training text and always use them, as published.
 
     Returns:
         the head; the number of `words`, of `labelled` words and of words `without_vector`; and, if `confident` is true, the
@@ -285,7 +285,7 @@ OF_KEY_POINTS: Mapping[str, Statistic] = {
 # -- reorder -----------------------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class LinkedOrder:
-    """Key points of each sentence, with the positions of the linked words in the other language.
+    """Key points of each sentence (its linked words), with their order in the other language.
 
     Attributes:
         chosen: mask of key points, bool `[n_words]`; sentences with fewer than two key points are left out.
@@ -389,7 +389,7 @@ def ngram_counts(order: np.ndarray, ranks: np.ndarray, lengths: np.ndarray) -> n
     """
     offsets = offsets_of(lengths)
     placed = ranks[np.repeat(offsets[:-1], lengths) + order]
-    left = np.repeat(offsets[1:], lengths) - np.arange(len(order))  # number of key points up to the end of the sentence
+    left = np.repeat(offsets[1:], lengths) - np.arange(len(order))  # number of key points from this one to the end
     owner, found = np.repeat(np.arange(len(lengths)), lengths), np.ones(len(order), dtype=bool)
     follows = np.append(placed[1:] == placed[:-1] + 1, False)
     matching, all_of = [], []
@@ -402,8 +402,8 @@ def ngram_counts(order: np.ndarray, ranks: np.ndarray, lengths: np.ndarray) -> n
 
 
 #: Functions for the scores in Table 3, given sums of the counts of `score_order`. BLEU-n is the fraction of matching n-grams,
-#: not the geometric mean of Papineni et al. (2002). The paper describes 0.582 as "2-gram predictions correct over half of the
-#: time"; the geometric mean would be √0.582, because all 1-grams match. The brevity penalty is 1.
+#: not the geometric mean of Papineni et al. (2002). The paper describes a score of 0.582 as "2-gram predictions correct over
+#: half of the time"; the geometric mean would be √0.582, because all 1-grams match. The brevity penalty is 1.
 OF_ORDER: Mapping[str, Statistic] = {f"bleu-{n}": fraction(n - 1, _LONGEST + n - 1) for n in (2, 3, 4)}
 
 
@@ -417,8 +417,8 @@ class Transformed:
         to_pivot, from_pivot: transforms for each language into the space of the pivot language's encoder, and back.
         thresholds: maximum cost of a pivot in each language (see `choose_threshold`); infinite without held-out links.
         f1: F1 at the threshold on the held-out text of each language; languages without held-out links have no entry.
-        history: metrics of every update in each phase (`transform-de`, `encoder-de`, and `encoder-en` for the pivot). These are
-            the distances `de-en`, D(T(s_de) ‖ s_en), and `en-de` of scaled vectors, their sum `loss`, and `temperature`.
+        history: metrics of every update in each phase (`transform-de`, `encoder-de`, and `encoder-en` for the pivot). They are
+            the distances between scaled vectors, `de-en` (D(T(s_de) ‖ s_en)) and `en-de`, their sum `loss`, and `temperature`.
     """
 
     encoders: dict[str, Encoder]
@@ -437,7 +437,7 @@ class TrainedParts:
     Attributes:
         parts, counts: trained parts for each language, and the number of words, sentences and key points in this language.
         rates: flip rates of the labels for P in each language, see `train_key_points`.
-        scores: scores for Table 1 ("distance"), Table 2 ("key-points", with the same language twice) and Table 3 ("order").
+        scores: scores in Table 1 ("distance"), Table 2 ("key-points", with one language twice) and Table 3 ("order").
     """
 
     parts: dict[str, Parts]
@@ -480,7 +480,7 @@ def train_parts(
     first: Transformed, *, pivot: str, steps: Sequence[Step], training: HeadTraining, compare: bool = False,
     as_published: bool = False, progress: bool = False,
 ) -> TrainedParts:  # fmt: skip
-    """Train P for every language, and R for every language except the pivot.
+    """Train the classifier P for every language, and the order model R for every language except the pivot language.
 
     Args:
         first: encoders, transforms and texts. Each text has pairs for training P and R, and held-out pairs for the scores.
@@ -507,8 +507,8 @@ def train_parts(
 
 
 def _sides(first: Transformed, text: PairedText, pivot: str, progress: bool) -> tuple[int, list[_Side], list[_Side]]:
-    """Return the number of pivots in a text, and the training and held-out sides for its own language and for the pivot
-    language."""
+    """Return the number of pivots in a text, and its training and held-out data, first in its own language and then in the
+    pivot language."""
     vectors = first.encoders[text.lang].encode(text.corpus.source, progress=progress)
     pivot_vectors = first.encoders[pivot].encode(text.corpus.target, progress=progress)
     every = find_pivots(vectors, pivot_vectors, first.to_pivot[text.lang], first.from_pivot[text.lang])

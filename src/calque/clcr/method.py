@@ -53,9 +53,9 @@ class KeyPointAlignment(Method):
 
         D(T₁₂(s¹) ‖ s²) + D(T₂₁(s²) ‖ s¹)
 
-    where D matches each word by attention (Eqs. 2 and 3, `attention_distance`). Phase 1 trains only the transforms. Phase 2
-    also trains the encoder of each non-pivot language. Phase 3 trains the transforms of all languages together with the
-    pivot's encoder. Two encoders are never trained at the same time, because they could collapse to equal vectors.
+    where D matches words by attention (Eqs. 2 and 3, `attention_distance`). Phase 1 trains only the transforms. Phase 2
+    also trains the encoder of each non-pivot language. Phase 3 trains the encoder of the pivot language together with the
+    transforms of all languages. Two encoders are never trained at the same time, because they could collapse to equal vectors.
     Encoders without trainable weights skip phases 2 and 3. A last phase, refinement, is not in the paper. It trains only
     the transforms, on mutual best word pairs. A mutual best pair is a pivot if its cost does not exceed a threshold, which
     is chosen with word alignments of held-out text.
@@ -130,8 +130,8 @@ class KeyPointAlignment(Method):
                 language. The given encoders are not modified.
             corpus: parallel texts, each between the pivot language and another language.
             pairs: word alignments of each corpus, used only to choose the pivot threshold; default: no threshold.
-            run: see `RunOptions`. An interrupted run resumes from `folder` with bitwise equal results. Only P and R are
-                retrained, which takes minutes.
+            run: see `RunOptions`. An interrupted run resumes from `folder` with bitwise equal results; only the
+                training of P and R starts again, which takes minutes.
 
         Raises:
             SettingError: a language has no encoder, settings are incompatible, there are no pairs to train on, or `folder`
@@ -335,7 +335,7 @@ class _Phases:
         self.history[name] = loop.run(plan)
 
     def _side(self, language: _Language, source: VectorSource, begin: int = 0) -> Side:
-        """Return the data of a language; its translations begin at sentence `begin` of the pivot's text."""
+        """Return the data of a language; the translations of its sentences begin at index `begin` of the pivot text."""
         train = language.text.train
         return Side(
             language.text.lang, source, language.space, language.to_pivot, language.from_pivot, train, train + begin

@@ -55,7 +55,7 @@ class KeyPointHead(nn.Module):
 
 
 class Order(nn.Module, ABC):
-    """Model of the order of a sentence's key points in another language.
+    """Model that predicts the order in which the key points of a sentence occur in its translation.
 
     `rows` are the vectors of the key points of several sentences, in source order. `positions`, int64 `[W]`, is the index of
     each key point's word in its sentence, from 0, and `lengths`, int64 `[S]`, is the number of key points in each sentence.
@@ -83,7 +83,7 @@ class Order(nn.Module, ABC):
 
     @abstractmethod
     def _search(self, rows: Tensor, positions: Tensor, ragged: Ragged, beam: int) -> tuple[np.ndarray, np.ndarray]:
-        """Search for the best order for a few sentences, see `search`."""
+        """Search for the best order of the key points of a few sentences, see `search`."""
 
     @torch.no_grad()
     def search(self, rows: Tensor, positions: Tensor, lengths: Tensor, beam: int = 10) -> tuple[np.ndarray, np.ndarray]:
@@ -107,12 +107,12 @@ class RelativeOrder(Order):
         f(i, j) = w · dropout(relu(U h_i + a[place_i] + V h_j + b[place_j] + e[position_j − position_i]))
 
     so s(j, i) = −s(i, j) for any weights. `place` is the index of a key point among the key points of its sentence, and
-    `position` is the index of its word. The products with U and V are computed once per word; each pair then needs only
-    sums and one product with w. `place` is an input because the vectors may not encode it, and the order of a noun and a
-    verb may depend on which key point comes first in the sentence.
+    `position` is the index of its word in the sentence. The products with U and V are computed once per word; each pair then
+    needs only sums and one product with w. `place` is an input because vectors may not encode it, and the order of
+    a noun and a verb may depend on which key point comes first in the sentence.
 
     Args:
-        reach: maximum distance in words; larger distances are clipped to it.
+        reach: maximum distance in words; larger distances are clipped to this maximum.
         most: number of place embeddings; later places share the last embedding.
         dropout: dropout probability for the input and for the hidden layer.
 
@@ -167,11 +167,11 @@ class AbsoluteOrder(Order):
 
         softmax(O dropout(relu(U h_i + a[place_i] + b[position_i])))
 
-    Here, `place` is the index of the key point among the key points of its sentence in its own language, and `position` is
-    the index of its word. Both are inputs because the vector may not encode them.
+    Here, `place` is the index of the key point among the key points of its sentence, in source order, and `position` is the
+    index of the key point's word in the sentence. Both are inputs because the vectors may not encode them.
 
     Args:
-        most: number N of classes; later ranks share the last class, and later places and positions the last embedding.
+        most: number N of classes; later ranks share the last class, and later places and positions share the last embedding.
 
     Example:
         >>> model, lengths = AbsoluteOrder(8, 5, 4), torch.tensor([3, 1])
@@ -220,7 +220,7 @@ def key_points(
     probabilities: np.ndarray, offsets: np.ndarray, threshold: float = 0.2, covered: np.ndarray | None = None
 ) -> np.ndarray:
     """Return the mask of key points, bool `[n_words]`. Key points are the words with P > δ or, in a sentence without such a
-    word, its most probable word.
+    word, the word with the highest P.
 
     Args:
         probabilities: key-point probability P of each word, `[n_words]`, one sentence after another.
@@ -287,11 +287,11 @@ def absolute_order(scores: np.ndarray, lengths: np.ndarray, *, beam: int = 10) -
 
         argmin over orders m of  Σ_i −log p(m_i | i)
 
-    Each word in turn is assigned a free rank. The ranks of n words are 0 … n − 1.
+    Each word in turn is assigned one of the remaining ranks. The ranks of n words are 0 … n − 1.
 
     Args:
         scores: log p of rank m (column) for word i (row), `[sum of the squares of the lengths]`, row by row.
-        lengths, beam: see `relative_order`, also for the returned values. Ties are broken in favour of the earlier rank.
+        lengths, beam, and returned values: see `relative_order`. Ties are broken in favour of the earlier rank.
 
     Example:
         >>> absolute_order(np.log([0.1, 0.9, 0.6, 0.4]), np.array([2]))[0]

@@ -1,4 +1,4 @@
-"""Pivots are pairs of mutual nearest words in a sentence and its translation, under the transforms of both languages."""
+"""Pivots are word pairs in a sentence and its translation that are mutual nearest neighbours under the transforms."""
 
 from __future__ import annotations
 

@@ -28,8 +28,8 @@ _TABLES: Mapping[str, tuple[str, str, str, tuple[str, ...], str]] = {
     ),
     "order": (
         "clcr-order", "Reorder: BLEU (%, higher is better)", "order", ("bleu-2", "bleu-3", "bleu-4"),
-        "Fraction of the n-grams of an order that also occur in the order of the pivot language. In the names of orders, n is "
-        "the beam size of the search.",
+        "Fraction of the n-grams of an order that also occur in the order of the pivot language. In the row names, n is the "
+        "beam size of the search.",
     ),
 }  # fmt: skip
 

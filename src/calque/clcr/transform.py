@@ -88,8 +88,8 @@ def attention_distance(
         a_ji = −‖q_j − k_i‖² / (2√d),    p_j = softmax(a_j / τ),    D_j = ‖Σ_i p_ji k_i − q_j‖² / d
 
     The paper does not specify the attention scores. The scores above select the nearest key as τ falls. Dot products,
-    a_ji = q_j · k_i / √d, differ from them by ‖k_i‖² / (2√d), up to a constant in i. As τ falls, they can select a key with
-    a large norm instead of a near key, so words with short vectors get wrong matches.
+    a_ji = q_j · k_i / √d, differ from these scores by ‖k_i‖² / (2√d), up to a constant in i. As τ falls, dot products can
+    select a key with a large norm instead of a near key, so words with short vectors get wrong matches.
 
     The distance D(T(r¹) ‖ r²) of two sentences is the mean over the words of the second sentence, with keys T(r¹) and
     queries r².
@@ -172,8 +172,8 @@ class Transforming(Objective[Sequence[np.ndarray]]):
 
                 ‖T₁₂(r¹_i) − r²_j‖² / d₂ + ‖T₂₁(r²_j) − r¹_i‖² / d₁
 
-            summed over the pairs, where each term is divided by the number of words on its side. In Eq. 2, even a word without
-            a translation has a match, so T is also fitted to wrong matches; `mutual` avoids this.
+            summed over the pairs; the first term is divided by the number of pivot-language words, the second by the number of
+            other words. In Eq. 2, every word has a match, even if it has no translation; `mutual` avoids such wrong matches.
     """
 
     def __init__(
@@ -189,7 +189,7 @@ class Transforming(Objective[Sequence[np.ndarray]]):
 
     @property
     def sizes(self) -> list[int]:
-        """Number of sentence pairs of each side."""
+        """Number of sentence pairs for each non-pivot language."""
         return [len(side.sentences) for side in self._sides]
 
     @property
@@ -198,7 +198,7 @@ class Transforming(Objective[Sequence[np.ndarray]]):
         return 1 / (1 + self._beta * self._step)
 
     def backward(self, update: Sequence[np.ndarray]) -> dict[str, float]:
-        """Run the backward pass for an update. For each side, `update` contains the sentence-pair indices of all processes."""
+        """Run the backward pass for an update. For each language, `update` contains the pair indices of all processes."""
         mine = [self._processes.share(numbers) for numbers in update]
         none = torch.zeros(len(self._sides), 2, device=self._processes.device)
         found = self._processes.sum_numbers(self._own(mine, update) if any(map(len, mine)) else none)

@@ -1,7 +1,7 @@
 """Local web server for the explorer's page.
 
 All requests are `GET` requests and return JSON; only the keys of objects are listed here. A sentence is given by its number,
-`id=12`, or its text, `text=…&lang=en` (default: guessed). Encoders and layers are named as in `about`. Words count from 0.
+`id=12`, or its text, `text=…&lang=en` (`lang` is optional). Encoders and layers are named as in `about`. Word 0 is the first.
 
     /api/about
         {"languages": [{"lang", "first", "sentences"}], "encoders": [{"name", "before", "layers", "own"}], "before",

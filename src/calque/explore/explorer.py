@@ -86,7 +86,7 @@ class WordVectors:
     ) -> dict[str, list[tuple[int, float, float]]]:
         """Return the words in each language that are nearest to a vector x by CSLS, 2·cos(x, y) − r(x) − r(y).
 
-        The term r(x) is computed from the similarities, and r(y) is read from the file.
+        The term r(x) is computed from the cosines of x, and r(y) is read from the file.
 
         Args:
             vector: L2-normalised vector `[dim]` of a word in `lang`.
@@ -156,7 +156,7 @@ class CollectionView:
         return self.encoder.encode_layers(sentences, [number], progress=self.progress)[number]
 
     def store(self, layer: str | None) -> tuple[WordVectors, str]:
-        """Return the vectors and name of a layer, by default the encoder's own layer; the first call computes the vectors."""
+        """Return the vectors and name of a layer, by default the encoder's output layer; the first call computes them."""
         name = layer or self.own
         if name not in self.numbers:
             raise SettingError(f"the layer of {self.name} must be one of {', '.join(self.numbers)}, got {name!r}")
@@ -183,9 +183,9 @@ class CollectionView:
 
 
 def layers_of(encoder: Encoder, wanted: Sequence[int] | None = None) -> tuple[dict[str, int | None], str]:
-    """Return the index of each layer to explore by its name (None stands for the encoder's output), and the name of the
-    encoder's own layer. `wanted` contains layer indices, where −1 is the last layer; default: the embeddings, the middle layer
-    and the own layer. If an encoder combines layers, only its output can be explored."""
+    """Return the index of each layer to explore, keyed by its name (None stands for the encoder's output), and the name of
+    the output layer. `wanted` contains layer indices, where −1 is the last layer; default: the embeddings, the middle layer and
+    the output layer. If an encoder combines layers, only its output can be explored."""
     from calque.encoders.mapped import MappedEncoder
 
     layer = encoder.layer

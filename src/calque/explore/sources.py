@@ -33,7 +33,7 @@ class Collection:
     """Distinct sentences in several languages, grouped by language.
 
     Args:
-        texts: the sides of each text (the second side, if any, translates the first), and whether it was used for alignment.
+        texts: the sides of each text (the second side translates the first), and whether the text was used for alignment.
 
     Attributes:
         sentences: all sentences; a sentence's number is its index in this list.
@@ -115,7 +115,7 @@ class Collection:
 
     @cached_property
     def _searched(self) -> list[str]:
-        """Case-folded sentences, each once with spaces around every word and once without, for scripts that use no spaces."""
+        """Case-folded text of each sentence, first with spaces around every word, then without spaces (as in Chinese)."""
         texts = (sentence.words for sentence in self.sentences)
         return [f" {' '.join(words)} {''.join(words)}".casefold() for words in texts]
 
@@ -138,7 +138,7 @@ class Collection:
         return rows
 
     def guess_language(self, text: str) -> str:
-        """Return the language that shares most words with a text; ties are broken by the number of shared letters."""
+        """Return the language that shares the most words, by total length, with a text; ties are broken by shared letters."""
 
         def shared(lang: str) -> tuple[int, int]:
             words = [word.casefold() for word in split_words(text, lang)]
@@ -178,7 +178,7 @@ def find_encoders(names: Sequence[str], base: str | None, say: Say) -> list[Name
 
     Args:
         names: arguments of `calque.load_encoder`, or folders that contain encoders.
-        base: base encoder; required if it is neither in `names` nor in the records of the encoders.
+        base: base encoder; default: the base encoders that the encoders contain or that their records name.
     """
     from calque.encoders import load_encoder
 

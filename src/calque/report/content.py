@@ -23,13 +23,13 @@ _SHORT = 300  # maximum length of a value in the summary of a run; longer values
 def _reading(claims: Claims) -> tuple[str, ...]:
     """Return the notes that explain the scores on the page."""
     return (
-        "Each score has a 95% interval. With several training runs, it covers variation between runs and between texts "
-        "(Student's t; the two variances are added). With a single run, it covers only variation between texts.",
+        "Each score has a 95% interval. With several training runs, the interval covers variation between runs and between "
+        "texts (Student's t; the two variances are added). With a single run, it covers only variation between texts.",
         "± is the standard deviation over training runs. For an aligned encoder, each alignment counts as one run, and the "
         "scores of its task heads are averaged first. Differences are tested only if there are at least three runs.",
-        f"{rule(claims.number)} Half of the 5% is reserved for means over languages. A difference can be clear even if the "
-        "intervals overlap: methods are scored on the same test items, so their difference is more precise than either score.",
-        "Means over languages do not include the language in which a task was trained. Test sets that are translations of one "
+        f"{rule(claims.number)} Half of this 5% is allotted to tests of means over languages. A difference can be clear even "
+        "if intervals overlap: methods are scored on the same test items, so a difference is more precise than either score.",
+        "Means over languages do not include the language of a task's training text. Test sets that are translations of one "
         "another are resampled together, so a mean does not count the same text several times.",
     )
 
@@ -46,16 +46,16 @@ def _notes(results: Results, superseded: int) -> tuple[str, ...]:
 
 
 def _measured(records: Sequence[Record], subjects: Subjects) -> tuple[Facts, ...]:
-    """Return the encoders of each label, with their names and hashes, and the seeds."""
+    """Return the names and hashes of the evaluated encoders for each label, and all training and test seeds."""
     found: dict[str, dict[str, None]] = {subject.label: {} for subject in subjects.all}
-    found |= {"seeds of the training": {}, "seeds of the tests": {}}
+    found |= {"training seeds": {}, "test seeds": {}}
     for record in (record for record in records if record.source in subjects.of):
         settings, seed, trained = record.settings, record.plain.get("seed"), record.settings.get("seeds")
         if settings.get("encoder"):
             encoder = f"{settings['encoder']} ({settings.get('encoder_fingerprint', 'no hash')})"
             found[subjects[record].label][encoder] = None
-        found["seeds of the training"] |= dict.fromkeys(map(str, trained)) if isinstance(trained, list) else {}
-        found["seeds of the tests"] |= {} if seed is None else {str(seed): None}
+        found["training seeds"] |= dict.fromkeys(map(str, trained)) if isinstance(trained, list) else {}
+        found["test seeds"] |= {} if seed is None else {str(seed): None}
     rows = tuple((label, ", ".join(values)) for label, values in found.items() if values)
     return (Facts("Evaluated encoders", rows),) if rows else ()
 

@@ -1,4 +1,4 @@
-"""Numbers of a report, with the lines of the result files from which they are computed."""
+"""Numbers in a report, with the lines of the result files from which they are computed."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ DEFINE = dict.fromkeys(_HEADS, _HEAD) | {
     "probing": ("probe", "width", *_HEAD),
     "qa": ("max_answer", *_HEAD),
 }
-# Settings that may differ between languages. They distinguish questions only if they differ on one test set.
+# Settings that may differ between languages. They distinguish questions only if they differ for the same test set.
 DEFINE_HERE = dict.fromkeys(_HEADS, ("train", "dev", "text")) | {
     "retrieval": ("links", "symmetrize", "train", "training_sentence_pairs"),
     "sentences": ("dev",),
@@ -96,7 +96,7 @@ def find_subjects(results: Results, base: str | None = None) -> Subjects:
 
     Lines of a study or demo name a method, and each folder is one experiment. Lines of `calque evaluate` name an encoder.
     `base` is the label of one baseline for all subjects. By default, the baseline of an aligned encoder is the base encoder
-    that its lines name, that of a method is `base`, that of an encoder `X+…` is X, and otherwise it is the first subject.
+    that its lines name. For a method, it is `base`; for an encoder `X+…`, it is X; otherwise, it is the first subject.
 
     Raises:
         SettingError: no subject has the label `base`.
@@ -189,8 +189,8 @@ def _bases(
 # -- questions: a task and metric, with subjects as rows and test sets as columns --------------------------------------
 @dataclass(frozen=True)
 class Column:
-    """Test set: its language, or both languages if source languages differ; its file or data set; whether the task was trained
-    in this language; and its label, which contains the file name if several columns share the language."""
+    """Test set. `lang` is its language, or the pair if source languages differ; `data` is its file or data set; `is_source`
+    is true for the training language; `label` is the column header, with the file name if several columns share a language."""
 
     lang: str
     data: str
@@ -234,8 +234,8 @@ class Question:
 def sort_questions(records: Iterable[Record], subjects: Subjects) -> tuple[list[Question], int]:
     """Group scores into questions in the order of the lines; return the questions and the number of replaced lines.
 
-    Lines for the same subject and question are averaged if their models (training seeds or language pairs) or seeds differ:
-    first within each training run, then over runs. A line replaces an earlier line with the same model and seed if all settings
+    Lines for the same subject and question are averaged if their encoders (fingerprints), seeds or training seeds differ:
+    first within each training run, then over runs. A line replaces an earlier line for which all of these and all settings
     that define the question (`DEFINE`) are equal.
     """
     superseded = 0
@@ -274,7 +274,7 @@ def pooled(lines: Sequence[Record]) -> Figure:
 
 
 def _variants(records: Sequence[Record]) -> dict[str, str]:
-    """Describe the settings that distinguish each line's question from other questions of its task, by the line's source.
+    """Describe the settings that distinguish the question of each line from other questions of its task, keyed by source.
 
     Missing settings do not distinguish questions, because lines from older versions have fewer settings.
     """

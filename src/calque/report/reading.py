@@ -130,8 +130,8 @@ class Results:
 
     Attributes:
         records: lines of all files, in order.
-        files: result files, by the short names that sources use.
-        runs: records of runs in the folders of the files.
+        files: result files, keyed by the short names used in `Record.source`.
+        runs: records of the runs in the folders of the result files.
         repeated: number of ignored lines that are identical to an earlier line of their file.
         passed_over: names of JSON Lines files that contain no results, such as the losses of a training run.
     """

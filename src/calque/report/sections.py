@@ -104,7 +104,7 @@ def _panels(
         heads = tuple(Head(subject.label) for subject in view)
         table = Table(f"{key}-{number}", f"{axis.title}, {lang}: {measure}", axis.across, heads, lines)
         missing = lang == ALL and left_out
-        note = (f"Excluded from the mean because some languages lack them: {', '.join(left_out)}.",) if missing else ()
+        note = (f"Not in the mean, for lack of a score in some language: {', '.join(left_out)}.",) if missing else ()
         panels.append(Panel({"language": lang, **choice}, (drawing,), (table,), note))
     return panels
 
@@ -249,7 +249,7 @@ def points(records: Sequence[Record], subjects: Subjects) -> Section | None:
         tables.setdefault(langs[-1], _pair_table(f"points-{len(tables)}", langs, words[sides[-1]]))
         panels.append(Panel({"language": langs[-1], "after": sides[-1].label}, tuple(drawings)))
     note = (
-        "Open circles are words of the first language, filled squares those of the second. A line joins a word and its "
+        "Open circles are words of the first language; filled squares are words of the second. A line joins a word and its "
         "translation; short lines indicate good alignment. Directions and large distances have little meaning in a projection.",
         *([f" At most {most} pairs are shown."] if left_out else []),
     )

@@ -14,14 +14,14 @@ from calque.report.reading import Record, Results
 from calque.report.tables import question_table
 from calque.report.verdict import Claims, claim
 
-#: metric suffixes that get a table; other suffixes denote single span types or directions
+#: metrics with one of these suffixes get a table; other suffixes denote single span types or directions
 _PARTS = ("", "all", "unseen")
 
 
 def tables(records: Sequence[Mapping[str, Any]]) -> str:
-    """Return a Markdown table for each task and metric, with methods as rows and test sets as columns, and with the mean over
-    all languages without training text and its interval. All training runs of a method share one row. The significance marks
-    and the verdict after the tables are those of `calque report`."""
+    """Return a Markdown table for each task and metric, with methods as rows and test sets as columns. The last column
+    is the mean over all languages without training text, with its interval. All training runs of a method share one row. The
+    significance marks and the verdict after the tables are those of `calque report`."""
     results = Results(tuple(Record(f"results.jsonl:{number}", record) for number, record in enumerate(records, 1)), {})
     moved = Results(tuple(other for line in results.records if (other := _in_columns(line)) is not None), {})
     page, subjects = compose(results, title=""), find_subjects(results)

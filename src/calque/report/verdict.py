@@ -73,8 +73,8 @@ class Claims:
 
 def claim(questions: Iterable[Question], subjects: Subjects) -> Claims:
     """Test all comparisons of a page: each subject with its baseline in each column and on average, and each column's best
-    subject with the others. Half of the 5% is reserved for means (or a single column). Subjects with too few runs are skipped.
-    """
+    subject with the others. Half of the 5% significance level is allotted to the tests of means, or of the target column
+    if there is only one. Subjects with too few runs are not tested."""
     compared: list[tuple[Question, Subject, Subject, Pairs]] = []
     p: dict[Key, float] = {}
     first: set[Key] = set()
@@ -240,7 +240,7 @@ def _gained(comparison: Comparison) -> Text:
 
 def _moved(comparison: Comparison, *, better: bool, clear: bool) -> tuple[float, Text]:
     """Return the largest difference and a text about the scores that are better (or worse) than the baseline's; `clear` selects
-    significant ones. Gains are listed only if they are at least two points, or a tenth of a value that is no fraction."""
+    significant ones. Gains below two points (or a tenth of the baseline's score, if it is not a fraction) are left out."""
     sign, found = 1 if better else -1, {}
     for column in (
         comparison.whole if better else dict.fromkeys([*comparison.whole, *comparison.on_targets, *comparison.outcomes])

@@ -205,7 +205,7 @@ class Scale:
         return self.start + (value - first) / (last - first) * (self.end - self.start)
 
     def ticks(self, about: int = 5) -> list[float]:
-        """Return round numbers from `first` to `last`; a log scale has powers of ten, and 2 and 5 times these if few fit."""
+        """Return round numbers in the range; on a log scale, powers of ten (with multiples by 2 and 5 if fewer than three)."""
         if not self.log:
             step = nice((self.last - self.first) / about)
             low = math.ceil(self.first / step - 1e-9)
