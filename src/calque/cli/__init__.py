@@ -1,6 +1,6 @@
 """The command line, a thin layer over the library.
 
-Results are printed to standard output, progress and messages to standard error. A user error prints one line and exits with 2.
+Results are printed to standard output, and progress and messages to standard error. After a user error, the status is 2.
 """
 
 from __future__ import annotations
@@ -182,7 +182,7 @@ def _close_stdout() -> None:
 
 
 def _stopped(message: str, number: int = signal.SIGINT) -> NoReturn:
-    """Print the message that a signal stopped the run, and exit with 128 plus the number of the signal."""
+    """Print a message that a signal stopped the run, and exit with status 128 plus the signal number."""
     _say(f"calque: {message}")
     sys.exit(128 + number)
 

@@ -22,10 +22,10 @@ class AlignCommand(SubjectCommand):
     hides = ("model", "symmetrize", "max_length", "bidirectional", "track_folder", "keep_layers", "checkpoint_every")
     asks_for = "calque align --method NAME --help; for other data add --dictionary or --unsupervised"
     helps: ClassVar[Mapping[str, str]] = {
-        "layers": "layers to map, or in which the loss is computed; default: the encoder's layer.",
-        "most": "maximum number of words per language, chosen by frequency; default: 50000.",
-        "at_least": "minimum number of times a word must occur in the text; default: 1.",
-        "most_occurrences": "maximum number of occurrences to average per word; default: all.",
+        "layers": "layers that are mapped, or on whose vectors the loss is computed; default: the layer set by --layer.",
+        "most": "number of words to use per language, the most frequent words first; default: 50000.",
+        "at_least": "minimum number of times that a word must occur in the text to be used; default: 1.",
+        "most_occurrences": "maximum number of occurrences over which the vector of a word is averaged; default: all.",
     }
 
     def find_subject(self, words: Sequence[str]) -> tuple[str, str] | None:
@@ -137,7 +137,7 @@ def _refuse(context: typer.Context, kind: str, method: str, links: Sequence[str]
         unlinked = f"has no effect with --method {method}, which needs no word links"
         unused |= dict.fromkeys(("links", *names_of(Linking)), unlinked)
     elif links:
-        unused["model"] = "has no effect with --links, which already give the word links"
+        unused["model"] = "has no effect with --links, whose files already contain the word links"
     if kind not in ("--dictionary", "--unsupervised"):
         only = "is only for --dictionary and --unsupervised"
         unused |= dict.fromkeys(("text", "anchors") if kind != "--text" else ("anchors",), only)

@@ -60,7 +60,7 @@ def output_folder(option: str, path: Path | None, inputs: Iterable[str | Path | 
         return
     with _writable(option, path, "folder", path.is_dir, inputs, ()):
         if not is_text(path.absolute()):
-            raise SettingError(f"{option} {path}: the name must be UTF-8, as libraries that write weights require")
+            raise SettingError(f"{option} {path}: the name must be UTF-8, which libraries that write weights require")
 
 
 @contextmanager
@@ -95,7 +95,7 @@ def _files_of(named: str, langs: Iterable[str]) -> set[str]:
 
 
 def given(context: typer.Context) -> dict[str, str]:
-    """Return the longest spelling of each option that the user gave, by parameter name."""
+    """Return the longest spelling of each option that the user gave, keyed by parameter name."""
     options = {}
     for parameter in context.command.params:
         source = context.get_parameter_source(parameter.name or "")

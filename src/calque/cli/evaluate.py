@@ -40,37 +40,37 @@ class Texts:
 
     test: list[str] = opt(..., "One or more test files.", metavar="FILE...")
     train: Several = files(
-        "Training text in one or more languages; write de=FILE if the file name does not give the language. For wsd, give text "
-        "with senses; for retrieval, the text used for alignment, to distinguish seen from unseen word pairs."
+        "Training text; write de=FILE if the file name does not contain the language. For wsd, give sense-annotated text. For "
+        "retrieval, give the text that the encoder was aligned on, so that unseen word pairs are also scored separately."
     )
     dev: Several = files(
-        "Text for choosing the epoch (see --select; default: every tenth training text) or, for the task sentences, the "
-        "mining threshold."
+        "Development text for choosing the epoch (see --select; default: every tenth training text is held out), or for "
+        "choosing the mining threshold of the task sentences."
     )
-    ceiling: Several = files("Translated or annotated training text in the test languages, to measure an upper bound.")
-    links: Several = files("Word alignments of --test; for word-alignment, gold alignments (default: column 3).")
+    ceiling: Several = files("Training text in the test languages, used to measure an upper bound of the scores.")
+    links: Several = files("Word alignments of --test; for word-alignment, gold alignments (default: its column 3).")
     train_links: Several = files("Word alignments of the --train text.")
     text: Several = files("Plain text in both languages, over which the vectors of each word are averaged.")
     project: Several = files(
-        "Parallel text (with --langs) for label projection: its target side is labelled through word links for training."
+        "Parallel text (with --langs) for label projection: tags predicted for its source side are copied along word links."
     )
-    first_senses: str | None = opt(None, "WordNet's file index.sense, for lemmas missing from --train.", metavar="FILE")
+    first_senses: str | None = opt(None, "WordNet's index.sense, for lemmas missing from --train.", metavar="FILE")
 
 
 #: help texts of options, which are shown instead of the descriptions in docstrings
 _HELPS = {
-    "candidates": "Words to search: all words (all; default) or only words with a link (linked).",
+    "candidates": "Words among which translations are searched: all words (all; default) or only linked words (linked).",
     "similarity": "Similarity measure: csls (default) or cosine (default for the task sentences).",
     "sentence_pooling": "Sentence pooling: own (the saved pooling of a sentence-transformers folder; default there), words "
     "(mean of word vectors; default otherwise), subwords (mean of subword vectors) or cls (vector of the [CLS] token).",
-    "contextual": "Use only the first occurrence of each word type.",
+    "contextual": "Use only the first occurrence of each word type; by default, all occurrences are used.",
     "on_error": "Handling of text that cannot be read: stop with an error (raise; default) or skip the text (skip).",
     "format": "File format, if it cannot be detected. For tagged words: columns, numbered, conllu, facebook or hub. For "
     "labelled texts: header, pairs, label-text, text-label, jsonl or hub.",
     "seeds": "Number of training runs, each with a different seed; default: 5, or 3 with --tune.",
     "tune": "Train the encoder together with the task head; otherwise, the encoder is frozen.",
     "select": "Epoch to use: the best on source-language text (source; default), the best on average over all languages of "
-    "--dev (target; this leaks target-language labels, which the table reports), or the last (last).",
+    "--dev (target; the table then states that target-language labels were used), or the last epoch (last).",
     "head": "Task head. For ner, slots and pos: bilstm-crf (default), linear (default with --tune) or "
     "linear-crf. For nli and sentiment: mean (two dense layers on the mean vector; default for sentiment), bilstm "
     "(max-pooled LSTM; default for nli), esim (attention between both texts, then LSTMs; only for nli) or cls (one layer on "
@@ -156,18 +156,18 @@ def evaluate(
     by_layer: str | None = typer.Option(
         None,
         "--layers",
-        help="Layers to compare (all, 4,8,12 or 0-12); the best layer on one half of the pairs is scored on the other half.",
+        help="Layers to compare (all, 4,8,12 or 0-12): the best layer on half of the pairs is scored on the other half.",
     ),
     option: OwnOption = None,
-    rename: list[str] | None = typer.Option(None, metavar="OLD=NEW...", help="Rename a label; OLD= drops the label."),
+    rename: list[str] | None = typer.Option(None, metavar="OLD=NEW...", help="Rename label OLD to NEW; OLD= drops it."),
     pretokenized: bool | None = typer.Option(
-        None, "--pretokenized/--tokenize", help="Split the tokenised text only at spaces (default for word-alignment)."
+        None, "--pretokenized/--tokenize", help="Split text only at spaces (default for word-alignment) or tokenise it."
     ),
     limit: int | None = typer.Option(
         None,
         min=1,
-        help="Use only N evenly spaced texts of each --train file (all texts for retrieval), and only the first N texts of "
-        "--text, of a parallel or plain --test text, and, for the task sentences, of --dev.",
+        help="Use only the first N texts of --text and of parallel or plain --test files, and N evenly spaced texts of each "
+        "--train file (retrieval uses the whole file). The task sentences also uses only the first N texts of --dev.",
     ),
     test_limit: int | None = typer.Option(None, min=1, help="Use only N evenly spaced texts per --test or --dev file."),
 ) -> None:

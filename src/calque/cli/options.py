@@ -38,7 +38,7 @@ def grouped(command: Callable[..., Any]) -> Any:
         def encode(text: Annotated[str, typer.Argument()], load: Loading) -> None: ...
 
     Here, `--layer`, `--pooling` and the other options of `Loading` follow the command's own options. Options of a parameter
-    named `how` come first. If a dataclass has a method `around`, the command runs in the context manager that it returns.
+    named `how` come first. If a dataclass has a method `around`, the command runs in the context manager that `around` returns.
     """
     signature = inspect.signature(command, eval_str=True)
     own = {name: p.replace(kind=p.KEYWORD_ONLY) for name, p in signature.parameters.items()}
@@ -87,10 +87,10 @@ class Loading:
     pooling: Pooling = None
     max_length: MaxLength = None
     bidirectional: bool | None = opt(
-        None, "Let a decoder's subwords attend to later ones; default: the saved setting, or off.", "--bidirectional"
+        None, "Let a decoder's subwords attend to later subwords; default: as saved, otherwise off.", "--bidirectional"
     )
     load: list[str] | None = opt(
-        None, "Loader option of one kind of encoder, as NAME=VALUE; repeatable.", metavar="NAME=VALUE", hidden=True
+        None, "Loader option that only one kind of encoder has; repeatable.", metavar="NAME=VALUE", hidden=True
     )
 
     def arguments(self) -> dict[str, Any]:
@@ -139,7 +139,7 @@ class Tracking:
     track_folder: Path = opt(Path("tracked"), "Folder for the logs of trackers that write files.")
 
     def around(self, given: Mapping[str, Any]) -> AbstractContextManager[Any]:
-        """Return the context manager of the trackers. The run is named after the output path or else the task."""
+        """Return the context manager of the trackers. The tracked run is named after the output path or task."""
         if not self.track:
             return nullcontext()
         from calque.training.tracking import tracked

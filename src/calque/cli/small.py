@@ -42,7 +42,7 @@ from calque.storage import append_lines
 
 def demo(
     *,
-    encoder: str = typer.Option("mini", help="Encoder: Hugging Face name, folder, or mini (bundled)."),
+    encoder: str = typer.Option("mini", help="Encoder to align: Hugging Face name, folder or mini (bundled)."),
     out: Path = typer.Option(Path("calque-demo"), help="Folder for the text, the aligned encoders and the results."),
     languages: str = typer.Option("", help="Languages to align with English, separated by commas; default: all seven."),
     seed: Seed = 0,
@@ -101,15 +101,15 @@ def study(
 def encode(
     *,
     encoder: EncoderArgument,
-    text: str = typer.Argument(..., metavar="TEXT", help="Text file with one sentence per line (also .gz, .zst)."),
+    text: str = typer.Argument(..., metavar="TEXT", help="Text file, one sentence per line (may be .gz or .zst)."),
     lang: str = typer.Option(..., callback=language, help="Language of the text."),
     out: Path = typer.Option(
-        ..., metavar="PATH", help="Safetensors file to write, with data [words, dim] and offsets [sentences + 1]."
+        ..., metavar="PATH", help="Safetensors file to write; tensors: data [words, dim] and offsets [sentences + 1]."
     ),
     loading: Loading,
     pretokenized: Pretokenized = False,
     precision: str | None = typer.Option(
-        None, help="Precision of the forward pass: highest (float32) or bfloat16; default: as saved, or highest."
+        None, help="Precision of the forward pass: highest (float32) or bfloat16; default: as saved, otherwise highest."
     ),
     limit: Limit = None,
     quiet: Quiet = False,
@@ -224,8 +224,8 @@ def words(context: typer.Context, how: LinkSettings, linking: Linking, loading: 
     """Link words that are translations of each other.
 
     By default, a statistical aligner is trained on the text; --use selects a saved aligner, and --encoder links words by the
-    vectors of an encoder. --prior combines the aligner with an encoder, which makes fewer errors if the encoder was trained on
-    these languages. --cross-fit first trains the encoder on the links of the aligner.
+    vectors of an encoder. --prior combines the aligner with an encoder; the combination makes fewer errors if the encoder was
+    trained on these languages. --cross-fit first trains the encoder on the links of the aligner.
     """
     unused: dict[str, str] = {}
     if how.use is not None:
@@ -239,7 +239,7 @@ def words(context: typer.Context, how: LinkSettings, linking: Linking, loading: 
     elif how.prior:
         unused["extract"] = "applies only if words are linked by vectors; leave out this option or --prior"
     else:
-        why = "applies to a statistical aligner, but --encoder links words by vectors; leave it out or add --prior"
+        why = "applies to a statistical aligner, but --encoder links words by vectors; leave out this option or add --prior"
         unused |= dict.fromkeys(("model", "symmetrize", "extra", "tables", "use", "sample"), why)
     refuse_unused(context, unused)
     also = (pair_and_path(each)[1] for each in how.also or [])
@@ -340,13 +340,13 @@ def push(
     repo: str = typer.Argument(..., metavar="REPO", help="Repository on the Hugging Face Hub, as USER/NAME."),
     private: bool | None = typer.Option(None, "--private/--public", help="Make a new repository private or public."),
     message: str = typer.Option("", help="Commit message."),
-    revision: str | None = typer.Option(None, help="Branch, created if it does not exist; default: main."),
-    license: str | None = typer.Option(None, help="Licence of the weights for the model card, e.g. mit."),
+    revision: str | None = typer.Option(None, help="Branch to upload to; a missing branch is created; default: main."),
+    license: str | None = typer.Option(None, help="Licence of the weights, stated in the model card, e.g. mit."),
     quiet: Quiet = False,
 ) -> None:
     """Upload an encoder to the Hugging Face Hub.
 
-    The model card is uploaded too, but not checkpoints and lock files. First log in with hf auth login, or set HF_TOKEN.
+    The model card is also uploaded, but checkpoints and lock files are not. First log in with hf auth login, or set HF_TOKEN.
     """
     from calque.encoders.hub import check_repo
     from calque.encoders.hub import push as run
@@ -363,7 +363,7 @@ def report(
     ),
     out: Path = typer.Option(Path("report.html"), help="HTML file to write."),
     title: str | None = typer.Option(None, help="Title of the report; default: the names of the folders."),
-    base: str | None = typer.Option(None, help="Result to compare others with; default: the encoder before alignment."),
+    base: str | None = typer.Option(None, help="Encoder to compare others with; default: the one before alignment."),
     plots: Path | None = typer.Option(None, help="Folder in which each plot is also saved as SVG, e.g. for a paper."),
     quiet: Quiet = False,
 ) -> None:
@@ -382,18 +382,18 @@ def explore(
     *,
     context: typer.Context,
     encoders: list[str] = typer.Argument(..., metavar="DIR...", help="Demo folder, or folders of aligned encoders."),
-    text: Several = typer.Option(None, metavar="FILE...", help="Text to explore (de=FILE), one sentence per line."),
+    text: Several = typer.Option(None, metavar="FILE...", help="Text with one sentence per line, as FILE or de=FILE."),
     test: Several = typer.Option(None, metavar="FILE...", help="Parallel text to explore; needs --langs."),
     langs: PairLangs = None,
     base: str | None = typer.Option(None, help="Encoder before alignment; default: the encoder recorded in DIR."),
     layers: str | None = typer.Option(
-        None, help="Layers to explore, e.g. 0,6,-1; default: the first, the middle and the output layer."
+        None, help="Layers to explore, e.g. 0,6,-1; default: the first layer, the middle layer and the output layer."
     ),
     pretokenized: Pretokenized = False,
     limit: Limit = None,
     cache: Path | None = typer.Option(None, help="Folder for cached vectors; default: a folder in or next to DIR."),
     host: str = typer.Option("127.0.0.1", help="Address to listen on; 0.0.0.0 lets any machine connect (no password)."),
-    port: int | None = typer.Option(None, min=0, max=65535, help="Port; default: 8472, or a free one if it is in use."),
+    port: int | None = typer.Option(None, min=0, max=65535, help="Port; default: 8472, or if in use any free port."),
     no_browser: bool = typer.Option(False, "--no-browser", help="Print the address, but do not open a browser."),
     quiet: Quiet = False,
 ) -> None:

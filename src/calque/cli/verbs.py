@@ -48,7 +48,7 @@ def command_of(verb: str) -> Callable[..., Any]:
 
 
 def parser(verb: str = "") -> typer.Typer:
-    """Return the parser of one command, which starts 0.1 seconds faster, or of all commands if the name is unknown."""
+    """Return the parser for one command, which saves 0.1 seconds, or for all commands if the name is unknown."""
     app = typer.Typer(
         name="calque",
         cls=Groups,
@@ -76,12 +76,12 @@ def _root(
         False, "--version", callback=_version, is_eager=True, help="Show the version and exit."
     ),
     trust_code: bool = typer.Option(
-        False, "--trust-code", help="Allow any command to import and run custom classes that an encoder's folder names."
+        False, "--trust-code", help="Allow the command to import and run custom classes named in an encoder's folder."
     ),
     on_error: str = typer.Option(
         "raise",
         metavar="raise|skip",
-        help="In any command, stop (raise) or continue (skip) if over a tenth of a parallel text's lines are unusable.",
+        help="If over a tenth of the lines of a parallel text are unusable, stop with an error (raise), or skip them (skip).",
     ),
 ) -> None:
     if on_error not in ("raise", "skip"):

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 IDENTICAL = "identical"  # initialises the map with words that are spelt the same in both languages
 STARTS = (IDENTICAL, "distributions", "adversarial")
-#: defaults of the options for averaging word vectors to anchors, which are accepted besides the options of `map_method`
+#: default values of the options for anchors, which `align` accepts in addition to the options of `map_method`
 AVERAGING: dict[str, Any] = {"layers": None, "most": 50_000, "at_least": 1, "most_occurrences": None}
 
 
@@ -56,8 +56,8 @@ def align(
     progress: bool = False,
     say: Say = lambda line: None,
 ) -> Aligned:
-    """Align an encoder with parallel text, with dictionaries or without (option `start`), or with plain text in each language;
-    or add released maps to the encoder.
+    """Align an encoder with parallel text, dictionaries or plain text in each language, or without translations (option
+    `start`); or add released maps to the encoder.
 
     Args:
         how: settings. `out` is written only when the result is complete; interrupted training resumes from `.OUT.calque-part`.
@@ -155,15 +155,15 @@ def align(
 
 
 def leave(aligned: Encoder, folder: Path, base: Encoder, record: dict[str, Any], *, keep_layers: bool = False) -> None:
-    """Save an encoder with its model card (only in the first of several processes). Facts about `base`, the encoder before
-    alignment, are added to the record."""
+    """Save an encoder with its model card (only in the first of several processes). The record then also identifies
+    `base`, the encoder before alignment."""
     record |= {"encoder": base.name, "encoder_fingerprint": base.fingerprint, "encoder_precision": base.precision}
     if is_first():
         save_with_card(aligned, folder, record, keep_layers=keep_layers)
 
 
 def save_with_card(encoder: Encoder, folder: Path, record: dict[str, Any], *, keep_layers: bool = False) -> None:
-    """Save an encoder with its model card, and add facts about the folder to the record."""
+    """Save an encoder with its model card, and add the kind of encoder and its vector settings to the record."""
     from calque.encoders import HuggingFaceEncoder
     from calque.encoders.card import write_card
 
@@ -218,7 +218,7 @@ def map_method(
 
 
 def warn_of_unused(counts: Mapping[str, Any], max_words: int | None, corpora: Sequence[ParallelCorpus]) -> None:
-    """Warn about sentence pairs that training skips, except unusable lines, for which reading the text already warned."""
+    """Warn about sentence pairs that training skips, except unusable lines, which were reported when the text was read."""
     unusable = sum(sum(corpus.skipped.values()) for corpus in corpora)
     reasons = {
         f"with more than {max_words} words on a side": counts.get("too_long", 0),

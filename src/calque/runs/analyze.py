@@ -152,7 +152,7 @@ def _of_vectors(
 def _of_encoder(
     name: str, encoder: Encoder, questions: Questions, chosen: _Chosen, progress: bool, *, some: bool
 ) -> tuple[View, list[Finding]]:
-    """Return the answers of one encoder and the findings that need it; `some` is true if there are several encoders."""
+    """Return the retrieval results and the layer curve of one encoder; `some` is true if there are several encoders."""
     from calque.analyses.groups import layer_curve
     from calque.encoders.base import require
 

@@ -1,7 +1,7 @@
 """Significance tests for differences between scores, used in all tables and conclusions.
 
 A score varies between *training runs* and between *texts*. Variances over runs are added as in Welch's test, and the variance
-over texts is estimated by paired resampling. Task heads on the same aligned encoder are averaged, because they share one run.
+over texts is estimated by paired resampling. Task heads on one aligned encoder are averaged and count as one run.
 Differences with fewer than `FEWEST` runs are not tested. p-values are corrected for all comparisons on a page (Holm 1979).
 """
 

@@ -105,7 +105,7 @@ def teacher_vector(encoder: Encoder, name: str | None) -> SentencePooling:
     from calque.encoders.sentence_vectors import SentencePooling
 
     if name is None and getattr(encoder, "modules", None) is None:
-        fact = f"the teacher {encoder.name} has no saved sentence pooling, as in a sentence-transformers folder"
+        fact = f"the teacher {encoder.name} has no saved sentence pooling, unlike a sentence-transformers folder"
         raise SettingError(f"{fact}; choose one with --teacher-pooling words, subwords or cls")
     return SentencePooling.of(encoder, name)  # type: ignore[arg-type]
 

@@ -50,7 +50,7 @@ def evaluate(
         inputs: name of the task (a key of `TASKS` or `package.module:Class`) and its files.
         options: keyword arguments of the task's `from_files`.
         load: keyword arguments of `load_encoder`.
-        layers: layers that `compare_layers` compares by word retrieval; `then` is called with the findings.
+        layers: layers that `compare_layers` compares by word retrieval; `then` is called with its findings instead of scores.
         out: file for the scores. Checkpoints of trained task heads are written to the same folder, so an interrupted command
             can be resumed; if `out` is None, no checkpoints are written.
         then: function that is called with all scores.

@@ -23,7 +23,7 @@ METRICS = "metrics.jsonl"
 
 @contextmanager
 def writing(out: str | Path, *, overwrite: bool = False, holds: str = "an encoder") -> Iterator[Path]:
-    """Yield a temporary folder, which is renamed to `OUT` at the end of the block.
+    """Yield a temporary folder, which is renamed to `out` at the end of the block.
 
     A killed run leaves the folder `.OUT.calque-part`; the next run keeps only its subfolder `training`. An old result is
     replaced only when the new result is complete. All processes of a run enter the block, but only the first writes to disk.
@@ -74,7 +74,7 @@ def check(out: str | Path, *, overwrite: bool = False, holds: str = "an encoder"
     """
     out = Path(out)
     if not is_text(out.absolute()):
-        raise InputError("is not valid UTF-8, as libraries that write weights require; choose another name", path=out)
+        raise InputError("is not UTF-8, which libraries that write weights require; choose another name", path=out)
     if out.exists() and not out.is_dir():
         raise InputError("must be a folder, but it is a file", path=out)
     if out.is_dir() and (os.path.ismount(out) or out.samefile(os.curdir)):

@@ -102,27 +102,27 @@ PairLangs = Annotated[
     Several, typer.Option("--langs", metavar="SOURCE TARGET", help="Languages of the parallel text, e.g. en de.")
 ]
 ManyLangs = Annotated[
-    Several, typer.Option("--langs", metavar="SOURCE TARGET", help="Languages of one text or dictionary; repeatable.")
+    Several, typer.Option("--langs", metavar="SOURCE TARGET", help="Languages of a text or dictionary; repeatable.")
 ]
 EncoderArgument = Annotated[
-    str, typer.Argument(metavar="ENCODER", help="Hugging Face name, folder, mini (bundled) or word vectors.")
+    str, typer.Argument(metavar="ENCODER", help="Encoder: Hugging Face name, folder, mini (bundled) or word vectors.")
 ]
-OwnOption = Annotated[Several, typer.Option("--option", metavar="NAME=VALUE", help="Same as --NAME VALUE; repeatable.")]
+OwnOption = Annotated[Several, typer.Option("--option", metavar="NAME=VALUE", help="Like --NAME VALUE; repeatable.")]
 CheckpointEvery = Annotated[
     int, typer.Option(min=0, help="Save checkpoints every N updates and also once a minute; 0 disables checkpoints.")
 ]
-KeepLayers = Annotated[bool, typer.Option("--keep-layers", help="Also save unused layers above the encoder's layer.")]
+KeepLayers = Annotated[bool, typer.Option("--keep-layers", help="Also save the unused layers above the output layer.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an existing result in --out.")]
-Pretokenized = Annotated[bool, typer.Option("--pretokenized", help="Text is already tokenised; split only at spaces.")]
+Pretokenized = Annotated[bool, typer.Option("--pretokenized", help="Split text only at spaces (already tokenised).")]
 Model = Annotated[str, typer.Option("--model", help="Word aligner: auto, fast-align, hmm or gibbs (most accurate).")]
 # The seed is limited to 32 bits, because PyTorch multiplies it and the product must fit into 64 bits.
 Seed = Annotated[int, typer.Option(min=0, max=(1 << 32) - 1, help="Random seed.")]
-Limit = Annotated[int | None, typer.Option(min=1, help="Use only the first N sentences (or pairs) of each text.")]
+Limit = Annotated[int | None, typer.Option(min=1, help="Use only the first N sentences or pairs of each text.")]
 Layer = Annotated[
-    int | None, typer.Option(help="Hidden layer (-1: last); default: the saved or last layer (decoders: at 2/3 depth).")
+    int | None, typer.Option(help="Hidden layer (-1: last); default: saved layer, else last (decoders: 2/3 depth).")
 ]
-Pooling = Annotated[str | None, typer.Option(help="Pooling of a word's subword vectors: last, first or mean.")]
-MaxLength = Annotated[int | None, typer.Option(min=3, help="Maximum subwords per sentence; default: model's limit.")]
+Pooling = Annotated[str | None, typer.Option(help="Pooling of a word's subwords: last (default), first or mean.")]
+MaxLength = Annotated[int | None, typer.Option(min=3, help="Maximum number of subwords per sentence.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Hide progress and messages.")]
 #: default alignment method for each kind of data
 DEFAULT_METHOD = {"parallel": "contrastive", "dictionary": "rotation", "unsupervised": "rotation", "released": ""}
@@ -139,7 +139,7 @@ class AlignSettings:
     """Settings of `calque align`."""
 
     encoder: str = opt(
-        ..., "Hugging Face name, folder, word vectors or mini (bundled); one encoder per language: en=NAME,de=NAME."
+        ..., "Encoder: Hugging Face name, folder, word vectors or mini; or one per language, as en=NAME,de=NAME."
     )
     towards: str = opt(..., "Language that all other languages are aligned with.", callback=language)
     out: Path = opt(..., "Folder for the aligned encoder.")
@@ -150,17 +150,17 @@ class AlignSettings:
         f"Alignment method. With parallel text: {_methods('parallel')}, or package.module:Class. With dictionaries: "
         f"{_methods('dictionary')}. With only --text: {', '.join(methods_for('text'))}.",
     )
-    dictionary: Several = files("Dictionaries (FILE or en-de=FILE), or identical to pair words with the same spelling.")
-    text: Several = files("Plain text in one language (de=FILE), over which word vectors are averaged.")
+    dictionary: Several = files("Dictionaries (FILE or en-de=FILE), or identical, which pairs words spelt the same.")
+    text: Several = files("Plain texts, each in one language (FILE or de=FILE), over which word vectors are averaged.")
     anchors: Several = files("Folders written by calque anchors, used instead of --text.", "DIR...")
     unsupervised: bool = opt(
         False,
-        "Align without parallel text or dictionary. If the alignment fails, the encoder is saved with a note in its model "
+        "Align without parallel text or a dictionary. If the alignment fails, the encoder is saved with a note in its model "
         "card, and the exit code is 1.",
         "--unsupervised",
     )
     released: Several = files("Folders of released maps (XX_best_mapping.pth), one per layer in --layers.", "DIR...")
-    links: Several = opt(None, "Word alignments of TRAIN in Pharaoh format; default: from a statistical aligner.")
+    links: Several = opt(None, "Word alignments of TRAIN (Pharaoh format); default: those of a statistical aligner.")
     pretokenized: Pretokenized = False
     limit: Limit = None
     option: OwnOption = None
@@ -179,7 +179,7 @@ class DistilSettings:
     out: Path = opt(..., "Folder for the trained student.", "--out", "-o")
     train: Several = arg(None, "Parallel texts, given as FILE or en-de=FILE.", metavar="[TRAIN...]")
     langs: ManyLangs = None
-    towards: str | None = opt(None, "Language of the teacher; default: the first of --langs.", callback=language)
+    towards: str | None = opt(None, "Teacher's language; default: the first language of --langs.", callback=language)
     text: Several = files("Further plain text in the teacher's language.")
     static: bool = opt(
         False,
@@ -191,9 +191,9 @@ class DistilSettings:
         None, "Student's sentence pooling: own (saved), subwords (mean) or cls; default: own if saved, else subwords."
     )
     teacher_pooling: str | None = opt(
-        None, "Teacher's sentence pooling: own (saved; default), subwords (mean), words (mean) or cls."
+        None, "Teacher's sentence pooling: own (saved with the teacher; default), subwords (mean), words (mean) or cls."
     )
-    vectors: Path | None = opt(None, "Folder for the teacher's vectors, which other runs can reuse.", metavar="FOLDER")
+    vectors: Path | None = opt(None, "Folder of teacher vectors for reuse in other runs.", metavar="FOLDER")
     option: OwnOption = None
     seed: Seed = 0
     layer: Layer = None
@@ -209,15 +209,15 @@ class AnchorSettings:
     """Settings of `calque anchors`."""
 
     text: list[str] = arg(..., "Plain text with one sentence per line.", metavar="TEXT...")
-    out: Path = opt(..., "Folder for the anchors, and for sums to resume an interrupted run.", metavar="PATH")
+    out: Path = opt(..., "Folder for the anchors, and for sums from which a stopped run resumes.", metavar="PATH")
     lang: str = opt(..., "Language of the text.", callback=language)
     encoder: str = opt(..., "Encoder: Hugging Face name, folder, mini (bundled) or word vectors.")
-    layers: str | None = opt(None, "Layers to average, e.g. 0,1,2; default: the encoder's layer.")
-    vocabulary: str | None = opt(None, "File with the words to average, one word per line; default: all words.")
+    layers: str | None = opt(None, "Layers whose vectors are averaged, e.g. 0,1,2; default: the output layer.")
+    vocabulary: str | None = opt(None, "File listing the words that get anchors, one per line; default: all words.")
     at_least: int = opt(1, "Skip words with fewer than N occurrences.", min=1)
     most: int | None = opt(None, "Compute anchors only for the N most frequent words.", min=1)
-    most_occurrences: int | None = opt(None, "Average the first N occurrences of each word.", "--occurrences", min=1)
-    format: str = opt("safetensors", "Format: safetensors, or the published avg_embeds (word2vec text and norms.json).")
+    most_occurrences: int | None = opt(None, "Use only the first N occurrences of each word.", "--occurrences", min=1)
+    format: str = opt("safetensors", "File format: safetensors, or avg_embeds (the format of the published code).")
     pretokenized: Pretokenized = False
     limit: int | None = opt(None, "Read only the first N lines of each text.", min=1)
     seed: Seed = 0
@@ -244,7 +244,7 @@ class LinkSettings:
     also: Several = files("With --cross-fit: further parallel texts to align the encoder on.", "en-nl=FILE...")
     pretokenized: Pretokenized = False
     extra: Several = opt(None, "Further text in the same languages to train the aligner on; its links are not written.")
-    posteriors: bool = opt(False, "Write links with their probabilities or scores, i-j:p.", "--posteriors", "--scores")
+    posteriors: bool = opt(False, "Write the probability or score of each link, as i-j:p.", "--posteriors", "--scores")
     tables: Path | None = opt(None, "File for saving the trained aligner, which --use can load to link other text.")
     use: Path | None = opt(None, "Aligner saved by --tables, used to link the text without training.", metavar="PATH")
     sample: int | None = opt(None, "Train on only N random sentence pairs, but link the full text.", min=1)
@@ -271,9 +271,9 @@ class AnalysisSettings:
     pretokenized: Pretokenized = False
     limit: int | None = opt(None, "Use only the first N sentence pairs of --test; --train is read in full.", min=1)
     non_contextual: bool = opt(False, "Use only the first occurrence of each word type.", "--non-contextual")
-    forms: int = opt(8, "For the analysis examples: number of word types to show.", min=1)
-    pairs: int = opt(100, "For the analysis points: number of word pairs to plot.", min=2)
-    projection: str = opt("auto", "For the analysis points: pca, tsne, or auto (tsne if scikit-learn is installed).")
+    forms: int = opt(8, "Number of word types to show in the examples analysis.", min=1)
+    pairs: int = opt(100, "Number of word pairs to plot in the points analysis.", min=2)
+    projection: str = opt("auto", "Projection in the points analysis: pca, tsne, or auto (tsne if available).")
     bootstrap: int = opt(1000, "Number of bootstrap samples for the confidence intervals.", min=0)
     out: Path | None = opt(None, "JSON Lines file to which the results are appended.")
     quiet: Quiet = False
@@ -288,8 +288,8 @@ class NeighbourSettings:
     sentence1: str = opt(..., "Sentence that contains the word.")
     word1: str = opt(..., "Word as it is written in --sentence1.")
     lang2: str = opt(..., "Language of the neighbours.", callback=language)
-    sentence2: Several = opt(None, "Sentence in which neighbours are searched, in the language --lang2; repeatable.")
-    text2: str | None = opt(None, "Plain text to search, in the language of --lang2, one sentence per line.")
+    sentence2: Several = opt(None, "Sentence, in the language --lang2, in which neighbours are searched; repeatable.")
+    text2: str | None = opt(None, "Plain text, in the language --lang2, in which neighbours are searched.")
     aligned: str | None = opt(None, "Aligned encoder to compare with --encoder, the encoder before alignment.")
     k: int = opt(5, "Number of nearest words to show.", "-k", min=1)
     pretokenized: Pretokenized = False

@@ -83,7 +83,7 @@ class Steps:
         return (self.place(step) / DONE).exists()
 
     def do(self, step: Step) -> Path:
-        """Run a step unless it is done, and return its folder. An interrupted step is run again with the files in its folder.
+        """Run a step unless it is done, and return its folder. An interrupted step runs again, and reuses its files so far.
 
         Raises:
             InputError: an input file has changed since the key was computed.
@@ -95,7 +95,7 @@ class Steps:
             if not (part / DONE).exists():
                 for name in (SCORES, DONE):  # `save` replaces an encoder only if the folder has no other files
                     (part / name).unlink(missing_ok=True)
-                    part_of(part / name).unlink(missing_ok=True)  # left by a process that was killed while it wrote
+                    part_of(part / name).unlink(missing_ok=True)  # left by a process that was killed while writing
                 step.check()
                 self.work[step.kind](step, part)
                 step.check()

@@ -38,8 +38,7 @@ OPTIMISERS = {"adam": adam, "adagrad": adagrad}
 
 @dataclass(kw_only=True, eq=False)
 class BiLanguageModel(LanguageModel):
-    """Trains an ELMo model from scratch to predict each word from the preceding words and from the following words (Peters et
-    al. 2018, §3.1, 3.4).
+    """Trains ELMo from scratch to predict each word from the preceding or from the following words (Peters et al. 2018, §3).
 
     Both directions share the word vectors and, unless `tables` is 2, the softmax. The loss is the mean over both directions.
     Each sentence is read separately, as in the encoder, whereas bilm-tf reads the text as a stream of 20-word segments.
@@ -47,13 +46,14 @@ class BiLanguageModel(LanguageModel):
     Args:
         dim: dimension of a word vector, and of the state of each direction; the vectors of a layer have 2 · dim dimensions.
         hidden: dimension of an LSTM cell; default: 8 · dim, as in the paper.
-        layers, filters: see `elmo_options`.
+        layers: number of LSTM layers.
+        filters: pairs of the width and the number of character filters; default: as in the paper, scaled to `dim`.
         vocabulary: maximum number of words to predict. Rarer words share one output class. The input always uses characters.
         min_count: minimum number of times that a predicted word must occur.
         negatives: number of words sampled for each direction in an update, see `Softmax`.
         tables: 1 if both directions share their output vectors, else 2. Each direction always has its own sense vectors.
         dropout: dropout probability for the input of each LSTM layer and for the output of the last layer.
-        optimiser: "adam", or "adagrad" as in the paper. After a few hundred updates, Adam reaches half of Adagrad's perplexity.
+        optimiser: "adam", or "adagrad" as in the paper. After a few hundred updates, the perplexity with Adam is half as high.
         learning_rate: maximum learning rate; default: 5e-3 up to 128 dimensions, and 0.64 / dim above; 0.2 for Adagrad.
         length, alpha, batch, updates, warmup, decay, clip, seed, precision, lower: see `LanguageModel`.
     """

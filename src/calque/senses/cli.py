@@ -25,16 +25,16 @@ class SenseOptions:
     senses: Annotated[
         int | None,
         typer.Option(
-            help="Predict the senses of words; this sets the maximum number of senses per word, which are induced during "
-            "training (n_context; 5 in the paper, or 3 for two languages)."
+            help="Train the model to predict senses, which are induced during training; each word gets at most N senses "
+            "(n_context: 5 in the paper, or 3 for two languages)."
         ),
     ] = None
     dictionary: Annotated[
         list[str] | None,
         typer.Option(
             metavar="LANG-LANG=FILE",
-            help="With --senses: dictionary for also predicting the senses of translations, e.g. en-de=en-de.txt; repeatable. "
-            "Unless --alpha is given, all languages are then sampled equally often.",
+            help="With --senses: also predict senses of the translations in this dictionary, e.g. en-de=en-de.txt; repeatable. "
+            "All languages are then sampled equally often, unless --alpha is given.",
         ),
     ] = None
     sense_option: Annotated[
@@ -59,7 +59,7 @@ class SenseOptions:
             for name in ("sense_option", "dictionary"):
                 if getattr(self, name):
                     raise SettingError(
-                        f"--{name.replace('_', '-')} needs --senses; give the maximum number of senses per word"
+                        f"--{name.replace('_', '-')} needs --senses; set --senses to the maximum number of senses per word"
                     )
             return None
         return {"senses": self.senses, **by_name(self.sense_option or [], of(Senses, "senses"), "--sense-option")}
@@ -75,8 +75,8 @@ class PretrainCommand(SubjectCommand):
     asks_for = "calque pretrain --model bert --help, or --model elmo"
     spelled: ClassVar[Mapping[str, str]] = {"--lower-case": "lower", "--keep-case": "lower"}
     helps: ClassVar[Mapping[str, str]] = {
-        "vocabulary": "vocabulary size of the tokenizer to train (ELMo: number of words to predict); default: 16,000.",
-        "start": "BERT model (a folder, or mini) to continue training, with its tokenizer, instead of training from scratch.",
+        "vocabulary": "vocabulary size of the tokenizer (ELMo: maximum number of words to predict); default: 16,000.",
+        "start": "BERT model (a folder, or mini) whose training is continued; the new model also has its sizes and tokenizer.",
     }
 
     def find_subject(self, words: Sequence[str]) -> str | None:
@@ -107,7 +107,7 @@ class PretrainCommand(SubjectCommand):
 def pretrain(
     context: typer.Context,
     texts: Annotated[list[str], typer.Argument(metavar="LANG=TEXT...", help="Plain text by language, e.g. en=en.txt.")],
-    out: Annotated[Path, typer.Option(help="Folder for the encoder. An interrupted run resumes there.")],
+    out: Annotated[Path, typer.Option(help="Folder for the encoder; the same command resumes an interrupted run.")],
     found: SenseOptions,
     tracking: Tracking,
     model: Annotated[str, typer.Option(help="Model: bert, or elmo (a bidirectional LSTM language model).")] = "bert",
@@ -181,7 +181,7 @@ pretrain.command_class = PretrainCommand
 
 def perplexity(
     encoder: Annotated[
-        str, typer.Argument(metavar="ENCODER", help="ELMo, or masked language model (hub name, folder or mini).")
+        str, typer.Argument(metavar="ENCODER", help="ELMo folder, or masked language model (hub name, folder or mini).")
     ],
     texts: Annotated[list[str], typer.Argument(metavar="LANG=TEXT...", help="Plain text by language, e.g. en=en.txt.")],
     share: Annotated[float, typer.Option(max=1, callback=positive, help="Fraction of the words to mask.")] = 0.15,
@@ -219,14 +219,14 @@ def senses(
         list[str] | None,
         typer.Option(
             metavar="FILE...",
-            help="Text to induce senses from, one sentence per line; write LANG=FILE if the file name lacks the language.",
+            help="Text from which senses are induced; write de=FILE if the file name does not contain the language.",
         ),
     ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
-            help="Without WORD: output file for the sense number of each word, with one line per line of --text; words without "
-            "senses are written as a hyphen."
+            help="Without WORD: output file for the sense numbers of the words in each line of --text, with a hyphen for each "
+            "word without senses."
         ),
     ] = None,
     trained: Annotated[

@@ -106,7 +106,7 @@ def properties(x: np.ndarray, halves: np.ndarray, others: np.ndarray) -> np.ndar
         others: L2-normalised centroids of other words, `[n_words, dim]`.
 
     Returns:
-        float64 `[5]`: cosine of the two centroids; their mean cosine with the nearest other words; mean cosine of the overall
+        float64 `[5]`: cosine of the two centroids; their mean cosine with the nearest words; mean cosine of the overall
         centroid with its nearest words; fraction of the variance within clusters; log n. None if a cluster is too small.
     """
     if np.bincount(halves, minlength=2).min() < max(2.0, _SHARE * len(x)):
@@ -119,7 +119,7 @@ def properties(x: np.ndarray, halves: np.ndarray, others: np.ndarray) -> np.ndar
 
 
 def _pool(sizes: np.ndarray, rng: np.random.Generator) -> list[tuple[int, np.ndarray]]:
-    """Sample vectors of two words. Their total number is that of a random word, with 25% to 75% from the first word.
+    """Sample as many vectors as a random word has: 25% to 75% from one word, and the rest from another word.
 
     Args:
         sizes: number of vectors of each word, int64 `[n_words]`.

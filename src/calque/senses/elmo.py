@@ -1,5 +1,4 @@
-"""ELMo (Peters et al. 2018): its network, its encoder, and its files `options.json` and `weights.hdf5` in the format of bilm-tf
-and AllenNLP."""
+"""ELMo (Peters et al. 2018): the network, the encoder, and files in the format of bilm-tf and AllenNLP."""
 
 from __future__ import annotations
 
@@ -271,7 +270,7 @@ class ElmoNetwork(nn.Module):
 class ElmoEncoder(Encoder):
     """Encoder whose word vectors are layers of ELMo (Peters et al. 2018), read from files of bilm-tf or AllenNLP.
 
-    Layer 0 contains the vector of the character CNN twice. Layers 1 to L are LSTM layers, forward half first; −1 is the last.
+    Layer 0 contains the vector of the character CNN twice. Layers 1 to L (−1: L) contain forward, then backward states.
     Every word has a vector. The vectors of a sentence do not depend on other sentences (up to a relative error of 1e-5).
 
     Args:
@@ -279,9 +278,9 @@ class ElmoEncoder(Encoder):
         layer: layer that `encode` returns.
         mix: weights of layers 0 to L before the softmax; `encode` then returns scale · Σ softmax(mix)_j · layer_j (Eq. 1).
         scale: scale γ of the mixture.
-        lower: whether to lower-case all words, which must be as in the training of the network.
+        lower: whether to lower-case all words; must match the setting used to train the network.
         name: name of the encoder in reports.
-        precision: "highest" for float32; folders of older versions may have other values, which only change the fingerprint.
+        precision: "highest" for float32; other values in folders saved by older versions only change the fingerprint.
 
     Attributes:
         n_layers: number L of LSTM layers.
@@ -334,7 +333,7 @@ class ElmoEncoder(Encoder):
             )  # fmt: skip
 
     def _vectors(self, words: WordTypes, batch: WordBatch, layers: Sequence[int], around: int) -> dict[int, Tensor]:
-        """Return vectors by layer, `[W, dim]`: forward states `around` words before, backward states as many words after."""
+        """Return vectors by layer, `[W, dim]`: the forward state `around` words before a word and the backward one after it."""
         ids = batch.input_ids.reshape(-1)
         x = words.table[ids if batch.inside is None else ids[batch.inside]]
         depth = self.n_layers if _MIXED in layers else max(layers)
@@ -466,7 +465,7 @@ def read_network(options: Path, weights: Path) -> ElmoNetwork:
         if not isinstance(settings, dict):
             raise ValueError("not a JSON object")
     except (OSError, ValueError, RecursionError) as error:
-        raise InputError(f"these are not the options of an ELMo ({error})", path=options) from error
+        raise InputError(f"the file does not contain the options of an ELMo ({error})", path=options) from error
     try:
         with h5py.File(weights, "r") as file:
             rows = len(_array(file, "char_embed", weights))

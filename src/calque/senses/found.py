@@ -207,9 +207,9 @@ class Contexts:
 
 
 class MaskedContexts(Contexts):
-    """Access to the states of a masked language model at masked single-subword words, after the head's dense layer and norm.
+    """Access to a masked language model's states for masked words: the output of the head's dense layer and normalisation.
 
-    Every `EVERY`-th word of a sentence is masked at the same time. `read` returns the states of a batch, `[n, length, dim]`.
+    In each copy of a sentence, every `EVERY`-th word is masked. `read` returns the states of a batch, `[n, length, dim]`.
     """
 
     def __init__(self, encoder: HuggingFaceEncoder, read: Callable[..., Tensor]):
@@ -279,7 +279,7 @@ def _masked(split: SplitSentences, rows: np.ndarray, mask: int) -> tuple[SplitSe
 
 # -- senses induced from text ----------------------------------------------------------------------------------------------
 class ContextSenses(Inventory):
-    """Senses induced from text by clustering the states that predict a word (see `split_words`). Any model can be used.
+    """Senses induced from text by clustering the states that predict a word, see `split_words`. The model needs no senses.
 
     Senses are induced for the 2,000 most frequent words that contain a letter and occur at least `MIN_VECTORS` times. Up to 200
     random occurrences of each word are clustered. Every other occurrence is assigned to the sense with the nearest centroid.
@@ -354,7 +354,7 @@ class ContextSenses(Inventory):
         return {form: np.concatenate(parts) for form, parts in zip(forms, found, strict=True) if parts}
 
     def select(self, sentences: Sequence[Sentence | Sequence[str]]) -> np.ndarray:
-        """Return the sense number of each word, int64 `[n_words]`. Numbers start at 1; 0 means no senses or no vector."""
+        """Return the sense number of each word, int64 `[n_words]`. Senses are numbered from 1; 0: no sense or vector."""
         parts = [sentences[start : start + _WINDOW] for start in range(0, len(sentences), _WINDOW)]
         return np.concatenate([np.zeros(0, dtype=np.int64), *map(self._selected, parts)])
 

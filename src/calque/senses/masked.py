@@ -111,8 +111,9 @@ class MaskedLanguageModel(LanguageModel):
     """Trains a BERT model from scratch to predict masked subwords (Devlin et al. 2019, §3.1, without next-sentence prediction).
 
     Args:
-        layers, dim, inner: number of layers, hidden size and intermediate size; the default of `inner` is 4 · dim.
-        heads: number of attention heads; default: dim / 64, or up to four heads of at least 32 dimensions if that is more.
+        layers: number of layers.
+        inner: intermediate size; default: 4 · dim.
+        heads: number of attention heads; default: the larger of dim / 64 and min(4, dim / 32), rounded down.
         positions: maximum number of subwords that the model can read.
         share: fraction of subwords to mask.
         dropout: dropout probability for hidden states and attention.
@@ -286,7 +287,7 @@ def open_masked(where: str | PathLike[str]) -> tuple[Any, Any]:
 
 @torch.no_grad()
 def untie(model: Any, table: SenseTable) -> None:
-    """Untie a BERT's output layer from its embeddings, and set each output vector to the subword's most selected sense."""
+    """Untie a BERT's output layer from its embeddings, and use the vector of each subword's most selected sense."""
     head, chosen = model.cls.predictions, table.most_selected()
     model.config.tie_word_embeddings = False
     head.decoder.weight = torch.nn.Parameter(table.weight[chosen].clone())

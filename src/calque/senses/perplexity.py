@@ -139,7 +139,7 @@ def perplexity(
     encoder: str, texts: Sequence[tuple[str, str]], *, share: float = 0.15, pretokenized: bool = False,
     limit: int | None = None, seed: int = 0, say: Say = lambda line: None,
 ) -> list[Score]:  # fmt: skip
-    """Return the perplexity of masked (ELMo: next) words in each language. A word's probability is the sum over its senses.
+    """Return the perplexity of masked words (or next words for ELMo) by language. A word's probability sums over its senses.
 
     Arguments not listed here are the options of `calque perplexity`.
 

@@ -153,7 +153,7 @@ def _card(unit: str, record: dict[str, Any]) -> str:
 
 
 def hold_out(text: Sentences, n: int) -> tuple[Sentences, Sentences]:
-    """Split off up to n evenly spaced held-out sentences, leaving out empty sentences and those in the training text.
+    """Hold out up to n evenly spaced sentences, except empty sentences and those that also occur in the training text.
 
     Raises:
         SettingError: n is more than half of the sentences, or no held-out sentence is left.
@@ -190,7 +190,7 @@ def _about_senses(method: LanguageModel, dictionaries: Sequence[Dictionary]) -> 
 
 
 # -- presets -----------------------------------------------------------------------------------------------------------
-# Settings from Tables 6 to 8 and Appendix D of the paper. These settings differ from the paper or are missing there:
+# Settings from Tables 6 to 8 and Appendix D of the paper. The following settings differ or are not given there:
 # - A batch contains sentences instead of 20-word segments (12-word segments for two languages) of a stream (`unroll_steps`).
 # - Training takes 1,000,000 updates, or 600,000 for several languages, instead of a number of epochs (`n_epochs`).
 # - The paper does not give ELMo's vocabulary size, or BERT's batch size, learning rate and block length.

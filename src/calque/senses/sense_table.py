@@ -275,7 +275,7 @@ def _reading(path: Path, what: str) -> Iterator[None]:
         yield
     except Exception as error:  # libraries can raise any exception for a corrupt file
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise InputError(f"these are not {what} ({reason})", path=path) from error
+        raise InputError(f"the file does not contain {what} ({reason})", path=path) from error
 
 
 SOFTMAX_FILE = "softmax.safetensors"

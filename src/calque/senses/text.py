@@ -16,7 +16,7 @@ from calque.offsets import offsets_of, ranges
 from calque.senses.elmo import END, with_ends
 from calque.text import Sentence, Sentences
 
-#: index of out-of-vocabulary words, which follows those of the boundary tokens, and index of the first word
+#: index of out-of-vocabulary words, after the indices of the boundary tokens, and index of the first word
 UNKNOWN, FIRST_WORD = END + 1, END + 2
 VOCABULARY_FILE = "vocabulary.json"
 
@@ -90,8 +90,8 @@ class Mixture:
     """Samples blocks of text for each update.
 
     A language with n subwords is sampled with probability ∝ n^alpha (Conneau and Lample 2019, §3.1). With alpha = 0, the same
-    number of blocks is sampled in each language (or of sentences, if a block is a sentence, as in Multi-sense, §3.2). Each
-    block of a language is sampled once, in random order, before any is sampled again. An epoch has as many blocks as the text.
+    number of blocks is sampled in each language (in Multi-sense, §3.2, each block is a sentence). All blocks of a language are
+    sampled once, in random order, before any is sampled again. An epoch has as many blocks as the text.
 
     Args:
         languages: blocks by language.
@@ -108,7 +108,7 @@ class Mixture:
         sizes = np.array([len(blocks.ids) for blocks in languages.values()], dtype=np.float64)
         chance = sizes**alpha / (sizes**alpha).sum()
         total = sum(map(len, languages.values()))
-        # The probabilities are fractions of subwords. Convert them to blocks, whose mean length depends on the language.
+        # The probabilities refer to subwords. Convert them to blocks, whose mean length depends on the language.
         mean = sizes / np.array([len(blocks) for blocks in languages.values()]) if alpha else 1.0
         drawn = chance / mean / (chance / mean).sum() * total
         self.drawn = dict(zip(languages, np.maximum(1, np.round(drawn)).astype(int).tolist(), strict=True))

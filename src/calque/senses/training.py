@@ -50,7 +50,7 @@ class Senses:
         axes: dimension d′ of the projection (cluster_proj_dim, pca_dim).
         queue: number Q of states from which the projection is computed (pca_sample).
         project_every: number M of updates between computations of the projection (not in the paper).
-        below: a sense with less than this fraction β of selections is pruned (remove_less_frequent_contexts); 0 prunes none.
+        below: a sense with less than this fraction β of its word's selections is pruned (remove_less_frequent_contexts).
         prune_every: number E of updates between prunings (not in the paper).
 
     Raises:
@@ -180,7 +180,7 @@ class Translations:
 
 
 #: Selected senses for this process's predictions, in text order. The first tensor, `[n, kinds · dim]`, contains the states that
-#: predict the word and (if different) select its sense; the second, int64 `[n, 3]`, word, class, and 1 if the word is masked.
+#: predict the word and (if different) select its sense; the second, int64 `[n, 3]`, contains word, class, and mask (0 or 1).
 Selected = tuple[Tensor, Tensor]
 
 
@@ -236,7 +236,7 @@ class SenseTraining:
         return nearest([self.tables[side].compared(of_side, words) for side, of_side in states.items()])
 
     def keep(self, selected: Sequence[Selected | None], counts: list[int]) -> None:
-        """Store this process's selections for each table (None without text), and the number of predictions per process."""
+        """Store this process's selections for each table (None if it has no text) and the predictions per process."""
         nothing = [(t.centres[:0].repeat(1, len(self.tables)), t.counts[:0, None].repeat(1, 3)) for t in self.tables]
         self._pending = [(part or none, counts) for part, none in zip(selected, nothing, strict=True)]
 
@@ -310,14 +310,14 @@ class LanguageModel(ABC):
     """Settings for a language model and its training.
 
     Args:
-        dim: dimension of the model.
-        length: maximum number of subwords in a block (BERT), or of words in a sentence, which is otherwise split (ELMo).
-        alpha: exponent for sampling languages, see `Mixture`.
-        batch: number of blocks or sentences in an update.
+        dim: hidden size of the model.
+        length: maximum number of subwords in a block (BERT), or of words in a sentence (ELMo); longer sentences are split.
+        alpha: exponent of sampling: a language with n subwords or words is sampled with probability ∝ n^alpha.
+        batch: number of blocks (BERT) or sentences (ELMo) in an update.
         updates: number of updates.
         learning_rate: maximum learning rate; default: `default_rate()`.
         warmup, decay, clip, seed: see `Schedule`.
-        precision: see `TrainingSettings`.
+        precision: precision of the forward passes: "float32" or "bfloat16".
         senses: sense settings; if None, the model has no senses.
         lower: whether to lower-case all text, both in training and in the saved encoder.
 

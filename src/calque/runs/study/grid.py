@@ -31,7 +31,7 @@ from calque.tasks.table import TASKS
 
 @dataclass(frozen=True)
 class Row:
-    """A row of the result tables: an encoder before or after a method.
+    """A row of the result tables: an encoder before alignment, or aligned by a method.
 
     Attributes:
         about: keys that identify a score, see `about_of`.
@@ -48,7 +48,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Base:
-    """An encoder before any method (see `Row`), with the index and seed of its training run (None for a single run)."""
+    """An encoder before alignment, see `Row`; with several pretraining runs, also the index and the seed of its run."""
 
     encoder: Step | str
     langs: tuple[str, ...] | None = None
@@ -104,7 +104,7 @@ class Grid:
 
     # -- encoders ----------------------------------------------------------------------------------------------------
     def _bases(self, name: str, table: EncoderTable) -> Iterator[Base]:
-        """Yield the base encoders: a single encoder, or one for each training run (and each language with `pairs`)."""
+        """Yield the base encoders: a single encoder, or one per pretraining run and (with `pairs`) language."""
         if table.pretrain is None:
             yield Base(table.path)
             return
@@ -146,7 +146,7 @@ class Grid:
             langs = [lang for lang in texts.languages(plan.source) if base.langs is None or lang in base.langs]
             if method == BASE or not langs or learns_from not in how.supervision or not is_for(how.encoders, name):
                 continue
-            # Methods that train an encoder are trained once for each layer. Maps are fitted for all layers at once.
+            # Methods that train the encoder run once for each layer. Maps are fitted for all layers at once.
             trains = METHODS[how.method].trains
             at_once = not trains and layers != [None] and "layers" not in how.options
             for seed, (layer, load) in product(

@@ -132,7 +132,7 @@ class MethodTable:
         supervision: names of supervision tables; default: all tables that the method can use.
         encoders: names of the encoders to align; default: all encoders.
         runs: number of training runs; default: `runs` of the study.
-        views: for methods with one encoder per language, rows of the tables by name, with arguments of `load_encoder`.
+        views: for methods with one encoder per language, names of the rows in the tables, with arguments of `load_encoder`.
         bidirectional: see `load_encoder`.
         options: options of the method.
     """
@@ -150,7 +150,7 @@ class MethodTable:
         return {row: dict(view) for row, view in self.views.items()} or {name: {}}
 
     def seeds(self, runs: int, number: int | None = None) -> list[int | None]:
-        """Return the seed of each run, or only that of run `number`; return `[None]` if the method is deterministic.
+        """Return the seed of each run, or only the seed of run `number`; return `[None]` if the method is deterministic.
 
         Args:
             runs: default number of runs.
@@ -200,7 +200,7 @@ class Study:
         methods: methods by name (see `MethodTable`), or a list of names. `base` is the encoder without alignment.
         supervision: supervision by name (see `SupervisionTable`).
         tasks: tasks by name (see `TaskTable`).
-        source: language of the first side of the parallel texts.
+        source: first language of each parallel text.
         towards: language with which all other languages are aligned.
         seeds: number of task heads to train for each task, with seeds 0, 1, …; default: 5, or 3 with `tune`.
         runs: number of training runs of every random method (fine-tuning, contrastive training, unsupervised maps with random
@@ -384,7 +384,7 @@ def _method(
         raise SettingError(f"{where} has no supervision; add [supervision.NAME] with kind = {kinds}")
     row, read = METHODS[method], MethodTable(method=method)
     for kind in dict.fromkeys(supervision[each].kind for each in usable):
-        is_class = kind == "parallel" or row.trains or "text" in row.learns_from  # else, maps are fitted to anchors
+        is_class = kind == "parallel" or row.trains or "text" in row.learns_from  # if not, maps are fitted to anchors
         unused = [*([] if row.of_each else ["views"]), *([] if row.trains else ["runs"])]
         unused += [] if is_class else ["bidirectional"]
         own = {**(options_of_method(method) if is_class else of_maps())}
