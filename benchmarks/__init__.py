@@ -1,1 +1,1 @@
-"""Benchmarks that `make bench` runs; each prints ratios of times that were measured in the same run."""
+"""Benchmarks for `make bench`. Speed is printed as a ratio of two times that were measured in the same run."""

@@ -6,16 +6,16 @@ import subprocess
 import sys
 
 PARTS = {
-    "words": "processor time of calque words and of fast_align",
-    "encode": "encoding speed of calque and of padded loops with transformers",
-    "contrastive": "speed of contrastive alignment and of padded loops",
-    "csls": "time of CSLS in both directions and of one matrix product",
+    "words": "processor time of calque words compared with fast_align",
+    "encode": "encoding speed of calque compared with padded batches in transformers",
+    "contrastive": "speed of contrastive alignment compared with padded batches",
+    "csls": "time of CSLS in both directions compared with one matrix product",
     "memory": "peak memory of five commands as the text grows",
     "planted_rotation": "recovery of a planted rotation, with and without a dictionary",
 }
 WITH_FILES = {
-    "planted": "planted senses, translations and key points: make, score",
-    "zipf": "artificial parallel text of any length with known links: write, score",
+    "planted": "create text with planted senses, translations or key points, and score models on it",
+    "zipf": "write artificial parallel text of any length with known links, and score links",
 }
 
 if __name__ == "__main__":

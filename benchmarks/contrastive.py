@@ -1,11 +1,11 @@
-"""Compare the speed of contrastive alignment with that of padded loops, with batches in text order and sorted by length. A
-padded loop tokenises, pads, runs two forward passes, computes the published InfoNCE loss and updates the weights with Adam.
+"""Compare the speed of contrastive alignment with a plain training loop, with batches in text order and sorted by length. The
+loop tokenises and pads each batch, runs two forward passes, computes the published InfoNCE loss and applies an Adam update.
 
     python -m benchmarks.contrastive --encoder mini --text TEXT.tsv --langs en de
     python -m benchmarks.contrastive --layers 12 --dim 768 --pairs 96 --lora 8
     python -m benchmarks.contrastive --encoder google/gemma-3-270m --layer 11 --lora 8 --pairs 96 --only calque
 
-With --only, either calque or the padded loop runs once, and the peak memory of the process is printed.
+With --only, either calque or the plain loop runs once, and the peak memory of the process is printed.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ def padded(encoder, corpus, pairs, size: int, lora: int | None, *, by_length: bo
 def main(arguments: list[str] | None = None) -> None:
     parser = options_of(__doc__, pairs=400, batch=32)
     parser.add_argument("--lora", type=int, metavar="RANK", help="rank of LoRA adapters; default: train all weights")
-    parser.add_argument("--only", choices=("calque", "loop"), help="run only this method, once; print peak memory")
+    parser.add_argument("--only", choices=("calque", "loop"), help="run only this method, once, and print peak memory")
     options = parser.parse_args(arguments)
     encoder, corpus, pairs = read(options)
 
-    def library() -> None:  # published loss: repeated pairs are negatives, no similarity distillation
+    def library() -> None:  # the published loss: repeated pairs are negatives, and similarities are not distilled
         method = Contrastive(
             towards=corpus.langs[0], batch=options.batch, learning_rate=RATE, temperature=TEMPERATURE, same_share=0.0,
             similarity_distillation=0.0, epochs=1.0, lora=options.lora,

@@ -1,6 +1,6 @@
-"""Compare the encoding speed of calque with that of padded loops, with batches in text order and sorted by length.
+"""Compare the encoding speed of calque with a plain loop over padded batches, in text order and sorted by length.
 
-The padded loops use `transformers`. The output contains the largest difference between their vectors and calque's.
+The plain loop uses `transformers`. The output contains the largest difference between its vectors and calque's.
 
     python -m benchmarks.encode --encoder mini --text TEXT.tsv --threads 1
     python -m benchmarks.encode --layers 4 --dim 768 --pairs 200
@@ -15,7 +15,7 @@ from benchmarks.shared import batches, both, compare, options_of, read, word_vec
 
 
 def padded(encoder, texts: list[tuple[str, ...]], size: int, *, by_length: bool) -> list[np.ndarray]:
-    """Return the word vectors `[words, dim]` of each text, computed by a simple padded loop."""
+    """Return the word vectors `[words, dim]` of each text, computed by a plain loop over padded batches."""
     vectors: list[np.ndarray] = [np.zeros(0)] * len(texts)
     for numbers in batches(texts, size, by_length=by_length):
         with torch.no_grad():

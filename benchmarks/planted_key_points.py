@@ -3,7 +3,7 @@
 A small grammar generates the first language, `aa`: subject, verb, object, and optionally a prepositional phrase and an adverb.
 The second language, `bb`, renames every word, splits some words into two or three, drops determiners, marks noun phrases with
 particles, puts adjectives after their nouns, and puts the verb at the end. In `aa`, the vector of a word is the sum of a random
-vector for the word and one for its class. A nonlinear map of these gives the vectors of `bb`. Each token has its own noise.
+vector for the word and one for its class. A nonlinear map of these sums gives the vectors of `bb`. Noise is added per token.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _PARTICLES = {
     "first": 3,
     "second": 3,
     "last": 2,
-}  # number of particles after the subject, after the object and at the end of the sentence
+}  # number of different particles that can follow the subject, the object and the whole sentence
 _SPLIT = 0.3  # fraction of translated words that are split into two or three pieces, with equal probability
 _TABLE = "vectors.safetensors"
 

@@ -28,7 +28,7 @@ from benchmarks.planted_words import (
 )
 from calque.errors import InputError
 
-NONE = "-"  # marks a word without a sense in the gold and the induced senses
+NONE = "-"  # marks words without a sense, in both the gold and the induced senses
 _SPARE = 1.2  # number of candidates per kept pseudo-word
 
 
@@ -133,7 +133,7 @@ def supervised(
 def score_found(
     text: Sequence[Words], truth: Sequence[Words], found: Sequence[Words], forms: Sequence[str], controls: Sequence[str]
 ) -> dict[str, float | int]:
-    """Return the mean agreement of induced and gold senses, and how often control words occur in their largest sense.
+    """Return the mean agreement of induced and gold senses, and the mean share of a control word's most frequent sense.
 
     Agreement is measured by homogeneity, completeness and V-measure (Rosenberg and Hirschberg 2007, with β = 1). All
     occurrences without an induced sense are counted as one sense.

@@ -19,7 +19,7 @@ Words = Sequence[str]
 
 @dataclass(frozen=True)
 class Renamed:
-    """A language, and an artificial language in which every word of the first language is renamed.
+    """Text in a language, and text in an artificial language that renames every word of the first language.
 
     Attributes:
         first, second: text of each language; the two texts are not translations of each other.
@@ -45,7 +45,7 @@ def rename(
         held_out: number of sentences in the parallel test text; neither half contains them.
         words: number of frequent word types to keep; other words become `<rare>`, which is renamed, too.
         known: fraction of the word types to include in the dictionary.
-        seed: random seed for the order, the names and the dictionary.
+        seed: random seed for the order of the sentences, the names and the dictionary.
     """
     rng = np.random.default_rng(seed)
     order: list[int] = rng.permutation(len(sentences)).tolist()

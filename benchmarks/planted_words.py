@@ -11,7 +11,7 @@ from scipy.sparse import csr_matrix
 
 from calque.errors import InputError
 
-_NEAR, _WIDE = 3, 10  # maximum distance of neighbours with a feature per distance, and of all neighbours
+_NEAR, _WIDE = 3, 10  # maximum distance of neighbours with a separate feature per distance, and of any neighbour
 _KEPT = 50  # number of most frequent words, which are never joined
 _KNOWN = 5000  # number of neighbour words with separate features; all other words share one feature
 
@@ -21,7 +21,7 @@ Words = Sequence[str]
 def contexts(sentences: Sequence[Words], places: Sequence[tuple[int, int]], known: dict[str, int]) -> csr_matrix:
     """Count the neighbours of each word, `[places, features]`.
 
-    Neighbours up to three words away have a feature per side and distance; all up to ten words away have one per side.
+    Neighbours up to ten words away are counted per side; those up to three words away also per side and distance.
 
     Args:
         sentences: the text.
@@ -55,7 +55,7 @@ def neighbour_chances(counts: csr_matrix, labels: np.ndarray, classes: int, *, p
 
     Args:
         counts: neighbour counts, see `contexts`.
-        labels: class of each position, int `[places]`.
+        labels: class of each occurrence, int `[places]`.
         classes: number of classes.
         prior: weight of the distribution over all classes, as a number of neighbours.
     """
@@ -69,7 +69,7 @@ def neighbour_chances(counts: csr_matrix, labels: np.ndarray, classes: int, *, p
 
 
 def occurrences(sentences: Sequence[Words], wanted: Sequence[str]) -> tuple[list[tuple[int, int]], np.ndarray]:
-    """Return the sentence and position of every occurrence of the wanted words, and the index of each occurring word."""
+    """Return the sentence and position of every occurrence of the words in `wanted`, and the index of the word there."""
     number = {word: k for k, word in enumerate(wanted)}
     found = [(i, j, number[word]) for i, line in enumerate(sentences) for j, word in enumerate(line) if word in number]
     return [(i, j) for i, j, _ in found], np.array([k for _, _, k in found], dtype=np.int64)
@@ -79,8 +79,8 @@ def confusions(sentences: Sequence[Words], pool: Sequence[str], *, asked: int = 
     """Return the rate at which a naive Bayes classifier confuses each pair of words, symmetric float `[words, words]`.
 
     Probabilities are estimated on each half of the sentences, and tested on up to `asked` occurrences of each word in the other
-    half. The rate of a pair is the larger of its two directions. The classifier on the neighbours of both sides has a weight of
-    0.6; those on one side have weights of 0.2, because a unidirectional language model reads only one side.
+    half. The larger rate of the two directions is returned. A classifier that uses neighbours on both sides has a weight
+    of 0.6; two that use one side have a weight of 0.2 each, because a unidirectional language model reads only one side.
     """
     places, labels = occurrences(sentences, pool)
     half = np.array([i % 2 for i, _ in places])
@@ -105,8 +105,8 @@ def group_unlike(
 ) -> list[list[int]]:
     """Return groups of words that are rarely confused and whose frequencies are within `factor` of each other.
 
-    Each group starts with a word that is rarely confused with other words. The groups take turns adding the free word least
-    confused with their members. Then members are swapped with free words, for up to `rounds` rounds, to reduce the confusion.
+    Each group starts with a word that is rarely confused with other words. The groups take turns adding the unused word
+    least confused with their members. Then, members are swapped with unused words in up to `rounds` rounds to reduce confusion.
     """
     free = np.ones(len(wrong), dtype=bool)
     groups = [[int(first)] for first in np.argsort(wrong.mean(axis=1))[: len(sizes)]]
@@ -116,7 +116,7 @@ def group_unlike(
         near = (frequency <= factor * frequency[rest].min()) & (factor * frequency >= frequency[rest].max())
         worst = np.where(free & near, wrong[rest].sum(axis=0), np.inf)
         if not np.isfinite(worst).any():
-            raise InputError(f"no free word has a frequency within a factor {factor:g} of {frequency[rest].tolist()}")
+            raise InputError(f"no unused word is within a factor of {factor:g} of frequency {frequency[rest].tolist()}")
         return int(worst.argmin())
 
     for size in range(2, int(sizes.max()) + 1):
@@ -136,7 +136,7 @@ def group_unlike(
 
 
 def least_confused(groups: list[list[int]], wrong: np.ndarray, wanted: Mapping[int, int]) -> list[list[int]]:
-    """Return the wanted number of groups of each size: the groups whose most confused pair is least confused."""
+    """Return `wanted[size]` groups of each size, preferring groups whose most confused pair of words is rarely confused."""
     order = sorted(groups, key=lambda group: float(wrong[np.ix_(group, group)].max()))
     return [group for size, n in wanted.items() for group in [each for each in order if len(each) == size][:n]]
 

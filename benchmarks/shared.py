@@ -1,4 +1,4 @@
-"""Functions shared by the benchmarks: artificial text, random encoders, padded loops, and alternating measurements."""
+"""Functions shared by the benchmarks: artificial text, random encoders, plain loops over padded batches, and timing."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def options_of(about: str | None, *, pairs: int, batch: int) -> argparse.Argumen
 
 
 def read(options: argparse.Namespace) -> tuple[Any, ParallelCorpus, WordPairs]:
-    """Return the encoder, the sentence pairs with links, and the links."""
+    """Return the encoder, the sentence pairs that have word links, and their links."""
     torch.set_num_threads(options.threads)
     if options.encoder:
         encoder = load_encoder(options.encoder, layer=options.layer, device=options.device)
@@ -91,7 +91,7 @@ def read(options: argparse.Namespace) -> tuple[Any, ParallelCorpus, WordPairs]:
     return encoder, corpus.take(kept), links
 
 
-# -- padded loops ------------------------------------------------------------------------------------------------------
+# -- plain loops over padded batches -----------------------------------------------------------------------------------
 def batches(texts: Sequence[Sequence[str]], size: int, *, by_length: bool) -> list[list[int]]:
     """Split texts into batches, in text order or sorted by number of words."""
     order = sorted(range(len(texts)), key=lambda k: len(texts[k])) if by_length else list(range(len(texts)))
@@ -109,10 +109,10 @@ def word_vectors(encoder: Any, model: Any, texts: Sequence[Sequence[str]]) -> It
 
 
 def both(loop: Callable[..., object], *given: Any) -> dict[str, Callable[[], object]]:
-    """Return two padded loops, one with batches in text order and one with batches sorted by length."""
+    """Return two calls of a plain loop, one with batches in text order and one with batches sorted by length."""
     return {
-        "a padded loop": lambda: loop(*given, by_length=False),
-        "a padded loop sorted by length": lambda: loop(*given, by_length=True),
+        "a plain loop over padded batches": lambda: loop(*given, by_length=False),
+        "a plain loop over padded batches sorted by length": lambda: loop(*given, by_length=True),
     }
 
 

@@ -18,7 +18,7 @@ from calque.offsets import offsets_of
 
 BLOCK = 1 << 16  # number of sentence pairs per block
 EXPONENT = 1.05  # exponent of Zipf's law
-DROPPED = ADDED = 0.08  # fractions of source words without a translation, and of inserted target words
+DROPPED = ADDED = 0.08  # fraction of source words that are dropped; fraction of target words that are inserted
 MOVED = 0.8  # standard deviation of the distance by which words move from the source order
 SYLLABLES = [a + b for a in "bdfgklmnprstvz" for b in "aeiou"]
 
@@ -51,7 +51,7 @@ class ZipfText:
         return f"{spelled}x" if side == "source" else f"w{spelled[::-1]}"
 
     def block(self, number: int, n: int) -> tuple[np.ndarray, ...]:
-        """Return block `number`, which has `n` sentence pairs, as word indices; equal arguments and seeds give equal blocks.
+        """Return the `n` sentence pairs of block `number` as word indices; equal arguments and seeds give equal blocks.
 
         Returns:
             source words and their offsets; target words and their offsets; and the position of the source word that each target
@@ -115,7 +115,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--types", type=int, default=400_000)
     parser.add_argument("--length", type=float, default=12.0, help="mean number of words of a source sentence")
     parser.add_argument("--out", type=Path, required=True, help="output file; also writes OUT.en and OUT.align")
-    parser.add_argument("--score", type=Path, help="Pharaoh file to compare with OUT.align; nothing is written")
+    parser.add_argument("--score", type=Path, help="Pharaoh file to compare with OUT.align; if set, no text is written")
     options = parser.parse_args(arguments)
     plain, links = (Path(f"{options.out}.{end}") for end in ("en", "align"))
     if options.score:

@@ -3,8 +3,8 @@
     python dev/fuzz_readers.py                                   # 1,000 inputs for each reader
     python dev/fuzz_readers.py --readers tmx --first 417 --inputs 1
 
-An input is a small valid file changed by one to three random mutations. A reader fails if it raises any other exception or a
-message of several lines, returns a result that is not finite, crashes, or uses more than 5 seconds or 2 GB of memory.
+An input is a small valid file changed by one to three random mutations. A reader also fails if it crashes or uses more than 5
+seconds or 2 GB of memory.
 """
 
 from __future__ import annotations
@@ -277,7 +277,7 @@ def readers() -> dict[str, Reader]:
 
 # -- running -----------------------------------------------------------------------------------------------------------
 def attempt(reader: Reader, valid: Path, place: Path, name: str, seed: int) -> tuple[str, str]:
-    """Corrupt one valid file (seed −1: none), and read the files; return "refused", "accepted" or "failed", and a reason."""
+    """Corrupt a file (unless the seed is −1), read the files, and return "refused", "accepted" or "failed", and a reason."""
     from calque.errors import CalqueError
 
     rng = random.Random(f"{name}/{seed}")

@@ -40,7 +40,7 @@ from typing import Any
 #: keys in JSON files whose values are times or hashes of source code
 TIMES = ("seconds", "milliseconds", "modified", "code", "key")
 NOISE = ((r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d)?( UTC)?", "DATE"), (r"http://127\.0\.0\.1:\d+/", "http://HOST/"))
-#: matches times in messages and on report pages, and hashes of result files, because these contain times
+#: matches times in messages and on report pages, and hashes of result files, because result files contain times
 TIMES_IN_TEXT = re.compile(
     r"(?<![\w.])\d[\d.,]* ?(s|ms|seconds)\b|seconds</dt><dd>[^<]*|(\"|&#34;)seconds\2: (\{[^}]*\}|[\d.]+)"
     r"|(?<=^- )seconds: .*|\b[0-9a-f]{64}\b",
@@ -269,7 +269,7 @@ def plant(folder: Path, source: Path) -> None:
 
 
 def _dictionary(pairs: list[tuple[list[str], list[str]]]) -> list[str]:
-    """Return dictionary entries, which are the best translation of each word by the Dice coefficient."""
+    """Return dictionary entries that pair each word with its best translation by the Dice coefficient."""
     counts: list[Counter] = [Counter(), Counter(), Counter()]
     for pair in pairs:
         a, b = (sorted({word for word in side if word[0].isalpha()}) for side in pair)
@@ -321,7 +321,7 @@ def _part_of_speech(word: str) -> str:
 
 # -- running -----------------------------------------------------------------------------------------------------------
 def give(arguments: list[str], out: Path, err: Path, source: Path, first: Callable[[], object] = lambda: None) -> int:
-    """Run calque, or Python code after the argument `python`, in a forked process that first calls `first`; return its id."""
+    """Run calque, or Python code after the argument `python`, in a fork that first calls `first`; return the process id."""
     sys.stdout.flush()
     if pid := os.fork():
         return pid
@@ -465,7 +465,7 @@ class Tolerance:
 
     Args:
         points: maximum difference between scores, in percentage points. Fractions may differ by `points` / 100, and numbers
-            above 1 by this fraction of their value. If it is 0, all values must be equal.
+            above 1 by this fraction of their value. If `points` is 0, all values must be equal.
         tensors: maximum difference relative to the largest entry of a tensor; ignored if `points` is 0.
     """
 
@@ -484,7 +484,7 @@ class Tolerance:
         return all(abs(a - b) <= self.points * max(1.0, abs(a) / 100) * 1.0001 for a, b in pairs)
 
     def files(self, step: str, name: str, tensor: str) -> bool:
-        """Return whether a tensor of a file differs by at most `tensors` between both records."""
+        """Return whether a tensor of a file differs by at most `tensors` between the two records."""
         from safetensors import safe_open
 
         paths = [folder / "steps" / step / name for folder in self.folders]

@@ -5,11 +5,11 @@
     sudo .venv/bin/python dev/kill_sweep.py --full-disk                    # small disks instead of kills
 
 Each command first runs twice undisturbed, and both results must be equal except for times. Then the command runs in a folder
-with a user's files and, in some cases, an older result (`--overwrite`). It is killed up to four times, at a `moment`, in
-seconds, or at a `step`, right before Python's k-th file operation (create, rename, remove). The signals are SIGKILL, SIGINT to
-the command or to its process group (`GROUP`), and SIGTERM; after SIGINT or SIGTERM the command must end at once and print at
-most one line. The user's files must be unchanged, and the result must be absent, complete or the older one. After the command
-is repeated, the folder must equal the undisturbed one. `--overwrite` must not replace a folder that contains foreign files.
+with a user's files and, in some cases, an older result (`--overwrite`). It is killed up to four times, either after a number of
+seconds (`moment`) or right before Python's k-th file operation (`step`: create, rename or remove). The signals are SIGKILL,
+SIGTERM, and SIGINT to the command or to its process group (`GROUP`). After SIGINT or SIGTERM, the command must end at once and
+print at most one line. The user's files must be unchanged, and the result must be absent, complete or still the older one. If
+the command is repeated, it must leave the same files as without kills. `--overwrite` must refuse folders with foreign files.
 
 Commands run in forks of this process, which has imported the libraries; `--fresh` runs some of them in a new interpreter. With
 --full-disk, which needs permission to mount, each command runs on disks that are too small: it must end with one line and exit
@@ -37,7 +37,7 @@ from pathlib import Path
 
 import golden
 
-Aim = tuple[str, float]  # moment, step or signal, and the number of seconds or file operations until then
+Aim = tuple[str, float]  # moment, step or signal name, and the number of seconds or file operations before the kill
 SOURCE = Path(__file__).resolve().parents[1] / "src"
 TIMES = re.compile(  # matches times in JSON files and on report pages
     rb'"seconds": (\{[^}]*\}|[\d.e-]+)|<dt>seconds</dt><dd>[^<]*|&#34;seconds&#34;: \{[^}]*|\d{4}-\d\d-\d\d \d\d:\d\d UTC'
@@ -56,7 +56,7 @@ LIBRARIES = (
 )  # fmt: skip
 
 # This code runs in every process of a command, counts its file operations, and kills the process group before the k-th one.
-# The log file is created when calque is imported, because only Python itself handles earlier signals.
+# The log file is created when calque is imported, because earlier signals are handled by Python, not by calque.
 _HOOK = """
 import os, sys
 
@@ -406,7 +406,7 @@ def _aim(text: str) -> Aim:
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--verbs", default="", help=f"comma-separated names out of {', '.join(VERBS)}; default: all")
+    parser.add_argument("--verbs", default="", help=f"commands, separated by commas: {', '.join(VERBS)}; default: all")
     parser.add_argument("--kills", type=int, default=100, help="total number of kills and other signals")
     parser.add_argument("--seed", type=int, default=0, help="random seed")
     parser.add_argument("--fresh", type=float, default=0.05, help="fraction of commands run in a new interpreter")
@@ -414,7 +414,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--full-disk", action="store_true", help="run on small disks instead of killing; needs permission to mount"
     )
-    parser.add_argument("--folder", type=Path, help="folder for the runs; default: temporary, kept after a failure")
+    parser.add_argument("--folder", type=Path, help="folder for all files; default: temporary, kept after a failure")
     options = parser.parse_args(arguments)
     folder = (options.folder or Path(tempfile.mkdtemp(prefix="calque-kills-"))).resolve()
     names = [name.strip() for name in options.verbs.split(",") if name.strip()] or list(VERBS)

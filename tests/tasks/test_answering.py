@@ -99,7 +99,7 @@ def test_misplaced_answers_count_only_in_tests():
     assert (losses == 0).tolist() == [k == 3 for k in range(8)]
     with torch.no_grad():
         assert job.counts(head.eval(), run.text.take(np.arange(8)), run.answers)["em"][:, 1].sum() == 8
-    with pytest.raises(SettingError, match=r"en\.json: at least one answer must be found at its answer_start"):
+    with pytest.raises(SettingError, match=r"en\.json: at least one question must have its first answer at"):
         Answering([replace(named, data=replace(named.data, spans=np.full_like(spans, -1)))], [named])
 
 

@@ -94,7 +94,7 @@ def test_esim_uses_word_order_but_means_do_not():
 
 
 def test_esim_requires_text_pairs_and_frozen_vectors():
-    with pytest.raises(SettingError, match="head esim compares two texts, but sentiment has single texts; use mean or"):
+    with pytest.raises(SettingError, match="head esim requires text pairs, but sentiment classifies single texts; use"):
         Classification("sentiment", [labelled(9, "en")], [labelled(9, "de")], head="esim")
     pairs = [labelled(9, "en", pairs=True)], [labelled(9, "de", pairs=True)]
     with pytest.raises(SettingError, match="head esim cannot be used with tune=True"):

@@ -71,7 +71,7 @@ def test_numbers_short_words_and_words_that_occur_once_are_not_queries():
     task = Consistency(short, data="short.txt")
     scores = task.evaluate(Fixed(Embeddings(np.eye(3, dtype=np.float32), np.array([0, 2, 3]))))
     assert json.loads(scores[0].to_json())["value"] is None
-    assert "Try --option letters=1" in next(iter(task.news(scores)))
+    assert "try --option letters=1" in next(iter(task.news(scores)))
     with pytest.raises(SettingError, match="letters must be at least 1"):
         Consistency(short, letters=0)
     with pytest.raises(SettingError, match="3 vectors in 1 sentences"):

@@ -179,7 +179,7 @@ def test_texts_without_unseen_pairs_have_no_score_and_texts_without_links_are_re
     ):
         WordRetrieval(corpus, WordPairs([], [], [], n_sentences=1)).evaluate(Fixed(en=one, de=one))
     blind = Embeddings(np.zeros((1, 2), np.float32), np.array([0, 1]), np.array([False]))
-    with pytest.raises(SettingError, match=r"test\.tsv: none of its 1 word links has a vector for both words"):
+    with pytest.raises(SettingError, match=r"test\.tsv: none of its 1 word links connects two words with vectors"):
         WordRetrieval(corpus, pairs).evaluate(Fixed(en=one, de=blind))
 
 
@@ -253,7 +253,7 @@ def test_seen_pairs_identical_words_and_shared_sentences_are_found_in_any_case()
     ("options", "message"),
     [
         ({"candidates": "some"}, "candidates must be one of all, linked, got 'some'"),
-        ({"train_pairs": WordPairs([], [], [], n_sentences=1)}, "set train as well"),
+        ({"train_pairs": WordPairs([], [], [], n_sentences=1)}, "set train to this text"),
         ({"train": ParallelCorpus.of([], [], ("en", "fr"))}, "train must be in the languages"),
         ({"pairs": WordPairs([0], [0], [5], n_sentences=1)}, "target word 5"),
     ],

@@ -151,8 +151,8 @@ def test_the_default_learning_rate_of_fine_tuning_depends_on_the_encoder_width(n
 def test_labels_that_occur_only_in_a_test_text_are_rejected_or_count_as_missed():
     train, test = tagged(30, "en"), tagged(12, "de", 1, tag=lambda k: "B-PER" if k < 4 else "B-MISC" if k == 7 else "O")
     first, encoder = next(k for k, s in enumerate(test.data.sentences) if "d7" in s.words), Planted()
-    with pytest.raises(InputError, match=r"de.tsv line \d+: label 'B-MISC' is not in the training text, which has LOC, PER;"
-                       r".*--rename MISC=") as caught:  # fmt: skip
+    with pytest.raises(InputError, match=r"de.tsv line \d+: label 'B-MISC' is not in the training text, which has labels "
+                       r"LOC, PER;.*--rename MISC=") as caught:  # fmt: skip
         Tagging("ner", [train], [test], seeds=(0,), options={"epochs": 1}).evaluate(encoder)
     assert (caught.value.line, encoder.passes) == (test.data.lines[first], 0)  # the error precedes encoding
     with pytest.raises(InputError, match="has only the tag O; expected spans, e.g. B-PER"):

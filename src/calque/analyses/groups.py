@@ -112,7 +112,7 @@ def binned(
     source: np.ndarray, target: np.ndarray, starts: Sequence[float], *, whole: bool = True, **settings: Any
 ) -> Groups:
     """Group links into bins by the values of their source and target words. The attribute `x` is the midpoint of each bin (the
-    geometric mean of its ends unless `whole`); for the last bin, it is the mean of the values.
+    geometric mean of its ends unless `whole`); for the last bin, which has no end, it is the mean of the values in the bin.
 
     Args:
         source, target: value of each source or target word, `[n_pairs]`; NaN and values below the first bin are in no bin.
@@ -201,7 +201,7 @@ def compare_layers(
     tasks: Sequence[WordRetrieval], encoder: Encoder, layers: Sequence[int] | Literal["all"], about: Mapping[str, Any],
     *, progress: bool = False,
 ) -> list[Finding]:  # fmt: skip
-    """Score several layers of an encoder, and select the best on every other sentence pair (1st, 3rd, …) of each test text.
+    """Score several layers of an encoder, and select the best one on every other sentence pair (1st, 3rd, …) of each test text.
 
     The selected layer has the highest mean accuracy on these sentence pairs; with a training text, only unseen links count. The
     retrieval candidates are the words of all sentence pairs.
@@ -226,7 +226,7 @@ def compare_layers(
         questions = Questions(task)
         odd, every = questions.pairs.sentence % 2 == 1, np.ones(len(questions.pairs), dtype=bool)
         if len(np.unique(odd if task.unseen is None else odd[task.unseen])) < 2:
-            raise SettingError(f"{task.data}: each half of the text must have (unseen) word links; use more text")
+            raise SettingError(f"{task.data}: each half needs word links (unseen ones with --train); use more text")
         texts = task.corpus.source, task.corpus.target
         source, target = (encoder.encode_layers(text, numbers, progress=progress) for text in texts)
         noted = {**about, **task.notes}

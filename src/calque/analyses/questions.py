@@ -1,4 +1,4 @@
-"""Test items of the analyses and properties of their words, retrieval results of the encoders, and findings."""
+"""Data of the analyses: test items and properties of their words, retrieval results of encoders, and findings."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Questions:
 
     @cached_property
     def offsets(self) -> Mapping[str, np.ndarray]:
-        """Index of each sentence's first word among all words, and the number of words, int64 `[n_sentences + 1]` per side."""
+        """Index of each sentence's first word among all words, then the number of words, int64 `[n_sentences + 1]` per side."""
         return {side: offsets_of(self.sentences(side).lengths()) for side in SIDES}
 
     @cached_property
@@ -119,7 +119,7 @@ class Questions:
         self, name: str, source: Embeddings, target: Embeddings, about: Mapping[str, Any] | None = None,
         *, depth: int = DEPTH,
     ) -> View:  # fmt: skip
-        """Retrieve the `depth` nearest words with one encoder's vectors. `hubness` needs the default depth, accuracy only 1."""
+        """Find the `depth` nearest words with one encoder's vectors. For accuracy, 1 suffices; `hubness` needs the default."""
         return View(name, source, target, self.task.retrieve(source, target, depth=depth), dict(about or {}))
 
     @cached_property
@@ -128,7 +128,7 @@ class Questions:
         return {side: np.repeat(np.arange(len(self.corpus)), np.diff(self.offsets[side])) for side in SIDES}
 
     def summed(self, sentence: np.ndarray, *columns: np.ndarray) -> np.ndarray:
-        """Sum columns `[n]` by `sentence`, int64 `[n]`, the sentence index of each item; float64 `[n_sentences, n_columns]`."""
+        """Sum columns `[n]` by sentence, float64 `[n_sentences, n_columns]`; `sentence` has each item's sentence index."""
         n = len(self.corpus)
         return np.stack([np.bincount(sentence, weights=weights, minlength=n) for weights in columns], axis=1)
 

@@ -50,7 +50,7 @@ def eigenvalue_similarity(first: np.ndarray, second: np.ndarray) -> float:
 
 def relational_similarity(x: np.ndarray, y: np.ndarray) -> float:
     """Return Pearson's r between the cosines of all pairs of vectors in one space and the cosines of their translations in the
-    other space (Vulić et al. 2020, §2); 1 for isometric spaces. Rows i of `x` and `y` are translations with unit norm.
+    other space (Vulić et al. 2020, §2); 1 for isometric spaces. Rows have unit norm; rows i of `x` and `y` are translations.
     """
     upper = np.triu_indices(len(x), 1)
     first, second = ((side.astype(np.float64) @ side.astype(np.float64).T)[upper] for side in (x, y))
@@ -125,8 +125,8 @@ def hubness(questions: Questions, view: View) -> list[Finding]:
     """Return the skewness of N_10 in each direction, for CSLS neighbours and for cosine neighbours.
 
     N_10 of a candidate word is the number of queries in the other language that have the word among their 10 nearest
-    neighbours; N_10 may be 0. CSLS reduces hubs, so only the cosine value describes the space itself. The bootstrap resamples
-    the sentences of the candidates.
+    neighbours; N_10 may be 0. CSLS reduces hubness, so only the cosine value describes the space itself. The bootstrap
+    resamples the sentences of the candidates.
     """
     task = questions.task
     by_similarity = {str(task.similarity): view.answers}
@@ -198,9 +198,9 @@ def language(questions: Questions, view: View, *, seed: int = 0) -> list[Finding
     """Return the accuracy of a linear probe that predicts the language of held-out words; the chance level is one half.
 
     The data are the first token of each word type that occurs in only one of the languages, with equally many types per
-    language. Two thirds of them form the training set, the rest the test set. Vectors are L2-normalised and standardised per
-    dimension. Alignment should lower the accuracy, but retrieval can be good despite a high accuracy, because the probe needs
-    only one direction that separates the languages. `seed` selects and splits the types.
+    language. Two thirds of these tokens form the training set, the rest the test set. Vectors are L2-normalised, then
+    standardised per dimension. Alignment should lower the accuracy, but retrieval can be good even if the probe is accurate,
+    because it needs only one direction that separates the languages. `seed` selects and splits the types.
     """
     shared = set(questions.types["source"][1]) & set(questions.types["target"][1])
     rng = np.random.default_rng(seed)

@@ -78,7 +78,7 @@ ANALYSES = {
         "calque.analyses.groups:layer_curve", "Accuracy layer by layer.", lacks="{encoder} has only one layer",
         axis=Axis("Layer by layer", "layer", "Accuracy of each layer; the leftmost point is the embedding layer."),
     ),
-    "isometry": Analysis("calque.analyses.space:isometry", "Do the vectors of both languages have the same shape?", "measure"),
+    "isometry": Analysis("calque.analyses.space:isometry", "Do both languages' vector spaces have the same shape?", "measure"),
     "hubness": Analysis("calque.analyses.space:hubness", "Are some words nearest neighbours of very many words?", "measure"),
     "anisotropy": Analysis("calque.analyses.space:anisotropy", "Do all vectors point in similar directions?", "measure"),
     "language": Analysis("calque.analyses.space:language", "Can a probe predict the language?", "measure", seeded=True),
@@ -99,6 +99,6 @@ def users(option: str) -> Sequence[str]:
 
 
 def axis_of(name: str) -> Axis | None:
-    """Return the axis of an analysis, or None if it has none. A division without a declared axis gets one with its own name."""
+    """Return the axis of an analysis, or None if it has none. A division without an axis gets one labelled with its name."""
     row = ANALYSES[name]
     return row.axis or (Axis(row.help.rstrip("."), name, row.help) if row.kind == "division" else None)

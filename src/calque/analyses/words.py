@@ -48,21 +48,21 @@ def examples(questions: Questions, views: Sequence[View], *, forms: int = 8, min
     """Find ambiguous source words whose translations only some encoders retrieve correctly.
 
     A sense is a group of similar translations (see `senses`) that are linked to the word type at least `min_count` times in
-    test and training text. A word type is shown if at least two of its senses are found by an encoder, and the encoders differ
-    on one of them. Word types are sorted by the entropy of their senses. Each sense is represented by one token, preferably one
-    that only the later encoders find. Function words are excluded. With tags, only open-class words are kept; without tags, the
-    100 most frequent word types and word types without letters are dropped. With a training text, only translations whose word
-    types are also linked in the training text are used, because test links contain errors.
+    test and training text. A word type is shown if some encoder retrieves a correct translation for at least two of its senses,
+    and another encoder fails on one of these. Word types are sorted by the entropy of their senses. Each sense is shown with
+    one token, preferably one that only the later encoders get right. Function words are excluded. With tags, only open-class
+    words are kept; without tags, the 100 most frequent word types and word types without letters are dropped. With a training
+    text, only translations whose word types are also linked in the training text are used, because test links contain errors.
 
     Args:
-        views: results of the encoders; the first encoder is not aligned.
+        views: results of the encoders, the unaligned encoder first.
         forms: maximum number of word types to show.
 
     Raises:
         SettingError: `views` contains only one encoder.
     """
     if len(views) < 2:
-        raise SettingError("examples must compare at least two encoders, got one; add the encoder before alignment")
+        raise SettingError("examples must compare at least two encoders, got one; add the unaligned encoder")
     right = np.full((len(views), len(questions.pairs)), -1, dtype=np.int64)  # 1: correct, 0: wrong, −1: not a query
     for hits, view in zip(right, views, strict=True):
         hits[view.answers.queries] = view.answers.source_hits
@@ -113,7 +113,7 @@ def _content_words(questions: Questions) -> np.ndarray:
 
 
 def translations_of(questions: Questions, wanted: set[str]) -> dict[str, Counter[str]]:
-    """Count the links from each wanted source word type to each target word type, in the test and training text."""
+    """Count the links from each source word type in `wanted` to each target word type, in test and training text."""
     counted: dict[str, Counter[str]] = {word: Counter() for word in wanted}
     for text, pairs in ((questions.corpus, questions.pairs), (questions.task.train, questions.task.links[1])):
         if text is None or pairs is None:
@@ -131,10 +131,10 @@ def translations_of(questions: Questions, wanted: set[str]) -> dict[str, Counter
 
 
 def _chosen(links: Sequence[Sequence[int]], right: np.ndarray) -> tuple[tuple[int, int], list[int]] | None:
-    """Choose a token per sense, most informative first; return the choice's rank (lower is better); None if encoders agree."""
+    """Choose one token per sense, and return a sort key (lower is better) and the tokens, or None if all encoders agree."""
 
     def rank(k: int) -> tuple[bool, int, int, int]:
-        """Prefer tokens on which encoders differ, then tokens that the first encoder misses and many others find."""
+        """Prefer tokens on which encoders differ, then tokens that the first encoder gets wrong and many others get right."""
         return bool(right[:, k].all()), int(right[0, k]), -int(right[:, k].sum()), k
 
     answered = [[link for link in several if right[:, link].any()] for several in links]

@@ -34,7 +34,7 @@ def score_links(
     is sure if at least one of its copies is sure.
 
     Args:
-        links: predicted links, whose distinction between sure and possible is ignored.
+        links: predicted links; whether they are marked as sure or possible is ignored.
         data, languages, seed, settings: values that are recorded with the scores, see `Score`.
         bootstrap: number of bootstrap samples for the confidence intervals; sentences are resampled.
 
@@ -46,7 +46,7 @@ def score_links(
         SettingError: `links` and `gold` have different numbers of sentences, or no gold link is sure.
     """
     if links.n_sentences != gold.n_sentences:
-        raise SettingError(f"links must cover {gold.n_sentences} sentence pairs, like gold, got {links.n_sentences}")
+        raise SettingError(f"links must have the {gold.n_sentences} sentence pairs of gold, got {links.n_sentences}")
     width = 1 + max(int(words.max(initial=0)) for each in (links, gold) for words in (each.source, each.target))
     # Encode each link as a single number, so links can be compared as sets.
     predicted, both = ((each.sentence * width + each.source) * width + each.target for each in (links, gold))

@@ -49,7 +49,7 @@ def answer_scores(answer: str, gold: Iterable[str]) -> tuple[float, float]:
 
 
 def _f1(answer: list[str], gold: list[str]) -> float:
-    """Return 2PR / (P + R) over the multisets of words, or 0 if they share no word, even if both answers are empty."""
+    """Return 2PR / (P + R) over the multisets of words, or 0 if the answers share no word (two empty answers also score 0)."""
     common = sum((Counter(answer) & Counter(gold)).values())
     return 2 * common / (len(answer) + len(gold)) if common else 0.0
 
@@ -127,8 +127,8 @@ class Answering(ZeroShot[QuestionText]):
     (`nn.answers.MatchedEnds`) compares the words of passage and question. Long passages are encoded in overlapping windows;
     each word's vector is taken from the window with the most context (`encoders.extraction`).
 
-    If a question has several gold answers, training uses the first one. Questions whose gold answer is not found at its
-    `answer_start` are ignored in training but are scored in testing.
+    If a question has several gold answers, training uses the first one. If this answer is not at its `answer_start` in the
+    passage, the question is skipped in training, but it is still scored in testing.
 
     Args:
         train, tests, dev, seeds, select, options, bootstrap, seed: see `ZeroShot`.
@@ -150,7 +150,7 @@ class Answering(ZeroShot[QuestionText]):
         super().__init__(train, tests, **protocol)
         if not any((each.data.spans[each.data.offsets[:-1], 0] >= 0).any() for each in train):
             names = ", ".join(each.name for each in train)
-            raise SettingError(f"{names}: at least one answer must be found at its answer_start, got none")
+            raise SettingError(f"{names}: at least one question must have its first answer at answer_start, got none")
 
     @staticmethod
     def read(path: str, lang: str, *, on_error: Literal["raise", "skip"] = "raise") -> QuestionText:
@@ -199,6 +199,6 @@ class Answering(ZeroShot[QuestionText]):
 
 
 def _passage_words(given: WordRows) -> tuple[np.ndarray, np.ndarray]:
-    """Return, for each passage row, the index of its question in `given.numbers` and its word position in the passage."""
+    """Return, for each passage word, the index of its question in `given.numbers` and the word's position in the passage."""
     lengths = given.lengths[: len(given.numbers)].numpy()
     return np.repeat(np.arange(len(lengths)), lengths), ranges(np.zeros_like(lengths), lengths)

@@ -99,7 +99,7 @@ class Task(ABC):
 
     Attributes:
         files: names of the attributes of `Inputs` that contain the files which the task reads, including `test`.
-        languages: "pairs" if `langs` sets the languages of parallel text or dictionaries; "files" if each file has its own.
+        languages: "pairs" if `langs` sets the languages of parallel text or dictionaries; "files" if each file sets its own.
         rows: supported units of encoder vectors, see `Encoder.rows`.
         notes: additional settings that are recorded with the scores.
     """

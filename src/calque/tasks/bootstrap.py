@@ -40,15 +40,15 @@ class Measured:
 
     @property
     def kept(self) -> dict[str, Any]:
-        """Attributes of a `Score` that store the bootstrap."""
+        """Attributes of a `Score` that store the bootstrap results."""
         return {"resamples": self.resamples, "texts": self.texts}
 
     def over_runs(self, runs: Sequence[float]) -> tuple[float, float, float]:
         """Return the mean over training runs, and the ends of its confidence interval over both runs and texts.
 
-        Two variances are added: that of the mean over runs, `s² / n` with `n − 1` degrees of freedom, and that of the
-        resamples. The interval uses Student's quantiles weighted by both (Cochran and Cox 1950), because resampling few runs
-        gives far too narrow intervals. Both variances include the noise of single answers, so it is slightly too wide.
+        Two variances are added: `s² / n` of the mean over runs, with `n − 1` degrees of freedom, and that of the resamples.
+        The interval uses Student's quantiles weighted by both variances (Cochran and Cox 1950), as resampling few runs gives
+        far too narrow intervals. The interval is slightly too wide, because both variances include the noise of single answers.
 
         Args:
             runs: value of each run. If there are fewer than two runs, the interval over texts is returned.
@@ -64,7 +64,7 @@ def measure(sums: np.ndarray, statistic: Statistic, *, samples: int = 1000) -> M
 
     The bootstrap samples depend only on the number of sentences. Sample b therefore contains the same sentences for every
     method, so differences between methods are paired. Test sets that are translations of each other have the same number of
-    sentences and are resampled jointly. For unrelated test sets of equal size, this has no effect on average.
+    sentences and are resampled jointly. For unrelated test sets of equal size, the pairing has no effect on average.
 
     Args:
         sums: counts for each sentence `[n_sentences, n_sums]`, such as the number of correct answers and of test items.

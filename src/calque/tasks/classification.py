@@ -53,7 +53,7 @@ class Classification(ZeroShot[LabelledText]):
         train, tests, dev, seeds, tune, select, options, bootstrap, seed: see `ZeroShot`.
         head: one of `HEADS`; default: "cls" with `tune`, otherwise "bilstm" for text pairs and "mean" for single texts.
         hidden: hidden size of the dense layers, and of the LSTM per direction.
-        dropout: dropout rate before each dense layer; "esim" also applies it to the word vectors and before its second LSTM.
+        dropout: dropout rate before each dense layer; "esim" also applies dropout to its input and before its second LSTM.
     """
 
     names = ("nli", "sentiment")
@@ -76,7 +76,7 @@ class Classification(ZeroShot[LabelledText]):
             )
         self.kind_of_head = head
         if head == "esim" and kind != "nli":
-            raise SettingError(f"head esim compares two texts, but {kind} has single texts; use mean or bilstm")
+            raise SettingError(f"head esim requires text pairs, but {kind} classifies single texts; use mean or bilstm")
         self.columns = 2 if kind == "nli" else 1
         for each in (*train, *tests, *protocol.get("dev", ())):
             if len(each.data.texts) != self.columns:
@@ -126,7 +126,7 @@ class Classification(ZeroShot[LabelledText]):
 
     def answers(self, each: Dataset[LabelledText]) -> Answers:
         lengths = np.ones(len(each.data), dtype=np.int64)
-        leave_out = "leave out its texts (--rename {kind}=)"
+        leave_out = "leave out the texts with this label (--rename {kind}=)"
         return Answers(lengths, texts={"labels": codes_of(each.data.labels, self.labels, each, lengths, leave_out)})
 
     def head(self, dim: int) -> nn.Module:
@@ -152,7 +152,7 @@ class Classification(ZeroShot[LabelledText]):
 
 
 def side_by_side(columns: Sequence[Sentences]) -> Sentences:
-    """Return the texts of all columns in one list, row by row, which allows data sets to be concatenated."""
+    """Interleave the texts of all columns row by row in one list, so that data sets can be concatenated."""
     if len(columns) == 1:
         return columns[0]
     n = len(columns[0])
@@ -200,7 +200,7 @@ class TextHead(nn.Module):
     """Classifier head that computes label scores `[S, n_labels]` from the word vectors of texts.
 
     Args:
-        columns: 1 for single texts, 2 for text pairs. The pairs consist of the texts s and s + S of 2·S texts.
+        columns: 1 for single texts, 2 for text pairs. Of 2·S texts, the texts s and s + S form pair s.
         lstm: whether to max-pool the hidden states of an LSTM instead of averaging the word vectors.
     """
 

@@ -113,7 +113,7 @@ class Consistency(Task):
     def news(self, scores: Sequence[Score]) -> Iterator[str]:
         n = scores[0].n
         line = f"{self.data} {self.text.lang}: {n:,} occurrences of repeated words"
-        short = f"; are its words shorter than {self.letters} letters? Try --option letters=1"
+        short = f"; if most words have fewer than {self.letters} letters, try --option letters=1"
         yield line if n else line + short
 
     @cached_property
@@ -122,6 +122,6 @@ class Consistency(Task):
 
     @cached_property
     def _repeated(self) -> int:
-        """Number of repeated sentences, whose words each have a neighbour with an identical vector."""
+        """Number of sentences that repeat an earlier one; each of their words has a neighbour with the same vector."""
         sentences = [sentence.words for sentence in self.text if len(sentence)]
         return len(sentences) - len(set(sentences))

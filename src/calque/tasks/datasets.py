@@ -95,7 +95,7 @@ def codes_of(
         label = labels[int(wrong[0])]
         kinds = sorted({kind_of(name) for name in names if name != "O"})
         shown = ", ".join(kinds[:12]) + (", …" if len(kinds) > 12 else "")
-        fact = f"label {label!r} is not in the training text, which has {shown}"
+        fact = f"label {label!r} is not in the training text, which has labels {shown}"
         kind = kind_of(label)
         remedies = f"rename it (--rename {kind}=…), or {remedy.format(kind=kind)}"
         raise InputError(f"{fact}; {remedies}", path=each.data.path or each.name, line=line)
@@ -103,7 +103,7 @@ def codes_of(
 
 
 def warn_of_shared(test: Dataset[Any], trained: Sequence[Dataset[Any]]) -> None:
-    """Warn if a test set overlaps with a training text. All languages are checked, because a declared language can be wrong."""
+    """Warn if a test set overlaps with a training text. Languages are ignored, because a declared language can be wrong."""
     for each in trained:
         tested, others = (getattr(text.data, "texts", None) or (text.data.sentences,) for text in (test, each))
         if len(tested) == len(others):

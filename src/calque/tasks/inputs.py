@@ -26,7 +26,7 @@ class Inputs:
     """Input files and settings of a task, from the command line, a study or Python.
 
     Args:
-        task: name of the task, which classes that implement several tasks need.
+        task: name of the task, for classes that implement several tasks.
         test: test files.
         langs: languages of each parallel text or dictionary, source first.
         train: training files. For word retrieval, this is the text on which the encoder was aligned.
@@ -36,8 +36,8 @@ class Inputs:
         text: monolingual text files, as `LANG=FILE`.
         project: parallel texts for label projection; `langs` and `links` then refer to these texts.
         first_senses: path of WordNet's file `index.sense`.
-        words: settings for tokenisation and word alignment, and the maximum number of texts. Parallel and monolingual text is
-            cut off after this number; from training files, evenly spaced texts are used.
+        words: settings for tokenisation and word alignment, and the maximum number of texts to use: the first ones of a
+            parallel or monolingual file, and evenly spaced ones of an annotated training file.
         test_limit: maximum number of texts, evenly spaced, to use from an annotated test or development file; default: all.
         say: function that prints messages.
     """
@@ -71,7 +71,7 @@ class Inputs:
 
     def each(self) -> list[Self]:
         """Split the inputs by parallel test text, each with its languages, links, training and development text. A test text in
-        several languages (TMX, a common prefix of several files, a folder) is used with each pair of `langs`.
+        several languages (a TMX file, a folder or the common prefix of several files) is used with each pair of `langs`.
 
         Raises:
             SettingError: the number of files of an option does not match the number of test texts.

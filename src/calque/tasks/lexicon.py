@@ -35,7 +35,7 @@ class Lexicon(Task):
 
     Precision at k is the fraction of source words with a gold translation among the k nearest words (Conneau et al. 2018a). The
     mean reciprocal rank uses the rank of the best gold translation (Glavaš et al. 2019). If a word has several entries, all of
-    their translations are correct. Entries with a word that has no vector are skipped; `settings` contains their number.
+    their translations are correct. Entries in which a word has no vector are skipped and counted in the settings (`left_out`).
 
     Args:
         dictionary: word pairs to test.
@@ -78,7 +78,7 @@ class Lexicon(Task):
         """Build the task from files.
 
         Args:
-            inputs: a dictionary, its languages, and optionally text in each language (`de=de.txt` if the name has no language).
+            inputs: a dictionary, its languages, and optionally text in each language (`de=FILE` if FILE has no language code).
             entries: range of source words in dictionary order: index of the first word, and optionally of the end (exclusive).
             on_error: how to treat dictionary lines that are not word pairs: "raise" an error, or "skip" the line.
         """
@@ -118,7 +118,7 @@ class Lexicon(Task):
                 len(self.dictionary),
                 self.dictionary.langs,
             )
-            where = f"is in the texts in {' and '.join(langs)}" if self.texts else "has a vector for both words"
+            where = f"is in the texts in {' and '.join(langs)}" if self.texts else "consists of two words with vectors"
             fact = f"{name}: none of its {n:,} entries {where}"
             raise SettingError(f"{fact}, so there is nothing to measure; check the languages")
         about = {
@@ -171,13 +171,13 @@ class Lexicon(Task):
             part = queries[start : start + step]
             for query, scores in zip(part, (2 * x[part] @ y.T).sub_(hubness), strict=True):
                 of_gold = scores[gold[query]]
-                # Candidates that are as similar as the gold word rank before it, so a tie counts as wrong.
+                # Candidates with the same similarity are ranked before the gold word, so a tie counts as wrong.
                 ranks.append(int((scores >= of_gold.max()).sum()) - int((of_gold == of_gold.max()).sum()) + 1)
         return np.array(ranks, dtype=np.float64), left_out
 
 
 def by_frequency(dictionary: Dictionary, start: int, stop: int | None) -> Dictionary:
-    """Return the entries for the source words from `start` to `stop` (exclusive) in dictionary order.
+    """Return the entries whose source word has an index from `start` to `stop` (exclusive) in dictionary order.
 
     Raises:
         SettingError: the dictionary has no source words in this range.

@@ -16,7 +16,7 @@ from calque.text import ParallelCorpus, Sentences
 if TYPE_CHECKING:
     from calque.vectors import Embeddings
 
-MUCH = 0.2  # fraction of shared test sentences above which to warn; fewer may be common greetings or headings
+MUCH = 0.2  # fraction of shared test sentences above which to warn; a few may just be greetings or headings
 
 
 def covered_words(vectors: Embeddings) -> np.ndarray:

@@ -122,7 +122,7 @@ class Parsing(ZeroShot[Treebank]):
 
 
 class ParsingHead(nn.Module):
-    """Task head that scores arcs and arc labels from word vectors. The last part of speech stands for unknown tags."""
+    """Task head that scores arcs and arc labels from word vectors. All unknown part-of-speech tags share the last tag index."""
 
     def __init__(
         self, dim: int, n_relations: int, n_parts: int, *, hidden: int, layers: int, arc: int, label: int, upos: int,

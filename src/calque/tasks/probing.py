@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class Targets(NamedTuple):
-    """Targets in a batch, except those with a span that has no vectors.
+    """Targets in a batch. A target is omitted if one of its spans has no vectors.
 
     Attributes:
         numbers: indices of the targets, int64 `[T]`.
@@ -75,7 +75,7 @@ class ProbeAnswers(Answers):
         return cls(*(np.concatenate(several) for several in zip(*arrays, strict=True)))
 
     def targets(self, given: WordRows) -> Targets:
-        """Return the targets in the given texts. Words without a vector are ignored, as are targets with an empty span."""
+        """Return the targets in the given texts. Targets are skipped if one of their spans has no word with a vector."""
         counts = self.counts[given.numbers]
         numbers = ranges(self._first[given.numbers], counts)
         owner = np.repeat(np.arange(len(counts)), counts)
@@ -123,9 +123,9 @@ class Probing(ZeroShot[ProbeText]):
     micro-averaged F1, precision and recall over all decisions. The epoch is selected by F1. Gold labels that do not occur in
     the training text count as missed.
 
-    An encoder that computes key point vectors is probed as in "CLCR" (Table 6): a span consists of those of its words that
-    are key points, as returned by the encoder's `key_points`. A target with a span that has no key points is skipped in
-    training and counts as missed in testing.
+    An encoder that returns vectors of key points only (see `calque.clcr`) is probed as in "CLCR" (Table 6): a span is
+    represented by its words that are key points according to the encoder's `key_points`. A target is skipped in training and
+    counts as missed in testing if one of its spans contains no key points.
 
     Args:
         train, tests, dev, seeds, tune, select, options, bootstrap, seed: see `ZeroShot`. All texts must have the same probe.

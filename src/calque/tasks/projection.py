@@ -59,8 +59,8 @@ def project_spans(source: TaggedText, pairs: WordPairs, target: Sentences) -> Ta
 def project_tags(source: TaggedText, pairs: WordPairs, target: Sentences) -> TaggedText:
     """Project word tags across word links, and return the tagged target sentences.
 
-    A target word receives the most frequent tag of its linked words. A word without links receives the most frequent tag of
-    its word type in the text. Sentences are skipped if a word receives no tag.
+    A target word receives the most frequent tag of its linked words. A word without links receives the most frequent
+    projected tag of its word type. Sentences are skipped if a word receives no tag.
     """
     offsets = offsets_of(source.sentences.lengths())
     linked = _links(pairs.swapped())
@@ -84,11 +84,11 @@ def project_tags(source: TaggedText, pairs: WordPairs, target: Sentences) -> Tag
 def projected(
     tagger: Any, encoder: Encoder, corpus: ParallelCorpus, pairs: WordPairs, *, progress: bool = False
 ) -> Dataset[TaggedText]:
-    """Train the tagger, tag the source side of parallel text, and project the tags across its word links. Return the result as
-    training text in the target language.
+    """Train the tagger, tag the source side of parallel text, and project the tags across the word links. Return the tagged
+    target side as training text.
 
     Args:
-        tagger: `Tagging` task, with training text in the language of one side of the corpus.
+        tagger: `Tagging` task whose training text is in one of the two languages of the corpus.
 
     Raises:
         SettingError: the training text is in neither language of the corpus, or no sentence received tags.

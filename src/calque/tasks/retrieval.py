@@ -91,7 +91,7 @@ class WordRetrieval(Task):
         data: str = "",
     ):
         if train_pairs is not None and train is None:
-            raise SettingError("train_pairs requires the training text that it links; set train as well")
+            raise SettingError("train_pairs are word links of a training text; set train to this text")
         if train is not None and train.langs != corpus.langs:
             raise SettingError(f"train must be in the languages of the test text, {corpus.langs}, got {train.langs}")
         for given, text in ((pairs, corpus), (train_pairs, train)):
@@ -222,8 +222,8 @@ class WordRetrieval(Task):
         """Encode both sides and compute the scores.
 
         Returns:
-            token-level accuracy, then type-level accuracy. If there is a training text, each is computed over unseen links
-            before all links. The mean of both directions precedes the score of each direction.
+            token-level accuracy, then type-level accuracy. If there is a training text, scores over unseen links precede
+            scores over all links. The mean of both directions precedes the score of each direction.
 
         Raises:
             SettingError: the test text has no links, or no link has a vector for both words.
@@ -273,14 +273,14 @@ class WordRetrieval(Task):
 
         Args:
             about: settings of the encoder that are recorded with the scores.
-            found: result of `retrieve` for these vectors, which is computed if None.
+            found: result of `retrieve` for these vectors; it is computed if None.
 
         Raises:
             SettingError: the vectors do not match the words of the test text, or no link has a vector for both words.
         """
         found = self.retrieve(source, target) if found is None else found
         if not len(found.queries):
-            fact = f"{self._name}: none of its {len(self._queries[0]):,} word links has a vector for both words"
+            fact = f"{self._name}: none of its {len(self._queries[0]):,} word links connects two words with vectors"
             raise SettingError(f"{fact}, so there is nothing to measure")
         settings = {
             "contextual": self.contextual,
@@ -366,7 +366,7 @@ class Retrieved:
 
     Attributes:
         queries: index of each query's link in the links passed to `retrieve`, int64 `[n]`.
-        source_hits, target_hits: whether the nearest word of the source (target) word is the linked word, bool `[n]`.
+        source_hits, target_hits: whether the word nearest to the source (target) word is its linked word, bool `[n]`.
         source_pool, target_pool: masks of the candidate words, bool `[n_words]`.
         dropped: number of links that are not queries because one of their words has no vector.
         target_lists, source_lists: word indices of the nearest target (source) words, padded with −1, int64 `[n, depth]`.
@@ -398,9 +398,9 @@ def retrieve(
 
     Args:
         pairs: one-to-one word links.
-        candidates: "all" for all words on the other side, as in the paper; "linked" for linked words only, as in its code.
-        similarity: "cosine", or "csls" with `k` neighbours, whose hubness terms are computed over the same candidates. Ties
-            go to the first word.
+        candidates: "all" words on the other side, as in the paper; or only the "linked" words, as in the paper's code.
+        similarity: "cosine", or "csls" with `k` neighbours; its hubness terms are computed over the same candidates. Ties go
+            to the first word.
         source_words, target_words: mask of words that may be candidates and queries, bool `[n_words]`; default: all words.
         depth: number of nearest words to return per query.
 

@@ -30,7 +30,7 @@ Similarity = Literal["cosine", "csls"]
 
 
 class Uncomputed(NamedTuple):
-    """A score before the bootstrap: its statistic, and the counts for each sentence (`sums`, `[n_sentences, k]`)."""
+    """Input for a score and its bootstrap interval: a statistic, and the counts per sentence (`sums`, `[n_sentences, k]`)."""
 
     metric: str
     sums: np.ndarray
@@ -43,7 +43,7 @@ class SentenceRetrieval(Task):
     """Retrieve the translation of each sentence among all sentences in the other language, and mine sentence pairs.
 
     `accuracy` is the fraction of sentences whose nearest sentence is the translation. `xsim` is LASER's error rate, which
-    uses the ratio margin over the k nearest sentences. Both are computed in each direction and averaged over the directions.
+    uses the ratio margin over the k nearest sentences. Both are computed in each direction and then averaged.
     A sentence with the same text as the translation counts as correct.
 
     With a development text, the F1, precision and recall of mined pairs are also computed (Artetxe & Schwenk 2019). The
@@ -55,8 +55,8 @@ class SentenceRetrieval(Task):
         sentence_pooling: pooling method for sentence vectors, see `SentencePooling.of`; default: the encoder's own pooling,
             or the mean of the word vectors if the encoder has none.
         similarity: similarity measure for `accuracy`, "cosine" or "csls".
-        k: number of nearest neighbours; default: 10 for CSLS (Conneau et al. 2018a), and 4 for margins.
-        tokenize: whether to tokenise the text, which was split at spaces, if vectors are pooled over words.
+        k: number of nearest neighbours; default: 10 for CSLS (Conneau et al. 2018a), and 4 for the ratio margin.
+        tokenize: whether to tokenise the space-separated text if sentence vectors are pooled over words.
         bootstrap: number of bootstrap samples for the confidence intervals; sentences are resampled.
         data: name of the text, which is recorded with the scores.
 
@@ -109,7 +109,7 @@ class SentenceRetrieval(Task):
         """Encode both sides and compute the scores.
 
         Returns:
-            accuracy, then xsim, each as the mean of both directions and for each direction, and finally the mining scores.
+            accuracy, then xsim, each as the mean of both directions and then per direction; the mining scores come last.
 
         Raises:
             SettingError: the encoder does not support the pooling method, or has no vector for any sentence in a language.
@@ -152,7 +152,7 @@ class SentenceRetrieval(Task):
         return vectors
 
     def _retrieval(self, source: SentenceVectors, target: SentenceVectors) -> list[Uncomputed]:
-        """Return accuracy and xsim before the bootstrap, each for the mean of both directions, then for each direction."""
+        """Return the input for accuracy, then for xsim, each for the mean of both directions and then per direction."""
         numbers = [text_numbers(side) for side in (self.text.source, self.text.target)]
         covered, n, (x, y) = source.covered & target.covered, len(source.covered), self.text.langs
         about = {
@@ -167,7 +167,7 @@ class SentenceRetrieval(Task):
         xsim = [xsim_neighbours(a.data, b.data, k=self.margin_k) for a, b in ((source, target), (target, source))]
         uncomputed: list[Uncomputed] = []
         for name, found, more in (("accuracy", (near.targets[:, 0], near.sources[:, 0]), about), ("xsim", xsim, {})):
-            # The sentences in row i are translations. Any sentence with the same text as the translation is correct.
+            # Sentences i of both sides are translations. Any sentence with the same text as the translation is correct.
             hits = [(at >= 0) & (of[at] == of) & covered for at, of in zip(found, numbers[::-1], strict=True)]
             forward, backward = (each if name == "accuracy" else ~each for each in hits)
             for metric, counts in (
@@ -181,7 +181,7 @@ class SentenceRetrieval(Task):
     def _mined(
         self, dev: ParallelCorpus, encode: Callable[[Sentences], SentenceVectors], vectors: Sequence[SentenceVectors]
     ) -> list[Uncomputed]:
-        """Return the F1, precision and recall of mined pairs before the bootstrap, with counts for each source sentence.
+        """Return the input for the F1, precision and recall of mined pairs, with counts for each source sentence.
 
         Args:
             encode: function that returns the vectors of sentences.
@@ -207,7 +207,7 @@ class SentenceRetrieval(Task):
         ]  # fmt: skip
 
     def _candidates(self, source: SentenceVectors, target: SentenceVectors) -> Mined:
-        """Return candidate pairs of sentences, both of which have a vector."""
+        """Return candidate pairs in which both sentences have a vector."""
         rows = [np.flatnonzero(side.covered) for side in (source, target)]
         found = mine(best_by_margin(source.data[rows[0]], target.data[rows[1]], k=self.margin_k))
         return Mined(rows[0][found.source], rows[1][found.target], found.scores)

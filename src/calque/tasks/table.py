@@ -28,7 +28,7 @@ class TaskRow:
             `seed`, `pretokenized`, `test_limit`).
         languages: "pairs" if `langs` sets the languages of parallel text or dictionaries; "files" if each file has its own
             language.
-        one: names from `files` for which the task accepts only one file.
+        one: entries of `files` for which the task accepts only one file.
         lang: default language of files that do not declare a language; None if a language is required.
         pretokenized: default of `--pretokenized`; true if gold links are used, which refer to words separated by spaces.
     """
@@ -99,7 +99,7 @@ TASKS: Table[TaskRow] = Table(
         ),
         "sentences": TaskRow(
             "calque.tasks.sentences:SentenceRetrieval",
-            "Is the nearest sentence in the other language the translation? Also xsim and bitext mining.",
+            "Is the nearest sentence in the other language the translation? Also scores xsim and bitext mining.",
             "sentence retrieval",
             ("test", "dev"),
             ("langs", "sentence_pooling", "similarity", "k", "pretokenized"),

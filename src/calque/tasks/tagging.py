@@ -36,8 +36,8 @@ HEADS = ("bilstm-crf", "linear", "linear-crf")
 
 
 class Tagging(ZeroShot[TaggedText]):
-    """Tag every word. Entities and slots are scored by F1 over whole spans as in CoNLL, over all span types (`f1`) and for each
-    type (`f1.PER`). Parts of speech, and intents if the data for `slots` has them, are scored by accuracy.
+    """Tag every word. Entities and slots are scored by F1 over whole spans as in CoNLL, for all span types together (`f1`) and
+    for each type (`f1.PER`). Parts of speech, and intents if the data for `slots` has them, are scored by accuracy.
 
     The task head "bilstm-crf" is a 2-layer bidirectional LSTM with a linear-chain conditional random field, on frozen vectors,
     as in Kulshreshtha et al. (2020, §3.3) and in the Multi-sense paper (§4.2). The task heads "linear" and "linear-crf" are
@@ -202,7 +202,7 @@ def _need_spans(each: Dataset[TaggedText]) -> None:
 
 
 def _names(labels: Iterable[Any]) -> tuple[str, ...]:
-    """Return the sorted labels of the training texts, with O first. For each B- label, the I- label is also included."""
+    """Return the sorted labels of the training texts, with O first. Each B- label also adds the matching I- label."""
     names = {name for each in labels for name in each.names}
     names |= {f"I-{name[2:]}" for name in names if name.startswith("B-")}
     return tuple(sorted(names, key=lambda name: (name != "O", name)))

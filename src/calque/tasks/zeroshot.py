@@ -64,7 +64,7 @@ class ZeroShot(Task, Generic[D]):
     By default, the words are encoded once, and the task heads for all seeds are trained on the same frozen vectors. With
     `tune`, a copy of the encoder is fine-tuned for each seed. Which texts are mapped depends on the encoder: an encoder mapped
     towards the target language maps the training text (Kulshreshtha et al. 2020); an encoder mapped towards the source language
-    maps the test text. The epoch with the best mean score on development texts is tested. `select` chooses these texts:
+    maps the test text. The epoch with the best mean score on development texts is tested. `select` sets the development texts:
 
     - "source": texts in the source languages. If there are none, one tenth of each training text is held out.
     - "target": all development texts, in source and target languages (Cao et al. 2020, §3.5) or only in the target languages
@@ -195,7 +195,7 @@ class ZeroShot(Task, Generic[D]):
             if not own_tests:
                 langs = ", ".join(dict.fromkeys(each.lang for each in tests))
                 raise SettingError(f"--ceiling must be in a language of the test sets ({langs}), got {lang}")
-            # The ceiling is trained in the target language, so its development text is in the training language.
+            # The ceiling task is trained on the target language, so its training and development languages are the same.
             tasks.append(make(own_train, own_tests, dev=own_dev, select="source" if select == "target" else select))
             tasks[-1].protocol = "ceiling"  # type: ignore[attr-defined]
         return tasks
@@ -267,7 +267,7 @@ class ZeroShot(Task, Generic[D]):
         """Return the scores on every test set, the main score first. A score is the mean over seeds, with a confidence interval
         over seeds and texts (`Measured.over_runs`). With only one seed, the interval is over texts.
 
-        If a test set is in a source language, the setting `gap` is the score on the first such test set minus this score.
+        If a test set is in a source language, the other scores record a `gap`: the score on the first such set minus their own.
         """
         experiment = Experiment(self, encoder, progress=progress)
         runs = [experiment.train(seed) for seed in self.seeds]
@@ -321,7 +321,7 @@ class Experiment(Generic[D]):
         self._known: dict[int, Any] = {}  # vectors or subwords, keyed by the `id` of the data
         answers_by_text = [task.answers(each) for each in task.train]
         self.answers = type(answers_by_text[0]).joined(answers_by_text)
-        self._gold = [task.answers(each) for each in task.tests]  # raises errors before training starts
+        self._gold = [task.answers(each) for each in task.tests]  # unknown labels raise an error before training
         sizes = [len(answers.lengths) for answers in answers_by_text]
         self.dev = [(self._data(each), task.answers(each)) for each in task.dev]
         self.held_out, self.kept = [], np.arange(sum(sizes))
