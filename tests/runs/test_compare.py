@@ -134,7 +134,7 @@ def test_estimated_equals_the_estimate_of_a_record():
 def said_of(rng, chance: np.ndarray, runs: tuple[int, int], up: float = 0.0) -> set[str]:
     """Return the verdicts on two methods, the second of which is better by `up`.
 
-    Scores have a standard deviation of three points between alignments, and of one point between the heads on one alignment.
+    Scores have a standard deviation of three points between alignments, and of one point between heads on one encoder.
     """
     lines = []
     for name, number in zip(("one", "two"), runs, strict=True):

@@ -188,7 +188,7 @@ def test_the_model_learns_which_words_follow_each_other(tmp_path, negatives, upd
     assert np.array_equal(again.negative_log_likelihood(few), method.model.negative_log_likelihood(few))
     assert load_encoder(tmp_path, device="cpu").fingerprint == encoder.fingerprint
     (tmp_path / "softmax.safetensors").write_bytes(b"no")
-    with pytest.raises(InputError, match="not the softmax weights of this model"):
+    with pytest.raises(InputError, match="not contain the softmax weights of this model"):
         WordModel.open(tmp_path)
 
 

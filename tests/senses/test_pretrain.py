@@ -164,7 +164,7 @@ def test_corrupt_sense_files_raise_one_line_errors(trained, texts, tmp_path, cap
     shutil.copytree(out, broken)
     data = (out / SENSES_FILE).read_bytes()
     (broken / SENSES_FILE).write_bytes(data[: len(data) // 2])
-    assert "not the senses of a language model" in fails(capsys, "perplexity", broken, f"en={texts / 'en.txt'}")
+    assert "not contain the senses of a language model" in fails(capsys, "perplexity", broken, f"en={texts / 'en.txt'}")
     save_senses([SenseTable([2, 3], 7, axes=2, queue=5)], broken, {})
     assert "the senses belong to another model" in fails(capsys, "perplexity", broken, f"en={texts / 'en.txt'}")
 

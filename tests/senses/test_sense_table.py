@@ -208,6 +208,6 @@ def test_inconsistent_files_raise_one_line_errors(tmp_path):
     parts = load_file(tmp_path / SENSES_FILE)
     parts["0.senses"] += 1
     save_file(parts, tmp_path / SENSES_FILE, metadata={"senses": '{"tables": 1, "settings": {}}'})
-    with pytest.raises(InputError, match="not the senses of a language model") as caught:
+    with pytest.raises(InputError, match="not contain the senses of a language model") as caught:
         open_senses(tmp_path)
     assert "\n" not in str(caught.value)

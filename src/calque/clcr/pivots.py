@@ -37,8 +37,8 @@ class Pivots:
         return len(self.costs)
 
     def within(self, threshold: float, *, at_least_one: bool = False) -> WordPairs:
-        """Return the pairs whose cost is at most the threshold. If `at_least_one`, also return the cheapest pair of each
-        sentence pair in which all costs exceed the threshold."""
+        """Return the word pairs whose cost is at most the threshold. If `at_least_one`, also return the cheapest word pair of
+        each sentence pair in which all costs exceed the threshold."""
         kept = self.costs <= threshold
         if at_least_one and len(self):
             order = np.lexsort((self.costs, self.pairs.sentence))

@@ -89,7 +89,7 @@ class HuggingFaceEncoder(TrainableEncoder):
         self.padding = 2.0 if self._flat else 1.2  # without padding, fewer but larger batches are faster
         self._blocks = passes.find_blocks(model, self.n_layers)
         self.layer = self.layer_number(self._default_layer() if layer is None else layer)
-        # On two cores, batches of 1,024 subwords are fastest for 128 dimensions, and of 512 for 768: they fit in the CPU cache.
+        # The fastest batches on two cores fit in the CPU cache: 1,024 subwords of 128 dimensions, or 512 of 768 dimensions.
         self.budget = min(1024, max(512, 131_072 // self.dim)) if self.device.type == "cpu" else 16_384
 
     def __repr__(self) -> str:

@@ -57,7 +57,7 @@ class Subwords:
         special: whether to add special tokens and apply a length limit.
 
     Raises:
-        SettingError: the tokenizer is slow, or `max_length` leaves no space for a word.
+        SettingError: the tokenizer is not a fast tokenizer, or `max_length` leaves no space for a word.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class Subwords:
         language, *rest = language_parts(lang)
         names = [lang, "-".join([language, *rest])]
         if not any(len(part) == 4 and name.startswith(f"{language}-") for part in rest for name in self.languages):
-            names.append(language)  # ignore regions; also ignore scripts unless tokens distinguish them
+            names.append(language)  # drop the region, and the script unless language tokens distinguish scripts
         for name in names:
             if name in self.languages:
                 return self.languages[name]

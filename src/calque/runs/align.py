@@ -231,7 +231,7 @@ def warn_of_unused(counts: Mapping[str, Any], max_words: int | None, corpora: Se
 
 # -- text in each language, and dictionaries ---------------------------------------------------------------------------
 def _texts(method: str, towards: str, files: Sequence[str], words: Words, say: Say) -> tuple[Any, list[dict[str, Any]]]:
-    """Read plain text, and return the sentences by language and the entries for the record."""
+    """Read plain text, and return the sentences by language and the entries of the run record."""
     named = [language_and_path(text) for text in files]
     langs = list(dict.fromkeys(lang for lang, _ in named))
     if towards not in langs or len(langs) < 2:

@@ -41,8 +41,8 @@ class SenseOptions:
         list[str] | None,
         typer.Option(
             metavar="NAME=VALUE",
-            help="With --senses: setting for the sense induction, e.g. start=fresh or axes=24; repeatable. The guide describes "
-            "the settings warmup, start, occurrences, rate, axes, queue, below and others.",
+            help="With --senses: a setting of sense induction, e.g. start=fresh or axes=24; repeatable. The guide describes "
+            "all settings.",
         ),
     ] = None
 

@@ -123,7 +123,7 @@ class Probing(ZeroShot[ProbeText]):
     micro-averaged F1, precision and recall over all decisions. The epoch is selected by F1. Gold labels that do not occur in
     the training text count as missed.
 
-    An encoder that returns vectors of key points only (see `calque.clcr`) is probed as in "CLCR" (Table 6): a span is
+    An encoder that returns vectors of key points only is probed as in "CLCR" (Table 6): a span is
     represented by its words that are key points according to the encoder's `key_points`. A target is skipped in training and
     counts as missed in testing if one of its spans contains no key points.
 

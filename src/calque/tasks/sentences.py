@@ -181,7 +181,7 @@ class SentenceRetrieval(Task):
     def _mined(
         self, dev: ParallelCorpus, encode: Callable[[Sentences], SentenceVectors], vectors: Sequence[SentenceVectors]
     ) -> list[Uncomputed]:
-        """Return the input for the F1, precision and recall of mined pairs, with counts for each source sentence.
+        """Return the counts of each source sentence from which F1, precision and recall of the mined pairs are computed.
 
         Args:
             encode: function that returns the vectors of sentences.

@@ -277,7 +277,7 @@ class HmmModel(Model):
         return links
 
     def passes(self, job: Job) -> tuple[HmmPass, HmmTables]:
-        """Return the passes and the tables for a new text, which may contain type pairs that are not in the training text."""
+        """Return the forward-backward passes and tables for a new text, which may have new pairs of word types."""
         old, pairs = self.tables, job.bitext.pairs
         counts = known(old.counts, pairs.find(old.pairs))
         passes = HmmPass(job, self.settings)
