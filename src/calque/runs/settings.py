@@ -159,7 +159,9 @@ class AlignSettings:
         "card, and the exit code is 1.",
         "--unsupervised",
     )
-    released: Several = files("Folders of released maps (XX_best_mapping.pth), one per layer in --layers.", "DIR...")
+    released: Several = files(
+        "Folders of published maps (XX_best_mapping.pth, Schuster 2019), one per mapped layer.", "DIR..."
+    )
     links: Several = opt(None, "Word alignments of TRAIN (Pharaoh format); default: those of a statistical aligner.")
     pretokenized: Pretokenized = False
     limit: Limit = None
