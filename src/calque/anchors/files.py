@@ -116,6 +116,8 @@ def read_avg_embeds(folder: str | PathLike[str], *, lang: str = "") -> tuple[dic
                 if n < 0 or dim < 1 or 2 * n * dim > file.stat().st_size:  # each number takes at least two bytes
                     raise ValueError
                 words, vectors = read_rows(lines, file, n, dim)
+                if lines.read(1) or any("\ufffd" in word for word in words):
+                    raise InputError(f"must contain {n:,} words after the header, in UTF-8", path=file)
         except OSError as error:
             raise InputError(f"cannot be read ({error})", path=file) from error
         except ValueError:
