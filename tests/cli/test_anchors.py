@@ -14,6 +14,7 @@ from calque.encoders import load_encoder
 from calque.encoders.anchors import compute_anchors
 from calque.encoders.per_language import PerLanguage
 from calque.encoders.static import StaticEncoder
+from calque.errors import InputError
 from calque.maps.released import read_released
 from calque.text import Sentence, Sentences
 from command import fails, run, works
@@ -283,3 +284,10 @@ def test_invalid_combinations_of_options_are_rejected(capsys, data, tiny_folder,
         ((*anchors, "--at-least", 1000), "no word occurs often enough"),
     ):
         assert message in fails(capsys, *job)
+
+
+@pytest.mark.parametrize("content", [b"1 2\na 1 2\nb 3 4\n", b"1 2\n\xff 1 2\n"])
+def test_avg_embeds_with_extra_words_or_invalid_utf8_is_rejected(tmp_path, content):
+    (tmp_path / "avg_embeds_0.txt").write_bytes(content)
+    with pytest.raises(InputError, match="must contain 1 words after the header"):
+        read_avg_embeds(tmp_path)
