@@ -223,9 +223,7 @@ def split_spaces(text: str) -> list[str]:
 
     `str.split` would also split at no-break spaces. Other aligners do not split there, so word numbers in links would differ.
     """
-    if text.isascii():
-        return text.split()
-    return [word for word in text.replace("\t", " ").split(" ") if word]
+    return text.split() if text.isascii() else [word for word in text.replace("\t", " ").split(" ") if word]
 
 
 def splitter(lang: str, *, pretokenized: bool) -> Callable[[str], list[str]]:

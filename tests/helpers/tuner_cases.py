@@ -17,6 +17,7 @@ from calque.alignment.distilled import Distillation
 from calque.alignment.finetune import FineTune
 from calque.clcr import method as clcr
 from calque.clcr.method import KeyPointAlignment
+from calque.distributed import processes
 from calque.encoders import load_encoder
 from calque.encoders.sentence_store import TeacherVectors
 from calque.encoders.sentence_vectors import SentencePooling
@@ -138,5 +139,6 @@ CASES: dict[str, Callable[[str, Path, int | None], Outcome]] = {
 
 if __name__ == "__main__":  # arguments: FOLDER, and a JSON list with OUT, CASE and STOP of each run
     torch.set_num_threads(1)
+    processes.SMALL_GRADIENT = 1500  # some gradients of the tiny encoder are larger
     for out, case, stop in json.loads(sys.argv[2]):
         run(sys.argv[1], out, case, stop)

@@ -24,6 +24,9 @@ _GONE = (
     "remote process exited", "NCCL communicator was aborted", "unhandled system error", "Socket Timeout",
 )  # fmt: skip
 
+#: gradients with at most this number of elements are sent together, because each message adds latency
+SMALL_GRADIENT = 1 << 16
+
 
 def lost_peer(error: BaseException) -> bool:
     """Return whether an error indicates that another process of this run has ended."""
@@ -161,13 +164,18 @@ class Processes:
         trained = [p for p in parameters if p.requires_grad]
         present = torch.tensor([p.grad is not None for p in trained], dtype=torch.uint8).to(self.device)
         dist.all_reduce(present, op=dist.ReduceOp.MAX)
-        waiting = []
-        for p, somewhere in zip(trained, present.tolist(), strict=True):
-            if somewhere:
-                p.grad = torch.zeros_like(p) if p.grad is None else p.grad.contiguous()
-                waiting.append(dist.all_reduce(p.grad, async_op=True))
-        for sent in waiting:
-            sent.wait()
+        summed = [p for p, somewhere in zip(trained, present.tolist(), strict=True) if somewhere]
+        for p in summed:
+            p.grad = torch.zeros_like(p) if p.grad is None else p.grad.contiguous()
+        sent: list[Any] = [dist.all_reduce(p.grad, async_op=True) for p in summed if p.numel() > SMALL_GRADIENT]
+        small = [p.grad for p in summed if p.grad is not None and p.numel() <= SMALL_GRADIENT]
+        if small:
+            total = torch.cat([gradient.flatten() for gradient in small])
+            dist.all_reduce(total)
+            for gradient, part in zip(small, total.split([gradient.numel() for gradient in small]), strict=True):
+                gradient.copy_(part.view_as(gradient))
+        for message in sent:
+            message.wait()
 
     def sum_numbers(self, numbers: Tensor) -> Tensor:
         """Return the element-wise sum of `numbers` over the processes."""
