@@ -5,6 +5,8 @@ BIN    := $(VENV)/bin
 # Two cores are the reference machine. More threads than cores make small matrix products slower.
 export OMP_NUM_THREADS ?= 2
 export TOKENIZERS_PARALLELISM ?= false
+# Without bytecode files, every process that a test starts compiles all modules.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: test check bench demo docs install clean
 

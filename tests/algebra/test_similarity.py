@@ -101,11 +101,11 @@ def two_pass(source, target, k):
     return 2 * cos - r_source[:, None] - r_target
 
 
-@pytest.mark.parametrize("most", [2**28, 20_000])
-def test_csls_of_large_matrices_equals_a_two_pass_computation(monkeypatch, most):
+@pytest.mark.parametrize(("n", "most"), [(2500, 2**28), (800, 2000)])
+def test_csls_of_large_matrices_equals_a_two_pass_computation(monkeypatch, n, most):
     """Use groups of the default size, and the larger groups that a low memory limit requires."""
     monkeypatch.setattr(similarity, "_MAXIMA", most)
-    source, target = off_centre(2500, 48, np.random.default_rng(1))
+    source, target = off_centre(n, 48, np.random.default_rng(1))
     target = np.concatenate([target[::-1], target[:77]])  # includes duplicates; the sides have different lengths
     csls = two_pass(source, target, 10)
     found = csls_neighbours(source, target)

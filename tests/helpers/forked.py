@@ -22,7 +22,8 @@ from pathlib import Path
 SERVER = multiprocessing.get_context("forkserver")
 SERVER.set_forkserver_preload([
     "torch", "transformers.modeling_utils", "transformers.models.auto.modeling_auto",
-    "transformers.models.bert.modeling_bert", "accelerate", "numba", "pyarrow.compute", "forked",
+    "transformers.models.bert.modeling_bert", "transformers.convert_slow_tokenizer",
+    "transformers.conversion_mapping", "accelerate", "numba", "pandas", "peft", "pyarrow.compute", "forked",
 ])  # fmt: skip
 
 

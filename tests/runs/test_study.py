@@ -425,7 +425,7 @@ def test_the_workers_of_an_interrupted_study_end(plan, tmp_path, group):
     study = subprocess.Popen(command, env=paths, stderr=subprocess.PIPE, text=True, start_new_session=True)
     workers: list[str] = []
     while study.poll() is None and len(workers) < 2:
-        time.sleep(0.01)
+        time.sleep(0.1)
         children = Path(f"/proc/{study.pid}/task/{study.pid}/children").read_text().split()
         workers = [child for child in children if "spawn_main" in Path(f"/proc/{child}/cmdline").read_text()]
     (os.killpg if group else os.kill)(study.pid, signal.SIGINT)
