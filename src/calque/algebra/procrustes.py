@@ -34,7 +34,7 @@ class Moments:
         return moments
 
     def update(self, source: np.ndarray, target: np.ndarray, *, block: int | None = None) -> None:
-        """Add paired vectors to the moments.
+        """Update the moments with paired vectors.
 
         Args:
             block: number of vectors converted to float64 at a time; default: 16 MB of vectors.

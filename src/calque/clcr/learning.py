@@ -337,7 +337,7 @@ def train_order(
             (Eq. 6).
 
     Returns:
-        the model; and the numbers of `sentences`, `key_points`, and skipped links and sentences, see `LinkedOrder`.
+        the model, and the numbers of sentences, key points, skipped links and skipped sentences (see `LinkedOrder`).
     """
     gold = LinkedOrder.of(embeddings, pivots)
     if not gold.lengths.any():

@@ -134,7 +134,7 @@ class Space:
         return cls(torch.from_numpy(mean), max(variance, 0.0) ** 0.5 or 1.0)
 
     def scaled(self, rows: Tensor) -> Tensor:
-        """Return vectors minus the mean, divided by the spread."""
+        """Return `(rows - mean) / spread`."""
         return torch.add((-self.mean / self.spread).float().to(rows.device), rows, alpha=1 / self.spread)
 
 

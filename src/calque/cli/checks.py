@@ -73,7 +73,7 @@ def _writable(
     try:
         if path.exists() and not is_kind():
             what = "a folder" if path.is_dir() else "a file" if path.is_file() else "a device or a pipe"
-            raise SettingError(f"{option} {path} must be a {kind} to write, but it is {what}")
+            raise SettingError(f"{option} {path} must be a {kind} that can be written, got {what}")
         above = next((parent for parent in path.parents if parent.exists()), path)
         if not above.is_dir():
             raise SettingError(f"{option} {path}: {above} is not a folder")

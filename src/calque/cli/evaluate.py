@@ -167,7 +167,7 @@ def evaluate(
         None,
         min=1,
         help="Use only the first N texts of --text and of parallel or plain --test files, and N evenly spaced texts of each "
-        "--train file (retrieval uses the whole file). The task sentences also uses only the first N texts of --dev.",
+        "--train file (retrieval uses the whole file). With the task `sentences`, use only the first N texts of --dev as well.",
     ),
     test_limit: int | None = typer.Option(None, min=1, help="Use only N evenly spaced texts per --test or --dev file."),
 ) -> None:
@@ -182,7 +182,7 @@ def evaluate(
     _refuse_unused(given(context), task, row, projected=bool(texts.project))
     if output.record and not (Path(encoder) / "calque.json").is_file():
         fact = f"--record adds scores to the model card in a folder written by calque, but {encoder} has no calque.json"
-        raise SettingError(f"{fact}: name such a folder, or save the scores with --out FILE")
+        raise SettingError(f"{fact}; pass a folder that has one, or save the scores with --out FILE")
     given_files = {name: value for name, value in vars(texts).items() if value}
     words = linking.words(row.pretokenized if pretokenized is None else pretokenized, limit)
     pairs, say = language_pairs(langs or []), news(output.quiet)

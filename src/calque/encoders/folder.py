@@ -29,7 +29,7 @@ MARKS = (RUN_FILE, *_ENCODER_MARKS)
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of encoder in `calque.json`. `target` is its class as `package.module:Class`, whose `open` loads the folder.
+    """A kind of encoder in `calque.json`. `target` names its class as `package.module:Class`; `Class.open` loads the folder.
     `help` describes it in messages, and `options` are the arguments of `open` that other kinds do not have."""
 
     target: str

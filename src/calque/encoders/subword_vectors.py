@@ -36,7 +36,7 @@ class SubwordVectors(Encoder):
     A word vector is the mean of the word's subword vectors. A sentence vector is the mean of all its subword vectors, excluding
     special tokens. sentence-transformers loads a saved encoder as `StaticEmbedding` and computes equal vectors if the
     tokenizer splits text at spaces, as in BERT. Byte-level tokenizers include the space in subwords, so a space is put
-    before each text. Special tokens written in a text, such as [SEP], are ordinary words here, not in sentence-transformers.
+    before each text. Special tokens in a text, such as [SEP], are ordinary words, unlike in sentence-transformers.
 
     Args:
         tokenizer: fast `transformers` tokenizer.

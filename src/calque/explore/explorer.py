@@ -1,4 +1,4 @@
-"""Answers to the page's requests: sentences, nearest words of a word in context, and word links between two sentences."""
+"""Data for the explorer page: sentences, nearest neighbours of a word in context, and word links between two sentences."""
 
 from __future__ import annotations
 
@@ -205,7 +205,7 @@ _MAX_NEIGHBOURS = 50  # maximum number of nearest words per language
 
 
 class Explorer:
-    """Answers to the page's requests, as JSON-compatible dictionaries.
+    """Data for the explorer page, as JSON-compatible dictionaries.
 
     A sentence is given by its number in the collection, or as `Typed`. Word positions start at 0. The class is thread-safe.
 

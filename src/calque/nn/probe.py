@@ -13,7 +13,7 @@ from calque.nn.pooling import owners
 
 
 class SpanRows(NamedTuple):
-    """Spans of words, represented by row indices.
+    """Spans of words, as indices of the rows with their vectors.
 
     Attributes:
         rows: concatenated row indices of all spans, int64 `[N]`, in any order; spans may share rows.

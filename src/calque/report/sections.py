@@ -56,8 +56,8 @@ def grouped(analysis: str, axis: Axis, records: Sequence[Record], subjects: Subj
 
 
 def figures_by_bin(records: Iterable[Record], subjects: Subjects) -> tuple[Figures, dict[str, float]]:
-    """Average the scores of each subject, language and bin over models and test sets; return the averages and the mean position
-    of each bin on the axis."""
+    """Average the scores of each subject, language and bin over models and test sets. Return the averages, and the mean x value
+    of each bin."""
     records = list(records)
     sources = {record.pair[0] for record in records}
     lines: dict[tuple[Subject, str, str], list[Figure]] = {}

@@ -107,7 +107,7 @@ ManyLangs = Annotated[
 EncoderArgument = Annotated[
     str, typer.Argument(metavar="ENCODER", help="Encoder: Hugging Face name, folder, mini (bundled) or word vectors.")
 ]
-OwnOption = Annotated[Several, typer.Option("--option", metavar="NAME=VALUE", help="Like --NAME VALUE; repeatable.")]
+OwnOption = Annotated[Several, typer.Option("--option", metavar="NAME=VALUE", help="Set any other option; repeatable.")]
 CheckpointEvery = Annotated[
     int, typer.Option(min=0, help="Save checkpoints every N updates and also once a minute; 0 disables checkpoints.")
 ]
@@ -245,7 +245,7 @@ class LinkSettings:
     )
     also: Several = files("With --cross-fit: further parallel texts to align the encoder on.", "en-nl=FILE...")
     pretokenized: Pretokenized = False
-    extra: Several = opt(None, "Further text in the same languages to train the aligner on; its links are not written.")
+    extra: Several = opt(None, "More text to train the aligner on, in the same languages; no links are written for it.")
     posteriors: bool = opt(False, "Write the probability or score of each link, as i-j:p.", "--posteriors", "--scores")
     tables: Path | None = opt(None, "File for saving the trained aligner, which --use can load to link other text.")
     use: Path | None = opt(None, "Aligner saved by --tables, used to link the text without training.", metavar="PATH")
@@ -290,8 +290,8 @@ class NeighbourSettings:
     sentence1: str = opt(..., "Sentence that contains the word.")
     word1: str = opt(..., "Word as it is written in --sentence1.")
     lang2: str = opt(..., "Language of the neighbours.", callback=language)
-    sentence2: Several = opt(None, "Sentence, in the language --lang2, in which neighbours are searched; repeatable.")
-    text2: str | None = opt(None, "Plain text, in the language --lang2, in which neighbours are searched.")
+    sentence2: Several = opt(None, "Sentence in the language --lang2 to search for neighbours; repeatable.")
+    text2: str | None = opt(None, "Plain text in the language --lang2 to search for neighbours.")
     aligned: str | None = opt(None, "Aligned encoder to compare with --encoder, the encoder before alignment.")
     k: int = opt(5, "Number of nearest words to show.", "-k", min=1)
     pretokenized: Pretokenized = False

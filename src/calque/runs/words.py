@@ -122,7 +122,7 @@ def held_out(
     """Align copies of the encoder on parts of the text, and return their cross-fitted similarities, see `calque.HeldOut`.
 
     Args:
-        words: settings for tokenisation and for the word alignment of the training text; training uses the same seed.
+        words: settings for tokenisation and word alignment of the training text; their seed is also used for training.
 
     Raises:
         SettingError: the languages of a text are missing, or the encoder cannot be trained.

@@ -61,7 +61,7 @@ class WordRetrieval(Task):
         contextual: if False, only the first occurrence of each word type is used as a candidate and a query.
         candidates, similarity, k: see `retrieve`.
         special: whether to treat the boundary tokens of a sentence ([CLS], [SEP]) as linked words, as in the code of Cao et
-            al. This raises the accuracy over all links. Boundary tokens never count as unseen links.
+            al. This raises the accuracy over all links. Links of boundary tokens are never counted as unseen.
         model, symmetrize: model and symmetrisation method of the statistical aligner.
         bootstrap: number of bootstrap samples for the confidence intervals; sentences are resampled, not words.
         seed: seed of the statistical aligner.

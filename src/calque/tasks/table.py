@@ -116,7 +116,7 @@ TASKS: Table[TaskRow] = Table(
         ),
         "consistency": TaskRow(
             "calque.tasks.consistency:Consistency",
-            "Is the nearest word in the same language the same word?",
+            "Is a word's nearest neighbour in its own language the same word?",
             "same-language consistency",
             ("test",),
             ("langs", "letters", "seed", "pretokenized"),

@@ -255,7 +255,7 @@ class ZeroShot(Task, Generic[D]):
         return encoder.split(self.sentences(data))
 
     def encoded(self, encoder: Encoder, data: D, *, progress: bool = False) -> Any:
-        """Return the vectors from a frozen encoder, which are the input to `frozen`."""
+        """Encode the texts with a frozen encoder, and return the vectors that `frozen` takes as input."""
         return encoder.encode(self.sentences(data), progress=progress)
 
     def frozen(self, embeddings: Any, device: torch.device) -> VectorSource:

@@ -114,7 +114,7 @@ def _difference(old: str, new: str) -> str:
     for name in names:
         was, now = (f"{x:g}" if isinstance(x, float) else f"{x!r:.60}" for x in (before.get(name), after.get(name)))
         changes.append(f"{name[-1]}: {was} → {now}")
-    return ", ".join(dict.fromkeys(changes))  # settings that are also in the schedule differ twice
+    return ", ".join(dict.fromkeys(changes))  # lists settings that are also in the schedule once
 
 
 def _leaves(settings: Any, *names: str) -> dict[tuple[str, ...], Any]:

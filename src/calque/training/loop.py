@@ -25,7 +25,7 @@ from calque.training.plan import Plan
 from calque.training.tracking import Log, begin
 
 _SECONDS = 60.0  # minimum number of seconds between timed checkpoints
-_SHARE = 0.05  # maximum fraction of the time spent on writing timed checkpoints
+_SHARE = 0.05  # maximum fraction of training time to spend on writing timed checkpoints
 
 
 @dataclass(frozen=True)

@@ -470,7 +470,7 @@ def choose(sentences, text, forward, forward_null, backward, backward_null, link
 
 @loop
 def _choose(marginal, other, n_given, n_observed, to_observed, to_given, null, links, posterior):
-    """Choose the links of one direction; `to_observed` and `to_given` are the cell strides between adjacent words."""
+    """Choose the links of one direction; `to_observed` and `to_given` are the strides, in cells, between adjacent words."""
     for j in range(n_observed):
         best, at = null[j], -1
         for i in range(n_given):

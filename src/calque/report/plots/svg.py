@@ -171,7 +171,7 @@ def path(points: list[tuple[float, float]], *, closed: bool = False, **attribute
 
 
 def mark(*children: str, tip: str, source: str | None = None, **attributes: object) -> Raw:
-    """Group the elements that show one score, and add a tooltip and the score's source lines."""
+    """Group the SVG elements of one score, and add a tooltip and the result lines that the score comes from."""
     return group(element("title", tip), *children, class_="mark", data_source=source, **attributes)
 
 
