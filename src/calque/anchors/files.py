@@ -25,7 +25,7 @@ def save_anchors(path: str | PathLike[str], anchors: Mapping[int, Anchors]) -> N
 
     Args:
         path: path of the file, or of an existing folder, in which `anchors.safetensors` is written.
-        anchors: anchors by layer, all for the same words.
+        anchors: anchors of each layer, which must all have the same words.
     """
     if len({(of_layer.words, of_layer.lang) for of_layer in anchors.values()}) != 1:
         raise SettingError("the anchors of all layers must have the same words and the same language")
@@ -84,7 +84,7 @@ def write_avg_embeds(folder: str | PathLike[str], anchors: Mapping[int, Anchors]
 
 
 def read_avg_embeds(folder: str | PathLike[str], *, lang: str = "") -> tuple[dict[int, Anchors], dict[int, float]]:
-    """Read the published code's `avg_embeds_{layer}.txt` and optional `norms.json`; the files do not contain the language.
+    """Read the published code's `avg_embeds_{layer}.txt` and optional `norms.json`, which contain no language; set `lang`.
 
     Returns:
         the anchors by layer, and the mean norms of the layers that have one in `norms.json`. The counts of the anchors are 0

@@ -64,8 +64,8 @@ class AnchorSums:
 
     `add` adds part of a text with its vectors, `merge` adds the sums of another process, `save` and `open` suspend and resume a
     pass over the text, and `finish` returns the anchors. Except for float64 rounding, the result does not depend on how the
-    text is split, and agrees with the running mean of the published code, (n · mean + x) / (n + 1). One float64 vector per type
-    and layer is kept in memory, and briefly a second copy of each array that is enlarged.
+    text is split, and agrees with the running mean of the published code, (n · mean + x) / (n + 1). Memory holds one float64
+    vector per type and layer and, while an array is enlarged, a second copy of this array.
 
     Args:
         dim: number of dimensions of a vector.
@@ -110,7 +110,7 @@ class AnchorSums:
 
     # -- adding ----------------------------------------------------------------------------------------------------
     def add(self, sentences: Sentences, embeddings: Embeddings | Mapping[int, Embeddings]) -> None:
-        """Add part of a text with its vectors, given by layer or, if there is only one layer, as a single `Embeddings`.
+        """Add part of a text with its vectors: one `Embeddings` for each layer or, for a single layer, just the `Embeddings`.
 
         Raises:
             SettingError: the vectors do not match the text, the layers or the dimensions.
@@ -131,14 +131,14 @@ class AnchorSums:
         self.n_sentences += len(sentences)
 
     def _add(self, codes: np.ndarray, data: dict[int, np.ndarray]) -> None:
-        """Add vectors to the sums of their types; `codes` is each vector's type index (negative: no type), int64 `[n]`."""
+        """Add vectors to the sums of their types; `codes` contains the type index of each vector, or −1, int64 `[n]`."""
         self._grow(len(self._numbers))
         rows = np.argsort(codes, kind="stable")
         rows = rows[np.searchsorted(codes[rows], 0) :]
         of_rows = codes[rows]
         first = np.flatnonzero(np.diff(of_rows, prepend=-1))
         sizes = np.diff(first, append=len(rows))
-        number = np.arange(len(rows)) - np.repeat(first, sizes)  # index of the occurrence among those of its type
+        number = np.arange(len(rows)) - np.repeat(first, sizes)  # index of each occurrence within its type
         wanted = self._counts[of_rows] + number < (self.most_occurrences or _NO_LIMIT)
         rows, of_rows = rows[wanted], of_rows[wanted]
         self._counts += np.bincount(of_rows, minlength=len(self._counts))
@@ -236,7 +236,7 @@ class AnchorSums:
         write_arrays(path, tensors, {"calque": "anchor sums", "note": note, "about": json.dumps(about)})
 
     def _arrays(self) -> dict[str, np.ndarray]:
-        """Return views of the arrays of sums, by their names in the file."""
+        """Return views of the arrays of sums, keyed by their names in the file."""
         n, arrays = len(self._numbers), {}
         for layer in self.layers:
             arrays[f"{layer}.sums"] = self._sums[layer][:n]

@@ -1,7 +1,7 @@
-"""Low-rank adapters (LoRA) on a frozen encoder, saved without the encoder.
+"""Low-rank adapters (LoRA) for a frozen encoder, which are saved without the encoder.
 
-Hu et al. (2022), "LoRA: Low-Rank Adaptation of Large Language Models", Eq. 3: a matrix W becomes W + B A, where A `[r, n]` and
-B `[m, r]` are trained, and B is initialised to 0. The PEFT library computes, saves and loads adapters.
+A weight matrix W becomes W + B A, where A `[r, n]` and B `[m, r]` are trained, and B is initialised to 0 (Hu et al. 2022,
+"LoRA: Low-Rank Adaptation of Large Language Models", Eq. 3). The PEFT library computes, saves and loads adapters.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from calque.encoders.numerics import number_type, usable_device
 from calque.errors import CalqueError, InputError, MissingExtraError, SettingError
 
 WEIGHTS_FILE = "adapter_model.safetensors"
-_NAME = "default"  # PEFT's name for a set of adapters; calque uses only one set
+_NAME = "default"  # PEFT requires a name for each set of adapters; calque uses only one set
 _PREFIX = "base_model.model."  # prefix of tensor names in PEFT's files
 
 
 def library() -> Any:
-    """Return PEFT; raise MissingExtraError if it is not installed."""
+    """Return the module `peft`; raise MissingExtraError if it is not installed."""
     try:
         import peft
     except ImportError as error:
@@ -40,7 +40,7 @@ def library() -> Any:
 
 
 class Origin(NamedTuple):
-    """Source of the base encoder of adapters: its folder or name, a hash of its weights (`weights_digest`), and their type."""
+    """Source of the base encoder: its folder or name on the hub, a hash of its weights (`weights_digest`), and their type."""
 
     place: str
     weights: str
@@ -48,18 +48,18 @@ class Origin(NamedTuple):
 
     @classmethod
     def of(cls, encoder: HuggingFaceEncoder) -> Origin:
-        """Return the origin of an encoder; raise SettingError if loading it from there gives different weights."""
+        """Return the origin of an encoder; raise SettingError if its weights differ from those in its folder or on the hub."""
         model: Any = encoder.model
         place = str(model.name_or_path)
         place = _absolute(next((name for name, folder in BUNDLED.items() if str(folder) == place), place))
         origin = cls(place, weights_digest(model), str(model.dtype).removeprefix("torch."))
         if not place or weights_digest(origin.read(None)[0]) != origin.weights:
-            fact = f"adapters are saved without {encoder.name}, but its weights differ from those in {place or 'any folder'}"
-            raise SettingError(f"{fact}; save this encoder, and load it from the new folder")
+            fact = f"the weights of {encoder.name} differ from those in {place or 'any folder'}"
+            raise SettingError(f"adapters cannot be added: {fact}; save this encoder, and load it from the new folder")
         return origin
 
     def read(self, attention: str | None) -> tuple[Any, Any]:
-        """Load the encoder's model and tokenizer."""
+        """Load the model and the tokenizer of the base encoder."""
         return read_checkpoint(str(BUNDLED.get(self.place, self.place)), number_type(self.dtype), attention)
 
 
@@ -74,7 +74,7 @@ class AdaptedEncoder(HuggingFaceEncoder):
     `calque.json`, which records where the base encoder can be loaded from.
 
     Args:
-        origin: folder or name of the encoder without adapters, and a hash of its weights.
+        origin: source of the base encoder, which has no adapters.
         model, tokenizer, options: see `HuggingFaceEncoder`; the model must contain the adapters.
     """
 
@@ -84,7 +84,7 @@ class AdaptedEncoder(HuggingFaceEncoder):
 
     @torch.no_grad()
     def merged(self) -> HuggingFaceEncoder:
-        """Return an encoder with the merged weights W + (α/r) B A, which is saved in full and does not need PEFT."""
+        """Return an encoder with the merged weights W + (α/r) B A. The merged encoder is saved in full and does not need PEFT."""
         plain: Any = copy.copy(self)
         plain.__class__, plain.model = HuggingFaceEncoder, copy.deepcopy(self.model)
         del plain.origin, plain.model.peft_config
@@ -110,7 +110,7 @@ class AdaptedEncoder(HuggingFaceEncoder):
             state = {f"{_PREFIX}{name}": x.detach().cpu().contiguous() for name, x in _state(self.model).items()}
             save_file(state, path / WEIGHTS_FILE, metadata={"format": "pt"})
             about = self.origin._asdict()
-            if os.path.isdir(place):  # a relative path, so that both folders can be moved together
+            if os.path.isdir(place):  # record a relative path too, so that both folders can be moved together
                 about["beside"] = os.path.relpath(place, Path(folder).absolute())
             write_about(path, "adapters", {"adapted": about, **self._record(path)})
 
@@ -123,7 +123,7 @@ class AdaptedEncoder(HuggingFaceEncoder):
         dtype: str | torch.dtype | None = None, device: str | torch.device | None = None, attention: str | None = None,
         **options: Any,
     ) -> Self:  # fmt: skip
-        """Load adapters that `save` or PEFT wrote, with their base encoder; raise InputError if the base has changed."""
+        """Load adapters that `save` or PEFT wrote, with their base encoder; raise InputError if the base encoder has changed."""
         path, number = Path(folder), number_type(dtype)
         peft = library()
         try:
@@ -143,16 +143,16 @@ class AdaptedEncoder(HuggingFaceEncoder):
         try:
             model, tokenizer = origin.read(attention)
         except InputError as error:
-            raise InputError(f"the base of these adapters cannot be loaded ({error}); {remedy}", path=path) from error
+            raise InputError(f"the adapters' base encoder cannot be loaded ({error}); {remedy}", path=path) from error
         weights = weights_digest(model)
         if origin.weights not in ("", weights):
-            raise InputError(f"the weights of {place} differ from the base of these adapters; {remedy}", path=path)
+            raise InputError(f"these adapters were not trained on the weights of {place}; {remedy}", path=path)
         _read_adapters(model, path, config)
         model.to(usable_device(device))
         if isinstance(number, torch.dtype):
             model.to(number)
         base = BUNDLED.get(place, place)
-        of_base = recorded_options(read_about(base), base)  # for adapters that PEFT wrote
+        of_base = recorded_options(read_about(base), base)  # PEFT does not save these options with its adapters
         options = {"name": path.resolve().name, **of_base, **recorded_options(recorded, path), **options}
         opened = cls._of(model, tokenizer, {"origin": origin._replace(weights=weights), **options}, str(path))
         return opened._read_standard(path, recorded)
@@ -161,14 +161,14 @@ class AdaptedEncoder(HuggingFaceEncoder):
 def with_adapters(
     encoder: Any, rank: int, *, layers: range, device: torch.device, seed: int, kept: bool = True
 ) -> AdaptedEncoder:
-    """Return the encoder with trainable adapters in float32. Existing adapters become trainable instead.
+    """Return the encoder with trainable adapters in float32. If the encoder already has adapters, they are made trainable.
 
     Frozen weights are shared with `encoder` if they are float32 and on `device`. All weight matrices of a layer get adapters
     (Dettmers et al. 2023, "QLoRA: Efficient finetuning of quantized LLMs", §4).
 
     Args:
         rank: rank r, which is the number of rows of A and of columns of B.
-        layers: layers that get adapters, counted from 0.
+        layers: indices of the layers that get adapters, counted from 0.
         seed: seed for the initialisation.
         kept: whether the adapters will be saved; if so, `encoder` must be loadable from a folder or from the hub.
 
@@ -186,7 +186,7 @@ def with_adapters(
         if config.r != rank:
             fact = f"lora must be {config.r}, the rank of the existing adapters of {encoder.name}, got {rank}"
             raise SettingError(f"{fact}; merge these adapters (calque merge) before adding new ones")
-        for p in _trained_parts(model):  # copied, so that training does not change `encoder`
+        for p in _trained_parts(model):  # copy the adapters, so that training does not change `encoder`
             p.data = p.data.clone()
             p.requires_grad_(True)
     else:
@@ -236,7 +236,7 @@ def _inject(config: Any, model: Any) -> None:
 
 
 def _state(model: Any) -> dict[str, Any]:
-    """Return the matrices A and B of all modules by name. With PEFT's default arguments, this call would query the hub."""
+    """Return the matrices A and B of all modules, keyed by name. `save_embedding_layers=False` avoids a query to the hub."""
     state = library().get_peft_model_state_dict(model, adapter_name=_NAME, save_embedding_layers=False)
     return {name.removeprefix(_PREFIX): value for name, value in state.items()}
 

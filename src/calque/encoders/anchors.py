@@ -38,11 +38,11 @@ def compute_anchors(
 
     Args:
         text: text in one language; see `sum_anchors`.
-        layers: layer numbers; negative numbers count from the last layer. Default: the vectors of `encode`, with the number of
-            the encoder's layer as key, or −1 if the encoder combines layers or is built on another encoder.
+        layers: layer numbers; negative numbers count from the last layer. Default: the vectors of `encode`; their key is the
+            number of the encoder's layer, or −1 if the encoder combines several layers or is built on another encoder.
         at_least: minimum number of times that a word must occur.
         most: maximum number of words; the most frequent words are kept.
-        options: see `sum_anchors`.
+        options: further arguments of `sum_anchors`.
     """
     return sum_anchors(encoder, text, layers, **options).finish(at_least=at_least, most=most)
 
@@ -61,21 +61,21 @@ def sum_anchors(
 ) -> AnchorSums:
     """Return the sums from which anchors are computed; `AnchorSums.merge` adds up the sums of several processes.
 
-    A sentence is not encoded if each of its words is outside `vocabulary` or has reached `most_occurrences`. Anchors for the
-    words of a dictionary therefore require encoding only part of the text.
+    A sentence is not encoded if each of its words is outside `vocabulary` or has reached `most_occurrences`. If anchors
+    are needed only for the words of a dictionary, only part of the text is therefore encoded.
 
     Args:
         encoder, layers: see `compute_anchors`.
         text: text in one language, or an iterable of its blocks.
         vocabulary, most_occurrences: see `AnchorSums`.
-        block, seed: number of sentences encoded at a time, and number that only distinguishes the runs that write to `partial`.
+        block, seed: number of sentences encoded at a time, and a number that is recorded in `partial` only to distinguish runs.
         partial: file for partial sums, written every minute; a call with the same arguments resumes from this file.
 
     Raises:
         SettingError: the text has several languages, the encoder lacks a layer, or `partial` was written by a different run.
     """
     require(encoder, "measured")
-    if layers is None:  # -1 if the layers already have maps, because mapped layers cannot get further maps
+    if layers is None:  # use -1 for an encoder with maps, because no further maps can be fitted to its layers
         numbers = [-1 if encoder.layer is None or encoder.base is not None else encoder.layer]
     else:
         numbers = sorted(set(encoder.layer_numbers(layers)))
@@ -96,11 +96,11 @@ def sum_anchors(
                 raise SettingError(f"{partial} has sums from another run (encoder or settings differ); remove the file")
             sums, seen = AnchorSums.open(partial), recorded["text"]
     resumed, saved, done = sums.n_sentences, time.monotonic(), 0
-    digest = hashlib.blake2b(digest_size=16)  # hash of the text so far
+    digest = hashlib.blake2b(digest_size=16)  # hash of the text read so far
     total = len(text) if isinstance(text, Sentences) else None
     counter = bar(total, unit=" sentences", title="anchors", show=progress, initial=resumed)
     with counter, warnings.catch_warnings():
-        warnings.simplefilter("ignore", UncoveredWordsWarning)  # one warning at the end instead of one for each block
+        warnings.simplefilter("ignore", UncoveredWordsWarning)  # a single warning at the end replaces one per block
         for part in chain([first], blocks):
             if part.lang != sums.lang:
                 raise SettingError(f"the text must be in one language, got {sums.lang!r} and {part.lang!r}")
@@ -132,7 +132,7 @@ def sum_anchors(
 
 
 def pass_of(path: str | PathLike[str]) -> dict[str, Any]:
-    """Return the encoder's name and the hashes that `sum_anchors` wrote to a file, or an empty dictionary if it wrote none."""
+    """Return the encoder's name and the hashes that `sum_anchors` wrote to a file, or an empty dictionary if there are none."""
     note = AnchorSums.note_of(path)
     try:
         return json.loads(note) if note.startswith("{") else {}
@@ -143,7 +143,7 @@ def pass_of(path: str | PathLike[str]) -> dict[str, Any]:
 def table_anchors(
     encoder: StaticEncoder, lang: str, *, most: int | None = None, also: Iterable[str] = ()
 ) -> dict[int, Anchors]:
-    """Return the static vectors of a language's table as anchors with counts of 0, without applying maps or `sentence`.
+    """Return the static word vectors of a language as anchors with a count of 0; maps and `encoder.sentence` are not applied.
 
     Args:
         most: maximum number of words, taken from the start of the table.

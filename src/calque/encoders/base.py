@@ -37,9 +37,9 @@ class Encoder(ABC):
         dim: number of dimensions of each vector.
         name: name shown in reports.
         n_layers: number of the last layer, counting from 0.
-        layer: layer that `encode` returns; None if `encode` combines several layers.
+        layer: layer whose vectors `encode` returns; None if `encode` combines several layers.
         base: encoder that this encoder is built on, or None.
-        precision: precision of the matrix products in `encode`; None if there are none.
+        precision: precision of the matrix products in `encode`; None if `encode` computes no matrix products.
         rows: unit that each vector represents: "words", or "key points" (see `KeyPointEncoder`).
         made: record of the alignment, shown in the model card; None if the encoder was not aligned.
     """
@@ -99,7 +99,7 @@ class Encoder(ABC):
 
     @property
     def languages(self) -> tuple[str, ...]:
-        """Languages for which the encoder has tables, encoders or maps; empty if it accepts any language."""
+        """Languages for which the encoder has word vector tables, separate encoders or maps; empty if it accepts any language."""
         return ()
 
     @property
@@ -108,7 +108,7 @@ class Encoder(ABC):
         return range(self.n_layers + 1)
 
     def layer_number(self, layer: int) -> int:
-        """Return a layer's number, counting from 0; negative numbers count from the end of `layers`."""
+        """Return the number of a layer, counting from 0; a negative `layer` counts from the end of `layers`."""
         layers = self.layers
         number = layers[layer] if -len(layers) <= layer < 0 else layer
         if number in layers:
@@ -118,7 +118,7 @@ class Encoder(ABC):
         raise SettingError(f"there is no layer {layer}: {self.name} has {has}")
 
     def layer_numbers(self, layers: Sequence[int] | None) -> tuple[int, ...]:
-        """Return the numbers of the given layers; default: the encoder's `layer`, or its last layer if it combines several."""
+        """Return the numbers of the given layers; default: the encoder's `layer`, or the last layer if `layer` is None."""
         if layers is None:
             layers = [-1 if self.layer is None else self.layer]
         if not layers:
@@ -138,7 +138,7 @@ class Encoder(ABC):
         return {layer: vectors[number] for layer, number in numbers.items()}
 
     def _encode(self, sentences: Any, layers: list[int], progress: bool) -> dict[int, Embeddings]:
-        """Return the vectors, keyed by layer number."""
+        """Return the vectors of the given layers, keyed by layer number."""
         if layers != [self.layer]:
             raise SettingError(f"{self.name} has several layers, so {type(self).__name__} must implement encode_layers")
         return {layers[0]: self.encode(sentences, progress=progress)}
@@ -181,7 +181,7 @@ class Encoder(ABC):
 
 
 def build(kind: type[Encoder], options: Mapping[str, Any] | None = None) -> Any:
-    """Build an encoder from a class that needs no constructor arguments."""
+    """Build an encoder by calling its class without arguments; raise SettingError if any options are given."""
     for option in options or {}:
         raise SettingError(f"{option} does not apply to {kind.__name__}")
     try:
@@ -209,7 +209,7 @@ def require(encoder: Any, use: Literal["measured", "mapped", "trained"], rows: S
 def made_of(
     base: Encoder, method: str, towards: str, corpora: Sequence[Any], pairs: Sequence[Any], about: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the record of an alignment that was run from Python, for the model card.
+    """Return the record of an alignment that was computed from Python; the model card shows this record.
 
     Args:
         method, towards: name of the method, and language that the other languages are aligned with.

@@ -20,7 +20,7 @@ class WordBatch:
         input_ids: subword ids, int64 `[B, T]`.
         attention_mask: mask with 1 for subwords and 0 for padding, int64 `[B, T]`; None if there is no padding.
         inside: index of each subword in the flattened batch, int64 `[N]`; None if there is no padding.
-        spread: index (0 to N − 1) of the subword at each position (padding: any index), int64 `[B * T]`; None without padding.
+        spread: index of the subword at each position (arbitrary for padding), int64 `[B * T]`; None if there is no padding.
         starts: index of each word's first subword in the flattened batch, int64 `[W]`.
         packed: index of each word's first subword among the N subwords, int64 `[W]`.
         lengths: number of subwords of each word, or 0 for a word without a vector, int64 `[W]`.

@@ -21,11 +21,11 @@ _UNUSED = {
     "links_without_vector": "word links with a word that has no vector",
     "truncated_words": "words beyond the encoder's length limit",
 }
-_DECODERS = {"decoder_layers", "num_decoder_layers"}  # configuration keys of models whose card calls `get_encoder()`
+_DECODERS = {"decoder_layers", "num_decoder_layers"}  # configuration keys that only encoder-decoder models have
 
 
 def write_card(folder: Path, encoder: Any, record: dict[str, Any]) -> None:
-    """Write `README.md` and `calque-run.json` for a saved encoder; add its kind and vector settings to `record`."""
+    """Write `README.md` and `calque-run.json` for a saved encoder; add the encoder's kind and vector settings to `record`."""
     record.pop("vectors", None)
     about = read_about(folder)
     record["kind"] = about.get("base", about.get("kind"))
@@ -44,7 +44,7 @@ def write_card(folder: Path, encoder: Any, record: dict[str, Any]) -> None:
 
 
 def model_card(folder: Path, record: dict[str, Any]) -> None:
-    """Write the model card `README.md`, and the record as `calque-run.json`, to the folder."""
+    """Write the model card (`README.md`) and the record (`calque-run.json`) to the folder."""
     write_text(folder / RUN_FILE, json.dumps(environment() | record, indent=2, default=str, ensure_ascii=False) + "\n")
     languages = record.get("langs") or sorted({lang for text in record["texts"] for lang in text["langs"]})
     counts, limit = record.get("counts", {}), record["settings"].get("max_words")

@@ -22,7 +22,7 @@ from calque.named import TRUST_CODE
 
 
 def read_checkpoint(name: str, dtype: torch.dtype | str, attention: str | None) -> tuple[Any, Any]:
-    """Load a model and its tokenizer from a folder or from the hub, and check that both are complete and match.
+    """Load a model and its tokenizer from a folder or from the hub, and check that both are complete and match each other.
 
     Args:
         dtype: weight type, or "auto" for the type in the file.
@@ -40,7 +40,7 @@ def read_checkpoint(name: str, dtype: torch.dtype | str, attention: str | None) 
             if attention is not None:
                 how["attn_implementation"] = attention
             kind = AutoModel
-            if type(config) in AutoModelForTextEncoding._model_mapping:  # for T5, load only the encoder
+            if type(config) in AutoModelForTextEncoding._model_mapping:  # load only the encoder of T5 models
                 kind = AutoModelForTextEncoding
             elif config.is_encoder_decoder:
                 how["config"] = _without_decoder(config, name)
@@ -62,10 +62,10 @@ def read_checkpoint(name: str, dtype: torch.dtype | str, attention: str | None) 
         raise InputError(f"{fact}; check the name and the connection, or use a local folder") from error
     if len(tokenizer) <= len(
         set(tokenizer.all_special_ids)
-    ):  # transformers builds an empty tokenizer if its file is missing
+    ):  # transformers builds an empty tokenizer if the tokenizer file is missing
         raise InputError("the encoder has no tokenizer; add its tokenizer.json", path=name)
     if any(key.startswith("pooler.") for key in missing):
-        model.pooler = None  # its random weights must not be hashed or saved
+        model.pooler = None  # the pooler's random weights must not be hashed or saved
     if missing := [key for key in missing if not key.startswith("pooler.")]:
         fact = f"{len(missing)} weights are missing ({min(missing)}, …); use a complete {config.model_type} checkpoint"
         raise InputError(fact, path=name)
@@ -92,7 +92,7 @@ def _drop_decoder(model: Any, missing: set[str], name: str) -> set[str]:
 
 
 def hub_folder(name: str, mark: str, patterns: Sequence[str] = ()) -> Path | None:
-    """Return the local copy of a hub repository that contains the file `mark`, or None; default for `patterns`: all files."""
+    """Return the local copy of a hub repository that contains the file `mark`, or None. `patterns` selects the files to fetch."""
     from huggingface_hub import hf_hub_download, snapshot_download
     from huggingface_hub.errors import HfHubHTTPError
 
@@ -102,7 +102,7 @@ def hub_folder(name: str, mark: str, patterns: Sequence[str] = ()) -> Path | Non
         here = unconnected()
         hf_hub_download(name, mark, local_files_only=here)
         return Path(snapshot_download(name, allow_patterns=list(patterns) or None, local_files_only=here))
-    except (OSError, ValueError, HfHubHTTPError):  # no such file, no access or no connection
+    except (OSError, ValueError, HfHubHTTPError):  # the file does not exist, or there is no access or no connection
         return None
 
 
@@ -114,7 +114,7 @@ def _check_size(config: Any, name: str) -> None:
     valid = all(isinstance(size, int) and size >= 0 for size in sizes)
     # Up to 64 layers may share weights, so the files can be 64 times smaller than the sizes suggest.
     if not valid or 0 < 64 * max(held, (held > 0) << 20) < width * (vocabulary + inner + layers * width):
-        fact = f"the sizes {sizes!r:.80} do not match {held:,} bytes of weights; are both files from the same encoder?"
+        fact = f"the sizes {sizes!r:.80} do not match {held:,} bytes of weights; are all files from the same encoder?"
         raise InputError(fact, path=Path(name, "config.json"))
 
 

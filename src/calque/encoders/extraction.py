@@ -42,10 +42,10 @@ def extract(
 
     Args:
         split: function that splits a window of sentences into subwords.
-        vectors: function that returns the word vectors of a batch by layer, each `[W, dim]`, with zeros for words of length 0.
+        vectors: function that returns the word vectors of a batch, keyed by layer, each `[W, dim]`; words of length 0 get zeros.
         budget: maximum number of subwords in a batch, including padding.
         window: number of sentences that are split and sorted by length together.
-        limit: maximum number of subwords in a sentence, reported in the warning.
+        limit: maximum number of subwords in a sentence, which is only reported in the warning.
     """
     sentences = sentences if isinstance(sentences, Sequence) else list(sentences)
     offsets = offsets_of(word_counts(sentences))
@@ -71,7 +71,7 @@ def extract(
     if reasons:
         fact = f"{truncated + empty:,} of {offsets[-1]:,} words have no vector: {' and '.join(reasons)}"
         remedy = "their vectors are zero, and Embeddings.covered is False for them"
-        warnings.warn(f"{fact}; {remedy}", UncoveredWordsWarning, stacklevel=4)  # names the caller of `encode`
+        warnings.warn(f"{fact}; {remedy}", UncoveredWordsWarning, stacklevel=4)  # attributed to the caller of `encode`
     return {layer: Embeddings(vectors, offsets, covered) for layer, vectors in data.items()}
 
 

@@ -18,12 +18,12 @@ from calque.storage import part_of, readable, remove, temporary_folder
 ABOUT_FILE, RUN_FILE = "calque.json", "calque-run.json"
 ADAPTERS_FILE = "adapter_config.json"  # written by PEFT
 ELMO_FILES = "options.json", "weights.hdf5"  # in the format of bilm-tf and AllenNLP
-#: bundled encoders by name
+#: folders of the bundled encoders, keyed by name
 BUNDLED = {"mini": Path(__file__).parent.parent / "data" / "mini"}
-FORMAT = 1  # to be increased with every change that older versions would misread; files without a number have format 1
+FORMAT = 1  # increased with every change that older versions would misread; a file without a format number has format 1
 OWN = "own"  # kind of an encoder whose class cannot be imported by name
 _ENCODER_MARKS = (ABOUT_FILE, "config.json", "options.json", ADAPTERS_FILE)
-#: files that mark a folder as an encoder or another result; they are moved last and removed first
+#: files that identify the content of a folder as an encoder or another result; they are moved last and removed first
 MARKS = (RUN_FILE, *_ENCODER_MARKS)
 
 
@@ -71,7 +71,7 @@ def open_folder(place: str | PathLike[str], *, alike: bool = True, **options: An
     """Open an encoder from a folder, from files in another format, or from the Hugging Face hub.
 
     Args:
-        alike: argument that is passed only to `PerLanguage`.
+        alike: see `PerLanguage`; ignored for other kinds of encoders.
         options: arguments that the caller passed to `load_encoder`.
     """
     path = Path(place)
@@ -141,7 +141,7 @@ def write_about(folder: Path, kind: str, about: Mapping[str, Any]) -> None:
 def saving(folder: str | PathLike[str], encoder: Any = None) -> Iterator[Path]:
     """Yield a temporary folder for the files of an encoder, and move it to `folder` at the end of the block.
 
-    A new folder appears atomically; in an existing folder, files are replaced by name. Aligned encoders get a model card.
+    A new folder is created atomically; in an existing folder, files are replaced one by one. Aligned encoders get a model card.
     """
     folder = Path(folder).absolute()
     place = part_of(folder, "saving")

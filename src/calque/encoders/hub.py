@@ -40,7 +40,7 @@ def push(
 
     Raises:
         InputError: the folder contains no encoder, or its model card is corrupt.
-        OutputError: there is no token, the hub cannot be reached, or it rejects the upload.
+        OutputError: there is no access token, the hub cannot be reached, or it rejects the upload.
     """
     from huggingface_hub import CommitOperationAdd, HfApi, ModelCard, get_token
     from huggingface_hub.utils import disable_progress_bars, filter_repo_objects

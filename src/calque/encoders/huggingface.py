@@ -195,8 +195,8 @@ class HuggingFaceEncoder(TrainableEncoder):
     # -- fingerprint and files -------------------------------------------------------------------------------------
     @property
     def fingerprint(self) -> str:
-        """Hash of the weights, tokenizer, layer, pooling, length limit, and settings that are not the default. The hash is not
-        cached (computing it takes half a second for BERT-base), because weight changes cannot be detected reliably."""
+        """Hash of the weights, tokenizer, layer, pooling, length limit, and all settings that differ from their defaults. It is
+        recomputed on each access (half a second for BERT-base), because weight changes cannot be detected reliably."""
         digest = hashlib.blake2b(digest_size=16)
         backend = json.loads(stable_text(self.subwords.backend))
         about = [self.layer, self.pooling, self.max_length, {**backend, "truncation": None, "padding": None}]
@@ -230,7 +230,7 @@ class HuggingFaceEncoder(TrainableEncoder):
         self._save(folder, keep_layers=True, declare=False)
 
     def _save(self, folder: str | PathLike[str], keep_layers: bool, *, declare: bool) -> None:
-        """Write the folder as described in `save`; `declare=False`, for the base of another encoder, adds no modules."""
+        """Write the folder as described in `save`, but add new sentence-transformers modules only if `declare` is set."""
         declare = declare and self.modules is None and not self.standard and not self.model.config.is_encoder_decoder
         with saving(folder, self) as path:
             self.model.eval()
@@ -246,7 +246,7 @@ class HuggingFaceEncoder(TrainableEncoder):
             write_about(path, "huggingface", about)
 
     def _record(self, folder: Path) -> dict[str, Any]:
-        """Return the settings for `calque.json`, and write the means and standard deviations to the folder."""
+        """Return the settings for `calque.json`, and write the means and standard deviations of standardised layers."""
         usual = {"precision": "highest", "bidirectional": False}
         options = {key: getattr(self, key) for key in _OPTIONS}
         recorded: dict[str, Any] = {key: value for key, value in options.items() if usual.get(key, ...) != value}
@@ -289,7 +289,7 @@ class HuggingFaceEncoder(TrainableEncoder):
 
     @classmethod
     def _of(cls, model: Any, tokenizer: Any, options: Mapping[str, Any], place: str) -> Self:
-        """Build an encoder from a model and its tokenizer; raise InputError with `place` if they do not work together."""
+        """Build an encoder from a model and its tokenizer; raise InputError with the path `place` if they do not match."""
         try:
             return cls(model, tokenizer, **options)
         except InputError as error:

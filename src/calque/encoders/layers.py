@@ -1,4 +1,4 @@
-"""Forward passes through encoders: the one in `transformers`, and one without padding for BERT-like models."""
+"""Forward passes of encoders: with `transformers`, or without padding for BERT-like models."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from transformers import PreTrainedModel
 from calque.encoders.batches import WordBatch
 from calque.errors import CalqueWarning, InputError, SettingError
 
-#: model families of `transformers` (`config.model_type`) with the layers and embeddings of BERT
+#: model types of `transformers` (`config.model_type`) that have the same layers and embeddings as BERT
 FAMILIES = ("bert", "camembert", "electra", "roberta", "xlm-roberta")
 _LOCK = RLock()  # other threads must wait while the list of layers is truncated
 
@@ -198,7 +198,7 @@ def attend_both_ways(model: nn.Module, wanted: bool | None, batch: WordBatch) ->
 
 
 def reads_left_to_right(model: nn.Module, batch: WordBatch) -> bool:
-    """Return whether attention is causal: the hidden states before the last subword do not depend on the last subword."""
+    """Return whether attention is causal, so that the last subword does not affect the hidden states of earlier subwords."""
     inside = torch.ones_like(batch.input_ids) if batch.attention_mask is None else batch.attention_mask
     row, last = int(inside.sum(1).argmax()), int(inside.sum(1).max()) - 1
     ids = batch.input_ids[row : row + 1, : last + 1].repeat(2, 1)
@@ -255,7 +255,7 @@ def cut_above(model: PreTrainedModel, blocks: str | None, layer: int, batch: Wor
     """Remove the layers above `layer` (1 to L) inside the `with` block, e.g. to save the model; yield whether this worked.
 
     This works if the model has a single list of layers and its configuration contains the number of layers, and if the hidden
-    states of `layer` stay the same (no final norm), which is tested on `batch`. Other models are not changed.
+    states of `layer` stay the same, which is tested on `batch`; a final norm would change them. Other models are not changed.
     """
     config: Any = model.config
     n = 0 if blocks is None else len(model.get_submodule(blocks))  # type: ignore[arg-type]

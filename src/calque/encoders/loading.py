@@ -41,7 +41,7 @@ def load_encoder(
             encoder per language. "./mini" is a local folder. "package.module:Class" names a class that needs no arguments.
         layer: layer number; 0 is the embedding output, −1 the last layer. Default: the saved layer; else the last layer, or
             layer round(2/3 · L) of a decoder with L layers, because a decoder's last layers predict the next token.
-        pooling: vector of a word: its "last" or "first" subword vector, or the "mean" of all; default: as saved, or "last".
+        pooling: how to pool subword vectors into word vectors: "last", "first" or "mean"; default: as saved, or "last".
         dtype: weight type, "float32" (default), "bfloat16", "float16", or "auto" for the type in the file. The base of
             an encoder with maps is loaded with the weight type that the maps were fitted with, and then converted.
         device: "cpu", "cuda", …; default: the GPU of this process, or the CPU if there is no GPU.
@@ -50,8 +50,8 @@ def load_encoder(
         precision: "highest" (full float32) or "bfloat16", which changes the fingerprint; default: as saved, or "highest".
         bidirectional: whether a decoder's subwords also attend to later subwords; default: the saved setting, else false.
         alike: whether the encoders of several languages must have the same dimensions and layers; see `PerLanguage`.
-        trust_code: whether to import classes of other packages that the folder names; imported classes are always allowed.
-        own: additional arguments, each for one kind of encoder; see `ENCODERS`.
+        trust_code: whether to import classes of other packages that the folder names. Imported classes are always allowed.
+        own: additional arguments for specific kinds of encoders; see `ENCODERS`.
 
     Raises:
         InputError: no encoder can be loaded from `name_or_path`.
@@ -69,7 +69,7 @@ def load_encoder(
         fetched = fetched_folder(name)
         encoder = open_folder(fetched or BUNDLED.get(name, name), alike=alike, **given)
     if fetched is not None:
-        encoder.name = name  # the folder's own name is a commit hash
+        encoder.name = name  # the name of the local folder is only a commit hash
     return encoder
 
 

@@ -37,7 +37,7 @@ MAPS_FILE = "maps.safetensors"
 class MappedEncoder(Encoder):
     """An encoder whose word vectors are mapped into the vector space of one language.
 
-    A sentence is mapped with the maps of its language; a variety (de-AT) without maps uses the maps of the language (de).
+    Word vectors are mapped with the maps of the sentence's language; a variety (de-AT) without maps uses the maps of de.
     Vectors of languages without maps do not change. The language `towards` has maps only if the method maps both languages.
     Every sentence must have a language; plain lists of words are rejected.
 
@@ -45,7 +45,7 @@ class MappedEncoder(Encoder):
         base: encoder whose layers are mapped.
         maps: `{language: {layer: map}}`; all languages must have maps for the same layers.
         towards: language of the common space.
-        combine: vector to return: the sum, mean or concatenation of the mapped layers, or the last mapped layer.
+        combine: word vector to return: the sum, mean or concatenation of all mapped layers, or only the last mapped layer.
             Kulshreshtha et al. (2020) use the sum of four layers.
         settings: settings of the method, which are saved in `calque.json`.
     """
@@ -101,7 +101,7 @@ class MappedEncoder(Encoder):
             towards: language of the common space; every corpus must contain this language.
             layers: layers to map; default: the encoder's layer, or the last layer if the encoder combines several layers.
             combine: see `MappedEncoder`.
-            unit: units that maps are fitted on: linked words (Wang et al. 2019), or sentence means (Aldarmaki & Diab 2019;
+            unit: whether maps are fitted on linked words (Wang et al. 2019), or on sentence means (Aldarmaki & Diab 2019;
                 Cao 2020, "sentence-aligned"), which need no word links.
             block: number of sentence pairs encoded at a time.
             progress: whether to show a progress bar on standard error.
@@ -196,8 +196,8 @@ class MappedEncoder(Encoder):
         """Write the base encoder in its own format, with `maps.safetensors` and `calque.json` in the same folder.
 
         `AutoModel.from_pretrained(folder)` loads the base encoder if it is a `transformers` model. If the class of the base
-        encoder cannot be imported, the base encoder must be passed to `open`. Word vectors x are mapped to
-        `(x - source_mean) @ matrix + target_mean`; the tensors have names such as `LANGUAGE.LAYER.matrix`.
+        encoder cannot be imported, the base encoder must be passed to `open`. A word vector x is mapped to
+        `(x - source_mean) @ matrix + target_mean`; the saved tensors have names such as `LANGUAGE.LAYER.matrix`.
         """
         with saving(folder, self) as path:
             self.base.save_whole(path)
@@ -266,7 +266,7 @@ class MappedEncoder(Encoder):
         if base.fingerprint != fingerprint:
             fact = "the maps were fitted with different weights, tokenizer, layer, pooling or precision"
             raise InputError(f"{fact}; fit the maps again", path=path)
-        if dtype not in (None, "auto"):  # converted after checking the base's weights
+        if dtype not in (None, "auto"):  # convert the weights only after checking the base's fingerprint
             for part in base.encoders.values() if isinstance(base, PerLanguage) else [base]:
                 if not isinstance(part, TrainableEncoder):
                     raise SettingError(f"dtype does not apply to {part.name}")

@@ -18,7 +18,7 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch
 #: precisions for encoding: full float32, or bfloat16 autocast with float32 weights
 PRECISIONS = ("highest", "bfloat16")
 _FORMER = ("high", "medium")  # settings from earlier versions, which are now treated as "highest"
-#: precisions for training; a frozen reference encoder uses the same precision
+#: precisions for training, which also apply to a frozen reference encoder
 TrainingPrecision = Literal["float32", "bfloat16"]
 TRAINING_PRECISIONS = ("float32", "bfloat16")
 
@@ -53,7 +53,7 @@ def arithmetic(precision: str, device: torch.device = CPU) -> Iterator[None]:
 
 
 def number_type(dtype: str | torch.dtype | None) -> torch.dtype | str:
-    """Return a weight type as a `torch.dtype`, or "auto"; None means float32."""
+    """Convert a weight type to a `torch.dtype`, or return "auto" unchanged; None means float32."""
     if dtype is None or isinstance(dtype, torch.dtype):
         return dtype or torch.float32
     if dtype not in (*DTYPES, "auto"):

@@ -28,7 +28,7 @@ class PerLanguage(Encoder):
     The vector spaces of the encoders are unrelated until maps are fitted, for example on anchors (`calque.encoders.anchors`).
 
     Args:
-        encoders: encoders by language.
+        encoders: encoders, keyed by language.
         name: name shown in reports; default: the joined names of the encoders.
         alike: whether all encoders must have the same `dim`, `n_layers` and `layer`. This argument is not saved.
 
@@ -44,7 +44,7 @@ class PerLanguage(Encoder):
             require(encoder, "measured")
         shapes = {lang: (encoder.dim, encoder.n_layers, encoder.layer) for lang, encoder in self.encoders.items()}
         if alike and len(set(shapes.values())) != 1:
-            raise SettingError(f"all encoders must have the same (dimensions, layers, layer), got {shapes}")
+            raise SettingError(f"all encoders must have the same dim, n_layers and layer, got {shapes}")
         self.dim, self.n_layers, self.layer = next(iter(shapes.values()))
         self.name = name or "+".join(encoder.name for encoder in self.encoders.values())
 
@@ -85,7 +85,7 @@ class PerLanguage(Encoder):
     def open(
         cls, folder: str | PathLike[str], *, about: Mapping[str, Any] | None = None, alike: bool = True, **options: Any
     ) -> Self:
-        """Load encoders that `save` wrote, with the same options for every language; see `PerLanguage` for `alike`."""
+        """Load a folder that `save` wrote, with the same options for all encoders; for `alike`, see `PerLanguage`."""
         path = Path(folder)
         about = read_about(path) if about is None else about
         try:
@@ -102,7 +102,7 @@ def encode_by_language(
     dim: int,
     encode: Callable[[Sentences], Mapping[int, Embeddings]],
 ) -> dict[int, Embeddings]:
-    """Call `encode` for the sentences of each language, and return the vectors by layer in the order of the sentences."""
+    """Call `encode` for the sentences of each language, and return the vectors, keyed by layer, in sentence order."""
     if isinstance(sentences, Sentences) and len(sentences):
         return dict(encode(sentences))
     sentences = list(sentences)

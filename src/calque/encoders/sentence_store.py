@@ -23,7 +23,7 @@ _BLOCK = 4096  # number of sentences per file
 
 
 class TeacherVectors:
-    """Sentence vectors in a folder, keyed by encoder and text. Vectors that exist are not computed again.
+    """Cache of sentence vectors in a folder, keyed by encoder and text. Cached vectors are not computed again.
 
     Texts are identified by a 64-bit hash of their words; for ten million texts, the probability of a collision is 3e-6.
 
@@ -71,12 +71,12 @@ class TeacherVectors:
         meet: Callable[[], None] = lambda: None,
         progress: bool = False,
     ) -> int:
-        """Compute and write the missing vectors, and return their number. An interrupted run resumes after the last full file.
+        """Compute and write the missing vectors, and return their number. An interrupted run resumes after the last saved file.
 
         Args:
             sentences: texts, split at spaces; an empty text gets no vector.
             rank, world: rank of this process and number of processes.
-            meet: function that waits for all other processes.
+            meet: function that waits until all processes have called it (a barrier).
         """
         texts, filled = digests(sentences), np.flatnonzero(sentences.lengths())
         fresh, first = np.unique(texts[filled], return_index=True)
@@ -86,7 +86,7 @@ class TeacherVectors:
         with bar(sum(map(len, blocks)), unit="sentence", title="teacher", show=progress and not rank) as counter:
             for rows in blocks:
                 part = sentences.take(rows)
-                if self.pooling.unit == "words":  # re-tokenise the text for the encoder
+                if self.pooling.unit == "words":  # split the text into words as the encoder expects
                     split = splitter(part.lang, pretokenized=False)
                     part = Sentences.of([split(" ".join(sentence.words)) for sentence in part], part.lang)
                 vectors = sentence_vectors(self.encoder, part, self.pooling).data

@@ -20,7 +20,7 @@ MODULES_FILE = "modules.json"
 LIMIT_FILE, PROMPTS_FILE = "sentence_bert_config.json", "config_sentence_transformers.json"
 #: name and folder of the module that selects a layer other than the last
 LAYER_MODULE = "WeightedLayerPooling"
-#: pooling flags of sentence-transformers before version 6, in the order of concatenation, and their names since version 6
+#: pooling flags of sentence-transformers before version 6, in the order of concatenation, with the names used since version 6
 MODES = {
     "pooling_mode_cls_token": "cls", "pooling_mode_max_tokens": "max", "pooling_mode_mean_tokens": "mean",
     "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len_tokens", "pooling_mode_weightedmean_tokens": "weightedmean",
@@ -53,9 +53,9 @@ def modules_of(folder: Path) -> list[dict[str, Any]]:
 
 
 def own_modules(name: str, about: Mapping[str, Any]) -> Path | None:
-    """Return the folder with the modules of an encoder's own pooling (for a name on the hub, its local copy), or None.
+    """Return the local folder with the modules of an encoder's own pooling, or None if there are no such modules.
 
-    Modules that calque added for other programs are ignored; `about` is the content of `calque.json`.
+    Modules that calque added for other programs are ignored. `about` is the content of `calque.json`.
     """
     folder: Path | None = Path(name)
     if not Path(name).is_dir():
@@ -112,7 +112,7 @@ def read_recipe(folder: Path) -> dict[str, Any]:
 
 
 def _pooling_modes(about: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the pooling modes in a configuration, which contains their names (or, before version 6, flags)."""
+    """Return the pooling modes of a configuration. Before version 6, sentence-transformers saved flags instead of names."""
     named = about.get("pooling_mode")
     listed = named if isinstance(named, list) else [named] if named else []
     modes = tuple(listed or (mode for flag, mode in MODES.items() if about.get(flag))) or ("mean",)
@@ -157,7 +157,7 @@ def module_kind(module: Mapping[str, Any]) -> str:
 
 
 def _check_within(folder: Path, name: Path) -> None:
-    """Check that a module or file is inside the folder after resolving links; files from the hub are links into `blobs`."""
+    """Check that the resolved path of a module or file is inside the folder. Files from the hub are symbolic links to `blobs`."""
     root = folder.resolve()
     root = root.parents[1] if root.parent.name == "snapshots" else root
     place = (folder / name).resolve()
@@ -181,7 +181,7 @@ def write_modules(
     """Add sentence-transformers modules (for version 3 or later) to the folder of an encoder and its tokenizer.
 
     The modules use the last layer; `write_layer` selects another layer. Half-precision weights are loaded as float32, as in
-    calque. If a tokenizer has no padding token, as in GPT-2, another special token is used.
+    calque. If a tokenizer has no padding token, as in GPT-2, another special token is used for padding.
 
     Args:
         max_length: maximum number of subwords in a text, including special tokens, or None.
@@ -214,7 +214,7 @@ def write_modules(
     if (config.get("dtype") or config.get("torch_dtype") or "float32") != "float32":
         limits["model_args"] = {"torch_dtype": "float32"}  # every transformers version accepts this key
     if tokenizer is not None and tokenizer.pad_token is None and (special := tokenizer.all_special_tokens):
-        limits["tokenizer_args"] = {"pad_token": special[-1]}  # any token works: padding is masked
+        limits["tokenizer_args"] = {"pad_token": special[-1]}  # any token works, because padding is masked
     _write(folder / LIMIT_FILE, limits)
     prompts = {"prompts": {"text": prompt} if prompt else {}, "default_prompt_name": "text" if prompt else None}
     _write(folder / PROMPTS_FILE, {**prompts, "similarity_fn_name": "cosine"})
@@ -243,7 +243,7 @@ def write_layer(folder: Path, *, dim: int, layer: int, n_layers: int) -> None:
 
 
 def write_list(folder: Path, modules: Iterable[tuple[str, str]]) -> None:
-    """Write the list of modules with their folders and kinds, and create the folders."""
+    """Write `modules.json` from pairs of a module's folder and class name, and create the folders."""
     rows = [
         {"idx": k, "name": str(k), "path": place, "type": f"sentence_transformers.models.{kind}"}
         for k, (place, kind) in enumerate(modules)

@@ -33,7 +33,7 @@ _BLOCK = 16_384  # number of sentences whose word or subword vectors are in memo
 
 
 class SentenceVectors(NamedTuple):
-    """Sentence vectors, float32 `[n_sentences, dim]`, and a mask of the sentences that have one; other rows are zero."""
+    """Sentence vectors, float32 `[n_sentences, dim]`, and a mask of the sentences with a vector; other vectors are zero."""
 
     data: np.ndarray
     covered: np.ndarray
@@ -123,7 +123,7 @@ class SentencePooling(nn.Module):
         """Write this pooling as sentence-transformers modules, which `of` loads as "own".
 
         Args:
-            folder: folder that the encoder was saved to, or an empty folder that will be the encoder's `modules`.
+            folder: folder that the encoder was saved to, or an empty folder to be used as the encoder's `modules`.
         """
         path = Path(folder)
         if self.unit == "words" or not isinstance(encoder, HuggingFaceEncoder):
@@ -195,7 +195,7 @@ def _of_part(encoder: Encoder, sentences: Sentences, pooling: SentencePooling) -
 
 
 def _picked(rows: Tensor, places: Tensor, lengths: Tensor) -> Tensor:
-    """Return the vector at each sentence's index in `places`, or zero for a sentence without vectors."""
+    """Return one vector per sentence, at the index given in `places`; a sentence without vectors gets a zero vector."""
     filled = (lengths > 0).to(rows)[:, None]
     return rows[places.clamp(min=0, max=max(0, len(rows) - 1))] * filled if len(rows) else sums(rows, lengths)
 

@@ -11,7 +11,7 @@ from transformers.convert_slow_tokenizer import import_protobuf
 
 from calque.errors import InputError
 
-# Score of pieces that occur only in the other language's model. Any segmentation into this model's own pieces scores higher.
+# Score of vocabulary pieces that the source language's model lacks. Any segmentation without such pieces scores higher.
 _FOREIGN = -1e4
 
 
@@ -19,7 +19,7 @@ def fast_tokenizer(slow: Any) -> PreTrainedTokenizerFast:
     """Return a fast tokenizer with the SentencePiece model, the vocabulary and the language tokens of a slow tokenizer.
 
     The result differs from `MarianTokenizer` in two ways. Pieces outside the vocabulary are not used, whereas `MarianTokenizer`
-    maps them to `<unk>`. Unknown text is split into pieces of the other language, whereas `MarianTokenizer` looks it up whole.
+    maps them to `<unk>`. Unknown text is split into pieces of the target language; `MarianTokenizer` looks it up as one piece.
 
     Args:
         slow: slow tokenizer, a `MarianTokenizer` or `M2M100Tokenizer`.

@@ -78,7 +78,7 @@ class SplitSentences:
         )  # fmt: skip
 
     def take(self, numbers: np.ndarray) -> SplitSentences:
-        """Return the sentences at the given indices. The counts of truncated and empty words stay the same."""
+        """Return the sentences at the given indices. The counts of truncated and empty words are copied unchanged."""
         sizes, counts = self.lengths[numbers], np.diff(self.word_offsets)[numbers]
         subwords, words = ranges(self.offsets[numbers], sizes), ranges(self.word_offsets[numbers], counts)
         return replace(
@@ -88,7 +88,7 @@ class SplitSentences:
         )  # fmt: skip
 
     def covered_words(self) -> SplitSentences:
-        """Return the sentences reduced to words that have a vector. The counts of truncated and empty words stay the same."""
+        """Return the sentences reduced to words that have a vector. The counts of truncated and empty words do not change."""
         covered = self.covered
         return replace(
             self, word_offsets=offsets_of(covered)[self.word_offsets], word_starts=self.word_starts[covered],

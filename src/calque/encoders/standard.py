@@ -16,7 +16,7 @@ from calque.errors import CalqueWarning, SettingError
 from calque.text import ParallelCorpus, Sentences
 
 _SENTENCES = 512  # number of sentences from which means and standard deviations are computed
-_SHARE = 0.5  # fraction of the mean squared norm above which a dimension dominates a layer
+_SHARE = 0.5  # a dimension dominates a layer if it exceeds this fraction of the mean squared norm
 
 
 class StandardizedWarning(CalqueWarning):
@@ -33,7 +33,7 @@ def standardized(
 
     In many models a few dimensions are far larger than all others and dominate cosines and distances (Timkey & van Schijndel
     2021, "All bark and no bite: rogue dimensions in transformer language models obscure representational quality", §5).
-    Means and standard deviations are computed over all languages together. The result shares the encoder's model.
+    Means and standard deviations are computed over all languages together. The result shares the model of `encoder`.
 
     Args:
         texts: one text per language; about 512 evenly spaced sentences are used in total.

@@ -1,4 +1,4 @@
-"""An encoder for static word vectors, with their tables and file formats."""
+"""Encoder for static word vectors, tables of word vectors, and readers for their file formats."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from calque.text import Sentence, Sentences
 from calque.vectors import Embeddings, map_arrays, read_rows, write_arrays
 
 VECTORS_FILE, WORDS_FILE = "vectors.safetensors", "words.json"
-_CENTRE_ON = 200_000  # number of most frequent words used for the mean; published files often have this size
+_CENTRE_ON = 200_000  # the mean is taken over this number of most frequent words; many published files have this size
 _SENTENCES = 1 << 12  # number of sentences that are encoded together
 _SETTINGS = ("name", "normalise", "lower", "sentence")  # arguments of `StaticEncoder` saved in `calque.json`
 _EOS = "</s>"  # the only word that has no character n-grams in fastText
@@ -44,13 +44,13 @@ class StaticEncoder(Encoder):
     """Encoder for static word vectors, with one table per language.
 
     A vector is L2-normalised, mean-centred and L2-normalised again, then mapped by the map of its language. With `sentence`,
-    the mean, maximum and minimum over the sentence are computed after mapping, because a maximum changes under rotation.
+    the mean, maximum and minimum over the sentence are computed after mapping, because a rotation changes the maximum.
 
     Args:
-        tables: tables by language; the table with the key "" is used for all other languages.
-        normalise: whether to L2-normalise, centre and L2-normalise again, with the mean of the first 200,000 words.
+        tables: tables of word vectors, keyed by language; the table with the key "" is used for all other languages.
+        normalise: whether to L2-normalise, centre and L2-normalise again; the mean is taken over the first 200,000 words.
         lower: whether to look up the lower-case form of a word that is not in the table.
-        maps: maps by language, which are applied to normalised vectors.
+        maps: maps, keyed by language, which are applied to normalised vectors.
         sentence: weights for the word vector and for the mean, maximum and minimum over its sentence (`add_sentence`). The four
             vectors are concatenated to 4 × dim dimensions; default: the word vector alone.
         name: name shown in reports.
@@ -182,7 +182,7 @@ class StaticEncoder(Encoder):
             arrays, _ = map_arrays(path / VECTORS_FILE)
             tables: dict[str, WordTable] = {}
             for lang, settings in about["tables"].items():
-                numbers = {name: value for name, value in settings.items() if name != "kind"}  # a key in old files
+                numbers = {name: value for name, value in settings.items() if name != "kind"}  # old files have "kind"
                 tables[lang] = WordTable(words[lang], arrays[f"{lang}.matrix"], **numbers)
                 if len(tables[lang]) > len(tables[lang].matrix):
                     raise ValueError(f"{len(tables[lang])} words in {lang}, but {len(tables[lang].matrix)} vectors")
@@ -206,7 +206,7 @@ def load_static(
     """Load static word vectors from files (see `read_table` for formats) or from a saved folder.
 
     Args:
-        path: one file for all languages, one per language (`{"en": "wiki.en.vec", "de": "wiki.de.bin"}`), or a saved folder.
+        path: one file for all languages, one file per language (`{"en": "wiki.en.vec", "de": "wiki.de.bin"}`), or a saved folder.
         normalise, lower, sentence: see `StaticEncoder`.
         limit: maximum number of words to read from each file.
     """
@@ -225,7 +225,7 @@ def add_sentence(words: np.ndarray, offsets: np.ndarray, covered: np.ndarray, we
     """Concatenate each word vector with the mean, maximum and minimum over its sentence (Rücklé et al. 2018).
 
     Args:
-        words: word vectors `[n_words, dim]`; the result is float32 `[n_words, 4 × dim]`.
+        words: word vectors `[n_words, dim]`. The concatenated vectors are float32 `[n_words, 4 × dim]`.
         offsets: offsets of the sentences, int64 `[n_sentences + 1]`.
         covered: mask of the words with a vector, bool `[n_words]`; the results for other words are zero.
         weights: factors for the word vector, the mean, the maximum and the minimum.
@@ -266,7 +266,7 @@ class WordTable:
         return len(self.words)
 
     def lookup(self, word_types: Sequence[str], *, lower: bool = True) -> tuple[np.ndarray, np.ndarray]:
-        """Return the vectors, float32 `[n, dim]`, and a mask of the words that have one, bool `[n]`; other rows are zero.
+        """Return the vectors, float32 `[n, dim]`, and a mask of the words with a vector, bool `[n]`; other vectors are zero.
 
         Args:
             lower: whether to look up the lower-case form of an out-of-vocabulary word.
@@ -302,7 +302,7 @@ class WordTable:
         return self._means([[number, *self.ngrams(self.words[number])] for number in numbers.tolist()])
 
     def _means(self, rows: list[list[int]]) -> np.ndarray:
-        """Return the mean of each non-empty list of matrix rows."""
+        """Return the mean of the matrix rows in each list of row indices; no list may be empty."""
         means = np.empty((len(rows), self.dim), dtype=np.float32)
         for start in range(0, len(rows), _ROWS):
             part = rows[start : start + _ROWS]
@@ -313,7 +313,7 @@ class WordTable:
         return means
 
     def ngrams(self, word: str) -> list[int]:
-        """Return the matrix row of each n-gram occurrence in the word (fastText, `Dictionary::computeSubwords`)."""
+        """Return the row index of each n-gram occurrence in the word (fastText, `Dictionary::computeSubwords`)."""
         if word == _EOS or not self.bucket or not self.maxn:
             return []
         characters = [character.encode("utf-8", "surrogatepass") for character in f"<{word}>"]
@@ -326,7 +326,7 @@ class WordTable:
                         byte |= 0xFFFFFF00  # fastText sign-extends the byte before the XOR
                     value = ((value ^ byte) * 16777619) & 0xFFFFFFFF
                 if size < self.minn or (size == 1 and start in (0, len(characters) - 1)):
-                    continue  # too short, or only the marker < or >
+                    continue  # the n-gram is too short, or is only the marker < or >
                 rows.append(first + value % self.bucket)
         return rows
 
@@ -338,7 +338,7 @@ _MAX_DIMENSIONS = 65_536  # more dimensions mean that the file is corrupt
 def read_table(path: str | PathLike[str], *, limit: int | None = None) -> WordTable:
     """Read word vectors in one of these formats, uncompressed or compressed with gzip, zstd, xz or bzip2:
 
-    - word2vec text and fastText `.vec`: a header `words dimensions`, then one line per word (GloVe has no header);
+    - text (word2vec, fastText `.vec`, GloVe): a header `words dimensions`, except in GloVe, then one line per word;
     - word2vec binary: the same header; then, for each word, the word, a space and little-endian float32 numbers;
     - fastText model (`.bin`): memory-mapped unless compressed, so only the rows that are used are read.
 
@@ -407,7 +407,7 @@ def _read_fasttext(file: BufferedIOBase, path: str | PathLike[str]) -> WordTable
     dim, model, bucket, minn, maxn = arguments[0], arguments[7], *arguments[8:11]
     take("d")
     if version == 11 and model == 3:
-        maxn = 0  # classifiers of that version have no n-grams, although the file contains n-gram lengths
+        maxn = 0  # classifiers of version 11 have no n-grams, although the file contains n-gram lengths
     entries, n_words, _, _, pruned = take("iiiqq")
     if not (0 < dim < 1 << 20 and 0 <= n_words <= entries and bucket >= 0):
         raise InputError("the dictionary of the fastText model is invalid; is the file corrupt?", path=path)

@@ -27,16 +27,16 @@ from calque.text import Sentence, Sentences
 from calque.vectors import Embeddings
 
 _MODEL = "model.safetensors"
-_WEIGHT = "embedding.weight"  # name in the StaticEmbedding module of sentence-transformers
+_WEIGHT = "embedding.weight"  # name of the vectors in the StaticEmbedding module of sentence-transformers
 
 
 class SubwordVectors(Encoder):
     """Encoder with one static vector for each subword of a tokenizer (as in model2vec, Tulkens & van Dongen 2024).
 
     A word vector is the mean of the word's subword vectors. A sentence vector is the mean of all its subword vectors, excluding
-    special tokens. sentence-transformers loads a saved encoder as `StaticEmbedding` and computes equal vectors if the
+    special tokens. sentence-transformers loads a saved encoder as `StaticEmbedding` and computes equal sentence vectors if the
     tokenizer splits text at spaces, as in BERT. Byte-level tokenizers include the space in subwords, so a space is put
-    before each text. Special tokens in a text, such as [SEP], are ordinary words, unlike in sentence-transformers.
+    before each text. Special tokens in a text, such as [SEP], are split like ordinary words, unlike in sentence-transformers.
 
     Args:
         tokenizer: fast `transformers` tokenizer.
@@ -113,7 +113,7 @@ class SubwordVectors(Encoder):
 
 
 def _after_space(tokenizer: Any) -> Any:
-    """Return a copy of a tokenizer that puts one space before each text and reduces other spaces to one."""
+    """Return a copy of a tokenizer that puts a space before each text and replaces several spaces with one."""
     from tokenizers import Regex, normalizers
 
     copied = copy.deepcopy(tokenizer)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _LOCK = RLock()  # held while settings are changed, because threads may share a tokenizer
 _CHUNK = 512  # number of words passed to the tokenizer in one call
 
-# Language tokens of M2M100 (__en__), mBART (en_XX, whose region has no meaning) and NLLB (eng_Latn).
+# Language tokens of M2M100 (__en__), mBART (en_XX; the region is ignored) and NLLB (eng_Latn).
 _LANGUAGE = re.compile(r"__(\w+)__|([a-z]{2,3})_[A-Z]{2}|([a-z]{3}_[A-Z][a-z]{3})")
 _SCORE = re.compile(r"(?<=[ ,\[:])-?\d+\.\d{13,}(?:e-?\d+)?")
 
@@ -230,7 +230,7 @@ class Subwords:
         return SplitSentences(ids, offsets, *words, truncated_sentences=cut, pad_id=self.pad_id)
 
     def with_first(self, texts: Sequence[Sentences], *, segments: bool = False) -> SplitSentences:
-        """Split each text, or each pair joined into one sequence; the only "word" of a sequence is its first special token.
+        """Split texts, or pairs of texts joined into one sequence; the only "word" of a sequence is its first special token.
 
         A pair that exceeds the length limit is truncated at the end of its longer text.
 
@@ -282,7 +282,7 @@ def as_words(backend: Tokenizer, *, blind: bool = True) -> Iterator[None]:
 
 
 def frame_of(tokenizer: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Return the ids of the special tokens that the tokenizer adds before and after a text, int32, read from an example."""
+    """Return the ids of the special tokens that the tokenizer adds before and after a text, int32, as found for a test word."""
     backend = tokenizer.backend_tokenizer
     with as_words(backend):
         examples = (backend.encode([word], is_pretokenized=True) for word in PROBES)

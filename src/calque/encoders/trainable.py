@@ -23,11 +23,11 @@ class TrainableEncoder(Encoder):
     """Base class of encoders with trainable weights; `encode` calls `split` and `forward`.
 
     Attributes:
-        layer: layer that `encode` returns.
+        layer: layer whose vectors `encode` returns.
         model: module to train, a `torch.nn.Module`.
         budget: maximum number of subwords in each batch that `encode` builds, including padding.
         max_length: maximum number of subwords in a sentence, reported in warnings; None if there is no limit.
-        padding: maximum ratio of the longest to the shortest sentence in a training batch.
+        padding: maximum ratio of the lengths of the longest and the shortest sentence in a training batch.
     """
 
     layer: int = 0  # type: ignore[assignment]

@@ -44,17 +44,17 @@ class BiLanguageModel(LanguageModel):
     Each sentence is read separately, as in the encoder, whereas bilm-tf reads the text as a stream of 20-word segments.
 
     Args:
-        dim: dimension of a word vector, and of the state of each direction; the vectors of a layer have 2 · dim dimensions.
+        dim: dimension of a word vector and of each direction's hidden state; the vectors of a layer have 2 · dim dimensions.
         hidden: dimension of an LSTM cell; default: 8 · dim, as in the paper.
         layers: number of LSTM layers.
-        filters: pairs of the width and the number of character filters; default: as in the paper, scaled to `dim`.
+        filters: (width, number) pairs of the character filters; default: as in the paper, with numbers proportional to `dim`.
         vocabulary: maximum number of words to predict. Rarer words share one output class. The input always uses characters.
-        min_count: minimum number of times that a predicted word must occur.
-        negatives: number of words sampled for each direction in an update, see `Softmax`.
-        tables: 1 if both directions share their output vectors, else 2. Each direction always has its own sense vectors.
+        min_count: a word must occur at least this often in the training text to be predicted.
+        negatives: number of negative words sampled for each direction in an update, see `Softmax`.
+        tables: 1 if both directions share their output vectors, else 2. With `senses`, the directions never share vectors.
         dropout: dropout probability for the input of each LSTM layer and for the output of the last layer.
-        optimiser: "adam", or "adagrad" as in the paper. After a few hundred updates, the perplexity with Adam is half as high.
-        learning_rate: maximum learning rate; default: 5e-3 up to 128 dimensions, and 0.64 / dim above; 0.2 for Adagrad.
+        optimiser: "adam", or "adagrad" as in the paper. After a few hundred updates, Adam reaches half the perplexity of Adagrad.
+        learning_rate: maximum learning rate; default for Adagrad: 0.2; for Adam: 5e-3 up to 128 dimensions, and 0.64 / dim above.
         length, alpha, batch, updates, warmup, decay, clip, seed, precision, lower: see `LanguageModel`.
     """
 
@@ -97,7 +97,7 @@ class BiLanguageModel(LanguageModel):
         self, texts: Mapping[str, Sentences], *, dictionaries: Sequence[Dictionary] = (), folder: str | Path | None = None,
         checkpoint_every: int = 200, progress: bool = False, say: Say = lambda line: None,
     ) -> ElmoEncoder:  # fmt: skip
-        """Train and return a new encoder; `self.model` is the trained language model."""
+        """Train and return a new encoder, and store the trained language model in `self.model`."""
         processes = Processes(self.precision)
         text = WordText.of(
             texts, size=self.vocabulary + FIRST_WORD, min_count=self.min_count, length=self.length, alpha=self.alpha,
@@ -140,7 +140,7 @@ class BiLanguageModel(LanguageModel):
 
 
 class WordPrediction(Prediction):
-    """Mean cross-entropy over both directions. Each block of the mixture is a sentence of `text`."""
+    """Objective: mean cross-entropy of word predictions over both directions. The blocks of `mixture` are those of `text`."""
 
     def __init__(
         self, model: WordModel, text: WordText, mixture: Mixture, dropout: float, processes: Processes,
@@ -200,13 +200,13 @@ def _dropout(share: float, rng: np.random.Generator, device: torch.device) -> Ca
 
 # -- the model ---------------------------------------------------------------------------------------------------------
 class Contexts(NamedTuple):
-    """States of both directions that make the predictions."""
+    """Hidden states of both directions, from which the words are predicted."""
 
     states: tuple[
         Tensor, Tensor
-    ]  # forward states of all words of a text but the last, backward states of all but the first, `[n, dim]`
+    ]  # forward states of all words except the last of each text; backward states of all words except the first; `[n, dim]`
     following: tuple[np.ndarray, np.ndarray]  # index of the word that each state predicts, int64 `[n]`
-    own: tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]  # both states of the predicted words, detached
+    own: tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]  # detached forward and backward states of predicted words
 
 
 class WordModel(nn.Module):
@@ -221,18 +221,18 @@ class WordModel(nn.Module):
         return next(self.parameters()).device
 
     def rows(self, word_types: Sequence[str]) -> np.ndarray:
-        """Return the characters of the word types of a `WordText`, int16 `[FIRST_WORD + n, length]`."""
+        """Return the character ids of the word types of a `WordText`, int16 `[FIRST_WORD + n, length]`."""
         length = self.network.words.max_characters
-        unknown = np.ones((1, length), dtype=np.int16)  # unused, because out-of-vocabulary words have their own rows
+        unknown = np.ones((1, length), dtype=np.int16)  # unused: out-of-vocabulary words also have character ids
         return np.concatenate([sentence_ends(length), unknown, character_rows(word_types, length)])
 
     def contexts(
         self, rows: np.ndarray, ids: np.ndarray, lengths: np.ndarray, drop: Callable[[Tensor], Tensor] = lambda x: x
     ) -> Contexts:
-        """Return the states for several texts, with the dropout function `drop`.
+        """Return the hidden states for several texts; `drop` is the dropout function of the network.
 
         Args:
-            rows: characters of the word types, see `rows`.
+            rows: character ids of the word types, see the method `rows`.
             ids: word-type index of each word in the concatenated texts, `[N]`.
             lengths: number of words in each text, int64 `[n_texts]`; at least 2.
         """
@@ -253,8 +253,8 @@ class WordModel(nn.Module):
     def negative_log_likelihood(
         self, sentences: Iterable[Sentence | Sequence[str]], *, budget: int = 4096
     ) -> np.ndarray:
-        """Return five sums over the predictions in each non-empty sentence, float64 `[n_sentences, 5]`: −log p of the forward,
-        backward and unigram models, the number of predictions, and the number of unknown words among them.
+        """Return five sums for each non-empty sentence, float64 `[n_sentences, 5]`: −log p of its words under the forward, the
+        backward and the unigram model, the number of predictions, and the number of predicted words that are unknown.
 
         Raises:
             SettingError: the text has no words.

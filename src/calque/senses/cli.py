@@ -20,13 +20,13 @@ from calque.runs.settings import CheckpointEvery, Limit, Overwrite, OwnOption, P
 
 @dataclass(frozen=True)
 class SenseOptions:
-    """Options for senses; their names in the paper are in brackets."""
+    """Command-line options for senses; their names in the Multi-sense paper are in brackets."""
 
     senses: Annotated[
         int | None,
         typer.Option(
-            help="Train the model to predict senses, which are induced during training; each word gets at most N senses "
-            "(n_context: 5 in the paper, or 3 for two languages)."
+            help="Maximum number of senses per word; the model then predicts senses, which are induced during training "
+            "(n_context in the paper: 5, or 3 for two languages)."
         ),
     ] = None
     dictionary: Annotated[
@@ -76,7 +76,7 @@ class PretrainCommand(SubjectCommand):
     spelled: ClassVar[Mapping[str, str]] = {"--lower-case": "lower", "--keep-case": "lower"}
     helps: ClassVar[Mapping[str, str]] = {
         "vocabulary": "vocabulary size of the tokenizer (ELMo: maximum number of words to predict); default: 16,000.",
-        "start": "BERT model (a folder, or mini) whose training is continued; the new model also has its sizes and tokenizer.",
+        "start": "BERT model (a folder, or mini) whose training is continued; the new model has the same sizes and tokenizer.",
     }
 
     def find_subject(self, words: Sequence[str]) -> str | None:
@@ -106,8 +106,8 @@ class PretrainCommand(SubjectCommand):
 @grouped
 def pretrain(
     context: typer.Context,
-    texts: Annotated[list[str], typer.Argument(metavar="LANG=TEXT...", help="Plain text by language, e.g. en=en.txt.")],
-    out: Annotated[Path, typer.Option(help="Folder for the encoder; the same command resumes an interrupted run.")],
+    texts: Annotated[list[str], typer.Argument(metavar="LANG=TEXT...", help="Plain-text files, e.g. en=en.txt.")],
+    out: Annotated[Path, typer.Option(help="Output folder; run the same command again to resume an interrupted run.")],
     found: SenseOptions,
     tracking: Tracking,
     model: Annotated[str, typer.Option(help="Model: bert, or elmo (a bidirectional LSTM language model).")] = "bert",
@@ -183,7 +183,7 @@ def perplexity(
     encoder: Annotated[
         str, typer.Argument(metavar="ENCODER", help="ELMo folder, or masked language model (hub name, folder or mini).")
     ],
-    texts: Annotated[list[str], typer.Argument(metavar="LANG=TEXT...", help="Plain text by language, e.g. en=en.txt.")],
+    texts: Annotated[list[str], typer.Argument(metavar="LANG=TEXT...", help="Plain-text files, e.g. en=en.txt.")],
     share: Annotated[float, typer.Option(max=1, callback=positive, help="Fraction of the words to mask.")] = 0.15,
     pretokenized: Pretokenized = False,
     seed: Seed = 0,
@@ -225,8 +225,8 @@ def senses(
     out: Annotated[
         Path | None,
         typer.Option(
-            help="Without WORD: output file for the sense numbers of the words in each line of --text, with a hyphen for each "
-            "word without senses."
+            help="Without WORD: output file; for each line of --text, it contains a line with the sense number of each word, or "
+            "a hyphen for a word without senses."
         ),
     ] = None,
     trained: Annotated[
@@ -266,4 +266,4 @@ def senses(
     refuse_unused(context, dict.fromkeys(("k", "as_json"), "applies only with WORD"))
     output_file("--out", out, [folder, *text])
     done = write_senses(folder, text, out, **how)
-    news(quiet)(f"{done['known']:,} of {done['words']:,} words in {done['lines']:,} lines have a sense: {out}")
+    news(quiet)(f"wrote {out}: {done['known']:,} of {done['words']:,} words in {done['lines']:,} lines have a sense")

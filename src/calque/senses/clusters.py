@@ -1,4 +1,4 @@
-"""Cluster the context vectors of each word, and classify which words have several senses."""
+"""Cluster the context vectors of each word, and decide which words have several senses."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MIN_VECTORS = 20  # a word needs at least this many vectors to be divided into s
 FEWEST_WORDS = 12  # minimum number of words for training the classifier
 # These settings were tuned on pseudo-words in English text and evaluated on German text, see docs/methods/senses.md.
 _AXES = 24
-_LOG_ODDS = 0.3  # above this threshold, a word has several senses
+_LOG_ODDS = 0.3  # a word is divided into senses if the classifier's log-odds exceed this threshold
 _POOLS = 500  # number of two-sense training examples for the classifier; each pools the vectors of two words
 _NEAREST = 10  # the mean cosine with this many nearest words measures the density around a vector
 _SHARE = 0.1  # minimum fraction of a word's vectors in each of two clusters
@@ -26,14 +26,14 @@ def split_words(vectors: Sequence[np.ndarray], *, max_senses: int | np.ndarray =
     """Divide the vectors of each word into senses. A word with only one sense is not divided.
 
     The vectors must depend only on the context of a word, like the hidden states that predict the word. The pooled vectors of
-    two words then resemble the vectors of one word with two senses. Without gold senses, a logistic regression on the
-    `properties` of a 2-means clustering is trained to distinguish single words, nearly all of which have one sense, from pools
-    of two words. Words and their parts are divided by 2-means as long as the classifier's log-odds exceed a threshold. Vectors
-    are first projected on `discriminant_axes` and L2-normalised.
+    two words then resemble the vectors of one word with two senses. A logistic regression is trained to distinguish such pools
+    from single words, nearly all of which have one sense; no gold senses are needed. Its features are the `properties` of a
+    2-means clustering. Words and the resulting parts are divided by 2-means as long as the log-odds exceed a threshold. All
+    vectors are first projected onto `discriminant_axes` and L2-normalised.
 
     Args:
         vectors: vectors `[n_i, dim]` of each word, for at least `FEWEST_WORDS` words.
-        max_senses: maximum number of senses for all words, or separately for each word, int `[n_words]`.
+        max_senses: maximum number of senses per word: one number for all words, or one for each word, int `[n_words]`.
         seed: seed for sampling the pools and for k-means.
 
     Returns:
@@ -106,8 +106,8 @@ def properties(x: np.ndarray, halves: np.ndarray, others: np.ndarray) -> np.ndar
         others: L2-normalised centroids of other words, `[n_words, dim]`.
 
     Returns:
-        float64 `[5]`: cosine of the two centroids; their mean cosine with the nearest words; mean cosine of the overall
-        centroid with its nearest words; fraction of the variance within clusters; log n. None if a cluster is too small.
+        float64 `[5]`: cosine of the two centroids; mean cosine of both with the nearest other words; mean cosine of the overall
+        centroid with the nearest other words; fraction of the variance within clusters; log n. None if a cluster is too small.
     """
     if np.bincount(halves, minlength=2).min() < max(2.0, _SHARE * len(x)):
         return None
@@ -141,7 +141,7 @@ def balanced_logistic(x: np.ndarray, y: np.ndarray, *, ridge: float = 1.0) -> tu
     """Fit a logistic regression in which both classes have equal weight.
 
     Args:
-        x: features, `[n, k]`, which are standardised for the fit, so the penalty applies equally to all columns.
+        x: features, `[n, k]`, which are standardised for the fit, so that the penalty applies equally to all columns.
         y: class of each row, bool `[n]`; both classes must occur.
         ridge: weight of the penalty, which is half the squared norm of the coefficients.
 

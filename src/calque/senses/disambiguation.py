@@ -1,4 +1,4 @@
-"""Word sense disambiguation by the nearest sense vector (Multi-sense, §4.1; Peters et al. 2018, §5.3), and its file formats."""
+"""Word sense disambiguation by the nearest sense vector (Multi-sense, §4.1; Peters et al. 2018, §5.3), and its data files."""
 
 from __future__ import annotations
 
@@ -70,20 +70,20 @@ class SenseText:
 class Disambiguation(Task):
     """Task that predicts the sense of a word in context.
 
-    The vector of a sense is the mean vector of its training occurrences. The prediction is the sense with the largest cosine
-    among the training senses of the word's lemma and part of speech. If the lemma has no such sense, or the word has no
-    vector, the prediction is the entry in `first_sense`, if there is one. F1 is defined as in Raganato et al. 2017, with
-    precision over the predictions and recall over all instances.
+    The vector of a sense is the mean vector of its training occurrences. Among the training senses of the word's lemma and
+    part of speech, the sense with the largest cosine to the word's vector is predicted. If there is no such sense, or the
+    word has no vector, the prediction is the entry in `first_sense`, if there is one. F1 is defined as in Raganato et al. 2017,
+    with precision over the predictions and recall over all instances.
 
     Occurrences without a vector (beyond the length limit, or dropped by the tokenizer) are excluded from means, and senses
-    without a vector are never predicted. `settings` contains the number of such occurrences and senses.
+    without a vector are never predicted. The `settings` of each score contain the numbers of such occurrences and senses.
 
     Args:
         train: training text.
         tests: test texts, keyed by name.
-        first_sense: first WordNet sense of each lemma and part of speech ("lemma%NOUN"), see `first_senses`.
+        first_sense: key of the first WordNet sense, by lemma and part of speech (such as "bank%NOUN"), see `first_senses`.
         bootstrap: number of bootstrap samples.
-        seed: seed to save with the scores.
+        seed: seed that is recorded in the scores but does not affect them.
     """
 
     def __init__(
@@ -104,8 +104,8 @@ class Disambiguation(Task):
 
     @classmethod
     def from_files(cls, inputs: Inputs) -> list[Task]:  # type: ignore[override]
-        """Return one task for all test texts, which are XML files with key files in the same folder. Their language is English,
-        unless the file is given as `de=FILE` or its name contains another language."""
+        """Return one task for all test texts, which are XML files with key files in the same folder. A text is in English, unless
+        its file is given as `de=FILE` or the file name contains another language."""
         if not inputs.train:
             raise SettingError("wsd needs training text with annotated senses, e.g. --train semcor.data.xml")
 
@@ -141,8 +141,8 @@ class Disambiguation(Task):
     def evaluate(self, encoder: Encoder, *, progress: bool = False) -> list[Score]:
         """Return the F1 on each test text.
 
-        `settings` also contains the F1 of the most frequent training sense of each lemma (`frequent`), the expected F1 of a
-        random training sense (`chance`), and the numbers of words with unseen lemmas, and of words and senses without vectors.
+        The `settings` of a score also contain the F1 of the most frequent training sense of each lemma (`frequent`), the expected
+        F1 of a random sense (`chance`), and the numbers of words with unseen lemmas and of words and senses without vectors.
         """
         require(encoder, "measured", self.rows)
         trained, has_vector = _vectors(encoder, self.train, progress)
@@ -199,13 +199,13 @@ def _vectors(encoder: Encoder, text: SenseText, progress: bool) -> tuple[np.ndar
 
 
 def first_senses(path: str) -> dict[str, str]:
-    """Read the first sense of each lemma and part of speech from WordNet's `index.sense` (sense_key offset number count)."""
+    """Read the first sense of each lemma and part of speech from WordNet's `index.sense`."""
     names = {"1": "NOUN", "2": "VERB", "3": "ADJ", "4": "ADV", "5": "ADJ"}
     keys: dict[str, str] = {}
     for number, line in enumerate(read_lines(path), 1):
         fields = line.split() if isinstance(line, str) else []
         if len(fields) != 4 or "%" not in fields[0]:
-            raise InputError("not a line of WordNet's index.sense (key offset number count)", path=path, line=number)
+            raise InputError("must be 'key offset number count', as in WordNet's index.sense", path=path, line=number)
         lemma, _, rest = fields[0].partition("%")
         if fields[2] == "1" and rest[:1] in names:
             keys[f"{lemma}%{names[rest[0]]}"] = fields[0]
@@ -223,14 +223,14 @@ def read_senses(path: str | PathLike[str], *, keys: str | PathLike[str] | None =
 
     Args:
         path: the XML file.
-        keys: file with lines `id key key …`, which may include other texts; default: X.gold.key.txt next to X.data.xml, if any.
+        keys: key file with lines `id key key …`, also for other texts; default: X.gold.key.txt next to X.data.xml, if it exists.
 
     Raises:
         InputError: the XML is invalid or contains no sentence; an instance lacks attributes or a key, or repeats an id; a word
             has no text; or a line of the key file is invalid.
     """
     words, places, lines = [], [], []
-    instances: dict[str, tuple[str, str]] = {}  # lemma and part of speech by id
+    instances: dict[str, tuple[str, str]] = {}  # lemma and part of speech of each instance id
     for line, element in read_elements(path, "corpus", "sentence", _WHAT):
         forms = []
         for part in element.iter():

@@ -46,13 +46,13 @@ def elmo_options(
     """Return the content of `options.json` for a new network.
 
     Args:
-        dim: dimension of a word vector, and of the state of each direction.
+        dim: dimension of a word vector and of each direction's hidden state.
         hidden: dimension of an LSTM cell; default: 8 · dim, as in the paper.
-        filters: pairs of width in characters and number of filters; default: as in the paper, scaled in proportion to `dim`.
+        filters: (width, number) pairs of the character filters; default: as in the paper, with numbers proportional to `dim`.
         character_dim: dimension of a character vector.
         max_characters: maximum number of characters in a word, including the two boundary characters.
         activation: activation function of the filters, relu or tanh.
-        clip: maximum absolute value of the cells and the projected states.
+        clip: maximum absolute value of the cell states and of the projected hidden states.
     """
     filters = filters or tuple((width, max(1, n * dim // 512)) for width, n in _FILTERS)
     return {
@@ -94,7 +94,7 @@ def projected_lstm(
     if not n_words:
         return x.new_zeros(0, size)
     max_c, max_h = float(cell_clip or math.inf), float(state_clip or math.inf)
-    # All inputs are multiplied by the kernel at once, and each step adds only the product with the state.
+    # Multiply all inputs by the kernel at once; each step then adds only the product with the previous state.
     given, recurrent = torch.addmm(bias, x, kernel[:dim]).split(list(sizes)), kernel[dim:]
     h, c, states = x.new_zeros(sizes[0], size), x.new_zeros(sizes[0], cell), []
     for block in given:
@@ -119,7 +119,7 @@ class Reader(nn.Module):
 
 
 class CharacterCNN(nn.Module):
-    """Word vectors from characters (Kim et al. 2016; Józefowicz et al. 2016, §3.2).
+    """Character CNN that computes word vectors (Kim et al. 2016; Józefowicz et al. 2016, §3.2).
 
     The network consists of convolutional filters with max-pooling over the word and an activation; highway layers
     g · relu(x W + b) + (1 − g) · x with g = σ(x C + d); and a projection. Weights are initialised as in bilm-tf.
@@ -198,14 +198,14 @@ class ElmoNetwork(nn.Module):
     """A character CNN, followed by LSTM layers that read each sentence forward and backward.
 
     The input of each direction is the output of the same direction in the layer below. With skip connections, the input of
-    every layer except the first is added to its output. The output for a sentence does not depend on the batch.
+    every layer except the first is added to its output. The output for a sentence does not depend on other sentences.
 
     Args:
         options: content of `options.json`; unused keys are kept.
         rows: see `CharacterCNN`.
 
     Attributes:
-        size, cell: dimension P of word vectors and states, and dimension of an LSTM cell. Layer vectors have 2 P dimensions.
+        size, cell: dimension P of word vectors and hidden states; dimension of an LSTM cell. Layer vectors have 2 P dimensions.
 
     Raises:
         SettingError: an option is missing or invalid.
@@ -270,7 +270,7 @@ class ElmoNetwork(nn.Module):
 class ElmoEncoder(Encoder):
     """Encoder whose word vectors are layers of ELMo (Peters et al. 2018), read from files of bilm-tf or AllenNLP.
 
-    Layer 0 contains the vector of the character CNN twice. Layers 1 to L (−1: L) contain forward, then backward states.
+    Layer 0 contains the vector of the character CNN twice. Layers 1 to L contain forward and backward states; −1 means layer L.
     Every word has a vector. The vectors of a sentence do not depend on other sentences (up to a relative error of 1e-5).
 
     Args:
@@ -280,7 +280,7 @@ class ElmoEncoder(Encoder):
         scale: scale γ of the mixture.
         lower: whether to lower-case all words; must match the setting used to train the network.
         name: name of the encoder in reports.
-        precision: "highest" for float32; other values in folders saved by older versions only change the fingerprint.
+        precision: "highest" (float32). Folders of older versions may have other values, which only change the fingerprint.
 
     Attributes:
         n_layers: number L of LSTM layers.
@@ -327,13 +327,13 @@ class ElmoEncoder(Encoder):
         self.network.eval()
         with arithmetic("highest"):
             device, words = self.device, WordTypes(self.network.words, lower=self.lower)
-            return extract(  # the character CNN reads each word type in a window once
+            return extract(  # in each window, the character CNN processes each word type once
                 sentences, split=words.split, vectors=lambda batch: self._vectors(words, batch.to(device), layers, around),
                 layers=layers, dim=self.dim, budget=self.budget, window=32_768, progress=progress,
             )  # fmt: skip
 
     def _vectors(self, words: WordTypes, batch: WordBatch, layers: Sequence[int], around: int) -> dict[int, Tensor]:
-        """Return vectors by layer, `[W, dim]`: the forward state `around` words before a word and the backward one after it."""
+        """Return each layer's vectors, `[W, dim]`: forward states `around` words before, backward states `around` words after."""
         ids = batch.input_ids.reshape(-1)
         x = words.table[ids if batch.inside is None else ids[batch.inside]]
         depth = self.n_layers if _MIXED in layers else max(layers)
@@ -348,7 +348,7 @@ class ElmoEncoder(Encoder):
     # -- identity and disk -----------------------------------------------------------------------------------------
     @property
     def fingerprint(self) -> str:
-        """Hash of the weights, options, layer, mixture and lower-casing, which is computed at each access."""
+        """Hash of the weights, options, layer, mixture and lower-casing; the hash is computed at each access."""
         network = self.network
         shape = [network.skip, network.clips, network.words.activation, network.words.max_characters]
         # [False] stands for an option of older versions, so that fingerprints do not change.
@@ -389,7 +389,7 @@ class ElmoEncoder(Encoder):
                 raise SettingError(f"{option} does not apply to ELMo ({path})")
         pair = file_pair(path)
         if pair is None:
-            raise InputError("this is not an ELMo, expected a folder with options.json and weights.hdf5", path=path)
+            raise InputError("this is not an ELMo model; expected options.json and weights.hdf5", path=path)
         about = read_about(path) if about is None else about
         recorded = {name: about[name] for name in ("layer", "mix", "scale", "precision", "lower") if name in about}
         where = path.resolve()
@@ -415,14 +415,14 @@ def character_rows(words: Sequence[str], length: int = 50) -> np.ndarray:
 
 
 def sentence_ends(length: int = 50) -> np.ndarray:
-    """Return the characters of the boundary tokens before and after each sentence, int16 `[2, length]`."""
+    """Return the character ids of the boundary tokens before and after a sentence, int16 `[2, length]`."""
     rows = character_rows(["?", "?"], length)
     rows[:, 1] = SENTENCE_BEGIN + 1, SENTENCE_END + 1
     return rows
 
 
 class WordTypes:
-    """Tokenizer whose units are the word types in a window of sentences. `table` contains their vectors, `[n, dim]`."""
+    """Tokenizer whose vocabulary is the word types in a window of sentences. `table` contains the type vectors, `[n, dim]`."""
 
     table: Tensor
 
@@ -465,7 +465,7 @@ def read_network(options: Path, weights: Path) -> ElmoNetwork:
         if not isinstance(settings, dict):
             raise ValueError("not a JSON object")
     except (OSError, ValueError, RecursionError) as error:
-        raise InputError(f"the file does not contain the options of an ELMo ({error})", path=options) from error
+        raise InputError(f"the file does not contain the options of an ELMo model ({error})", path=options) from error
     try:
         with h5py.File(weights, "r") as file:
             rows = len(_array(file, "char_embed", weights))
@@ -488,7 +488,7 @@ def read_network(options: Path, weights: Path) -> ElmoNetwork:
         raise InputError(str(error), path=options) from error
     except (OSError, RuntimeError, ValueError, KeyError, TypeError, OverflowError) as error:  # h5py raises all of these
         what = "no such file" if isinstance(error, FileNotFoundError) else f"not an HDF5 file ({error})"
-        raise InputError(f"{what}, expected the weights of an ELMo", path=weights) from error
+        raise InputError(f"{what}, expected the weights of an ELMo model", path=weights) from error
 
 
 def _array(file: Any, key: str, path: Path) -> np.ndarray:
@@ -510,7 +510,7 @@ def write_network(network: ElmoNetwork, folder: Path) -> None:
 
 
 def _layout(network: ElmoNetwork) -> Iterator[tuple[str, Tensor, tuple[int, ...]]]:
-    """Yield the key of each parameter, the parameter, and its shape in the file, which has the same memory layout."""
+    """Yield each parameter's key in the file, the parameter, and its shape in the file; the memory layouts are the same."""
     words = network.words
     dim = words.characters.shape[1]
     yield "char_embed", words.characters, tuple(words.characters.shape)

@@ -1,4 +1,4 @@
-"""Senses learned in pretraining, or induced from text by clustering the states that predict words (`calque senses`)."""
+"""Senses learned in pretraining, or induced from text by clustering the hidden states that predict words (`calque senses`)."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ from calque.text import Sentence, Sentences
 
 #: every seventh word of a sentence is masked, which is about the same fraction as in pretraining
 EVERY = 7
-_WINDOW = 16_384  # number of sentences whose states are in memory at a time
+_WINDOW = 16_384  # number of sentences whose hidden states are in memory at a time
 _WORDS = 2000  # maximum number of words with senses; the most frequent words are used
-_OCCURRENCES = 200  # maximum number of occurrences of each word that are clustered
+_OCCURRENCES = 200  # maximum number of occurrences to cluster for each word
 _EXAMPLES = 3  # number of example sentences for each sense
 
 
 class Neighbour(NamedTuple):
-    """Neighbour of a sense: the index of its word, its number within the word, and its cosine with the sense."""
+    """Sense with a large cosine to a given sense: its word's index, its number within the word, and the cosine."""
 
     word: int
     number: int
@@ -52,7 +52,7 @@ class Neighbour(NamedTuple):
 
 
 class Inventory:
-    """Senses of words. The senses of each word are numbered from 1.
+    """Inventory of word senses. The senses of each word are numbered from 1.
 
     Args:
         name: name of the model.
@@ -179,7 +179,7 @@ def inventory_of(
 
 # -- states that predict words -------------------------------------------------------------------------------------------
 class Contexts:
-    """Access to the states with which ELMo predicts words, see `ElmoEncoder.encode_contexts`."""
+    """Reads the hidden states from which ELMo predicts words, see `ElmoEncoder.encode_contexts`."""
 
     def __init__(self, encoder: Any, lower: bool):
         self.encoder, self.lower = encoder, lower
@@ -207,7 +207,7 @@ class Contexts:
 
 
 class MaskedContexts(Contexts):
-    """Access to a masked language model's states for masked words: the output of the head's dense layer and normalisation.
+    """Reads the states of masked words in a masked language model: the output of the head's dense layer and layer norm.
 
     In each copy of a sentence, every `EVERY`-th word is masked. `read` returns the states of a batch, `[n, length, dim]`.
     """
@@ -236,7 +236,7 @@ class MaskedContexts(Contexts):
 
 
 def open_contexts(encoder: Encoder) -> Contexts:
-    """Return access to the states with which an encoder predicts words.
+    """Return an object that reads the hidden states from which an encoder predicts words.
 
     Raises:
         SettingError: the encoder is neither ELMo nor a Hugging Face encoder with a mask token.
@@ -279,13 +279,13 @@ def _masked(split: SplitSentences, rows: np.ndarray, mask: int) -> tuple[SplitSe
 
 # -- senses induced from text ----------------------------------------------------------------------------------------------
 class ContextSenses(Inventory):
-    """Senses induced from text by clustering the states that predict a word, see `split_words`. The model needs no senses.
+    """Senses induced from text by clustering the states that predict a word, see `split_words`.
 
     Senses are induced for the 2,000 most frequent words that contain a letter and occur at least `MIN_VECTORS` times. Up to 200
-    random occurrences of each word are clustered. Every other occurrence is assigned to the sense with the nearest centroid.
+    random occurrences of each word are clustered. `select` assigns each occurrence to the sense with the nearest centroid.
 
     Args:
-        contexts: access to the states of the model.
+        contexts: object that reads the hidden states of the model, see `open_contexts`.
         name: name of the model.
         texts: texts to induce the senses from.
         word: word that is included even if 2,000 words are more frequent.
@@ -354,7 +354,7 @@ class ContextSenses(Inventory):
         return {form: np.concatenate(parts) for form, parts in zip(forms, found, strict=True) if parts}
 
     def select(self, sentences: Sequence[Sentence | Sequence[str]]) -> np.ndarray:
-        """Return the sense number of each word, int64 `[n_words]`. Senses are numbered from 1; 0: no sense or vector."""
+        """Return the sense number of each word, from 1, or 0 for a word without senses or without a vector, int64 `[n_words]`."""
         parts = [sentences[start : start + _WINDOW] for start in range(0, len(sentences), _WINDOW)]
         return np.concatenate([np.zeros(0, dtype=np.int64), *map(self._selected, parts)])
 
@@ -371,7 +371,7 @@ class ContextSenses(Inventory):
         return chosen
 
     def occurrences(self, word: int, texts: Sequence[Sentences]) -> tuple[np.ndarray, list[list[dict[str, Any]]]]:
-        """Return the number of occurrences of each sense of a word, int64 `[n_senses + 1]`, and example sentences by sense."""
+        """Count the occurrences of a word for each sense (0: no sense), int64 `[n_senses + 1]`, and collect example sentences."""
         counts = np.zeros(int(self.n_senses[word]) + 1, dtype=np.int64)
         examples: list[list[dict[str, Any]]] = [[] for _ in counts]
         for text in texts:
@@ -420,7 +420,7 @@ def senses(
         `word`, `model`, `trained`, and `senses`, the most frequent sense first. Each sense has a `number`, its `share` of the
         word's occurrences (in a sample of the texts, or in training), and `nearest` senses with `word`, `number`, `cosine` and
         `lang`. Induced senses also have `chosen`, their number of occurrences, and example `sentences` with `words`, `lang` and
-        the `place` of the word. The result then also has `occurrences`, the total over all senses.
+        the `place` of the word. If senses are induced, `occurrences` is the total of `chosen` over all senses.
 
     Raises:
         InputError: the folder contains no model or no senses, or a text cannot be read.

@@ -42,11 +42,11 @@ def train_tokenizer(
     """Train a WordPiece tokenizer on several languages. Accents are preserved.
 
     Args:
-        texts: sentences by language.
+        texts: sentences, keyed by language.
         size: vocabulary size, including special tokens.
-        alpha: exponent; a language with n sentences is sampled with probability ∝ n^alpha.
-        lower: whether to lower-case all text, both in training and later.
-        seed: seed for the sample.
+        alpha: sampling exponent; a language with n sentences is sampled with probability ∝ n^alpha.
+        lower: whether to lower-case all text, both when training and when using the tokenizer.
+        seed: seed for sampling the sentences.
     """
     from transformers import BertTokenizerFast  # type: ignore[attr-defined]
 
@@ -112,16 +112,16 @@ class MaskedLanguageModel(LanguageModel):
 
     Args:
         layers: number of layers.
-        inner: intermediate size; default: 4 · dim.
+        inner: intermediate size of the feed-forward networks; default: 4 · dim.
         heads: number of attention heads; default: the larger of dim / 64 and min(4, dim / 32), rounded down.
-        positions: maximum number of subwords that the model can read.
+        positions: maximum number of subwords in an input.
         share: fraction of subwords to mask.
         dropout: dropout probability for hidden states and attention.
         initial: standard deviation of the initial weights; default: 0.02 · (768 / dim)^0.5.
         learning_rate: maximum learning rate; default: 1e-4 · (768 / dim)^1.5.
         length, alpha, batch, updates, warmup, decay, clip, seed, precision, lower: see `LanguageModel`.
         vocabulary: vocabulary size of the tokenizer to train.
-        start: BERT model to continue training (a folder with a language-model head, or `mini`), with its sizes and tokenizer.
+        start: BERT model with a language-model head (folder or `mini`) to continue training; its sizes and tokenizer are kept.
         half: whether to save the weights in float16.
     """
 
@@ -177,7 +177,7 @@ class MaskedLanguageModel(LanguageModel):
         dictionaries: Sequence[Dictionary] = (), folder: str | Path | None = None, checkpoint_every: int = 200,
         progress: bool = False, say: Say = lambda line: None,
     ) -> HuggingFaceEncoder:  # fmt: skip
-        """Train and return a new encoder; `self.model` is the model with its language-model head.
+        """Train and return a new encoder, and store the model with its language-model head in `self.model`.
 
         Args:
             tokenizer: tokenizer with a mask token and boundary tokens; default: the tokenizer of `start`, or a new tokenizer.
@@ -186,7 +186,7 @@ class MaskedLanguageModel(LanguageModel):
         if self.start is not None:
             started, own = open_masked(self.start)
             if started.config.model_type != "bert":
-                raise SettingError(f"start must be a BERT, but {self.start} is a {started.config.model_type}")
+                raise SettingError(f"start must be a BERT model, but {self.start} has type {started.config.model_type}")
             self.shape = {name: getattr(started.config, name) for name in self.shape}
             weights, tokenizer = {"start_weights": weights_digest(started)}, own if tokenizer is None else tokenizer
         if tokenizer is None:
@@ -263,7 +263,7 @@ class MaskedLanguageModel(LanguageModel):
 
 
 def open_masked(where: str | PathLike[str]) -> tuple[Any, Any]:
-    """Open a masked language model in float32, including its head, and its tokenizer.
+    """Open a masked language model with its head, in float32, and the tokenizer of the model.
 
     Raises:
         InputError: the model does not exist or has no language-model head.
@@ -287,7 +287,7 @@ def open_masked(where: str | PathLike[str]) -> tuple[Any, Any]:
 
 @torch.no_grad()
 def untie(model: Any, table: SenseTable) -> None:
-    """Untie a BERT's output layer from its embeddings, and use the vector of each subword's most selected sense."""
+    """Untie BERT's output layer from the embeddings, and set each output vector to the vector of the most selected sense."""
     head, chosen = model.cls.predictions, table.most_selected()
     model.config.tie_word_embeddings = False
     head.decoder.weight = torch.nn.Parameter(table.weight[chosen].clone())
@@ -321,8 +321,8 @@ def _sinusoids(table: Tensor, size: float) -> None:
 
 
 class MaskedPrediction(Prediction):
-    """Mean cross-entropy over masked subwords. With senses, the state after the dense layer and norm of the language-model head
-    selects the senses, and `softmax` replaces the output layer of the head."""
+    """Objective: mean cross-entropy over masked subwords. With senses, the output of the dense layer and layer norm of the
+    language-model head selects the senses, and `softmax` replaces the output layer of the head."""
 
     def __init__(
         self, model: Any, mixture: Mixture, processes: Processes, *, tokenizer: Any, share: float,

@@ -40,7 +40,7 @@ def masked_perplexity(
     """Return the perplexity of masked words, which is exp of the mean of −log p(word | rest of the sentence).
 
     The same random words are masked for every model. All subwords of a word are masked together, and the probability of a word
-    is the product over its subwords, so models with different vocabularies are comparable.
+    is the product of the probabilities of its subwords, so models with different vocabularies are comparable.
 
     Args:
         model: model with a language-model head (`AutoModelForMaskedLM`).
@@ -100,7 +100,7 @@ def word_perplexity(
     model: WordModel, sentences: Sentences, *, seed: int = 0, data: str = "", name: str = ""
 ) -> list[Score]:
     """Return the perplexity of words and sentence ends over both directions, and that of an add-one-smoothed unigram model.
-    `settings` contains the perplexity of each direction and the number of `unknown` words, which share one class.
+    `settings` contains the perplexity of each direction. All out-of-vocabulary words, counted in `unknown`, share one class.
 
     Raises:
         SettingError: the text has no words.
@@ -116,7 +116,7 @@ def word_perplexity(
 
 
 def _score(task: str, metric: str, sums: np.ndarray, data: str, lang: str, seed: int, about: dict[str, Any]) -> Score:
-    """Return exp of the mean over words and its interval. `sums` contains the sum and the number of words of each sentence."""
+    """Return exp(mean loss per word) with its confidence interval. `sums` contains each sentence's loss and number of words."""
     measured = measure(sums, lambda s: np.exp(ratio(s[..., 0], s[..., 1])), samples=1000)
     n = int(sums[:, 1].sum())
     return Score(task, data, (lang,), metric, *measured.ends, n, seed, about, percent=False, **measured.kept)
@@ -139,7 +139,7 @@ def perplexity(
     encoder: str, texts: Sequence[tuple[str, str]], *, share: float = 0.15, pretokenized: bool = False,
     limit: int | None = None, seed: int = 0, say: Say = lambda line: None,
 ) -> list[Score]:  # fmt: skip
-    """Return the perplexity of masked words (or next words for ELMo) by language. A word's probability sums over its senses.
+    """Return each language's perplexity of masked words (ELMo: of next words), with probabilities summed over senses.
 
     Arguments not listed here are the options of `calque perplexity`.
 

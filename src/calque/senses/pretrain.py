@@ -32,7 +32,7 @@ MODELS: Mapping[str, type[LanguageModel]] = {"bert": MaskedLanguageModel, "elmo"
 
 
 def model_class(name: Any) -> type[LanguageModel]:
-    """Return the class of a language model."""
+    """Return the language-model class with the name "bert" or "elmo"."""
     if not isinstance(name, str) or name not in MODELS:
         raise SettingError(f"unknown model {name!r} to pretrain, expected {' or '.join(MODELS)}")
     return MODELS[name]
@@ -57,7 +57,7 @@ def pretrain(
         dictionaries: language pairs and dictionary files, for predicting senses of translations. All languages are then sampled
             equally often, unless `options` contains `alpha`.
         options: arguments of `MaskedLanguageModel` or `BiLanguageModel`.
-        held_out: number of evenly spaced sentences per language that are held out for measuring perplexity (`scores`).
+        held_out: number of evenly spaced sentences per language to hold out; their perplexity is stored in `scores`.
     """
     check(out, overwrite=overwrite)
     langs = list(dict.fromkeys(lang for lang, _ in texts))
@@ -170,7 +170,7 @@ def hold_out(text: Sentences, n: int) -> tuple[Sentences, Sentences]:
 
 
 def _about_senses(method: LanguageModel, dictionaries: Sequence[Dictionary]) -> dict[str, Any]:
-    """Return statistics on the number of senses per word in each table, and the dictionaries."""
+    """Return statistics on the number of senses per word in each table, and on the dictionaries."""
     assert method.softmax is not None
     about: dict[str, Any] = {"tables": []}
     for table in method.softmax.senses:
@@ -191,8 +191,8 @@ def _about_senses(method: LanguageModel, dictionaries: Sequence[Dictionary]) -> 
 
 # -- presets -----------------------------------------------------------------------------------------------------------
 # Settings from Tables 6 to 8 and Appendix D of the paper. The following settings differ or are not given there:
-# - A batch contains sentences instead of 20-word segments (12-word segments for two languages) of a stream (`unroll_steps`).
-# - Training takes 1,000,000 updates, or 600,000 for several languages, instead of a number of epochs (`n_epochs`).
+# - A batch contains sentences, not 20-word segments of a stream (`unroll_steps`; 12-word segments for two languages).
+# - The training length is set in updates (1,000,000, or 600,000 for several languages), not in epochs (`n_epochs`).
 # - The paper does not give ELMo's vocabulary size, or BERT's batch size, learning rate and block length.
 _PAPER: Mapping[str, dict[str, Any]] = {
     "elmo": {

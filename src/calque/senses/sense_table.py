@@ -25,12 +25,12 @@ _MOST = 64  # maximum number of senses per word
 class SenseTable(nn.Module):
     """Sense vectors for a vocabulary, and the cluster centres that are used to select senses.
 
-    The senses of a word are adjacent classes. During the warm-up, only the first sense of each word is active; `open` activates
-    the other senses, and `prune` deactivates rare senses. Only the vectors w and the biases have gradients.
+    Each sense is a class, and the senses of a word are adjacent. In the warm-up, only the first sense of each word is active;
+    `open` activates the other senses, and `prune` deactivates rare senses. Only the vectors w and the biases have gradients.
 
     Args:
         senses: number of senses of each word, at least 1, int `[n_words]`.
-        axes: dimension d′ of the projection in which states and centres are compared; at most d.
+        axes: dimension d′ of the projection in which states and centres are compared; at most `dim`.
         queue: number Q of states from which the projection is computed.
         spread: standard deviation σ of the initial centres.
         recent: number of recent states to store for each word that may have several senses.
@@ -39,9 +39,9 @@ class SenseTable(nn.Module):
     Attributes:
         weight, bias: vectors w, `[n_classes, dim]`, and biases, `[n_classes]`.
         centres: centres c, `[n_classes, dim]`.
-        projection, mean: P `[dim, axes]`, and the vector `[dim]` that is subtracted first (zero in the paper), see `project`.
-        queue, seen: ring buffer of recent states, `[queue, dim]`, and the number of all states so far.
-        recent, n_recent: ring buffers for the words `several`, `[n_several, recent, kinds, dim]`; number of all states so far.
+        projection, mean: matrix P `[dim, axes]`, and vector `[dim]` that is subtracted first (zero in the paper), see `project`.
+        queue, seen: ring buffer of recent states, `[queue, dim]`, and the total number of states so far.
+        recent, n_recent: recent states of each word in `several`, `[n_several, recent, kinds, dim]`; total number of its states.
         counts: number of selections of each class since `open`, int64 `[n_classes]`.
         live: mask of the active senses, bool `[n_classes]`.
         index, words: classes of each word, int64 `[n_words, S]`, padded with −1; and the word of each class.
@@ -74,7 +74,7 @@ class SenseTable(nn.Module):
         self.n_recent = nn.Buffer(torch.zeros(len(several), dtype=torch.int64))
         self.counts = nn.Buffer(torch.zeros(n, dtype=torch.int64))
         self.live = nn.Buffer(torch.zeros(n, dtype=torch.bool).index_fill(0, first, True))
-        # Checkpoints do not contain the tensors that `senses` determines.
+        # Checkpoints omit the following tensors, because the argument `senses` determines them.
         self.several = nn.Buffer(several, persistent=False)
         self.index = nn.Buffer(torch.where(slots < of_words[:, None], first[:, None] + slots, -1), persistent=False)
         self.words = nn.Buffer(torch.arange(len(of_words)).repeat_interleave(of_words), persistent=False)
@@ -97,7 +97,7 @@ class SenseTable(nn.Module):
         """Return the senses of candidate words, and their cosines with each state after the projection (Algorithm 1, line 7).
 
         Args:
-            states: h `[n, dim]`.
+            states: hidden states h, `[n, dim]`.
             words: candidate words for each state, such as translations (§3.2), int64 `[n, t]`, padded with −1.
 
         Returns:
@@ -122,7 +122,7 @@ class SenseTable(nn.Module):
     def follow(self, states: Tensor, classes: Tensor, rate: float) -> None:
         """Move each selected centre towards the mean of the states h `[n, dim]` that selected it.
 
-        c ← (1 − α) c + α · mean(h)    (Algorithm 1, line 8, once for all states of an update; α is `rate`)
+        c ← (1 − α) c + α · mean(h)    (Algorithm 1, line 8, applied once per update; α is `rate`)
         """
         chosen, place, counts = torch.unique(classes, return_inverse=True, return_counts=True)
         sums = torch.zeros(len(chosen), self.dim, dtype=torch.float64, device=states.device)
@@ -211,7 +211,7 @@ class SenseTable(nn.Module):
 
 
 def nearest(compared: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
-    """Return the class with the largest sum of cosines over tables, int64 `[n]`, or −1 if there is none."""
+    """Return each state's class with the largest sum of cosines over the tables, int64 `[n]`, or −1 if it has no class."""
     classes = compared[0][0]
     if not classes.shape[1]:
         return classes.new_full((len(classes),), -1)
@@ -223,7 +223,7 @@ def principal_axes(states: Tensor, k: int, *, whiten: float = 0.0) -> Tensor:
     """Return the first k principal axes (right singular vectors of the centred matrix) of vectors `[n, dim]`, `[dim, k]`.
 
     Args:
-        whiten: exponent p of the standard deviation σ of each axis, which is divided by σ^p; 0 gives orthonormal axes.
+        whiten: exponent p; each axis is divided by σ^p, where σ is its standard deviation. 0 gives orthonormal axes.
     """
     centred = states.double() - states.double().mean(0)
     squares, axes = torch.linalg.eigh(centred.t() @ centred / len(states))
@@ -303,7 +303,7 @@ class Negatives(NamedTuple):
 
 
 class Targets(NamedTuple):
-    """Gold classes of each state."""
+    """Target classes of each state."""
 
     classes: Tensor  # word or selected sense, followed by senses of its translations, int64 `[n, k]`, padded with −1
     weights: Tensor  # weight of −log p of each class, `[n, k]`; the weights of a state sum to 1 (Eq. 7)
@@ -401,7 +401,7 @@ class Softmax(nn.Module):
         bias = bias - torch.from_numpy(sampler.log_expected(classes, negatives.tries)).to(bias)
         columns, right = (torch.from_numpy(part).to(states.device) for part in np.split(place, [len(drawn)]))
         right = right.view(wanted.shape)
-        # Exclude all targets of a state from its sum over drawn classes; its other targets are added again below.
+        # Exclude all targets of a state from the sum over drawn classes. For each target, the others are added again below.
         hit = np.minimum(np.searchsorted(drawn, wanted), len(drawn) - 1)
         struck, place_of = (torch.from_numpy(part).to(states.device) for part in (drawn[hit] == wanted, hit))
         scores = F.linear(states, weight[columns], bias[columns]).float()

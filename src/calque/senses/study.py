@@ -15,7 +15,7 @@ from calque.senses.pretrain import PRESETS, model_class, pretrain, settings_for
 from calque.senses.training import Senses
 
 _BY_LANGUAGE = Mapping[str, str]
-#: types of the keys in a pretraining table, besides the settings of the language model
+#: value types of the keys in a table `[encoders.NAME.pretrain]`, except the settings of the language model
 _READ: dict[str, Any] = {
     "model": str, "texts": _BY_LANGUAGE, "apart": bool, "pairs": bool, "dictionaries": _BY_LANGUAGE, "limit": Count,
     "pretokenized": bool, "preset": Literal[tuple(PRESETS)], "senses": int | Mapping[str, Any], "held_out": int,

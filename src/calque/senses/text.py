@@ -16,7 +16,7 @@ from calque.offsets import offsets_of, ranges
 from calque.senses.elmo import END, with_ends
 from calque.text import Sentence, Sentences
 
-#: index of out-of-vocabulary words, after the indices of the boundary tokens, and index of the first word
+#: index of out-of-vocabulary words (after those of the boundary tokens), and index of the first vocabulary word
 UNKNOWN, FIRST_WORD = END + 1, END + 2
 VOCABULARY_FILE = "vocabulary.json"
 
@@ -90,11 +90,11 @@ class Mixture:
     """Samples blocks of text for each update.
 
     A language with n subwords is sampled with probability ∝ n^alpha (Conneau and Lample 2019, §3.1). With alpha = 0, the same
-    number of blocks is sampled in each language (in Multi-sense, §3.2, each block is a sentence). All blocks of a language are
-    sampled once, in random order, before any is sampled again. An epoch has as many blocks as the text.
+    number of blocks is sampled in each language, as in Multi-sense, §3.2. All blocks of a language are sampled once, in random
+    order, before any block is sampled again. An epoch contains as many blocks as the whole text.
 
     Args:
-        languages: blocks by language.
+        languages: blocks, keyed by language.
         batch: number of blocks in an update.
         alpha: exponent of the language sizes.
         seed: seed for the random order.
@@ -115,7 +115,7 @@ class Mixture:
         self.steps_per_epoch = max(1, sum(self.drawn.values()) // batch)
 
     def epoch(self, number: int) -> list[list[tuple[str, np.ndarray]]]:
-        """Return the updates of epoch `number`, each as block indices by language. The result depends only on `number`."""
+        """Return the updates of epoch `number`, each as block indices for each language. The result depends only on `number`."""
         names, chosen = [], []
         for index, (name, count) in enumerate(self.drawn.items()):
             names.append(np.full(count, index))
@@ -150,7 +150,7 @@ class Mixture:
 def mask(
     ids: np.ndarray, special: Sequence[int], *, mask_id: int, vocabulary: int, share: float, rng: np.random.Generator,
 ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
-    """Choose random subwords, and replace 80% by the mask token and 10% by random subwords (Devlin et al. 2019, §3.1).
+    """Choose random subwords, and replace 80% with the mask token and 10% with random subwords (Devlin et al. 2019, §3.1).
 
     Args:
         ids: subword ids, `[n, length]`.
@@ -222,12 +222,12 @@ class Vocabulary:
 
 @dataclass(frozen=True)
 class WordText:
-    """Text in several languages as indices of word types.
+    """Text in several languages, converted to indices of word types.
 
     Attributes:
         vocabulary: words to predict.
         word_types: all word types in the text, starting with the vocabulary; the index of `word_types[k]` is `k + FIRST_WORD`.
-        blocks: word-type indices by language, int32; each block is a sentence with boundary tokens, or a part of a sentence.
+        blocks: word-type indices of each language, int32; each block is a sentence with boundary tokens, or a part of a sentence.
     """
 
     vocabulary: Vocabulary
@@ -245,11 +245,11 @@ class WordText:
         each word is predicted once in each direction.
 
         Args:
-            texts: sentences by language.
+            texts: sentences, keyed by language.
             size: maximum vocabulary size, including the `FIRST_WORD` indices that are not words.
-            min_count: minimum number of times that a predicted word must occur.
+            min_count: a word must occur at least this often to be predicted.
             length: maximum number of predictions per block in each direction.
-            alpha: exponent of `Mixture`, which affects the frequencies by which words are sorted.
+            alpha: sampling exponent of `Mixture`; it affects the frequencies by which words are sorted.
             lower: whether to lower-case all words.
 
         Raises:
@@ -286,7 +286,7 @@ class WordText:
     def seen_by(
         cls, vocabulary: Vocabulary, sentences: Iterable[Sentence | Sequence[str]], *, lower: bool = False
     ) -> WordText:
-        """Convert other sentences to indices in a vocabulary, with one block per sentence and "" as the language."""
+        """Convert other sentences to indices in an existing vocabulary, with one block per sentence and "" as the language."""
         names, numbers, offsets = number_words(sentences)
         names = [name.lower() for name in names] if lower else names
         known = vocabulary.numbers(names)

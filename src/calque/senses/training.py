@@ -25,7 +25,7 @@ from calque.text import Sentences
 from calque.training.loop import Loop, Schedule
 from calque.training.objective import Objective
 
-_RECENT = 60  # number of recent states of each word that are clustered
+_RECENT = 60  # maximum number of recent states to cluster for each word
 _TRANSLATIONS = 4  # maximum number of translations of a word per language; the first dictionary entries are used
 _WHITEN = 0.5  # with start="grouped", axes are divided by this power of their standard deviation
 
@@ -40,18 +40,18 @@ class Senses:
             have S senses, as in the paper.
         warmup: number of updates during which each word has one sense (contextual_warmup; 20,000 in the paper). Default: half
             of all updates with start="grouped", otherwise a tenth, but at most 20,000.
-        start: initialisation of the other senses: "fresh" (SaELMo) or "kept" (SaBERT), see `SenseTable.open`; or "grouped",
-            which clusters the recent states of each word, see `group`. With random centres, the first centre often attracts
-            all states. "grouped" also centres the states before the projection, and divides its axes by the square root of
-            their standard deviation. Both directions of ELMo then select the same sense.
+        start: initialisation of all senses but the first: "fresh" (SaELMo) or "kept" (SaBERT), see `SenseTable.open`; or
+            "grouped", which clusters the recent states of each word, see `group`. With random centres, the first centre
+            often attracts all states. "grouped" also mean-centres the states before the projection, divides the axes by the
+            square root of their standard deviation, and makes both directions of ELMo select the same sense.
         rate: learning rate α of the centres (sense_learning_rate, context_rep_lr).
-        spread: standard deviation σ of the initial centres (not in the paper). If a centre is small compared with α times a
+        spread: standard deviation σ of the initial centres (not given in the paper). If a centre is small compared with α times a
             state, the first state that selects it determines its direction.
         axes: dimension d′ of the projection (cluster_proj_dim, pca_dim).
         queue: number Q of states from which the projection is computed (pca_sample).
-        project_every: number M of updates between computations of the projection (not in the paper).
+        project_every: number M of updates between computations of the projection (not given in the paper).
         below: a sense with less than this fraction β of its word's selections is pruned (remove_less_frequent_contexts).
-        prune_every: number E of updates between prunings (not in the paper).
+        prune_every: number E of updates between prunings (not given in the paper).
 
     Raises:
         SettingError: a value is invalid.
@@ -91,7 +91,7 @@ class Senses:
         return self.start == "grouped"
 
     def tables(self, counts: np.ndarray, dim: int, number: int = 1) -> list[SenseTable]:
-        """Return `number` tables for words that have the given counts in the training text, int `[n_words]`."""
+        """Return `number` tables for the words with the frequencies `counts` in the training text, int `[n_words]`."""
         several = np.where(counts > 0, self.senses, 1)
         if self.occurrences:
             several = np.clip(counts // self.occurrences, 1, self.senses)
@@ -111,8 +111,8 @@ class Translations:
     """Translations of each word in a joint vocabulary, depending on the language of the text in which the word occurs.
 
     Dictionaries are used in both directions. Case is ignored: an entry applies to all spellings of its word, and the
-    translation has the spelling in the dictionary, or else the most frequent one. A word is never its own translation, but
-    the same word in another case may be. `words` is the number of words with a translation, by language.
+    translation has the spelling in the dictionary, or else its most frequent spelling. A word is never its own translation,
+    but the same word in another case may be. `words` maps each language to the number of words with a translation.
 
     Args:
         dictionaries: dictionaries between languages of the text.
@@ -180,7 +180,7 @@ class Translations:
 
 
 #: Selected senses for this process's predictions, in text order. The first tensor, `[n, kinds · dim]`, contains the states that
-#: predict the word and (if different) select its sense; the second, int64 `[n, 3]`, contains word, class, and mask (0 or 1).
+#: predict the word and (if different) select its sense; the second, int64 `[n, 3]`, the word, its class, and a mask flag.
 Selected = tuple[Tensor, Tensor]
 
 
@@ -205,10 +205,10 @@ class SenseTraining:
     def targets(
         self, states: Mapping[int, Tensor], words: Tensor, languages: Tensor, whole: Tensor | None = None
     ) -> Targets:
-        """Return the sense that each state selects, and senses of translations, which have half of the total weight (Eq. 7).
+        """Return the sense that each state selects, and senses of translations with half of the total weight (Eq. 7).
 
         For each other language, the nearest sense among all translations of the word is selected. If there are several
-        languages, they share the weight of the translations equally, so Eq. 6 becomes a mean.
+        such languages, they share the weight of the translations equally, so Eq. 6 becomes a mean.
 
         Args:
             states: states that select senses, `[n, dim]`, keyed by the index of the table with which they are compared.
@@ -236,7 +236,7 @@ class SenseTraining:
         return nearest([self.tables[side].compared(of_side, words) for side, of_side in states.items()])
 
     def keep(self, selected: Sequence[Selected | None], counts: list[int]) -> None:
-        """Store this process's selections for each table (None if it has no text) and the predictions per process."""
+        """Store the selections for each table (None if this process has no text) and each process's number of predictions."""
         nothing = [(t.centres[:0].repeat(1, len(self.tables)), t.counts[:0, None].repeat(1, 3)) for t in self.tables]
         self._pending = [(part or none, counts) for part, none in zip(selected, nothing, strict=True)]
 
@@ -277,8 +277,8 @@ def group(tables: Sequence[SenseTable], *, seed: int) -> torch.Tensor:
     """Cluster the recent states of each word that may have several senses, set the centres of the senses, and return the mask
     of active senses, bool `[n_classes]`.
 
-    `split_words` clusters the states that predict a word (the first kind, concatenated over tables). The centre of a sense is
-    the mean of the states that select it (the last kind). Words with fewer than `MIN_VECTORS` states keep one sense. If fewer
+    `split_words` clusters the states that predict a word (index 0 of `kinds`, concatenated over tables). The centre of a sense
+    is the mean of the states that select it (index −1). Words with fewer than `MIN_VECTORS` states keep one sense. If fewer
     than `FEWEST_WORDS` words have enough states, all words keep one sense.
     """
     first = tables[0]
@@ -301,7 +301,7 @@ def group(tables: Sequence[SenseTable], *, seed: int) -> torch.Tensor:
     return live
 
 
-#: block indices of an update, by language
+#: block indices of an update for each language
 Update = list[tuple[str, np.ndarray]]
 
 
@@ -311,7 +311,7 @@ class LanguageModel(ABC):
 
     Args:
         dim: hidden size of the model.
-        length: maximum number of subwords in a block (BERT), or of words in a sentence (ELMo); longer sentences are split.
+        length: maximum number of subwords per block (BERT truncates longer sentences) or words per sentence (ELMo splits them).
         alpha: exponent of sampling: a language with n subwords or words is sampled with probability ∝ n^alpha.
         batch: number of blocks (BERT) or sentences (ELMo) in an update.
         updates: number of updates.
@@ -326,7 +326,7 @@ class LanguageModel(ABC):
         model: the trained model.
         softmax: output layer that replaces the model's own head; None if that head is used.
         translations: translations from dictionaries; None if there are no dictionaries.
-        mixture, history: the sampled blocks, and the metrics of each update.
+        mixture, history: sampler of the blocks, and metrics of each update.
     """
 
     unit: ClassVar[str]
@@ -372,7 +372,7 @@ class LanguageModel(ABC):
         """Train and return a new encoder. For `folder`, `checkpoint_every` and `progress`, see `Loop`.
 
         Args:
-            texts: sentences by language.
+            texts: sentences, keyed by language.
             dictionaries: dictionaries between languages of the text, for predicting senses of translations.
             say: function that prints messages.
         """

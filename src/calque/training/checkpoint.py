@@ -1,4 +1,4 @@
-"""Atomically written checkpoints of training runs, each with the identity of its run."""
+"""Atomically written checkpoints of training runs, each with the settings that identify the run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ History = list[dict[str, float]]
 
 
 def trained_parameters(module: nn.Module) -> dict[str, nn.Parameter]:
-    """Return the trainable parameters of a module by name."""
+    """Return the trainable parameters of a module, keyed by name."""
     return {name: p for name, p in module.named_parameters() if p.requires_grad}
 
 
@@ -114,7 +114,7 @@ def _difference(old: str, new: str) -> str:
     for name in names:
         was, now = (f"{x:g}" if isinstance(x, float) else f"{x!r:.60}" for x in (before.get(name), after.get(name)))
         changes.append(f"{name[-1]}: {was} → {now}")
-    return ", ".join(dict.fromkeys(changes))  # lists settings that are also in the schedule once
+    return ", ".join(dict.fromkeys(changes))  # settings that also occur in the schedule are listed only once
 
 
 def _leaves(settings: Any, *names: str) -> dict[tuple[str, ...], Any]:

@@ -84,7 +84,7 @@ class TrainingSettings(ABC):
 
     Args:
         epochs, learning_rate, seed: see `Schedule`.
-        batch: number of sentence pairs from each text in an update.
+        batch: number of sentence pairs from each parallel text in an update.
         freeze: number of lowest layers that are frozen, in addition to the embeddings. By default, all weights are trained.
     """
 
@@ -139,8 +139,8 @@ class Loop:
     Args:
         identity: all settings and data that determine the result; resuming from a checkpoint with another identity is an error.
         folder: folder for the checkpoint and `metrics.jsonl`; if None, no files are written.
-        checkpoint_every: number of updates between checkpoints; None disables only these, 0 disables all. Checkpoints are
-            also written every minute, on SIGINT or SIGTERM, and at the end of training; the caller removes the file.
+        checkpoint_every: number of updates between checkpoints; None disables these checkpoints, and 0 disables all checkpoints,
+            including those every minute, on SIGINT or SIGTERM, and at the end. The caller removes the checkpoint file.
         progress, title: whether to show a progress bar on standard error, and the title of the bar.
         optimiser: function that builds the optimiser; the loop sets its learning rate before each update.
     """
@@ -225,7 +225,7 @@ class Loop:
                 self.save()
             if ending:
                 self._write_metrics()
-                self.processes.meet()  # launchers kill all processes if one ends, so wait until the first process has written
+                self.processes.meet()  # launchers kill all processes when one ends, so wait for the first to write its files
                 remedy = (
                     "; the same command resumes it" if self.folder is not None and self.checkpoint_every != 0 else ""
                 )
@@ -250,7 +250,7 @@ class Loop:
         return {**norm, **terms}
 
     def _write_metrics(self) -> None:
-        """Rewrite the whole metrics file, because a resumed run repeats updates."""
+        """Rewrite the whole metrics file, because a resumed run repeats the updates after its checkpoint."""
         if self.folder is None or not self.processes.is_first:
             return
         write_text(self.folder / "metrics.jsonl", "".join(json.dumps(line) + "\n" for line in self.history))

@@ -69,8 +69,8 @@ class BatchPlan:
 
 
 class LanguagePlan:
-    """Plan with monolingual batches. Each batch is equally likely to be from any language, and the texts of a language are
-    repeated in a new random order in each pass.
+    """Plan with monolingual batches. The language of each batch is drawn uniformly. The texts of a language are repeated, in a
+    new random order for each pass.
 
     Args:
         groups: index of the language of each text, int `[n]`.

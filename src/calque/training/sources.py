@@ -33,7 +33,7 @@ class WordRows:
         rows: word vectors of all texts, `[W, dim]`.
         lengths: number of word vectors of each text, int64 `[S]`.
         numbers: index of each text, int64 `[S]`.
-        words: position of each row's word in its text, int64 `[W]`; None if all words are present and in order.
+        words: position of each vector's word in its text, int64 `[W]`; None if all words have a vector, in order.
     """
 
     rows: Tensor
@@ -52,7 +52,7 @@ class Pass:
         gradient: whether to keep the graph for a backward pass.
 
     Attributes:
-        vectors: detached word vectors of all batches by layer, float32 `[W, dim]`.
+        vectors: detached word vectors of all batches, keyed by layer, float32 `[W, dim]`.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Pass:
         """Backpropagate the gradients of the vectors, and add the gradients of the weights to the existing gradients.
 
         Args:
-            gradients: gradients of the vectors by layer, `[W, dim]`. Layers may be missing; layers below all trained weights
+            gradients: gradient of each layer's vectors, `[W, dim]`. Layers may be missing; layers below all trained weights
                 are ignored.
         """
         found = {layer: rows for layer, rows in gradients.items() if self._graph[layer].requires_grad}
@@ -110,7 +110,7 @@ class FrozenSource(VectorSource):
     Args:
         device: device of the returned vectors.
         numbers: index of each text, returned in `WordRows.numbers`, int64 `[n]`; default: 0, 1, ….
-        words: position of each row's word in its text, int64 `[n_rows]`; default: every word has a row.
+        words: position of each vector's word in its text, int64 `[n_vectors]`; default: every word has a vector.
     """
 
     def __init__(
@@ -158,7 +158,7 @@ class ChosenWords(VectorSource):
 
 
 class SubsetSource(VectorSource):
-    """Source of the vectors of a subset of texts; `take` gets indices in the subset, and returns indices in `whole`."""
+    """Source of the vectors of a subset of texts; `take` expects indices in the subset, and returns indices in `whole`."""
 
     def __init__(self, whole: VectorSource, kept: np.ndarray):
         self._whole, self._kept = whole, kept
@@ -172,7 +172,7 @@ class SubsetSource(VectorSource):
 
 
 class TrainedSource(VectorSource):
-    """Source of vectors from an encoder that is trained.
+    """Source of vectors from an encoder that is trained together with the task head.
 
     Args:
         encoder: encoder to train, which is changed in place.

@@ -77,8 +77,8 @@ class Supervised:
         Args:
             head: task head to train, together with the model of `source` if there is one.
             losses: function that computes the losses `[S]` of texts from their vectors.
-            groups: index of the language of each text, int `[n]`, used if `per_epoch` is set; default: one language for all.
-            select: function that returns the score of the current state (higher is better); if None, the last state is kept.
+            groups: index of the language of each text, int `[n]`, used if `per_epoch` is set; default: all texts in one language.
+            select: function that returns the score of the current weights (higher is better); if None, the last weights are kept.
             folder: folder for checkpoints, which are written every minute; if None, no checkpoints are written.
             progress, title: whether to show a progress bar on standard error, and the title of the bar.
 
@@ -104,7 +104,7 @@ class Supervised:
 
 
 class HeadObjective(Objective[list[np.ndarray]]):
-    """Objective that minimises the mean loss over texts and stores the state of the epoch with the highest score.
+    """Objective that minimises the mean loss over texts and stores the weights of the epoch with the highest score.
 
     Args:
         head, source, losses, processes, select: see `Supervised.fit`.
@@ -166,6 +166,6 @@ class HeadObjective(Objective[list[np.ndarray]]):
         return {} if self._last is None else {"dev": self._last}
 
     def restore(self) -> None:
-        """Restore the best state if one was stored."""
+        """Restore the weights of the best epoch if they were stored."""
         if self._best is not None:
             self.module.load_state_dict(self._best)

@@ -19,7 +19,7 @@ _CURRENT: ContextVar[Tracking | None] = ContextVar("calque_tracking", default=No
 class Tracking:
     """Experiment trackers of a run, which are started by the first call of `begin`.
 
-    If a run trains several models, such as task heads, each model has its own metric prefix, and update numbers continue.
+    If a run trains several models, such as task heads, each model has its own metric prefix. Update numbers do not restart.
 
     Args:
         names: tracker names in accelerate, or `package.module:Class` (a subclass of `accelerate.tracking.GeneralTracker`).
