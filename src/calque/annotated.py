@@ -15,7 +15,7 @@ from calque.text import Sentences
 
 @dataclass(frozen=True)
 class Labels:
-    """Labels stored as integer codes: `codes`, int32 `[n]`, are indices into `names`, the distinct labels."""
+    """Labels stored as integers: `codes`, int32 `[n]`, contains indices into `names`, the tuple of distinct labels."""
 
     codes: np.ndarray
     names: tuple[str, ...]
@@ -61,7 +61,7 @@ class _AnnotatedSentences:
         return len(self.sentences)
 
     def _taken(self, rows: np.ndarray, **parts: Any) -> Self:
-        """Return the sentences at the given indices; `parts` contains the annotations of these sentences by field name."""
+        """Return the sentences at the given indices; `parts` maps field names to the annotations of these sentences."""
         lines = getattr(self, "lines")  # noqa: B009 (subclasses define this field)
         return replace(
             self, sentences=self.sentences.take(rows), **{"lines": None if lines is None else lines[rows]}, **parts

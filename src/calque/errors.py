@@ -1,4 +1,4 @@
-"""Errors that users can fix. Each message states what is wrong, where, and how to fix it."""
+"""Errors that users can fix. Each message states the problem, its position and the remedy."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class CalqueWarning(UserWarning):
 
 
 class SkippedWarning(CalqueWarning):
-    """Warning that a reader skipped lines.
+    """Warning that a reader skipped unusable items.
 
     Attributes:
         skipped: number of skipped sentences, texts or entries for each reason.

@@ -1,4 +1,4 @@
-"""Load the texts that commands read, with the word links of these texts, and warn about skipped lines."""
+"""Load the texts and word links that commands use, and warn about skipped lines."""
 
 from __future__ import annotations
 
@@ -79,11 +79,11 @@ class Words:
 
     @property
     def unlimited(self) -> Words:
-        """Copy without `limit`, for text that must be complete, such as training text, which determines the unseen words."""
+        """Copy without `limit`. Training text must be read completely, because it determines which words are unseen."""
         return replace(self, limit=None)
 
     def read(self, path: str | PathLike[str], langs: tuple[str, str]) -> ParallelCorpus:
-        """Read parallel text. Unusable lines become empty sentence pairs, so line numbers in files of word links stay valid.
+        """Read parallel text. Unusable lines become empty sentence pairs, so the line numbers of word link files stay valid.
 
         Raises:
             InputError: see `warn_skipped`.
@@ -105,7 +105,7 @@ class Words:
         return align_words(corpus, extra=extra, progress=progress, **how)
 
     def open_pairs(self, path: str | PathLike[str], corpus: ParallelCorpus) -> WordPairs:
-        """Read a corpus's word links from a Pharaoh file, drop those beyond `limit`, and check that the linked words exist."""
+        """Read the word links of a corpus from a Pharaoh file, apply `limit`, and check that the linked words exist."""
         pairs = WordPairs.open(path)
         if self.limit is not None:
             pairs = pairs.slice(0, len(corpus))

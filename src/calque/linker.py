@@ -39,7 +39,7 @@ class Linker:
 
     Args:
         model: an encoder or its name (see `load_encoder`), a `WordAligner`, or a file written by `calque words --tables`.
-        langs: source and target language, required by encoders that have a separate part for each language.
+        langs: source and target language, required by encoders with separate components for each language.
         method: method that extracts links from cosines, "mutual" or "softmax" (encoders only); default: the encoder's own
             method `pivots` if it has one, otherwise "mutual".
         symmetrize: method that combines the links of the two alignment directions (tables only); default: "one-to-one".
@@ -47,8 +47,8 @@ class Linker:
         load: further arguments to `load_encoder`, such as `layer`.
 
     Raises:
-        SettingError: `method` or `symmetrize` is unknown, an option does not apply to this kind of model, or the encoder has no
-            word vectors.
+        SettingError: `method` or `symmetrize` is unknown, an option does not apply to the model, or the encoder has no word
+            vectors.
 
     Example:
         >>> from calque import Linker
@@ -73,7 +73,7 @@ class Linker:
         check_method(self.symmetrize)
         if self.aligner is None:
             if symmetrize is not None:
-                raise SettingError("symmetrize applies only to the tables of an aligner, got an encoder; omit it")
+                raise SettingError("symmetrize applies only to aligner tables, got an encoder; omit symmetrize")
         elif method is not None or options or load:
             raise SettingError(
                 "method, options and layers apply only to encoders, got the tables of an aligner; omit these arguments"

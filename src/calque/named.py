@@ -1,7 +1,7 @@
 """Tables of named classes. Classes from other packages have names of the form `package.module:Class`.
 
-A table lists names without importing the classes, which keeps help and error messages fast. A class that the user names is
-imported. Importing a class that a file names needs permission, because files can come from untrusted sources (`class_in_file`).
+A table lists names without importing the classes, which keeps help and error messages fast. A class named by the user
+is imported directly. A class named in a file is imported only with permission, because the file may be untrusted.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ class Table(Mapping[str, R], Generic[R]):
         row_of: function that builds the row for a class from another package, given its name and the class.
 
     Attributes:
-        rows: rows by name; help, studies, reports and documentation list these rows.
+        rows: rows by name, as listed in help texts, studies, reports and the documentation.
     """
 
     def __init__(self, what: str, rows: Mapping[str, R], *, base: str, row_of: Callable[[str, type], R]):

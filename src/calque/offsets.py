@@ -15,7 +15,7 @@ def offsets_of(lengths: np.ndarray | Sequence[int]) -> np.ndarray:
 
 
 def ranges(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """Return the indices of all groups: `concatenate([arange(s, s + n) for s, n in zip(starts, lengths)])`, without a loop."""
+    """Return `concatenate([arange(s, s + n) for s, n in zip(starts, lengths)])`, computed without a loop."""
     offsets = offsets_of(lengths)
     return np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], lengths)
 

@@ -8,7 +8,7 @@ characters.
 
 - Each punctuation mark or symbol is a word, but repeated marks (only ``. - = * ~ # ` ``) and emoji sequences form one word.
 - Hyphens inside or at the end of words (`well-known`, `Vor- und Nachteile`) do not split them, nor do `.` and `,` in numbers.
-- An apostrophe splits words in `don 't`, `dogs '` (most languages) and `l' homme` (Romance, Irish); in `п'ять`, it is a letter.
+- An apostrophe splits a word (`don 't`, `dogs '`; in Romance languages and Irish, `l' homme`) unless it is a letter (`п'ять`).
 - A full stop stays with an abbreviation (`U.S.`, `Mr. Smith`, `approx. half`) or an ordinal number (German `3. Mai`).
 - Chinese is segmented by a Rust port of jieba; Japanese, Thai and Traditional Chinese by BudouX. Both are deterministic.
 """
@@ -48,7 +48,7 @@ TWO_LETTERS = {code[:3]: code[3:] for code in _THREE.split()}
 _ELIDING = {"fr", "it", "ca", "ga", "gd", "oc", "co", "fur", "lij", "pms", "wa"}
 _APOSTROPHE_IS_LETTER = {"uk", "be", "rue", "br", "uz", "haw", "gn", "ha", "fi", "he", "yi"}
 _ORDINAL_POINT = "de da nb nn no fi et cs sk sl hr sr bs hu tr lv is"
-# Abbreviations that may precede a capital letter or a digit. Before a lower-case letter, any short word can be abbreviated.
+# Abbreviations that may precede a capital letter or a digit. Before a lower-case letter, any short word can be an abbreviation.
 _ABBREVIATIONS = {
     "en": "Mr Mrs Ms Dr Prof St Sr Jr Rev Hon Gen Col Capt Lt Sgt Gov Sen Rep Messrs vs cf Fig Figs Eq Vol",
     "de": "Dr Prof Hr Hrn Fr bzw ca vgl ggf evtl inkl sog St Nr Abs Abb Bd Kap Str Mio Mrd Jh Tel",
@@ -100,7 +100,7 @@ _SPECIAL = r"""
   | (?<![A)\]}-])--?[a-zA-Z][A-]*                                               # --option
   | (?<!\w)\d\d?:\d\d(?::\d\d)?(?![\w:])                                        # 10:30
   | [a-zA-Z](?:\+\+|\#)(?!\w)                                                   # C++, C#
-""".replace("[A", "[a-zA-Z0-9_").replace("[^A", "[^a-zA-Z0-9_")  # ASCII: \w would add 谢谢 to example.org/谢谢
+""".replace("[A", "[a-zA-Z0-9_").replace("[^A", "[^a-zA-Z0-9_")  # ASCII only: \w would add 谢谢 to example.org/谢谢
 
 
 def _pattern(language: str, *, special: bool) -> regex.Pattern[str]:
@@ -227,7 +227,7 @@ def split_spaces(text: str) -> list[str]:
 
 
 def splitter(lang: str, *, pretokenized: bool) -> Callable[[str], list[str]]:
-    """Return the function that splits text in a language into words; pretokenized text is split at spaces only."""
+    """Return the function that splits text in a language into words; pretokenized text is split only at spaces and tabs."""
     return split_spaces if pretokenized else get_segmenter(lang).split
 
 

@@ -81,7 +81,7 @@ def part_of(path: Path, kind: str = "part") -> Path:
 
     Args:
         path: the file or folder.
-        kind: "part" for unfinished output, "saving" for an encoder, "training" for checkpoints, or "lock".
+        kind: purpose of the path: "part" for unfinished output, "saving" for an encoder, "training" for checkpoints, or "lock".
     """
     return path.with_name(f".{path.name}.calque-{kind}")
 
@@ -129,7 +129,7 @@ def write_text(path: str | PathLike[str], text: str) -> None:
 
 
 def write_lines(path: str | PathLike[str], lines: Iterable[str]) -> None:
-    """Write lines, which include their line endings, atomically."""
+    """Write lines to a file atomically; the lines must include their line endings."""
     with whole(path) as part, open(part, "w", encoding="utf-8", errors="replace", newline="\n") as file:
         file.writelines(lines)
 
@@ -246,7 +246,7 @@ def naming(path: str | PathLike[str]) -> Iterator[None]:
 
 
 def unwritten(error: BaseException | None) -> str | None:
-    """Return why a write failed, according to an error or its causes, or None if the error does not report a failed write."""
+    """Return the reason for a failed write, as reported by an error or its causes, or None if no failed write is reported."""
     reason = None
     while error is not None:
         numbers = [error.errno] if isinstance(error, OSError) else []

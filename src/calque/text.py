@@ -212,7 +212,7 @@ class ParallelCorpus:
 
     @property
     def lines(self) -> np.ndarray | None:
-        """Line number of each pair in its file, from 1, int64 `[n_pairs]`; None if pair `i` is line `i + 1`.
+        """Line number of each pair in its file, starting at 1, int64 `[n_pairs]`; None if pair `i` is line `i + 1`.
 
         Use `lines` to match the pairs with other files that have one entry per original line, such as links or scores:
         `WordPairs.open(path).take(corpus.lines - 1)`.
@@ -273,7 +273,7 @@ class ParallelCorpus:
 
 
 def not_a_string(sentence: Sequence[str]) -> Sequence[str]:
-    """Raise an error if a sentence is a string, because its characters would be treated as words; else return the sentence."""
+    """Raise an error if a sentence is a string, because its characters would be treated as words; otherwise return it."""
     if isinstance(sentence, str):
         raise SettingError(
             f"a sentence must be a list of words, got the string {sentence[:30]!r}: split the string first, as in "

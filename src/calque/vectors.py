@@ -27,7 +27,7 @@ class Embeddings:
         data: vectors of all words, `[n_words, dim]`, float16, float32 or float64.
         offsets: int64 `[n_sentences + 1]`; the vectors of sentence `i` are `data[offsets[i]:offsets[i + 1]]`.
         covered: mask of the words that have a vector, bool `[n_words]`, or None if all words have a vector. Words that were
-            truncated, or that the tokenizer drops, have a row of zeros.
+            truncated, or that the tokenizer drops, have a zero vector.
     """
 
     def __init__(self, data: np.ndarray, offsets: np.ndarray, covered: np.ndarray | None = None):
@@ -91,7 +91,7 @@ class Embeddings:
 
     @classmethod
     def joined(cls, parts: Sequence[Embeddings]) -> Embeddings:
-        """Concatenate the sentences of all parts."""
+        """Concatenate several `Embeddings`."""
         if len(parts) == 1:
             return parts[0]
         covered = None
@@ -169,7 +169,7 @@ def map_arrays(path: str | PathLike[str]) -> tuple[dict[str, np.memmap], dict[st
         arrays by name, and the metadata of the file.
 
     Raises:
-        InputError: the file is not a valid safetensors file, or uses a data type that NumPy does not support (bfloat16).
+        InputError: the file is not a valid safetensors file, or uses a data type that NumPy does not support, such as bfloat16.
     """
     try:
         _, arrays, metadata = _mapped(path, "r")

@@ -1,4 +1,4 @@
-"""Short names for published test sets, with their repositories on the Hugging Face hub, languages and tasks."""
+"""Short names of published test sets, and the Hugging Face repository, languages and task of each test set."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ PREFIX = "hub:"
 
 @dataclass(frozen=True)
 class NamedData:
-    """Data set on the Hugging Face hub.
+    """Description of a published data set on the Hugging Face hub.
 
     Attributes:
-        task: task that reads the data set; "parallel" for commands that read parallel text.
-        config, tags: name of the configuration, and for each language, the tag that replaces `{}` in this name.
+        task: name of the task that uses the data set, or "parallel" for parallel text.
+        config, tags: name pattern of the configurations, and the tag of each language, which replaces `{}` in the pattern.
         splits: names of the splits; the first split is the default.
-        columns: columns to read. Parallel text has a column in the configuration's language and one in English; or
-            only one column, if the rows of all configurations are parallel.
-        licence: licence according to the hub or the publication.
+        columns: names of the columns to read. A parallel data set has one column in the language of the configuration and
+            one in English, or, if the rows of all configurations are parallel, only one column.
+        licence: licence stated on the hub or in the publication.
     """
 
     task: str
@@ -86,7 +86,7 @@ _MASSIVE = _same(
     "sw ta te th tl tr ur vi"
 ) | {"zh": "zh-CN", "zh-TW": "zh-TW"}
 
-#: data sets by the name that follows `hub:`
+#: published data sets; each key is the name that follows `hub:` on the command line
 NAMED: dict[str, NamedData] = {
     "pan-x": NamedData("ner", _XTREME, "PAN-X.{}", _PANX, _ALL, ("tokens", "ner_tags"), "not stated (WikiANN)"),
     "udpos": NamedData("pos", _XTREME, "udpos.{}", _UDPOS, _ALL, ("tokens", "pos_tags"), "varies by treebank"),
@@ -116,15 +116,15 @@ NAMED: dict[str, NamedData] = {
 
 
 def _asked(path: str | PathLike[str]) -> tuple[str, list[str]] | None:
-    """Split a path into a name in `NAMED` and the parts after it; return None for other paths, such as an existing folder."""
+    """Split `hub:NAME:…` into a name from `NAMED` and the parts after the name; return None for other or existing paths."""
     text = fspath(path)
     name, *rest = text.removeprefix(PREFIX).split(":")
     return (name, rest) if text.startswith(PREFIX) and name in NAMED and not os.path.exists(name) else None
 
 
 def place(path: str | PathLike[str]) -> tuple[str, str | None, str | None]:
-    """Return the repository, configuration and split of `hub:NAME[:CONFIG][:SPLIT]` or, for names in `NAMED`, of
-    `hub:NAME:LANGUAGE[:SPLIT]`; for any other path, return the path and None."""
+    """Return the repository, configuration and split named in `hub:NAME[[:CONFIG]:SPLIT]`, or in `hub:NAME:LANGUAGE[:SPLIT]`
+    if NAME is in `NAMED`. For any other path, return the path itself, and None for the configuration and the split."""
     text = fspath(path)
     if (asked := _asked(path)) is None:
         name, *rest = text.removeprefix(PREFIX).split(":") if text.startswith(PREFIX) else [text]
@@ -134,12 +134,12 @@ def place(path: str | PathLike[str]) -> tuple[str, str | None, str | None]:
     config = row.config_of(rest[0]) if rest else None
     if config is None or len(rest) > 2:
         languages = " ".join(row.tags)
-        raise InputError(f"expected {row.usage(name)}[:{'|'.join(row.splits)}] with one of {languages}", path=path)
+        raise InputError(f"expected {row.usage(name)}[:{'|'.join(row.splits)}]; languages: {languages}", path=path)
     return row.repository, config, rest[1] if len(rest) > 1 else row.splits[0]
 
 
 def sides(path: str | PathLike[str], langs: tuple[str, str]) -> list[tuple[str, str]] | None:
-    """Return the data set and column for each side of the parallel text `hub:NAME[:SPLIT]`, or None for other names."""
+    """Return the data set and column for each side of the parallel text `hub:NAME[:SPLIT]`, or None for other paths."""
     if (asked := _asked(path)) is None or NAMED[asked[0]].task != "parallel":
         return None
     name, rest = asked
@@ -151,8 +151,8 @@ def sides(path: str | PathLike[str], langs: tuple[str, str]) -> list[tuple[str, 
     other = [lang for lang, is_english in zip(langs, english, strict=True) if not is_english]
     configs = [row.config_of(lang) for lang in (other * 2 if with_english else langs)]
     if None in configs or len(configs) != 2 or (with_english and sum(english) != 1):
-        pairs = "English and one of " if with_english else ""
-        raise InputError(f"{name} is not in {langs[0]} and {langs[1]}; it has {pairs}{' '.join(row.tags)}", path=path)
+        pairs = "English and one of " if with_english else "two of "
+        raise InputError(f"{name} has no {'-'.join(langs)} text, expected {pairs}{' '.join(row.tags)}", path=path)
     return [
         (f"{PREFIX}{row.repository}:{config}:{split}", row.columns[int(is_english) if with_english else 0])
         for config, is_english in zip(configs, english, strict=True)
@@ -169,17 +169,17 @@ def repository_of(path: str | PathLike[str]) -> str | None:
 
 
 def hub_ids(paths: Iterable[str]) -> list[str]:
-    """Return the distinct hub repositories that the paths of texts refer to."""
+    """Return the names of the distinct hub repositories that the given paths refer to."""
     return list(dict.fromkeys(name for path in paths if (name := repository_of(path)) is not None))
 
 
 def name_of(path: str | PathLike[str]) -> str:
-    """Return the name of a text in records and tables: the file name of a local file, or the full name of a data set."""
+    """Return the name of a text for records and tables: the file name of a local file, or the full path of a hub data set."""
     return fspath(path) if repository_of(path) is not None else Path(path).name
 
 
 def remedy(path: str | PathLike[str]) -> str:
-    """Return a remedy for a data set that cannot be read: a hint about the repository, or similar names."""
+    """Return advice on a data set that cannot be read: how to get access to the repository, or which names are similar."""
     text = fspath(path)
     if not text.startswith(PREFIX):
         return ""
@@ -188,7 +188,7 @@ def remedy(path: str | PathLike[str]) -> str:
     if _asked(path) is not None or rows:
         repository = name if rows else NAMED[name].repository
         return (
-            f"; {repository} is on the Hugging Face hub: is the network available, and did you log in and accept its terms? "
+            f"; {repository} is on the Hugging Face hub: is the network available, and did you log in and accept the terms? "
             "For a local copy, write hub:FOLDER:CONFIG:SPLIT"
         )
     near = difflib.get_close_matches(name.lower(), NAMED, n=3)

@@ -14,18 +14,18 @@ from calque.annotated import Labels, Treebank
 from calque.corpora.lines import Flaw, Losses, OnError, read_lines
 from calque.text import Sentences
 
-# Pattern of comments such as `# id …⇥domain=en` (MultiCoNER), because words can also begin with # (`#⇥O`, `# NN I-NP O`).
+# Pattern that distinguishes comments (`# id …⇥domain=en` in MultiCoNER) from words that begin with # (`#⇥O`, `# NN I-NP O`).
 _NAMING = re.compile(r"# +(?:[\w.-]+ ?[=:](?: |$)|(?:id|sent_id|newdoc|newpar)\b)")
 _PART = re.compile(r"[0-9]+[-.][0-9]+")
 _DOCUMENT = "-DOCSTART-"  # document separator (CoNLL-2002 and 2003)
-_COUNT = [str(k) for k in range(1, 1000)]  # the first column of nearly every sentence is a prefix of this list
+_COUNT = [str(k) for k in range(1, 1000)]  # the first column of nearly every sentence is a prefix of these word numbers
 WIDTH = 10  # number of columns in CoNLL-U
 COLUMNS = {"upos": 3, "xpos": 4}
 _FORM, _UPOS, _HEAD, _RELATION = 1, 3, 6, 7
 
 
 class Stanza(NamedTuple):
-    """Lines of one sentence: the line number of the first row, one row for each word, and the comment lines before the rows."""
+    """Lines of one sentence: line number of the first row, rows (one per token), and comment lines before the rows."""
 
     line: int
     rows: list[str]
@@ -45,7 +45,7 @@ class TaggedSentence(NamedTuple):
 
     Attributes:
         line: number of the first line of the sentence.
-        intent: label of the sentence, if the format has one.
+        intent: intent label of the sentence, or None if the format has no intents.
         repaired: number of spans that were adjusted to word boundaries.
     """
 
@@ -62,7 +62,7 @@ def read_treebank(
     """Read dependency trees from a plain or compressed CoNLL-U file.
 
     The words are syntactic words, because heads refer to syntactic words. A multiword token (`1-2 del`) is replaced by its
-    parts, and empty nodes (`1.1`) are skipped.
+    syntactic words, and empty nodes (`1.1`) are skipped.
 
     Args:
         lang: language of the text.
@@ -91,7 +91,7 @@ def read_treebank(
 
 
 def tagged_words(path: str | PathLike[str], column: int) -> Iterator[TaggedSentence | Flaw]:
-    """Yield each sentence with the tags in one column; other columns are not checked."""
+    """Yield the words of each sentence and their tags from one column; other columns are not checked."""
     for item in _read_words(path):
         if isinstance(item, Flaw):
             yield item
@@ -125,7 +125,7 @@ def _heads(sentence: Words) -> list[int] | Flaw:
     for row, line in zip(rows, lines, strict=True):
         head = row[_HEAD]
         if not (head.isascii() and head.isdigit() and len(head) < 10 and int(head) <= len(rows)):
-            fact = f"the head of {row[_FORM]!r:.40} is {head!r:.20}, expected 0 or a word from 1 to {len(rows)}"
+            fact = f"the head of {row[_FORM]!r:.40} is {head!r:.20}, expected 0 or a word number from 1 to {len(rows)}"
             return Flaw(line, "head not in the sentence", f"{fact}; is a row missing?")
         heads.append(int(head))
     if heads.count(0) != 1:
@@ -140,19 +140,19 @@ def _heads(sentence: Words) -> list[int] | Flaw:
         above = above[above]
     if above.any():
         word = int(np.flatnonzero(above)[0])
-        fact = f"the heads from word {word} ({words[word - 1]!r:.40}) lead into a cycle, expected a tree; correct them"
+        fact = f"the heads above word {word} ({words[word - 1]!r:.40}) form a cycle, expected a tree; correct them"
         return Flaw(lines[word - 1], "not a tree", fact)
     return heads
 
 
 # -- sentences as blocks of lines with one word per line, as in all CoNLL formats -----------------------------------------
 def is_comment(line: str, *, numbered: bool) -> bool:
-    """Return whether a line at the beginning of a stanza is a comment. If rows are numbered, # always marks a comment."""
+    """Return whether a line before the first row of a sentence is a comment. If rows are numbered, # always marks a comment."""
     return line.startswith("#") and (numbered or _NAMING.match(line) is not None)
 
 
 def read_stanzas(path: str | PathLike[str], *, numbered: bool) -> Iterator[Stanza | Flaw]:
-    """Yield the sentences of a file; yield a `Flaw` for a sentence with an unreadable line."""
+    """Yield a `Stanza` for each sentence of a file, or a `Flaw` if a line of the sentence is unreadable."""
     flaw: Flaw | None = None
     rows: list[str] = []
     comments: list[str] = []
@@ -174,7 +174,7 @@ def read_stanzas(path: str | PathLike[str], *, numbered: bool) -> Iterator[Stanz
 
 
 def counted_rows(rows: list[list[str]], line: int) -> Words | Flaw:
-    """Return the word rows if the first column numbers them 1, 2, 3 …, or a `Flaw` if a number is missing or invalid.
+    """Return the rows of the words if their first column is 1, 2, 3 …, or a `Flaw` if a number is missing or invalid.
 
     Multiword tokens (`1-2`) and empty nodes (`1.1`) in CoNLL-U are skipped.
     """
@@ -186,7 +186,7 @@ def counted_rows(rows: list[list[str]], line: int) -> Words | Flaw:
             continue
         if row[0] != str(len(words) + 1):
             fact = f"word number {row[0]!r:.20}, expected {len(words) + 1}"
-            return Flaw(number, "words not counted", f"{fact}; is a row or the blank line between sentences missing?")
+            return Flaw(number, "invalid word number", f"{fact}; is a row or the blank line between sentences missing?")
         words.append(row)
         lines.append(number)
     if not words:
@@ -195,7 +195,7 @@ def counted_rows(rows: list[list[str]], line: int) -> Words | Flaw:
 
 
 def missing_value(words: Sequence[str], values: Sequence[str], lines: Sequence[int], name: str = "tag") -> Flaw | None:
-    """Return a `Flaw` for the first word that is empty or has no value, or None if there is no such word."""
+    """Return a `Flaw` for the first word that is empty or has no value in `values`, or None if there is no such word."""
     if "" not in values and all(map(str.strip, words)):
         return None
     for word, value, line in zip(words, values, lines, strict=True):

@@ -26,7 +26,7 @@ _PAIRS = (
     ("premise", "hypothesis"), ("premise", "hypo"), ("sentence1", "sentence2"), ("sentence_1", "sentence_2"),
     ("sentence_a", "sentence_b"), ("text1", "text2"),
 )  # fmt: skip
-_ENGLISH = ("sentence_a_original", "sentence_b_original")  # SICK-NL, whose columns sentence_A and _B are in Dutch
+_ENGLISH = ("sentence_a_original", "sentence_b_original")  # English texts in SICK-NL; sentence_A and _B are in Dutch
 _TEXTS = ("text", "sentence", "content", "review", "tweet", "utt")
 _LABELS = (
     "gold_label", "entailment_label", "entailment_judgment", "label", "labels", "sentiment", "category", "intent",
@@ -62,26 +62,26 @@ def read_labelled(
 
     Args:
         path: a file, a data set folder, or `hub:NAME` (see `rows.open_rows`).
-        lang: language of the texts; if a file has a column `language`, only rows in this language are read.
+        lang: language of the texts; rows with another language in the column `language` are ignored.
         format: format of the file; `auto` detects it from its name and contents.
 
-            - `header`: the first line contains the column names. The texts are in `premise` and `hypothesis`, `sentence1` and
-              `sentence2` (MultiNLI, XNLI), `sentence_A` and `sentence_B` (SICK; in SICK-NL, these columns are in Dutch, and
-              `sentence_A_original` and `sentence_B_original` in English), or `text`. The labels are in `gold_label`, `label` or
-              `entailment_label`.
+            - `header`: the first line contains the column names. The texts are in `premise` and `hypothesis`, in `sentence1`
+              and `sentence2` (MultiNLI, XNLI), in `sentence_A` and `sentence_B` (SICK), or in `text`. In SICK-NL, the Dutch texts
+              are in `sentence_A` and `sentence_B`, and the English texts in `sentence_A_original` and `sentence_B_original`.
+              The labels are in `gold_label`, `label` or `entailment_label`.
             - `pairs`: `premise⇥hypothesis⇥label`.
-            - `label-text`, `text-label`: two columns in this order. `auto` detects the label column from its values: at
-              most 50 distinct labels, and at most half as many labels as rows.
+            - `label-text`, `text-label`: two columns in this order. `auto` uses the column with fewer distinct values
+              as labels; it must have at most 50 distinct values, and at most half as many distinct values as rows.
             - `jsonl`: one JSON object per line, with the column names of `header` as keys.
             - `hub`: a data set with the column names of `header`; requires the extra `hub`. Numeric labels are replaced by
               the label names that the data set defines.
         pretokenized: whether words are already separated by spaces; otherwise `segment.split_words` segments the texts.
         on_error: how to handle unusable rows: `raise` an error, or `skip` them. Rows marked as unlabelled (`-`, or −1 in
-            data sets) are always skipped. A `SkippedWarning` counts the skipped rows.
+            data sets) are always skipped. A `SkippedWarning` gives their number.
 
     Raises:
-        InputError: the file cannot be read, has no row in the language, or its columns cannot be identified; or, with
-            `raise`, a row has the wrong number of columns, an empty text, an empty label, or invalid UTF-8.
+        InputError: the file cannot be read, has no row in the language, or has no recognised columns; or, with `raise`, a
+            row has the wrong number of columns, an empty text, an empty label, or invalid UTF-8.
     """
     if format not in get_args(Format):
         raise SettingError(f"format must be one of {', '.join(get_args(Format))}, got {format!r}")
@@ -187,7 +187,7 @@ def _choose(columns: Sequence[str], lang: str, path: AnyPath) -> _Names:
 
 
 def _columns(lines: Iterable[tuple[int, str | Flaw]], header: Sequence[str], expected: str) -> _Rows:
-    """Yield the values of each non-blank line by column name; if several columns have the same name, the first is used."""
+    """Yield the number and values of each non-blank line, keyed by column name; duplicate names refer to the first column."""
     first = {name: header.index(name) for name in header}
     for number, line in lines:
         if isinstance(line, Flaw):
@@ -203,13 +203,13 @@ def _columns(lines: Iterable[tuple[int, str | Flaw]], header: Sequence[str], exp
 
 
 def _which_first(lines: Iterable[tuple[int, str | Flaw]], path: AnyPath) -> Literal["label-text", "text-label"]:
-    """Detect which of two columns contains the labels; it is the column with fewer distinct values."""
+    """Detect which of the two columns contains the labels, namely the column with fewer distinct values."""
     rows = [line.split("\t") for _, line in lines if isinstance(line, str) and line.count("\t") == 1]
     first, second = (len({row[k] for row in rows}) for k in (0, 1))
     if rows and (min(first, second) > min(_MOST_LABELS, len(rows) / 2) or first == second):
         fact = f"two columns with {first} and {second} different values in {len(rows)} rows"
         remedy = 'set format (--format) to "label-text" or "text-label"'
-        raise InputError(f"{fact}, expected a column with few labels; {remedy}", path=path)
+        raise InputError(f"{fact}, expected one column with few distinct labels; {remedy}", path=path)
     return "label-text" if first < second else "text-label"
 
 

@@ -9,7 +9,7 @@ from os import PathLike, fspath
 from calque.errors import SettingError
 from calque.segment import TWO_LETTERS, language_parts
 
-_CODES = frozenset(TWO_LETTERS.values()) - {"ae", "sh"} | {"gsw", "nap"}  # language codes in file names
+_CODES = frozenset(TWO_LETTERS.values()) - {"ae", "sh"} | {"gsw", "nap"}  # codes recognised in file names
 _OTHERS = {"esp": "es", "ned": "nl"} | {code: TWO_LETTERS[code] for code in ("eng", "deu", "ger", "fra", "spa", "nld")}
 
 
@@ -57,7 +57,7 @@ def name_and_path(text: str) -> tuple[str, str]:
 
 
 def pair_and_path(text: str) -> tuple[tuple[str, str] | None, str]:
-    """Split `en-de=FILE` into a pair of languages (None without `=`) and the path of the file."""
+    """Split `en-de=FILE` into the language pair and the path of the file; the pair is None if `en-de=` is missing."""
     name, path = name_and_path(text)
     if not name:
         return None, text
@@ -72,11 +72,11 @@ def language_and_path(file: str, otherwise: str | None = None) -> tuple[str, str
     lang, path = name_and_path(file)
     if lang:
         if not path:
-            raise SettingError(f"{file}: the file is missing, expected {lang}=FILE")
+            raise SettingError(f"{file}: the file name is missing, expected {lang}=FILE")
         return lang, path
     lang = language_of(file) or otherwise or ""
     if not lang:
-        raise SettingError(f"{file}: the language is unknown; write it before the name, as in de={file}")
+        raise SettingError(f"{file}: the language is unknown; write it before the file name, as in de={file}")
     return lang, file
 
 

@@ -41,10 +41,10 @@ class Flaw(NamedTuple):
     """Unusable item in a file.
 
     Attributes:
-        reason: short reason, which is the same for all flaws of one kind, because flaws are counted by reason.
-        fact: message with the problem, the expected content and the remedy.
+        reason: short reason, identical for all flaws of the same type, so that flaws can be counted by reason.
+        fact: message that states the problem, the expected content and the remedy.
         path: file that contains the item; default: the file passed to `error`.
-        place: position that messages show instead of the line number if the file consists of a single object.
+        place: position shown in messages instead of the line number, such as `data[0].paragraphs[2]` in a JSON file.
     """
 
     line: int
@@ -88,7 +88,7 @@ class Skipped:
 
 
 class Losses:
-    """Handler for unusable items, which raises an error (`on_error="raise"`), or counts them and warns at the end ("skip").
+    """Handler that raises an error for an unusable item (`on_error="raise"`), or counts such items and warns at the end ("skip").
 
     `noun` is the word for the items in messages, such as "sentences".
     """
@@ -100,7 +100,7 @@ class Losses:
         self._skipped = Skipped()
 
     def take(self, item: Flaw | Omission) -> None:
-        """Count an item, or raise an error for a `Flaw`."""
+        """Count an unusable item, or raise an error if it is a `Flaw` and `on_error` is "raise"."""
         if isinstance(item, Flaw) and self._on_error == "raise":
             raise item.error(self._path, 'skip it (on_error="skip", --on-error skip)')
         self._skipped.count(item, self._path)
@@ -146,7 +146,7 @@ def find_packed(path: str | PathLike[str]) -> Path | None:
 
 @contextmanager
 def unpacked(path: str | PathLike[str]) -> Iterator[BufferedIOBase]:
-    """Open a file for reading bytes; gzip, zstd, xz and bzip2 compression is recognised by the first bytes.
+    """Open a file for reading bytes; gzip, zstd, xz and bzip2 compression is detected from the first bytes.
 
     Raises:
         InputError: the file cannot be opened, or its compressed data is corrupt or truncated.
@@ -174,7 +174,7 @@ def unpacked(path: str | PathLike[str]) -> Iterator[BufferedIOBase]:
 
 
 def read_blocks(path: str | PathLike[str]) -> Iterator[bytes]:
-    """Yield the decompressed content in non-empty blocks."""
+    """Yield the decompressed content of a file in non-empty blocks."""
     with unpacked(path) as file:
         while block := file.read(_BLOCK):
             yield block
@@ -196,7 +196,7 @@ def read_lines(path: str | PathLike[str]) -> Iterator[str | Flaw]:
         while raw := file.readline(LONGEST_LINE):
             number += 1
             if len(raw) == LONGEST_LINE:
-                raise InputError("longer than 64 MiB, expected a sentence; is it a text file?", path=path, line=number)
+                raise InputError("the line exceeds 64 MiB, expected a sentence; is it text?", path=path, line=number)
             if number == 1:
                 if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
                     raise InputError("UTF-16 text, expected UTF-8; convert it (iconv -f UTF-16 -t UTF-8)", path=path)
@@ -210,7 +210,7 @@ def read_lines(path: str | PathLike[str]) -> Iterator[str | Flaw]:
 
 def _readable(raw: bytes, number: int, path: str | PathLike[str]) -> str | Flaw:
     if b"\0" in raw:
-        return Flaw(number, "NUL character", "contains a NUL character, expected text; is the file corrupt?", path)
+        return Flaw(number, "NUL character", "the line has a NUL character, expected text; is the file corrupt?", path)
     try:
         return raw.decode("utf-8").removesuffix("\r")
     except UnicodeDecodeError as error:
@@ -221,7 +221,7 @@ def _readable(raw: bytes, number: int, path: str | PathLike[str]) -> str | Flaw:
 
 
 def _encoding(raw: bytes) -> str:
-    """Guess the encoding of a line that is not UTF-8; return its iconv name."""
+    """Guess the encoding of a line that is not UTF-8, and return the name of the encoding in iconv."""
     high = [byte for byte in raw if byte > 127]
     if 3 * len(high) < len(raw):  # few letters outside ASCII
         return "ISO-8859-1" if min(high) >= 0xA0 else "WINDOWS-1252"
@@ -230,7 +230,7 @@ def _encoding(raw: bytes) -> str:
 
 
 def json_lines(lines: Iterable[tuple[int, str | Flaw]]) -> Iterator[tuple[int, Any]]:
-    """Yield the number and JSON value of each non-blank line (None if the JSON is invalid); a `Flaw` is yielded unchanged."""
+    """Yield the number and JSON value of each non-blank line, with None for invalid JSON; a `Flaw` is yielded unchanged."""
     for number, line in lines:
         if isinstance(line, Flaw):
             yield number, line
@@ -246,7 +246,7 @@ def read_json(path: str | PathLike[str]) -> Any:
     try:
         return json.loads(b"".join(read_blocks(path)).decode("utf-8-sig"))
     except UnicodeDecodeError as error:
-        raise InputError(f"byte {error.start:,} is not UTF-8; convert the file", path=path) from error
+        raise InputError(f"byte {error.start:,} is not UTF-8; convert the file to UTF-8", path=path) from error
     except (ValueError, RecursionError) as error:
         fact = f"not JSON ({error!s:.100}), expected one JSON object; is the file complete?"
         raise InputError(fact, path=path, line=getattr(error, "lineno", None)) from error

@@ -32,7 +32,7 @@ from calque.progress import bar
 from calque.segment import language_parts, splitter
 from calque.text import ParallelCorpus
 
-_MOST_COLUMNS = 100  # each extra column becomes a column of the table; a corrupt line can contain a million
+_MOST_COLUMNS = 100  # limit on extra columns, because a corrupt line can have a million
 
 AnyPath = str | PathLike[str]
 Format = Literal["tsv", "moses", "fast-align", "tmx", "arrow", "hub"]
@@ -45,10 +45,10 @@ _BY_NAME |= {".arrow": "arrow", ".parquet": "hub", ".jsonl": "hub", ".ndjson": "
 def find_format(
     path: AnyPath | tuple[AnyPath, AnyPath], langs: tuple[str, str], format: Format | None = None
 ) -> tuple[list[str], Format]:
-    """Return the file or files that a path stands for, and their format."""
+    """Return the list of files that a path refers to, and their format."""
     if isinstance(path, tuple | list):
         if len(path) != 2 or format not in (None, "moses"):
-            raise SettingError(f"expected one path, or two for 'moses', got {len(path)} with format {format}")
+            raise SettingError(f"expected one path, or two for the format 'moses', got {len(path)} and format {format}")
         return [fspath(path[0]), fspath(path[1])], "moses"
     name = fspath(path)
     if name.startswith(PREFIX):
@@ -109,7 +109,7 @@ def _open(paths: list[str], langs: tuple[str, str], format: Format) -> RawCorpus
 
 # -- one sentence pair per line ------------------------------------------------------------------------------------------
 def _pair(line: str | Flaw, number: int, separator: str) -> RawPair | Flaw:
-    """Return the sentence pair in a line; quotes have no special meaning."""
+    """Return the sentence pair in a line, or a `Flaw` if there is no valid pair; quotes have no special meaning."""
     if isinstance(line, Flaw):
         return line
     source, divided, rest = line.partition(separator)
@@ -143,7 +143,7 @@ def _read_moses(source: str | PathLike[str], target: str | PathLike[str]) -> Ite
         elif isinstance(right, Flaw):
             yield right
         elif not left.strip() and not right.strip():
-            yield Flaw(number, BLANK, "blank in both files, expected a sentence pair", source)
+            yield Flaw(number, BLANK, "the line is blank in both files, expected a sentence pair", source)
         elif not right.strip():
             yield Flaw(number, "empty target", "the target side is empty, expected text", target)
         else:
@@ -165,15 +165,15 @@ def read_parallel(
     Args:
         path: one file, or two line-aligned files (Moses). A prefix stands for the files `prefix.en` and
             `prefix.de`; `hub:NAME` or a folder stands for a data set (see `rows.open_rows`).
-        langs: source and target language, which also select what is read from TMX files and data sets.
+        langs: source and target language; in TMX files and data sets, they also determine which texts are read.
         format: format of the file: `tsv` (`source⇥target`; further columns become the metadata `column_3`, `column_4` …),
-            `moses`, `fast-align` (`source ||| target`), `tmx`, `arrow` (`ParallelCorpus.save`) or `hub` (data sets, Parquet,
-            JSON Lines, CSV). By default, the format is detected from the name and the first lines.
+            `moses`, `fast-align` (`source ||| target`), `tmx`, `arrow` (from `ParallelCorpus.save`) or `hub` (data sets,
+            Parquet, JSON Lines, CSV). By default, the format is detected from the name and the first lines.
         pretokenized: whether words are already separated by spaces; otherwise `segment.split_words` segments the text.
         on_error: how to handle lines without a usable pair (a missing or empty side, invalid UTF-8, or a NUL character).
             `raise` raises an error that gives the line number. `skip` skips the line, counts it in `corpus.skipped`, and
             keeps the line number of every pair in `corpus.lines`. `blank` counts the line and replaces it with a pair of
-            empty sentences, so pair i is line i + 1. In every mode, blank lines at the end of a file are allowed, and
+            empty sentences, so pair i is always line i + 1. In every mode, blank lines at the end of a file are allowed, and
             TMX units that lack a language are skipped and counted.
         limit: maximum number of pairs to read.
         progress: whether to show a progress bar on stderr.
@@ -255,7 +255,7 @@ def _saved(path: str, langs: tuple[str, str], limit: int | None) -> ParallelCorp
 def gold_links(
     corpus: ParallelCorpus, *, column: str = "column_3", one_based: bool = False, check: bool = True
 ) -> WordPairs:
-    """Return the word links in a column of the corpus file, such as `0-0 1?2`; with `check`, check that the linked words exist.
+    """Return the word links in a metadata column (such as `0-0 1?2`); `check` also verifies that the linked words exist.
 
     Raises:
         SettingError: the column does not exist.

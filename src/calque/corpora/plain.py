@@ -51,7 +51,7 @@ def stream_sentences(
 
     Args:
         path, lang, pretokenized, limit: as in `read_sentences`.
-        block: number of lines in each block except the last.
+        block: number of lines per block; the last block can be shorter.
     """
     split = splitter(lang, pretokenized=pretokenized)
     lines = islice(read_lines(path), limit)
@@ -77,7 +77,7 @@ def read_dictionary(path: str | PathLike[str], *, langs: tuple[str, str], on_err
     Args:
         path: path of the file.
         langs: languages of the two columns.
-        on_error: how to handle lines without a pair: `raise` an error, or `skip` them and count them in a `SkippedWarning`.
+        on_error: how to handle lines that are not word pairs: `raise` an error, or `skip` and count them (`SkippedWarning`).
 
     Raises:
         InputError: the file cannot be read or contains no entries; or, with `raise`, a line does not contain two words

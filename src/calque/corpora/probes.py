@@ -23,15 +23,15 @@ from calque.text import Sentences
 
 Kind = Literal["edges", "conllu", "tags"]
 
-_MADE = {"conllu": ("pos", "dependencies"), "tags": ("pos", "entities")}  # probes that each kind of file supports
+_MADE = {"conllu": ("pos", "dependencies"), "tags": ("pos", "entities")}  # probes supported for each type of file
 _CALLED = {"conllu": "CoNLL-U", "tags": "columns of words and tags"}
-_HEAD = 200  # number of lines inspected to detect the kind of file
+_HEAD = 200  # number of lines inspected to detect the type of file
 
 Span = tuple[int, int]
 
 
 class Target(NamedTuple):
-    """Probing target in a sentence: first word and end (exclusive) of its one or two spans, and zero or more labels."""
+    """Probing target in a sentence: one or two spans, each with its first word and end (exclusive), and any number of labels."""
 
     spans: Sequence[Span]
     labels: Sequence[str]
@@ -48,7 +48,7 @@ def read_probe(
         {"text": "Ian ate ice cream", "targets": [{"span1": [1, 2], "span2": [2, 4], "label": "A1"}], "info": {}}
 
     Words are separated by spaces, and spans are half-open (`[2, 4]` is *ice cream*). `label` is a string or a list of
-    any number of strings (as in semantic proto-roles). Either all targets of a file have `span2`, or none of them has it.
+    any number of strings (as in semantic proto-roles). Either all targets of a file have `span2`, or none does.
     Other keys are ignored.
 
     Args:
@@ -60,12 +60,12 @@ def read_probe(
             - `pos`: each word is labelled with its part of speech.
             - `dependencies`: each word (`span1`) and its head (`span2`) are labelled with the relation between them. The root
               is its own head, as in the data of Tenney et al. (`ud_to_json.py` in jiant).
-            - `entities`: each span of BIO or other tags is labelled with its type.
+            - `entities`: each span, encoded as BIO or other tags, is labelled with its type.
 
             For JSON Lines, `probe` can be any name, such as srl, and becomes the name of the probe in the result.
         column: column that contains the tags; see `read_tagged`.
         subtypes: whether to keep relation subtypes; see `read_treebank`.
-        on_error: how to handle unreadable items: "raise" an error, or "skip" and count them.
+        on_error: how to handle unreadable lines: "raise" an error, or "skip" them and count them in a `SkippedWarning`.
 
     Raises:
         InputError: the file does not support the probe or contains no usable lines; or, with "raise", a line cannot be read,
@@ -85,7 +85,7 @@ def read_probe(
 
 
 def _kind(path: str | PathLike[str]) -> Kind:
-    """Detect the kind of annotation in a file."""
+    """Detect the type of annotation in a file."""
     name = fspath(path)
     if name.startswith(PREFIX) or os.path.isdir(name):
         return "tags"
@@ -103,7 +103,7 @@ def of_tags(text: TaggedText, probe: str | None = None) -> ProbeText:
     probe = probe or ("entities" if has_spans else "pos")
     if has_spans != (probe == "entities"):
         tags = ", ".join(name for name in names if name != "O")[:80] or "no tag but O"
-        expected = "word tags (--probe entities reads spans)" if has_spans else "spans, such as B-PER, I-PER, O"
+        expected = "tags without spans (try --probe entities)" if has_spans else "spans, such as B-PER, I-PER, O"
         raise InputError(f"has the tags {tags}; expected {expected} for the probe {probe}", path=text.path)
     words = offsets_of(text.sentences.lengths())
     if probe == "entities":
@@ -168,20 +168,20 @@ def _read_edges(path: str | PathLike[str], lang: str, probe: str | None, on_erro
 
 
 def _sentence(number: int, values: Any, width: int) -> tuple[list[str], list[Target]] | Flaw:
-    """Return the words and targets of a line; `width` is the required number of spans per target, or 0 if not fixed yet."""
+    """Return the words and targets of a line; `width` is the number of spans per target, or 0 before the first target."""
     if not isinstance(values, dict):
         return Flaw(number, "no JSON object", "not a JSON object, expected one per line; is the file complete?")
     text, listed = values.get("text"), values.get("targets")
     if not isinstance(text, str) or not is_text(text) or not isinstance(listed, list):
         keys = ", ".join(map(str, values))
-        return Flaw(number, "no targets", f"has the keys {keys:.80}, expected a text and a list of targets")
+        return Flaw(number, "no targets", f"the object has the keys {keys:.80}, expected a text and a list of targets")
     words, targets = split_spaces(text), []
     if not words:
         return Flaw(number, "empty text", "the text has no words, expected a sentence")
     for k, each in enumerate(listed, 1):
         target = _target(each, len(words))
         if target is None:
-            fact = f"is {each!r:.80}, expected label, span1, optionally span2: [start, end], 0 <= start < end <= {len(words)}"
+            fact = f"is {each!r:.80}, expected label, span1 and optional span2 [start, end] with 0 <= start < end <= {len(words)}"
             return Flaw(number, "no target", f"target {k} of {len(listed)} {fact}")
         width = width or len(target.spans)
         if width != len(target.spans):

@@ -24,7 +24,7 @@ _SIDES = (  # column names of parallel text in published data sets
 
 
 class Rows(NamedTuple):
-    """First values of each column, the label names of each column with numeric labels, and all rows, numbered from 1."""
+    """Rows of a data set, numbered from 1, with the first values of each column and the names of numeric labels."""
 
     first: dict[str, list]
     labels: Mapping[str, Sequence[str]]
@@ -59,7 +59,7 @@ def open_rows(path: str | PathLike[str]) -> Rows:
     Args:
         path: a table file; a folder saved with `save_to_disk` or containing table files; `hub:NAME`, `hub:NAME:SPLIT` or
             `hub:NAME:CONFIG:SPLIT`, where NAME is a data set on the hub or a folder; or a name in `by_name`, such as
-            `hub:pan-x:de`. The default split is `train`, or the only split. Local data is streamed and needs no network.
+            `hub:pan-x:de`. The default split is `train` if it exists, otherwise the only split. Local data needs no network.
     """
     try:
         import datasets
@@ -87,7 +87,7 @@ def _rows(
             yield dict(zip(batch, values, strict=True))
         try:
             batch = next(following, {})
-        except Exception as error:  # of any type, as in open_rows
+        except Exception as error:  # exceptions of any type, as in `open_rows`
             raise InputError(f"the next row cannot be read ({_cause(error)})", path=path, line=number + 1) from error
 
 
@@ -124,14 +124,14 @@ def _labels(features: Mapping[str, Any]) -> dict[str, Sequence[str]]:
 
 
 def _cause(error: Exception) -> str:
-    """Return the message of the innermost cause."""
+    """Return the type and message of the innermost cause of an error."""
     while isinstance(error.__cause__, Exception):
         error = error.__cause__
     return f"{type(error).__name__}: {error!s:.200}"
 
 
 # -- parallel text -----------------------------------------------------------------------------------------------------
-Column = tuple[str, str | None]  # name of a column, and for a column of translations, the language key
+Column = tuple[str, str | None]  # column name, and the language key if the column contains translations
 
 
 def read_dataset(path: str | PathLike[str], langs: tuple[str, str]) -> RawCorpus:
@@ -190,7 +190,7 @@ def _pair(
 
 
 def _joined(sides: Sequence[tuple[str, str]], path: str | PathLike[str]) -> Iterator[RawPair | Flaw]:
-    """Yield pairs from two columns of one data set, or from one column each of two parallel data sets."""
+    """Yield sentence pairs from two columns of one data set, or from one column in each of two parallel data sets."""
     (first, source), (second, target) = sides
     same = first == second
     rows, other = open_rows(first).rows, iter(()) if same else open_rows(second).rows

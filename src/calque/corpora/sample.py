@@ -1,4 +1,4 @@
-"""The bundled sample text; see `data/sample/README.md`."""
+"""Sample text that is bundled with calque; see `data/sample/README.md`."""
 
 from __future__ import annotations
 

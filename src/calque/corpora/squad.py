@@ -18,7 +18,7 @@ from calque.offsets import offsets_of, overlapped, ranges
 from calque.segment import splitter, word_places
 from calque.text import Sentences
 
-_SHAPE = "data[].paragraphs[] with context, and qas[] with question and answers[].text, answer_start"
+_SHAPE = "data[].paragraphs[] with context and qas[], where qas[] has question and answers[] with text and answer_start"
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class QuestionText:
         questions: the words of each question, `[n_questions]`.
         owner: index of each question's passage, int64 `[n_questions]`.
         offsets: int64 `[n_questions + 1]`; question i has the answers `offsets[i]:offsets[i + 1]` (at least one).
-        answers: original text of all gold answers.
+        answers: original text of each gold answer.
         spans: range (end exclusive) of the words that overlap each answer, int32 `[n_answers, 2]`; −1 if the answer
             is not at the position stated in the file.
         path: path of the file.
@@ -147,10 +147,10 @@ def read_questions(path: str | PathLike[str], *, lang: str, on_error: OnError = 
 def _misplaced(passage: str, text: str, start: int) -> str:
     there = passage[start : start + len(text)]
     if there == text:
-        return f"the answer {text!r:.60} at {start} contains no word of the passage; correct it"
+        return f"the answer {text!r:.60} at {start} contains no word of the passage; correct the answer"
     at = passage.find(text)
     where = f", which is at {at}" if at >= 0 else ", which the passage does not contain"
-    return f"the passage has {there!r:.60} at answer_start {start}, expected the answer {text!r:.60}{where}; correct it"
+    return f"the passage has {there!r:.60} at answer_start {start}, expected the answer {text!r:.60}{where}; correct the file"
 
 
 def _dataset(path: str | PathLike[str]) -> Iterator[tuple[str, Any, Any]]:

@@ -21,7 +21,7 @@ class TableWriter:
     """Writer that collects sentence pairs in an Arrow table.
 
     Args:
-        columns: names of the extra columns; default: `column_3`, `column_4` … up to the widest row of the first batch.
+        columns: names of the extra columns; default: `column_3`, `column_4` …, as many as the widest row of the first batch has.
         lines: whether to keep the line numbers.
     """
 
@@ -63,7 +63,7 @@ class TableWriter:
 
 
 class Batches:
-    """Record batches of one table, kept in memory up to `MEMORY` bytes and then in an unnamed memory-mapped temporary file."""
+    """Record batches of one table, in memory up to `MEMORY` bytes, and beyond that in an unnamed memory-mapped temporary file."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self.schema = schema

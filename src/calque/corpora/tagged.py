@@ -1,4 +1,4 @@
-"""Readers for text with one tag per word (named entities, slots, parts of speech), and for requests in Facebook's format."""
+"""Readers for text with one tag per word (named entities, slots, parts of speech), including Facebook's slot-filling format."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ def read_facebook(path: str | PathLike[str], lang: str) -> Iterator[TaggedSenten
 
     Slots are character spans. The words are cut from the text at the spans in the tokenization column (JSON with `tokens` and
     `tokenSpans`), because the tokens themselves are lower-cased and normalised. Token spans count characters or, in some
-    Spanish rows, UTF-8 bytes; a comparison with the tokens shows which unit is used. Rows without a tokenization are segmented
-    by the segmenter of the language.
+    Spanish rows, UTF-8 bytes; a comparison with the tokens shows which unit is used. If a row has no tokenization, its text is
+    segmented by `segment.split_words`.
 
     A slot that begins or ends inside a word is extended to the whole word, unless an earlier slot contains this word.
     `TaggedSentence.repaired` counts slots that begin or end inside a word, overlap an earlier slot, or contain no word.
@@ -84,7 +84,7 @@ def _request(row: list[str], number: int, lang: str) -> TaggedSentence | Flaw:
     if isinstance(words, str):
         return Flaw(number, "tokens not in the text", words)
     if not words:
-        return Flaw(number, "empty text", "the text has no words, expected a request")
+        return Flaw(number, "empty text", "the text has no words, expected an utterance")
     tags, repaired = ["O"] * len(words), 0
     for start, end, name in sorted(named):
         inside = [k for k, (first, last) in enumerate(words) if first < end and last > start]
@@ -97,7 +97,7 @@ def _request(row: list[str], number: int, lang: str) -> TaggedSentence | Flaw:
 
 
 def _token_spans(text: str, tokenization: str) -> list[Span] | str:
-    """Return the spans of the tokens in the text, or a description of the problem."""
+    """Return the spans of the tokens in the text, or an error message if the tokenization is invalid."""
     try:
         first = json.loads(tokenization)["tokenizations"][0]
         tokens = [str(token) for token in first["tokens"]]
@@ -112,7 +112,7 @@ def _token_spans(text: str, tokenization: str) -> list[Span] | str:
         ordered = all(last <= start < end for last, (start, end) in zip(ends, found, strict=False))
         if ordered and all(map(str.strip, words)) and list(map(_plain, words)) == list(map(_plain, tokens)):
             return found
-    return "the tokens in the last column do not match the text at tokenSpans; empty the column to ignore it"
+    return "the tokens in the last column do not match the text at tokenSpans; empty the column to ignore them"
 
 
 def _plain(text: str) -> str:
@@ -145,14 +145,14 @@ def read_tagged(
 
             - `columns`: one word per line, with blank lines between sentences. The first column contains the word and the last
               column the tag; tabs or spaces separate columns (CoNLL-2002, CoNLL-2003, WikiANN, PAN-X, MultiCoNER, `word⇥UPOS`).
-              `-DOCSTART-` lines are skipped, and prefixes such as `en:` are removed from the words in WikiANN.
+              `-DOCSTART-` lines are skipped, and language prefixes of words (`en:` in WikiANN) are removed.
             - `numbered`: like `columns`, with word numbers in an additional first column: `id word tag …` (UNER), or
               `id word intent tag` if comments `# intent = …` precede the sentences (xSID).
             - `conllu`: ten columns, including the universal part of speech; see `conllu.read_treebank`.
             - `facebook`: `intent⇥start:end:slot,…⇥text⇥locale⇥tokenization`; see `tagged.read_facebook`.
             - `hub`: rows of a data set with a list of words and a list of tags (strings, or numbers for which the data
               set defines names); requires the extra `hub`.
-        column: column that contains the tags: its number, starting at 1; `upos` or `xpos` (CoNLL-U); or its name (data sets).
+        column: column that contains the tags, given as a number from 1, as `upos` or `xpos` (CoNLL-U), or as a name (data sets).
         on_error: how to handle unusable sentences: `raise` an error, or `skip` them and count them in a
             `SkippedWarning`.
 
@@ -281,7 +281,7 @@ def _dataset(path: str | PathLike[str], column: int | str | None) -> Iterator[Ta
     tags = str(column) if column is not None else first_of(_TAGS, data.columns)
     if data.columns and (words is None or tags not in data.columns):
         expected = f"{' or '.join(_WORDS)}, and {column or ' or '.join(_TAGS)}"
-        fact = f"has the columns {', '.join(data.columns)}; expected {expected}; rename them, or set column"
+        fact = f"has the columns {', '.join(data.columns)}; expected {expected}; rename the columns, or set column"
         raise InputError(fact, path=path)
     for number, row in data.rows:
         intents = [] if intent is None else [data.name_of(intent, row[intent])]

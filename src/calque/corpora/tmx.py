@@ -17,7 +17,7 @@ _CHUNK = 1 << 16  # maximum number of bytes parsed at a time
 
 
 def read_elements(path: str | PathLike[str], root: str, name: str, noun: str) -> Iterator[tuple[int, Element]]:
-    """Yield the elements with the tag `name` and their line numbers; each element is then removed to free its memory.
+    """Yield the line number of each element with the tag `name`, and the element, which is removed after use to free memory.
 
     Args:
         path: file, plain or compressed.
@@ -25,7 +25,7 @@ def read_elements(path: str | PathLike[str], root: str, name: str, noun: str) ->
         noun: name of the document type in messages, such as "a TMX document".
 
     Raises:
-        InputError: the XML is not well-formed, has a different root, or has undeclared or excessively expanding entities.
+        InputError: the XML is not well-formed, has another root element, or has undeclared or excessively expanding entities.
     """
     parser, above, line = XMLPullParser(("start", "end")), [], 1
     with unpacked(path) as file:
@@ -53,10 +53,10 @@ def read_elements(path: str | PathLike[str], root: str, name: str, noun: str) ->
 
 
 def read_tmx(path: str | PathLike[str], langs: tuple[str, str]) -> Iterator[RawPair | Omission]:
-    """Yield the translation units, with bounded memory use.
+    """Yield the sentence pair of each translation unit, with bounded memory use.
 
-    `xml:lang` is matched by `best_match`. Units that lack one of the languages are skipped and counted. Inline tags are
-    removed, together with their content if it is markup of the original document.
+    Languages (`xml:lang`) are matched with `best_match`. Units that lack one of the languages are skipped and counted.
+    Inline tags are removed, together with their content if it is markup of the original document.
     """
     for line, unit in read_elements(path, "tmx", "tu", "a TMX document"):
         sides: dict[str, str] = {}

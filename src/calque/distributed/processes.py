@@ -1,6 +1,6 @@
 """Process groups for training: sharding batches, gathering vectors and summing gradients.
 
-The model is not wrapped, so the same code runs with one process and with several processes.
+The model is not wrapped in `DistributedDataParallel`, so the same code runs with one process and with several processes.
 """
 
 from __future__ import annotations
