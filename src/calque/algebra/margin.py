@@ -1,4 +1,4 @@
-"""Exact search by ratio margin (Artetxe & Schwenk 2019) in both directions, and sentence pair mining."""
+"""Exact nearest-neighbour search by ratio margin (Artetxe & Schwenk 2019) in both directions, and mining of sentence pairs."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def best_by_margin(source: np.ndarray, target: np.ndarray, *, k: int = 4) -> Bes
     other side. Ties go to the smaller index.
 
     The ratio equals 1 + CSLS / (r(x) + r(y)), so an exact CSLS search bounds it from above: if the last candidate has CSLS s,
-    all other vectors have a ratio of at most 1 + s / (r(x) + r), where r is the smallest r on the other side if s is positive,
-    and the largest r otherwise. A vector whose best ratio is below this bound is compared with all vectors.
+    all other vectors have a ratio of at most 1 + s / (r(x) + r), where r is the smallest r(y) if s is positive, and the
+    largest r(y) otherwise. A vector whose best ratio is below this bound is compared with all vectors of the other side.
 
     LASER's code searches only the k nearest vectors by cosine; `xsim_neighbours` implements this search.
 
@@ -70,7 +70,7 @@ def best_by_margin(source: np.ndarray, target: np.ndarray, *, k: int = 4) -> Bes
 def _best_ratios(
     x: np.ndarray, y: np.ndarray, names: np.ndarray, csls: np.ndarray, of_x: np.ndarray, of_y: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
-    """Return the index and value of each x row's largest ratio, among its CSLS candidates or, if needed, all rows of y."""
+    """Return the index and value of the largest ratio of each row of x with its CSLS candidates or, if needed, all rows of y."""
     ratios = _ratios(csls, of_x[:, None] + of_y[names])
     best, scores = _first_largest(names, ratios)
     if names.shape[1] == len(y):
@@ -186,7 +186,7 @@ def best_threshold(mined: Mined, right: np.ndarray, n_gold: int) -> float:
     """
     if not right.any():
         return float("inf")
-    ends = np.append(np.flatnonzero(np.diff(mined.scores)), len(mined) - 1)  # equal scores pass together
+    ends = np.append(np.flatnonzero(np.diff(mined.scores)), len(mined) - 1)  # equal scores are accepted together
     f1 = 2 * np.cumsum(right)[ends] / (ends + 1.0 + n_gold)
     last = int(ends[np.argmax(f1)])
     following = mined.scores[min(last + 1, len(mined) - 1)]

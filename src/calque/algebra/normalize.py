@@ -12,7 +12,7 @@ _BLOCK = 8192  # number of rows converted to float64 at a time
 def unit_rows(x: np.ndarray, rows: np.ndarray | None = None) -> np.ndarray:
     """Return the L2-normalised rows in float32; zero rows remain zero.
 
-    Rows are divided by their own norms; the code of Cao et al. (2020) divides by the norm of the matrix, which disables CSLS.
+    Each row is divided by its norm. Dividing by the norm of the matrix, as in the code of Cao et al. (2020), disables CSLS.
 
     Args:
         x: vectors, `[n, dim]`, float16, float32 or float64, in memory or memory-mapped.
@@ -43,8 +43,8 @@ def unit_centre_unit(x: np.ndarray, mean: np.ndarray | None = None) -> tuple[np.
 
     Args:
         x: vectors, `[n, dim]`.
-        mean: mean to subtract, `[dim]`; default: the mean of the normalised rows of `x`. Pass the mean that another call
-            returned to normalise further vectors consistently.
+        mean: mean to subtract, `[dim]`; default: the mean of the normalised rows of `x`. To normalise further vectors
+            consistently, pass the mean that an earlier call returned.
 
     Returns:
         the normalised rows, float32 `[n, dim]`, and the subtracted mean, float64 `[dim]`.

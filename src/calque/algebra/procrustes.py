@@ -12,7 +12,7 @@ class Moments:
     """Means and centred cross-products of paired vectors in float64, which can be accumulated in blocks and merged.
 
     Blocks are merged with the update of Chan et al. (1979, "Updating formulae and a pairwise algorithm for computing sample
-    variances"), so a large common offset does not reduce the precision. The target vectors may have 0 dimensions.
+    variances"), so a large mean does not reduce the precision. The target vectors may have 0 dimensions.
 
     Attributes:
         n: number of pairs.
@@ -58,7 +58,7 @@ class Moments:
             self.merge(part)
 
     def merge(self, other: Moments) -> None:
-        """Add the pairs that `other` was computed from."""
+        """Update the moments with the pairs from which `other` was computed."""
         if other.n == 0:
             return
         n = self.n + other.n

@@ -3,7 +3,7 @@
 The vectors of each side are divided into small groups. One pass over `x @ y.T` stores the largest inner product of every vector
 with every group of the other side. These maxima limit the search: the k nearest vectors are in the k groups with the largest
 maxima, and the best neighbour by CSLS is in one of the few groups whose upper bound exceeds the largest lower bound. Only these
-groups are multiplied again, and products close to the best are recomputed in float64. The maxima take at most 1 GiB of memory
+groups are multiplied again, and products close to the largest are recomputed in float64. The maxima take at most 1 GiB of memory
 per side.
 """
 
@@ -31,7 +31,7 @@ _DECIDED = 2**25  # number of group maxima (queries × groups) compared at a tim
 
 @contextmanager
 def full_precision() -> Iterator[None]:
-    """Disable reduced-precision (TF32) matrix products in the block, regardless of `torch.set_float32_matmul_precision`."""
+    """Disable reduced-precision (TF32) matrix products in a `with` block, regardless of `torch.set_float32_matmul_precision`."""
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("highest")
     try:
@@ -44,7 +44,7 @@ def full_precision() -> Iterator[None]:
 def error_bound(x: Tensor, y: Tensor) -> float:
     """Return an upper bound on the error of a float32 inner product of rows of x and y, for any order of summation.
 
-    The bound is dim·u·‖x‖·‖y‖, where u = 2⁻²⁴ and the norms are the largest of each side (Higham 2002, §3.1).
+    The bound is dim·u·‖x‖·‖y‖, where u = 2⁻²⁴ and ‖x‖ and ‖y‖ are the largest norms of rows of x and y (Higham 2002, §3.1).
     """
     longest = [float(torch.linalg.vector_norm(side, dim=1).nan_to_num(torch.inf, torch.inf).max()) for side in (x, y)]
     return 1.01 * x.shape[1] * 2.0**-24 * longest[0] * longest[1] + 1e-30
@@ -83,8 +83,8 @@ def csls_neighbours(
     """Return nearest neighbours by cross-domain similarity local scaling (Conneau et al. 2018a, Eq. 3).
 
     CSLS(x, y) = 2·cos(x, y) − r(x) − r(y), where r(x) is the mean cosine of x with its k nearest target vectors, and
-    r(y) the mean cosine of y with its k nearest source vectors. Ties go to the smaller index. The result is the same as that of
-    a search in float64.
+    r(y) is the mean cosine of y with its k nearest source vectors. Ties go to the smaller index. The result equals that of a
+    search in float64.
 
     Args:
         source, target: L2-normalised (or zero) vectors, `[n, dim]` and `[m, dim]`, such as the result of `unit_rows`. For
@@ -115,7 +115,7 @@ def cosine_neighbours(
 
 
 def largest_products(x: Tensor, y: Tensor, k: int) -> tuple[np.ndarray, np.ndarray]:
-    """For each row of `x`, return the `k` largest float32 products with rows of `y`, and the indices of these rows.
+    """For each row of `x`, return the `k` largest float32 inner products with rows of `y`, and the indices of these rows.
 
     Args:
         x, y: finite float32 vectors on the same device, `[n, dim]` and `[m, dim]`.
@@ -248,7 +248,7 @@ def _predicted(x: Tensor, y: Tensor, k: int) -> np.ndarray | None:
 
 
 def _maxima(left: _Side, right: _Side) -> tuple[Tensor, Tensor]:
-    """Return each sorted vector's largest product with each group, `[n_right_groups, n]` and `[n_left_groups, m]`."""
+    """Return the largest product of each sorted vector with each group, `[n_right_groups, n]` and `[n_left_groups, m]`."""
     n, m, device = len(left.rows), len(right.rows), left.rows.device
     of_rows = torch.empty(len(right.starts) - 1, n, device=device)
     of_columns = torch.empty(len(left.starts) - 1, m, device=device)
@@ -327,7 +327,7 @@ class _Search:
         else:
             maxima = factor * self.maxima.index_select(1, torch.from_numpy(places).to(device))
         error = factor * self.error + 2.0**-22 * float(np.abs(less).max())
-        # At least n vectors score no less than the n-th largest lower bound of a group, so lower scores can be excluded.
+        # At least n vectors reach the n-th largest lower bound of the groups, so vectors with lower scores can be excluded.
         lower = maxima - torch.from_numpy(most).to(maxima)[:, None]
         floor = torch.full((len(places),), -torch.inf, device=device)
         if len(lower) >= n:

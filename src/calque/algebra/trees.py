@@ -92,7 +92,7 @@ def _contracted(weight: np.ndarray) -> np.ndarray:
 
 def _cycle(heads: np.ndarray) -> np.ndarray | None:
     """Return the nodes of a cycle, or None if every node leads to node 0."""
-    state = np.zeros(len(heads), dtype=np.int64)  # 0 if not visited, otherwise the walk that visited it
+    state = np.zeros(len(heads), dtype=np.int64)  # start of the walk that visited the node, or 0 if not visited
     state[0] = -1
     for start in range(1, len(heads)):
         node = start

@@ -11,12 +11,12 @@ from calque.named import Table, is_path
 
 @dataclass(frozen=True)
 class MethodRow:
-    """An alignment method in `METHODS`.
+    """Entry of `METHODS` for one alignment method.
 
     Attributes:
         target: import path of the class, `package.module:Class`; the class must be a subclass of `Method`.
         help: one-line description.
-        settings: arguments that are passed to the class.
+        settings: keyword arguments for the constructor of the class.
         learns_from: supported training data: "parallel" (text with word links), "dictionary" or "text" (monolingual text).
         trains: whether the method trains the encoder's weights; if true, it has a seed, a schedule and checkpoints.
         of_each: whether the method uses a separate encoder for each language; their dimensions may differ.
@@ -40,7 +40,7 @@ class MethodRow:
 
 
 def _maps(name: str, text: str, *learns_from: str) -> MethodRow:
-    """Return the row of a method that fits maps: `LinkedMaps` if it supports parallel text, otherwise `DictionaryMaps`."""
+    """Return the `METHODS` entry of a map-fitting method, whose class is `LinkedMaps` if it supports parallel text."""
     target = "calque.alignment.maps:LinkedMaps"
     if "parallel" not in learns_from:
         target = "calque.alignment.dictionary:DictionaryMaps"
@@ -62,7 +62,7 @@ METHODS: Table[MethodRow] = Table(
         "linear": _maps("linear", "linear map fitted by least squares", "parallel", "dictionary"),
         "means": MethodRow(
             "calque.alignment.text_maps:LanguageMeans",
-            "shifts the mean of each language to that of --towards; needs no translations",
+            "shifts each language's mean vector to the mean of --towards; needs no translations",
             learns_from=("parallel", "text"),
         ),
         "standardize": MethodRow(
@@ -78,7 +78,7 @@ METHODS: Table[MethodRow] = Table(
         ),
         "clcr": MethodRow(
             "calque.clcr.method:KeyPointAlignment",
-            "extracts equally many key points, in the same order, from all languages, with one encoder per language",
+            "aligns one encoder per language, and represents sentences by key points in the same order in all languages",
             trains=True,
             of_each=True,
             symmetrize="grow-diag-final-and",  # links each word to all words of its translation
@@ -91,10 +91,10 @@ METHODS: Table[MethodRow] = Table(
 
 
 def methods_for(supervision: str) -> tuple[str, ...]:
-    """Return the names of the methods that support `supervision`: "parallel" (text), "dictionary", or "text" (monolingual)."""
+    """Return the names of the methods that support the training data `supervision`, see `MethodRow.learns_from`."""
     return tuple(name for name, row in METHODS.items() if supervision in row.learns_from)
 
 
 def learns_from(method: str, supervision: str) -> bool:
-    """Return whether a method supports this training data; methods from other packages support only parallel text."""
+    """Return whether a method supports a type of training data; methods from other packages support only parallel text."""
     return method in methods_for(supervision) or (supervision == "parallel" and is_path(method))

@@ -35,17 +35,17 @@ class Counts:
 
 @dataclass(frozen=True)
 class SentenceRows:
-    """Words with a vector in the sentences on one side of a corpus."""
+    """Indices of the words that have a vector, for the sentences on one side of a corpus."""
 
-    rows: np.ndarray  # [n_words] index of each word's vector among the vectors in the update
+    rows: np.ndarray  # [n_words] index of each word's vector among all vectors of the update
     owner: np.ndarray  # [n_words] index of each word's sentence
     counts: np.ndarray  # [n_sentences] number of words with a vector in each sentence
 
 
 @dataclass(frozen=True)
 class GroupRows:
-    """Row indices of the words of one corpus in the word vectors of an update. `reference` and `reference_linked` index the
-    array that contains only the vectors of target sentences."""
+    """Row indices of the words of one corpus in the array of word vectors of an update. `reference` and `reference_linked`
+    are indices in a second array, which contains only the vectors of target sentences."""
 
     source: np.ndarray  # [n_pairs] row of each pair's source word
     target: np.ndarray  # [n_pairs] row of each pair's target word
@@ -104,10 +104,10 @@ class AlignedText:
     Args:
         corpora, pairs: parallel texts and the word links of each text.
         towards: target language; every corpus must have one side in this language.
-        special: whether to link the boundary tokens ([CLS], [SEP]) of both sentences as if they were words (Cao's code).
+        special: whether to link the boundary tokens ([CLS], [SEP]) of both sentences as if they were words, as in Cao's code.
         max_words: maximum number of words in a sentence, or None to truncate sentences at the encoder's limit instead.
         kinds: function that returns an id for each link of a corpus; links with equal ids are positives of each other.
-        sentences: whether updates list the words of each sentence, for losses that use sentence vectors.
+        sentences: whether each `Update` lists the words of each sentence, for losses that use sentence vectors.
 
     Attributes:
         table: all sentences, split into subwords.
@@ -223,7 +223,7 @@ class AlignedText:
     def update(
         self, chosen: Sequence[np.ndarray], *, budget: int, rank: int = 0, world: int = 1, accumulate: int = 1
     ) -> list[Update]:
-        """Return this process's parts of one update.
+        """Return the parts of one update that this process computes.
 
         Args:
             chosen: indices of the selected sentence pairs of each corpus, see `BatchPlan`.
@@ -272,14 +272,14 @@ class AlignedText:
         return Update(batches, target_batches, groups)
 
     def _rows(self, batches: list[np.ndarray]) -> np.ndarray:
-        """Return the row of each sentence's first word, or −1 if the sentence is in no batch, int64 `[n_sentences]`."""
+        """Return the row index of each sentence's first word, or −1 if the sentence is in no batch, int64 `[n_sentences]`."""
         ordered = np.concatenate([np.zeros(0, dtype=np.int64), *batches])
         row = np.full(len(self.word_counts), -1, dtype=np.int64)
         row[ordered] = offsets_of(self.word_counts[ordered])[:-1]
         return row
 
     def _of_sentences(self, sentences: np.ndarray, rows: np.ndarray) -> SentenceRows:
-        """Return the words of the sentences, without special tokens and words that have no vector."""
+        """Return the indices of the words that have a vector in the given sentences, without special tokens."""
         counts = self.word_counts[sentences] - 2 * self._special
         covered = self.table.covered[ranges(self.table.word_offsets[sentences] + self._special, counts)]
         owner = np.repeat(np.arange(len(sentences)), counts)[covered]
@@ -295,7 +295,7 @@ def _split_texts(encoder: TrainableEncoder, texts: Sequence[Sentences]) -> Itera
 
 
 def _renumbered(pairs: WordPairs, kept: np.ndarray) -> WordPairs:
-    """Return the links of the sentence pairs `kept`, and renumber the sentence pairs in the order of `kept`."""
+    """Return the links of the sentence pairs in `kept`; the k-th pair in `kept` gets the new sentence index k."""
     number = np.full(pairs.n_sentences, -1, dtype=np.int64)
     number[kept] = np.arange(len(kept))
     return WordPairs(

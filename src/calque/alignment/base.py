@@ -74,7 +74,7 @@ class HeldOutScore:
         langs: the two languages of the test sentences.
         model: name of the trained model.
         metric: name of the metric.
-        counts: counts for each sentence, `[n_sentences, n]`.
+        counts: counts for each sentence, from which the score is computed, `[n_sentences, n]`.
         statistic: function that computes the score from the sums of `counts`, see `calque.tasks.bootstrap`.
         percent: whether the score is a fraction that is displayed as a percentage.
     """
@@ -91,8 +91,8 @@ class HeldOutScore:
 class Method(ABC):
     """Base class of alignment methods, which return an encoder.
 
-    A class from another package can be named on the command line or in a study. It is built with `towards` and the user's
-    options as keyword arguments; options that are keyword arguments of its `align` are passed to `align` instead.
+    A class from another package can be named on the command line or in a study. Its constructor is called with `towards` and
+    the user's options as keyword arguments, except for keyword arguments of its function `align`, which are passed to `align`.
 
     Attributes:
         towards: language that all other languages are aligned with.
@@ -106,7 +106,7 @@ class Method(ABC):
 
         Args:
             encoder: encoder to align.
-            corpus, pairs: data, see `FromLinks`, `FromDictionary` and `FromText`.
+            corpus, pairs: training data, see `FromLinks`, `FromDictionary` and `FromText`.
             run: the arguments in `RunOptions`, and further options of the method.
         """
 
@@ -119,7 +119,7 @@ class Method(ABC):
         return ()
 
     def rows(self, load: Mapping[str, Any]) -> str:
-        """Return what each vector from the aligned encoder represents, see `Encoder.rows`.
+        """Return the unit that each vector of the aligned encoder represents, see `Encoder.rows`.
 
         Args:
             load: further arguments of `load_encoder` that are set in a study.
@@ -137,7 +137,7 @@ class Method(ABC):
 
 
 def accept_renamed(**names: str) -> Callable[[C], C]:
-    """Return a class decorator that accepts old argument names (`old="new"`) with a warning; the signature omits old names."""
+    """Return a class decorator that accepts old argument names (`old="new"`) with a warning; the signature has only new names."""
 
     def decorate(kind: Any) -> Any:
         build, warned = kind.__init__, set()

@@ -38,8 +38,8 @@ class Contrastive(Tuner):
         towards: reference language, whose word similarities are preserved.
         temperature: temperature τ of the softmax.
         same_share: weight, from 0 to 1, of a loss in which all pairs of the same two lower-cased words are positives
-            (Khosla et al. 2020, "Supervised contrastive learning", Eq. 2). The remaining weight is that of the standard
-            InfoNCE loss, in which these pairs are negatives.
+            (Khosla et al. 2020, "Supervised contrastive learning", Eq. 2). The standard InfoNCE loss, in which these pairs are
+            negatives, has the weight 1 − `same_share`.
         similarity_distillation: weight of the divergence between the trained and the frozen encoder's similarities of words
             in the language `towards` (Fang et al. 2021, "SEED", Eq. 3).
         sentences: weight of a contrastive loss over sentence pairs, computed from mean word vectors (translation ranking, Feng
@@ -95,8 +95,8 @@ def info_nce(x: Tensor, y: Tensor, *, temperature: float, kinds: Tensor | None =
         x, y: L2-normalised vectors `[n, dim]`; row k of `x` and row k of `y` are translations of each other.
         temperature: temperature τ.
         kinds: id of each row's pair of word types, int64 `[n]`, or −1 for a row without an id; default: no rows share an id.
-        share: weight of the loss in which rows with the same id are positives. The remaining weight is that of the loss in
-            which these rows are negatives.
+        share: weight of the loss in which rows with the same id are positives. The loss in which these rows are negatives
+            has the weight 1 − `share`.
     """
     if not len(x):
         return (x.sum() + y.sum()) * 0.0
@@ -129,7 +129,7 @@ def similarity_divergence(now: Tensor, before: Tensor, *, temperature: float) ->
     if n < 3:
         return now.sum() * 0.0
     log_q, log_p = (
-        # Remove the diagonal to get `[n, n − 1]`: after the first entry, every (n + 1)-th entry is on the diagonal.
+        # Remove the diagonal to get `[n, n − 1]`. In the flattened matrix, every (n + 1)-th entry is on the diagonal.
         ((rows @ rows.T).flatten()[1:].view(n - 1, n + 1)[:, :-1].reshape(n, n - 1) / temperature).log_softmax(1)
         for rows in map(normalize, (now, before))
     )

@@ -41,10 +41,10 @@ class DictionaryMaps(Method):
         start: initialisation for fitting without dictionaries, see `fit_unsupervised`.
         identical: whether to add identically spelt words to the dictionary, see `with_identical_words`.
         combine: see `MappedEncoder`.
-        options: arguments for `fit_dictionary` or `fit_unsupervised`, which override the defaults of the method.
+        options: arguments of `fit_dictionary` or `fit_unsupervised`; they override the defaults of the method.
 
     Attributes:
-        fits: maps fitted by the last call of `align`, by language and layer.
+        fits: maps that the last call of `align` fitted, keyed by language and layer.
 
     Raises:
         SettingError: the method is unknown.
@@ -103,7 +103,7 @@ class DictionaryMaps(Method):
         by_lang = joined(dictionaries, self.towards) if dictionaries else without
         layers, *others = {tuple(sorted(by_layer)) for by_layer in anchors.values()}
         if not by_lang or others:
-            raise SettingError(f"anchors must cover two or more languages with equal layers, got {[layers, *others]}")
+            raise SettingError(f"anchors must cover 2 or more languages with the same layers, got {[layers, *others]}")
         for lang in by_lang:
             if lang not in anchors:
                 raise SettingError(f"every language of a dictionary must have anchors, but {lang} has no anchors")

@@ -57,15 +57,15 @@ class Distillation(TrainingSettings):
 
     Args:
         towards: language of the teacher.
-        ranking: weight of the ranking loss. This loss is the cross-entropy of identifying the correct teacher vector among the
+        ranking: weight of the ranking loss. This loss is the cross-entropy of the correct teacher vector in a softmax over the
             teacher vectors of all texts in the update, with the logits cosine / `temperature`.
         temperature: temperature of the ranking loss.
-        negatives: number of additional candidates in the ranking loss: teacher vectors that each update samples from all texts.
-            The student does not encode their texts, so negatives cost little time.
+        negatives: number of additional teacher vectors in this softmax; each update samples them from all texts. The student does
+            not encode the texts of these vectors, so negatives cost little time.
         source_share: fraction of the pairs in an update for which the student also encodes the sentence in the teacher's
             language; 1 in the paper. If the texts of several languages share these sentences, a smaller fraction suffices.
         epochs, learning_rate, seed: see `Schedule`.
-        batch: number of sentence pairs from each parallel text, and of sentences from each plain text, in an update.
+        batch: number of sentence pairs from each parallel text, and of sentences from each monolingual text, in an update.
         freeze: see `TrainingSettings`.
         accumulate: number of parts into which each process divides an update, to save memory.
         precision: precision of the forward pass, "float32" or "bfloat16", see `Tuner.align`.
@@ -195,8 +195,8 @@ class Lesson:
     """Texts tokenised for the student, with the indices of their teacher vectors.
 
     Attributes:
-        table: all texts. Each corpus lists the texts in the teacher's language before their translations.
-        places: index of each text's teacher vector (equal for translations), or −1 for an unused text, int64 `[n_texts]`.
+        table: all texts. In each corpus, the texts in the teacher's language come before their translations.
+        places: index of each text's teacher vector, or −1 for an unused text; translations have equal indices, int64 `[n_texts]`.
         parts: for each corpus, the text indices of each pair `[n, 2]` or of each single text `[n, 1]`, int64.
         counts: numbers of used sentence pairs, used sentences and truncated texts, which are saved with the result.
     """
@@ -324,7 +324,7 @@ def static_student(
     tokenizer: Any, teacher: TeacherVectors, texts: Sequence[Sentences], *, lang: str = "", name: str = "static",
     unit: bool = True, progress: bool = False,
 ) -> SubwordVectors:  # fmt: skip
-    """Build static vectors as model2vec does: the mean-centred teacher vector of each subword, weighted by frequency.
+    """Build static subword vectors as in model2vec, from mean-centred teacher vectors that are weighted by frequency.
 
     The weight is a / (a + p) with a = 0.001 (Arora et al. 2017, "A simple but tough-to-beat baseline for sentence embeddings"),
     where p is the relative frequency of the subword in the texts, or its estimate by Zipf's law if there are no texts. The

@@ -39,7 +39,7 @@ def align(
         method: name of a method (see `calque align`), or a class as `package.module:Class`.
         pairs: word links of each parallel text, or dictionaries; default: links computed by the statistical aligner.
         towards: language that all other languages are aligned with; default: the first language of the data.
-        folder, checkpoint_every: folder for checkpoints, to resume training, and number of updates between checkpoints.
+        folder, checkpoint_every: folder for checkpoints, from which training can resume, and number of updates between them.
         progress: whether to show progress bars on standard error.
         options: arguments of the method's class and of its function `align`.
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from calque.alignment.base import Links, Text
     from calque.encoders.base import Encoder
 
-#: for each method that fits maps on sentences instead of words, the kind of map
+#: kind of map that is fitted by each method that uses sentences instead of words
 _OF_SENTENCES = {"sentence-rotation": "rotation"}
 
 
@@ -49,8 +49,8 @@ class LinkedMaps(Method):
     def align(self, encoder: Any, corpus: Text, pairs: Links, **run: Unpack[RunOptions]) -> Encoder:
         """Return the encoder with maps fitted in one pass over the text; `folder` is not used.
 
-        A static encoder stores the maps itself instead of being wrapped. The maps are fitted on its word vectors
-        alone, because it computes the statistics of the sentence (option `sentence`) from mapped vectors.
+        A static encoder stores the maps itself instead of being wrapped. Its maps are fitted on word vectors without sentence
+        statistics (option `sentence`), because the encoder computes these statistics from mapped vectors.
         """
         static = isinstance(encoder, StaticEncoder)
         corpora = [corpus] if not isinstance(corpus, Sequence) else corpus

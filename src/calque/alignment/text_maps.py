@@ -34,7 +34,7 @@ class LanguageMeans(Method):
         towards: reference language, which must be one of the languages of the text.
         layers: layers to map; default: the encoder's output layer.
         combine: see `MappedEncoder`.
-        offset: whether to add the mean of `towards`, so that vectors in `towards` do not change; if false, only subtract means.
+        offset: whether to add the mean of `towards`, so that its vectors do not change; if false, the means are only subtracted.
     """
 
     towards: str
@@ -48,7 +48,7 @@ class LanguageMeans(Method):
     def align(
         self, encoder: Any, corpus: Text | Mapping[str, Sentences], pairs: Any = (), **run: Unpack[RunOptions]
     ) -> Encoder:
-        """Return the encoder with its maps. A static encoder stores the maps itself; they are fitted on word vectors alone.
+        """Return the encoder with its maps. A static encoder stores the maps itself; its maps are fitted on word vectors alone.
 
         Args:
             encoder: encoder to map.
@@ -63,7 +63,7 @@ class LanguageMeans(Method):
         texts = _by_language(corpus)
         if self.towards not in texts or len(texts) < 2:
             raise SettingError(
-                f"means requires text in {self.towards} and in another language, got {', '.join(texts) or 'no text'}"
+                f"method means requires text in {self.towards} and in another language, got {', '.join(texts) or 'no text'}"
             )
         words = encoder.replace(sentence=None, maps=None) if isinstance(encoder, StaticEncoder) else encoder
         moments = moments_of(words, texts, self.layers, progress=run.get("progress", False))

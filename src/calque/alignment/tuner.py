@@ -67,7 +67,7 @@ class Tuner(TrainingSettings, Method):
 
     @abstractmethod
     def loss(self, batch: LinkedBatch) -> Tensor | dict[str, Tensor]:
-        """Return the loss for one text and layer, or its terms by name; training minimises the sum over texts and layers."""
+        """Return the loss for one text and layer, or its named terms; training minimises the sum over all texts and layers."""
 
     @property
     def needs_reference(self) -> bool:
@@ -164,8 +164,8 @@ class Tuner(TrainingSettings, Method):
                 dimension dominates the vectors.
             centre: whether to shift the mean vector of each language to the mean vector of `towards` after training.
             accumulate: number of parts into which a process divides an update, to save memory; the result is the same.
-            precision: precision of forward passes: "float32", which is reproducible on the same machine, or
-                "bfloat16".
+            precision: precision of the forward passes, "float32" or "bfloat16". Results in "float32" are reproducible on the
+                same machine.
         """
         tuned = self.tune(
             encoder, corpus, pairs, standardize=standardize, accumulate=accumulate, precision=precision, **run

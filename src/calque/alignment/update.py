@@ -33,7 +33,7 @@ class LinkedBatch:
         regularised: vectors of all words in the target sentences `[n_target_words, dim]`.
         reference: vectors of these target words from the frozen encoder `[n_target_words, dim]`, or None.
         reference_linked: vectors of the linked target words from the frozen encoder `[n_pairs, dim]`, or None.
-        kinds: id of each pair, equal for pairs that are positives of each other, −1 for no id, int64 `[n_pairs]`; or None.
+        kinds: id of each pair, or −1, int64 `[n_pairs]`; pairs with equal ids are positives of each other. None if not used.
         sentences: mean word vectors of source and target sentences `[n_sentence_pairs, dim]`, or None.
     """
 
@@ -51,8 +51,8 @@ class Alignment(Objective[Sequence[np.ndarray]]):
 
     Args:
         text: text from which updates select sentence pairs.
-        reference: encoder before training (f0), or None if the loss does not use f0. It encodes the target sentences in every
-            update, with the same precision as in training.
+        reference: encoder before training (f0), or None if the loss does not use f0. In every update, f0 encodes the target
+            sentences with the same precision as in training.
         loss: see `Tuner.loss`.
         budget: maximum number of subwords in a forward pass, including padding.
         accumulate: number of parts into which each process divides an update.

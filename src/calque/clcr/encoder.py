@@ -1,4 +1,4 @@
-"""Encoder that represents sentences by key points: words whose vectors and order should be the same in a translation."""
+"""Encoder that represents sentences by key points: words whose vectors and order should be the same in all languages."""
 
 from __future__ import annotations
 
@@ -69,8 +69,8 @@ def check_view(steps: str | None, delta: float | None, translations: Any) -> Non
 
 @dataclass(frozen=True)
 class Parts:
-    """Trained parts for one language: transforms into the space of the pivot language's encoder and back, the key-point
-    classifier P (`head`), and the model R of the key points' order in the translation. The pivot language has only `head`."""
+    """Trained modules for one language: transforms into the pivot language's vector space and back, the key-point classifier P
+    (`head`), and the model R, which predicts the key points' order in a translation. The pivot language has only `head`."""
 
     to_pivot: Transform | None = None
     from_pivot: Transform | None = None
@@ -80,8 +80,8 @@ class Parts:
 
 @dataclass(frozen=True)
 class KeyPoints:
-    """Words that are key points. `data`, int64 `[n_rows]`, contains the index of each vector's word in its sentence; `offsets`,
-    int64 `[n_sentences + 1]`, contains the index of each sentence's first vector."""
+    """Positions of key points. `data`, int64 `[n_rows]`, contains the index of each key point's word in its sentence; `offsets`,
+    int64 `[n_sentences + 1]`, contains the index of each sentence's first key point in `data`."""
 
     data: np.ndarray
     offsets: np.ndarray
@@ -102,7 +102,7 @@ class KeyPointEncoder(Encoder):
     leave out the later steps; with "transform" alone, the encoder returns one vector per word, like other encoders.
 
     Args:
-        parts: trained parts for each language.
+        parts: trained modules for each language.
         pivot: language whose vector space and key-point order all languages share.
         steps: the first one, the first two or all three of `STEPS` (T, T+E and T+E+R in the paper).
         threshold: threshold δ (0.2 in the paper). Words with a higher key-point probability are key points. If a sentence has
@@ -154,7 +154,7 @@ class KeyPointEncoder(Encoder):
         return other
 
     def with_pivots(self, corpora: Sequence[ParallelCorpus]) -> Self:
-        """Return a copy that uses pivots instead of the predictions of P and R (CLCR, Table 4, T+pGA).
+        """Return a copy that uses pivots instead of the predictions of the modules P and R (CLCR, Table 4, T+pGA).
 
         In the pivot language, every word has a vector, as with "transform" alone. In other languages, only the pivots have
         vectors, in the order of the translation. `corpora` are parallel texts between the pivot language and other
@@ -172,8 +172,8 @@ class KeyPointEncoder(Encoder):
         return other
 
     def pivots(self, corpus: ParallelCorpus, *, at_least_one: bool = False, progress: bool = False) -> WordPairs:
-        """Return the pivots: word pairs that are mutual nearest neighbours under both transforms and do not exceed the
-        maximum cost (CLCR, §3.2). If `at_least_one`, also return the cheapest word pair of each sentence pair without a pivot.
+        """Return the pivots: word pairs that are mutual nearest neighbours under both transforms and whose cost is at most the
+        maximum (CLCR, §3.2). If `at_least_one`, also return the cheapest word pair of each sentence pair without a pivot.
 
         Raises:
             SettingError: a language has no encoder, no trained transforms or no maximum cost.
@@ -252,7 +252,7 @@ class KeyPointEncoder(Encoder):
         return self._transformed(lang, Embeddings(np.ascontiguousarray(states.data[rows]), offsets)), words
 
     def _extracted(self, lang: str, states: Embeddings) -> tuple[np.ndarray, np.ndarray]:
-        """Return the words that P selects as key points, in the order predicted by R, and the offset of each sentence."""
+        """Return the words that the module P selects as key points, in the order predicted by R, and each sentence's offset."""
         head, model = self.parts[lang].head, self.parts[lang].order
         assert head is not None
         probabilities = head.probabilities(states.data)
@@ -295,7 +295,7 @@ class KeyPointEncoder(Encoder):
 
     # -- disk ----------------------------------------------------------------------------------------------------------
     def _modules(self, langs: Sequence[str]) -> list[tuple[str, str, Any]]:
-        """Return the language, name and module of each trained part."""
+        """Return the language, the name and the object of each trained module."""
         return [(lang, *each) for lang in langs for each in vars(self.parts[lang]).items() if each[1] is not None]
 
     @property
@@ -313,7 +313,7 @@ class KeyPointEncoder(Encoder):
         return hashlib.blake2b(json.dumps([about, how, *pivots]).encode(), digest_size=16).hexdigest()
 
     def save(self, folder: str | PathLike[str]) -> None:
-        """Write a folder with the encoder for each language, the trained parts, and `calque.json`, which describes both."""
+        """Write a folder with the encoder for each language, the trained modules, and `calque.json`, which describes both."""
         if self.translations is not None:
             raise SettingError("pivots apply to only one text and cannot be saved; save the encoder with other steps")
         kinds, langs = {kind: name for name, kind in _CLASSES.items()}, list(self.parts)
@@ -370,7 +370,7 @@ class KeyPointEncoder(Encoder):
 
 
 def _open_parts(path: Path, about: Mapping[str, Any]) -> dict[str, Parts]:
-    """Read the trained parts for each language."""
+    """Read the trained modules for each language."""
     try:
         weights = load_file(path)
         parts = {}
@@ -382,7 +382,7 @@ def _open_parts(path: Path, about: Mapping[str, Any]) -> dict[str, Parts]:
                 module.load_state_dict({key: weights[f"{number}.{name}.{key}"] for key in module.state_dict()})
                 modules[name] = module.eval()
             parts[lang] = Parts(**modules)
-    except Exception as error:  # a corrupt file can raise many kinds of errors
+    except Exception as error:  # reading a corrupt file can raise many kinds of errors
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise InputError(f"must contain the trained weights of a key-point encoder ({reason})", path=path) from error
     return parts

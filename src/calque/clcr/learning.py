@@ -38,7 +38,7 @@ H = TypeVar("H", bound=nn.Module)
 Statistic = Callable[[np.ndarray], np.ndarray]
 
 _HIDDEN, _DROPOUT = 256, 0.1  # hidden size and dropout of the heads
-_QUANTILE = 0.05  # a flip rate is estimated from this fraction of words, those with the lowest or highest P
+_QUANTILE = 0.05  # fraction of words, those with the lowest or highest P, from which each flip rate is estimated
 _FOLDS = 2  # number of folds of the text; each fold is predicted by a classifier trained on the others
 _AMBIGUOUS = (0.2, 0.8)  # probabilities between these two are called ambiguous
 _LONGEST = 4  # maximum n-gram length
@@ -57,7 +57,7 @@ class PairedText:
         vectors, pivot_vectors: vectors of the two sides, computed by the encoders before training.
         train, held_out: indices of the training and held-out sentence pairs in `corpus`, int64.
         counts: number of pairs that are used for training (`trained`), `held_out`, `too_long` or `empty`; a pair is empty if
-            one side has no word with a vector.
+            either side has no word with a vector.
     """
 
     lang: str
@@ -144,12 +144,12 @@ class HeadTraining:
             make: function that builds the initial head; it is called after the random seed is set.
             chosen: mask of the words whose vectors are passed to the head, bool `[n_words]`.
             losses: function that takes the head, the vectors of a batch, and the indices of the batch's words among the chosen
-                words, int64 `[W]`; it returns the loss summed over the predictions for each sentence, `[S]`.
-            predictions: number of predictions for each sentence, int `[n_sentences]`; sentences with 0 are left out.
+                words, int64 `[W]`; it returns the loss for each sentence, summed over the predictions, `[S]`.
+            predictions: number of predictions for each sentence, int `[n_sentences]`; sentences without predictions are left out.
         """
         used = np.flatnonzero(predictions)
         if not len(used):
-            raise SettingError(f"{name}: there is no sentence to train on; give more links, or vectors for more words")
+            raise SettingError(f"{name}: no sentence can be used for training; add links, or vectors for more words")
         processes, usual = Processes.alone(), float(predictions[used].mean())
         torch.manual_seed(self.seed)
         head = make().to(processes.device)
@@ -182,11 +182,11 @@ def train_key_points(
         embeddings, pivots: vectors of sentences in one language, and links with this language as their source side.
         confident: whether to weight the labels by their estimated flip rates (Table 2, "Confident labels"). The weights are not
             used if they raise the mean absolute error on held-out labels.
-        as_published: whether to estimate flip rates by the minima of P̂ on the training text and always use them, as published.
+        as_published: whether to always use flip rates, estimated by the minima of P̂ on the training text as in the paper.
 
     Returns:
-        the head; the number of `words`, of `labelled` words and of words `without_vector`; and, if `confident` is true, the
-        flip rates `positive` and `negative`, whether they were `used`, and the errors `with_rates` and `without` them.
+        the head; a dict with the number of words with a vector (`words`), of pivots (`labelled`) and of words `without_vector`;
+        and, if `confident`, a dict with the flip rates, whether they were `used`, and errors `with_rates` and `without` them.
     """
     linked, covered = linked_words(embeddings, pivots), covered_words(embeddings)
     labels = linked[covered]
@@ -276,7 +276,7 @@ def fraction(part: int, whole: int) -> Statistic:
     return lambda total: ratio(np.asarray(total[..., part], dtype=np.float64), total[..., whole])
 
 
-#: functions for the scores in Table 2 and the fraction of ambiguous words, given sums of the counts of `score_key_points`
+#: functions that compute the scores in Table 2 and the fraction of ambiguous words from summed counts of `score_key_points`
 OF_KEY_POINTS: Mapping[str, Statistic] = {
     "accuracy": fraction(1, 0), "precision": fraction(2, 3), "recall": fraction(2, 4), "ambiguous": fraction(5, 0),
 }  # fmt: skip
@@ -285,7 +285,7 @@ OF_KEY_POINTS: Mapping[str, Statistic] = {
 # -- reorder -----------------------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class LinkedOrder:
-    """Key points of each sentence (its linked words), with their order in the other language.
+    """Key points of each sentence, which are its linked words, with their order in the other language.
 
     Attributes:
         chosen: mask of key points, bool `[n_words]`; sentences with fewer than two key points are left out.
@@ -342,7 +342,7 @@ def train_order(
     gold = LinkedOrder.of(embeddings, pivots)
     if not gold.lengths.any():
         raise SettingError(
-            f"training the order needs a sentence with two pivots, got {len(pivots)} pivots in {len(embeddings)} sentences; "
+            f"the order model requires a sentence with two pivots, got {len(pivots)} pivots in {len(embeddings)} sentences; "
             "give more text, or leave out reordering (steps=transform,extract)"
         )
     positions, ranks, model = torch.from_numpy(gold.positions), torch.from_numpy(gold.ranks), ORDERS[kind]
@@ -401,8 +401,8 @@ def ngram_counts(order: np.ndarray, ranks: np.ndarray, lengths: np.ndarray) -> n
     return np.stack([*matching, *all_of], axis=1)
 
 
-#: Functions for the scores in Table 3, given sums of the counts of `score_order`. BLEU-n is the fraction of matching n-grams,
-#: not the geometric mean of Papineni et al. (2002). The paper describes a score of 0.582 as "2-gram predictions correct over
+#: Functions that compute the scores in Table 3 from summed counts of `score_order`. BLEU-n is the fraction of matching n-grams,
+#: not the geometric mean of Papineni et al. (2002). The CLCR paper describes a score of 0.582 as "2-gram predictions correct over
 #: half of the time"; the geometric mean would be √0.582, because all 1-grams match. The brevity penalty is 1.
 OF_ORDER: Mapping[str, Statistic] = {f"bleu-{n}": fraction(n - 1, _LONGEST + n - 1) for n in (2, 3, 4)}
 
@@ -417,8 +417,8 @@ class Transformed:
         to_pivot, from_pivot: transforms for each language into the space of the pivot language's encoder, and back.
         thresholds: maximum cost of a pivot in each language (see `choose_threshold`); infinite without held-out links.
         f1: F1 at the threshold on the held-out text of each language; languages without held-out links have no entry.
-        history: metrics of every update in each phase (`transform-de`, `encoder-de`, and `encoder-en` for the pivot). They are
-            the distances between scaled vectors, `de-en` (D(T(s_de) ‖ s_en)) and `en-de`, their sum `loss`, and `temperature`.
+        history: metrics of every update, keyed by phase, for example `transform-de` or `encoder-de`. The metrics are the
+            distances `de-en` (D(T(s_de) ‖ s_en)) and `en-de` between scaled vectors, their sum `loss`, and `temperature`.
     """
 
     encoders: dict[str, Encoder]
@@ -435,9 +435,9 @@ class TrainedParts:
     """Result of `train_parts`.
 
     Attributes:
-        parts, counts: trained parts for each language, and the number of words, sentences and key points in this language.
+        parts, counts: trained modules for each language, and number of words, sentences and key points in each language.
         rates: flip rates of the labels for P in each language, see `train_key_points`.
-        scores: scores in Table 1 ("distance"), Table 2 ("key-points", with one language twice) and Table 3 ("order").
+        scores: scores in Table 1 ("distance"), Table 2 ("key-points"; both `langs` are equal) and Table 3 ("order").
     """
 
     parts: dict[str, Parts]
@@ -483,7 +483,7 @@ def train_parts(
     """Train the classifier P for every language, and the order model R for every language except the pivot language.
 
     Args:
-        first: encoders, transforms and texts. Each text has pairs for training P and R, and held-out pairs for the scores.
+        first: result of the first step. Its texts contain pairs for training P and R, and held-out pairs for the scores.
         steps: steps to train; with only "transform", no head is trained.
         compare, as_published: see `KeyPointAlignment`.
     """
@@ -507,8 +507,8 @@ def train_parts(
 
 
 def _sides(first: Transformed, text: PairedText, pivot: str, progress: bool) -> tuple[int, list[_Side], list[_Side]]:
-    """Return the number of pivots in a text, and its training and held-out data, first in its own language and then in the
-    pivot language."""
+    """Return the number of pivots in a text, the training and held-out data in the text's non-pivot language, and the training
+    and held-out data in the pivot language."""
     vectors = first.encoders[text.lang].encode(text.corpus.source, progress=progress)
     pivot_vectors = first.encoders[pivot].encode(text.corpus.target, progress=progress)
     every = find_pivots(vectors, pivot_vectors, first.to_pivot[text.lang], first.from_pivot[text.lang])
@@ -537,7 +537,7 @@ def distance_sums(source: Embeddings, target: Embeddings, transform: Transform) 
     return np.stack([np.bincount(owner, values, minlength=len(lengths)) for values in columns], axis=1)
 
 
-#: Functions for the scores in Table 1, given `distance_sums`: the mean squared distance per dimension; this distance divided by
+#: Functions that compute the scores in Table 1 from `distance_sums`: the mean squared distance per dimension; this distance over
 #: the mean variance of a vector component; and the distance at τ = 1, which may rank models differently.
 OF_DISTANCE = {"distance": fraction(0, 2), "relative distance": fraction(0, 3), "soft distance": fraction(1, 2)}
 
@@ -545,7 +545,7 @@ OF_DISTANCE = {"distance": fraction(0, 2), "relative distance": fraction(0, 3), 
 def _add_key_points(
     found: TrainedParts, lang: str, train: _Side, held_out: _Side, training: HeadTraining, compare: bool, as_published: bool
 ) -> None:  # fmt: skip
-    """Train P for a language, and add P and its held-out scores to `found`."""
+    """Train the key-point classifier P for a language, and add P and its held-out scores to `found`."""
     for confident in (False, True) if compare else (True,):  # only the last head is kept
         name = "confident labels" if confident else "labels as they are"
         head, counts, found.rates[lang] = train_key_points(
@@ -560,7 +560,7 @@ def _add_key_points(
 def _add_order(
     found: TrainedParts, lang: str, pivot: str, train: _Side, held_out: _Side, training: HeadTraining, compare: bool
 ) -> None:
-    """Train R for a language, and add R and its held-out scores to `found`."""
+    """Train the order model R for a language, and add R and its held-out scores to `found`."""
     heads = {}
     for kind in ("absolute", "relative") if compare else ("relative",):
         heads[kind], counts = train_order(train.vectors, train.pivots, training, kind)

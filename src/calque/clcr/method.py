@@ -67,10 +67,10 @@ class KeyPointAlignment(Method):
 
     Args:
         hidden: number of rows of B in Eq. 1; default: the dimension of the transform's input.
-        linear: use the linear transform T(r) = A·r + a ("linear regression" in Table 1).
+        linear: whether to use the linear transform T(r) = A·r + a ("linear regression" in Table 1).
         beta: annealing rate β of the temperature τ, which restarts in each phase; 0 keeps τ at 1.
-        epochs: five numbers of epochs: one for each of phases 1 to 3 and one for the refinement, counted over the longest
-            corpus, and one for training P and R. 0 skips phase 2, phase 3 or the refinement.
+        epochs: numbers of epochs for phase 1, phase 2, phase 3, the refinement, and the training of P and R. In the first four,
+            an epoch is a pass over the longest corpus. With 0, phase 2, phase 3 or the refinement is skipped.
         learning_rate: learning rates of phases 1 to 3; default: `transform_rate` of the largest encoder dimension in phase 1,
             and 5e-5 · (768 / dim)^(5/3), as in `FineTune`, in phases 2 and 3.
         seed: random seed, see `Schedule`.
@@ -78,9 +78,9 @@ class KeyPointAlignment(Method):
         max_words: maximum number of words on each side of a sentence pair; longer pairs are left out.
         held_out: fraction of pairs held out from training, for choosing the cost threshold of pivots and for scores.
         steps: steps to train: "transform", "transform,extract" or "transform,extract,reorder".
-        compare: also train and score the baselines in Tables 2 and 3: P with uncorrected labels, and R with absolute ranks.
-        as_published: treat pivots and labels as in the paper: without refinement, with the cost threshold of the highest F1
-            (`choose_threshold`), and with the paper's flip rates (`train_key_points`).
+        compare: whether to also train and score baselines (Tables 2, 3): P with uncorrected labels, and R with absolute ranks.
+        as_published: whether to follow the paper: no refinement, the cost threshold with the highest F1 (see
+            `choose_threshold`), and the paper's estimate of flip rates (see `train_key_points`).
     """
 
     towards: str
@@ -222,7 +222,7 @@ class _Language:
 
 
 class _Phases:
-    """Phases of step 1. `encoders` are not modified. Each phase writes its checkpoints to its own subfolder of `folder`."""
+    """Training phases of step 1. Each phase writes its checkpoints to a subfolder of `folder`; `encoders` is not modified."""
 
     def __init__(
         self, how: KeyPointAlignment, encoders: Mapping[str, Encoder], texts: Sequence[PairedText],

@@ -15,7 +15,7 @@ from calque.nn.ragged import Ragged
 from calque.offsets import offsets_of, ranges
 
 _AT_ONCE = 1 << 14  # number of words whose probabilities are computed at a time
-_SENTENCES = 32  # number of sentences searched at a time, so few that their hidden layers stay in the cache
+_SENTENCES = 32  # number of sentences searched at a time; few enough that their hidden layers fit into the cache
 
 
 class KeyPointHead(nn.Module):

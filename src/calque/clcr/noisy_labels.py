@@ -32,14 +32,14 @@ def flip_rates(probabilities: np.ndarray, labels: np.ndarray, *, quantile: float
     P(y = 1 | x) = (1 − ρ₊ − ρ₋) P(truly 1 | x) + ρ₋ is never below ρ₋, and equals ρ₋ for an example that is certainly not of
     class 1. If a class has no such certain example, the minima exceed the flip rates, see `absolute_error`.
 
-    The paper uses the minimum of P̂, which is far too low, because among many examples P̂ is always confidently wrong for a
-    few. Instead, this function estimates ρ₋ as the fraction of labels y = 1 among the examples with the lowest P̂. If P̂ was
+    The paper uses the minimum of P̂. This estimate is far too low, because a classifier is confidently wrong for a few of many
+    examples. Instead, this function estimates ρ₋ as the fraction of labels y = 1 among the examples with the lowest P̂. If P̂ was
     not trained on these labels, the expected fraction is never below ρ₋, even if P̂ is wrong.
 
     Args:
         probabilities: P̂(y = 1 | x) for each example, `[n]`.
         labels: noisy label y of each example, bool `[n]`.
-        quantile: fraction of examples (with the lowest or highest P̂) used for each rate; 0 uses the minima of P̂.
+        quantile: fraction of examples, those with the lowest or highest P̂, used per rate; with 0, the minima above are used.
     """
     if not quantile:
         return FlipRates(positive=float(1.0 - probabilities.max()), negative=float(probabilities.min()))
@@ -57,7 +57,7 @@ def absolute_error(probabilities: np.ndarray, labels: np.ndarray, rates: FlipRat
 
     Args:
         probabilities, labels: as in `flip_rates`, for examples on which P̂ was not trained.
-        rates: flip rates; with two zeros, the labels are not corrected. If ρ₊ + ρ₋ is 1 or more, the error is 1.
+        rates: flip rates; if both are 0, the labels are not corrected. If ρ₊ + ρ₋ is 1 or more, the error is 1.
     """
     if rates.left <= 0:
         return 1.0
@@ -75,7 +75,7 @@ def importance(probabilities: np.ndarray, labels: np.ndarray, rates: FlipRates) 
     inexact estimates, are set to 0.
 
     Returns:
-        weights, float64 `[n]`, which are at least 0 and 1 on average.
+        non-negative weights, float64 `[n]`, which are 1 on average.
     """
     own = np.where(labels, probabilities, 1.0 - probabilities.astype(np.float64))
     other = np.where(labels, rates.negative, rates.positive)

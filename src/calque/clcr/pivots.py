@@ -131,9 +131,9 @@ def choose_threshold(
     """Return the cost threshold at which the pivots have the highest F1 against word alignments.
 
     Words that are linked directly or through other words form one group, for example a word and the words of its
-    translation (the "finest common granularity", §2.2). A group has one gold pivot, between any two of its words. Only the
-    cheapest pivot within a group counts as correct, and the group then counts as found. If all links are one-to-one, each
-    group is one link, and F1 is the standard F1 of word links.
+    translation (the "finest common granularity", §2.2). Each group counts as one gold pivot, which may link any two of its
+    words. Only the cheapest pivot within a group counts as correct, and the group then counts as found. If all links are
+    one-to-one, each group is one link, and F1 is the standard F1 of word links.
 
     The threshold is halfway between the costs of the last accepted and the first rejected pivot. If no pivot is rejected,
     the threshold is the cost of the last pivot. If several thresholds have the same F1, the lowest is returned.

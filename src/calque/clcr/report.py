@@ -87,8 +87,8 @@ def _table(scores: _Scores, task: str) -> Table | None:
 
 
 def _rows(scores: _Scores, task: str) -> Mapping[str, Mapping[tuple[str, str], Figure]]:
-    """Return the scores of a task by row, metric and language. The distance has one row per run. Other tasks have one row per
-    model, with the label of the run if there are several runs. Scores of runs with the same label are averaged."""
+    """Return the scores of a task by row, metric and language. The distance task has one row per run. Other tasks have one row
+    per model, named after the run and the model if there are several runs. Scores of runs with the same label are averaged."""
     labels = list(dict.fromkeys(label for label, *_ in scores))
     mine = [each for each in scores if each[2]["task"] == task]
     rank = {name: number for number, name in enumerate(_FIRST)}

@@ -25,7 +25,7 @@ from calque.vectors import Embeddings
 
 class Transform(nn.Module):
     """Transform T(r) = A·r + a + C·relu(B·r + b) of a word vector (CLCR, Eq. 1). Eq. 1 has no biases a and b, but the paper
-    calls its layers "Linear".
+    calls the layers "Linear", and the layers of that name in PyTorch have biases.
 
     All weights except B and b are initialised to 0. Attention over the transformed vectors is therefore uniform at first, and
     the first updates fit the mean of the translation's vectors, which has a unique solution. Attention sharpens later.
@@ -119,7 +119,7 @@ class Space:
 
     @classmethod
     def of(cls, parts: Sequence[tuple[Embeddings, np.ndarray]]) -> Space:
-        """Compute mean and spread over the words of selected sentences; each part contains vectors and the selected indices."""
+        """Compute mean and spread over words; each part contains vectors, and the indices of the sentences to use."""
         dim, n = parts[0][0].dim, 0
         total, squares = np.zeros(dim), np.zeros(dim)
         for vectors, sentences in parts:
@@ -168,7 +168,7 @@ class Transforming(Objective[Sequence[np.ndarray]]):
         sides: non-pivot languages with their transforms.
         pivot, space: vectors of the sentences in the pivot language, concatenated over all corpora, and their mean and spread.
         beta: annealing rate β; 0 keeps τ at 1.
-        mutual: instead minimise the cost of the current mutual best word pairs (not in the paper),
+        mutual: whether to minimise, instead of D, the cost of the current mutual best word pairs (not in the paper),
 
                 ‖T₁₂(r¹_i) − r²_j‖² / d₂ + ‖T₂₁(r²_j) − r¹_i‖² / d₁
 
@@ -194,7 +194,7 @@ class Transforming(Objective[Sequence[np.ndarray]]):
 
     @property
     def temperature(self) -> float:
-        """τ of the next update."""
+        """Temperature τ of the next update."""
         return 1 / (1 + self._beta * self._step)
 
     def backward(self, update: Sequence[np.ndarray]) -> dict[str, float]:
@@ -208,7 +208,7 @@ class Transforming(Objective[Sequence[np.ndarray]]):
         return {**terms, "temperature": self.temperature}
 
     def _own(self, mine: Sequence[np.ndarray], update: Sequence[np.ndarray]) -> Tensor:
-        """Run the backward pass for the sentence pairs of this process, and return their distances, `[side, 2]`."""
+        """Run the backward pass for the sentence pairs of this process, and return their distances, `[n_sides, 2]`."""
         numbers = [side.translations[n] for side, n in zip(self._sides, mine, strict=True)]
         pivot = _Taken(self._pivot, self._space, np.concatenate(numbers))
         translations = pivot.rows.split([int(self._pivot.lengths[n].sum()) for n in numbers])
@@ -252,7 +252,7 @@ class Transforming(Objective[Sequence[np.ndarray]]):
 
 
 class _Taken:
-    """Scaled vectors of the sentences with the indices `numbers`, in this order, with a backward pass."""
+    """Scaled vectors of the sentences `numbers`, in this order; `backward` passes their gradients to the source."""
 
     def __init__(self, source: VectorSource, space: Space, numbers: np.ndarray):
         given = source.take(numbers)

@@ -1,6 +1,6 @@
 """Use encoders as MTEB models for bitext mining, semantic textual similarity (STS) and other sentence tasks.
 
-Muennighoff et al. (2023), "MTEB: Massive Text Embedding Benchmark". Requires `pip install 'calque-align[mteb]'`.
+MTEB (Muennighoff et al. 2023, "MTEB: Massive Text Embedding Benchmark") requires `pip install 'calque-align[mteb]'`.
 MTEB does not pass the language of a text, so encoders with language-specific maps or tables are rejected.
 """
 
@@ -34,7 +34,7 @@ class MtebEncoder:
 
     Raises:
         MissingExtraError: mteb is not installed.
-        SettingError: the encoder needs to know the language of a text.
+        SettingError: the encoder requires the language of each text.
     """
 
     def __init__(self, encoder: Encoder, *, pooling: Pooling | None = None, name: str | None = None):
@@ -50,7 +50,7 @@ class MtebEncoder:
         self.encoder, self.pooling = encoder, SentencePooling.of(encoder, pooling)
         self._meta = ModelMeta.create_empty(overwrites={
             "name": name or f"calque/{re.sub(r'[^A-Za-z0-9_.-]+', '-', encoder.name)}",
-            "revision": encoder.fingerprint,  # equal fingerprints mean equal vectors
+            "revision": encoder.fingerprint,  # encoders with equal fingerprints return equal vectors
             "embed_dim": encoder.dim,
             "max_tokens": getattr(encoder, "max_length", None),
             "framework": ["PyTorch"],
@@ -65,7 +65,7 @@ class MtebEncoder:
         self, inputs: Iterable[Mapping[str, Any]], *, task_metadata: Any = None, hf_split: str = "", hf_subset: str = "",
         prompt_type: Any = None, **options: Any,
     ) -> np.ndarray:  # fmt: skip
-        """Return the vectors of the texts in all batches (key `text`), float32 `[n, dim]`, zeros for texts without a vector.
+        """Return the vectors of the texts under key `text` of all batches, float32 `[n, dim]`; texts without a vector get zeros.
 
         The other arguments describe the task and are ignored.
         """

@@ -29,7 +29,7 @@ class Encode:
     Args:
         encoder: hub name, folder, `mini` or word vector file; files and folders must exist on every node.
         lang, pretokenized: language of the text, and whether its words are already separated by spaces.
-        column: name of the column, which contains text or lists of words.
+        column: name of the input column, which contains text or lists of words.
         load: further keyword arguments to `load_encoder`.
     """
 
@@ -52,9 +52,9 @@ class Encode:
 
 
 class Link:
-    """Batch function that adds the column `links`: Pharaoh word links, computed with tables from `calque words --tables`.
+    """Batch function that adds the column `links`, with Pharaoh word links computed with tables from `calque words --tables`.
 
-    The links equal those of `calque words --use` on one machine, because they depend only on the tables.
+    The links equal those of `calque words --use` on one machine, because they depend only on the sentence pair and the tables.
 
     Args:
         tables: path of the table file, which must exist on every node.
@@ -85,7 +85,7 @@ class Link:
 
 
 def sentences(rows: pa.Table, column: str, *, lang: str, pretokenized: bool = False) -> Sentences:
-    """Return the sentences of a column that contains lists of words, or text, which is segmented into words."""
+    """Return the sentences of a column that contains lists of words or text; text is segmented into words."""
     if column not in rows.column_names:
         raise InputError(f"no column {column!r}; the table has {', '.join(rows.column_names) or 'no columns'}")
     split, words = splitter(lang, pretokenized=pretokenized), []

@@ -28,7 +28,7 @@ class AlignmentMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     Args:
         method: how to fit W. "rotation" and "procrustes" minimise Σ ‖xW − y‖² with WᵀW = I, and "linear" minimises it over all
             W. For a rotation, vectors of the space with fewer dimensions are padded with zeros.
-        centre: whether to fit mean-centred vectors and map the mean of X to that of Y: x → (x − x̄)W + ȳ.
+        centre: whether to fit W on mean-centred vectors and map the mean of X to the mean of Y: x → (x − x̄)W + ȳ.
 
     Attributes:
         map_: the fitted `VectorMap`.
@@ -78,7 +78,7 @@ class AlignmentMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
 
 
 def _narrowed(moments: Moments, centre: bool) -> VectorMap:
-    """Return a rotation between spaces of different dimensions; the smaller space is padded with zeros."""
+    """Return a rotation between spaces of different dimensions; vectors of the smaller space are padded with zeros."""
     cross = moments.cross if centre else moments.raw_cross
     rows, columns = cross.shape
     size = max(rows, columns)

@@ -3,7 +3,7 @@
     nlp = spacy.blank("en")
     nlp.add_pipe("calque", config={"encoder": "mini"})
 
-Words are spaCy's tokens, except white space. If an earlier component, such as a parser or `sentencizer`, sets sentence
+Words are all spaCy tokens except white space. If an earlier component, such as a parser or `sentencizer`, sets sentence
 boundaries, each sentence is encoded separately, as during alignment; otherwise the doc is encoded as one sentence.
 """
 
@@ -31,13 +31,13 @@ _FOLDER = "encoder"  # subfolder of a saved pipeline
 
 
 class WordVectors:
-    """Component that sets `doc._.calque_vectors`, float32 `[tokens, dim]`, zeros for white space and words without a vector.
+    """Component that sets `doc._.calque_vectors`, float32 `[tokens, dim]`, with zeros for white space and words without vectors.
 
     `token._.calque` is the vector of a token, and `doc._.calque_links(other)` calls `links_between`.
 
     Args:
         encoder: hub name, folder or bundled name of the encoder (see `calque.load_encoder`), which is loaded on first use.
-        layer: number of the encoder layer; default: the saved layer.
+        layer: number of the encoder layer; default: see `calque.load_encoder`.
         lang: language of the docs, used by encoders with language-specific parts; default: the language of the pipeline.
         batch_size: default number of docs that `pipe` encodes together.
     """
@@ -147,7 +147,7 @@ def links_between(doc: Doc, other: Doc, method: str = "mutual", **options: Any) 
         method, options: see `calque.wordalign.similarity.links_from_embeddings`.
 
     Returns:
-        sorted tuples `(source, target, score)`: `doc[source]` is linked to `other[target]`.
+        sorted tuples `(source, target, score)`, which link `doc[source]` to `other[target]`.
     """
     rows = [_vectors(each) for each in (doc, other)]
     words = [np.flatnonzero(each.any(axis=1)) for each in rows]

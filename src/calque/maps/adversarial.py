@@ -41,7 +41,7 @@ def adversarial_start(
     Args:
         x, z: L2-normalised vectors `[n, dim]` and `[m, dim]`, the most frequent words first.
         epochs: number of epochs.
-        updates: number of updates of the map in an epoch; the published default is a million words in batches of 32.
+        updates: number of updates of the map in an epoch; the default, as published, is a million words in batches of 32.
         batch: number of words from each side in an update.
         frequent: number of most frequent words of each side from which batches are drawn.
         hidden, dropout, smoothing: hidden size, input dropout and label smoothing of the discriminator.
@@ -115,7 +115,7 @@ class Discriminator(nn.Module):
         self.layers = nn.ModuleList(nn.Linear(*size, device=random.device) for size in sizes)
         with torch.no_grad():
             for (inputs, _), layer in zip(sizes, self.layers, strict=True):
-                for parameter in layer.parameters():  # as `nn.Linear` does, but with an explicit generator
+                for parameter in layer.parameters():  # initialise as `nn.Linear` does, but with an explicit generator
                     parameter.uniform_(-(inputs**-0.5), inputs**-0.5, generator=random)
 
     def forward(self, x: torch.Tensor, *, dropped: bool) -> torch.Tensor:

@@ -97,7 +97,7 @@ def identical_words(source: Sequence[str], target: Sequence[str]) -> np.ndarray:
 
 
 def with_identical_words(dictionary: Dictionary, source: Sequence[str], target: Sequence[str]) -> Dictionary:
-    """Return the dictionary plus every word that both languages share, as its own translation (Multi-sense, footnote 6).
+    """Return the dictionary with all words that both languages share added as their own translations (Multi-sense, footnote 6).
 
     Args:
         dictionary: dictionary whose entries come first in the result.
@@ -159,8 +159,8 @@ def fit_dictionary(
 ) -> DictionaryFit:
     """Fit a map on the pairs of a dictionary and refine it.
 
-    Part of the dictionary is held out, and the round whose map translates the most held-out entries correctly is selected. This
-    may be round 0, because refinement does not always improve a map fitted on a large, clean dictionary.
+    Part of the dictionary is held out, and the round whose map translates the most held-out entries correctly is selected. The
+    initial map may be selected, because refinement does not always improve a map fitted on a large, clean dictionary.
 
     Args:
         source, target: words and their vectors, the most frequent first. If a word has several vectors (sense anchors), the
@@ -213,7 +213,7 @@ class Problem:
 
     @classmethod
     def of(cls, source: np.ndarray, target: np.ndarray, method: Method, normalise: Normalisation) -> Problem:
-        """Build the problem from unnormalised vectors."""
+        """Build a `Problem` from unnormalised vectors."""
         if method not in METHODS:
             raise SettingError(f"method must be one of {', '.join(METHODS)}, got {method!r}")
         if normalise not in NORMALISATIONS:

@@ -24,8 +24,7 @@ def distribution_start(x: np.ndarray, z: np.ndarray, *, words: int = 4000, k: in
 def similarity_seeds(x: np.ndarray, z: np.ndarray, *, words: int = 4000, k: int = 10) -> np.ndarray:
     """Pair words whose similarity distributions within their own language match (Artetxe, Labaka & Agirre 2018b, ACL, §3.2).
 
-    The sorted rows of √(XXᵀ) hardly depend on the language. They are L2-normalised, centred, L2-normalised again, and compared
-    by CSLS.
+    The sorted rows of √(XXᵀ) hardly depend on the language. They are L2-normalised, centred, L2-normalised, and compared by CSLS.
 
     Args:
         x, z: L2-normalised vectors `[n, dim]` and `[m, dim]`, the most frequent words first.
@@ -33,7 +32,8 @@ def similarity_seeds(x: np.ndarray, z: np.ndarray, *, words: int = 4000, k: int 
         k: neighbourhood size of CSLS.
 
     Returns:
-        int64 `[2 · words, 2]`: each source word with its best target word, then each target word with its best source word.
+        pairs of row indices, int64 `[2 · words, 2]`. The pairs of each source word and its best target word come first, followed
+        by the pairs of each target word and its best source word.
     """
     n = min(words, len(x), len(z))
     rows = []

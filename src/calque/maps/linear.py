@@ -78,7 +78,7 @@ class VectorMap(ABC):
     def _set(self, matrix: np.ndarray, moments: Moments, *, centred: bool) -> Self:
         if moments.n == 0:
             raise SettingError(
-                "fitting a map requires pairs of vectors, got none; no two linked words of the text both have vectors"
+                "fitting a map requires pairs of vectors, got none; no link of the text connects two words with vectors"
             )
         self.matrix, self.n_pairs = matrix, moments.n
         self.source_mean = moments.source_mean.copy() if centred else np.zeros(matrix.shape[0])
@@ -146,7 +146,7 @@ KINDS: dict[str, type[VectorMap]] = {kind.kind: kind for kind in (Rotation, Norm
 
 
 def about_map(fitted: VectorMap) -> dict[str, Any]:
-    """Return the record saved with the arrays of a map: its kind, or the import path of its class, and its number of pairs."""
+    """Return the record saved with a map: the kind of map or the import path of its class, and the number of pairs."""
     target = f"{type(fitted).__module__}:{type(fitted).__qualname__}"
     custom = KINDS.get(fitted.kind) is not type(fitted) and is_path(target) and not target.startswith("__main__:")
     return {"kind": target if custom else fitted.kind, "pairs": fitted.n_pairs}
@@ -159,7 +159,7 @@ def open_map(
 
     Args:
         about: record of the map, see `about_map`.
-        arrays: arrays of all maps in the folder, by name.
+        arrays: arrays of all maps in the folder, with their names as keys.
         prefix: prefix of the names of this map's arrays.
         path: path of the folder, for error messages.
 

@@ -11,7 +11,7 @@ from calque.algebra.normalize import unit_rows
 from calque.algebra.similarity import csls_neighbours
 from calque.errors import SettingError, check_number
 
-#: function that fits the map of a round on pairs, int64 `[n_pairs, 2]`, and returns its matrix, float64
+#: function that fits a map on pairs of row indices, int64 `[n_pairs, 2]`, and returns the matrix of the map, float64
 Solve = Callable[[np.ndarray], np.ndarray]
 
 
@@ -22,7 +22,7 @@ class Refinement:
     Args:
         rounds: number of refinement rounds; 0 disables refinement.
         frequent: number of most frequent words of each side that can be paired. The published code searches all words and then
-            drops pairs with a rarer word, which is much slower.
+            drops pairs that contain a rarer word, which is much slower.
         k: neighbourhood size of CSLS.
         held_out: fraction of the dictionary's source words that are held out to select the best round. If 0, the round is
             selected by the mean CSLS of mutual neighbours, which does not require a dictionary.
@@ -105,7 +105,7 @@ def refine(
             break
         new, scores = mutual_neighbours(left[: how.frequent], right[: how.frequent], k=how.k)
         rounds.append(Round(len(pairs), precision, float(scores.mean()) if len(scores) else -np.inf, len(new)))
-        if not len(new):  # there is nothing to fit the next map on
+        if not len(new):  # without pairs, no further map can be fitted
             break
         pairs = new
     best = int(np.argmax([round.mutual if held_out is None else round.held_out for round in rounds]))
@@ -162,7 +162,7 @@ def hold_out(pairs: np.ndarray, fraction: float, seed: int) -> tuple[np.ndarray,
 
     Args:
         pairs: row indices of translation pairs, int64 `[n_pairs, 2]`.
-        fraction: fraction of the distinct source words to hold out; each part contains at least one word.
+        fraction: fraction of the distinct source words to hold out. Of two or more words, at least one is held out and one kept.
         seed: seed for drawing the held-out words.
 
     Returns:

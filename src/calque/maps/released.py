@@ -89,7 +89,7 @@ class _Reader(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in _KNOWN:
             raise pickle.UnpicklingError(
-                f"the file refers to {f'{module}.{name}'[:80]}, which is not part of an array and was not called"
+                f"the file refers to {f'{module}.{name}'[:80]}, which is not allowed in a pickled array and was not called"
             )
         return _KNOWN[module, name]
 

@@ -28,7 +28,7 @@ from calque.maps.refine import Refined, Refinement, mapped, mutual_neighbours, r
 Start = Literal["identical", "distributions", "adversarial"]
 STARTS = ("identical", "distributions", "adversarial")
 GAIN = 1.25  # minimum ratio of a map's criterion to the criterion of maps refined from random pairs; see `check_map`
-_CHECKED, _RANDOM = 4000, 3  # numbers of frequent words and of random maps used to check a map
+_CHECKED, _RANDOM = 4000, 3  # numbers of frequent words and of random dictionaries used to check a map
 
 
 def fit_unsupervised(
@@ -119,10 +119,10 @@ def check_start(start: str, options: Mapping[str, Any] | None = None) -> None:
 def check_map(x: np.ndarray, z: np.ndarray, matrix: np.ndarray, *, k: int = 10, seed: int = 0) -> Verdict:
     """Check whether a map is reliable, based on the vectors alone.
 
-    Refinement produces mutual neighbours even from random pairs. The map and three random dictionaries are therefore refined in
-    the same number of rounds on the same frequent words. The criterion is the sum of the CSLS of mutual neighbours divided by
-    the number of words. The map's criterion was 0.9 to 1.25 times that of random dictionaries for unrelated spaces, and 1.26 to
-    9 times for correct maps of synthetic and real vectors. A wrong map may pass, and a correct map of poor vectors may fail.
+    Refinement produces mutual neighbours even from random pairs, so the map is compared with maps that are refined in the same
+    way from three random dictionaries. The criterion of a map is the sum of the CSLS of all mutual neighbours, divided by the
+    number of words. The criterion was 0.9 to 1.25 times that of random dictionaries for unrelated spaces, and 1.26 to 9 times
+    for correct maps of synthetic and real vectors. A wrong map may pass, and a correct map of poor vectors may fail.
 
     Args:
         x, z: L2-normalised vectors `[n, dim]` and `[m, dim]`, the most frequent words first.
@@ -137,7 +137,7 @@ def check_map(x: np.ndarray, z: np.ndarray, matrix: np.ndarray, *, k: int = 10, 
     value, *by_chance = [_reached(x, z, pairs, k) for pairs in (mutual, *random)]
     gain = value / max(max(by_chance), 1e-12)
     if gain >= GAIN:
-        return Verdict(False, gain, f"its criterion is {gain:.2f} times that of maps refined from random pairs")
+        return Verdict(False, gain, f"the map's criterion is {gain:.2f} times that of maps refined from random pairs")
     why = (
         f"the map fitted without a dictionary is unreliable: its criterion is {gain:.2f} times that of maps refined from "
         f"random pairs, and must be at least {GAIN}; use a dictionary, or more text"

@@ -1,14 +1,14 @@
-"""Parallel text as integers: each pair of source and target word types that co-occur in a sentence pair has an index.
+"""Parallel text encoded as integers, with an index for each pair of source and target types that co-occur in a sentence pair.
 
-Tables over type pairs are flat arrays, so an EM pass consists of gather, arithmetic and scatter operations. Pairs are numbered
-one source type at a time, with an array that marks the target types already encountered. Therefore no hash table is needed, and
-the pairs of a source type are adjacent.
+Tables indexed by type pair are flat arrays, so an EM pass consists of gather, arithmetic and scatter operations. Type pairs are
+numbered one source type at a time, with an array that marks the target types already encountered. Therefore no hash table is
+needed, and the pairs of a source type are adjacent.
 
 Numba caches machine code next to the source file. It recompiles a loop if the loop's own file changes, but not if another file
 changes, so delete the `__pycache__` of this package after changing this file.
 
 With `fastmath`, the order of summation can differ between compiled copies of a function, and which copy is called can depend on
-whether the process compiled the function or loaded it. Functions called by a `fast_loop` are therefore inlined (`fast_part`).
+whether the process compiled the function or loaded it. `fast_part` therefore inlines the functions that a `fast_loop` calls.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ fast_part = njit(nogil=True, error_model="numpy", fastmath=True, forceinline=Tru
 
 @loop
 def mix(state):
-    """Return 64 pseudo-random bits for a state: the output function of SplitMix64 (Steele, Lea & Flood 2014).
+    """Return 64 pseudo-random bits for a state, computed by the output function of SplitMix64 (Steele, Lea & Flood 2014).
 
     The state of a generator is a uint64 to which `GOLDEN` is added before every draw.
     """
@@ -51,7 +51,7 @@ def unit(state):
 
 @dataclass
 class Side:
-    """One side of a bitext: type of each word, int32 `[n_words]`, sentence offsets, int64 `[n + 1]`, and number of types."""
+    """One side of a bitext, with word types, int32 `[n_words]`, sentence offsets, int64 `[n + 1]`, and the number of types."""
 
     words: np.ndarray
     offsets: np.ndarray
@@ -104,7 +104,7 @@ class Text(NamedTuple):
     Attributes:
         origin: index of the first cell of each sentence pair, int64 `[n_sentences]`, or −1 if the sentence pair has no cells.
         cells: index of the type pair in each cell, uint32 `[n_cells]`; each source word has one row of cells.
-        across: whether the given side is the source, in which case each row of cells belongs to one given word.
+        across: whether the source is the given side, so that each row of cells belongs to one word of the given side.
         given, given_offsets, observed, observed_offsets: words and offsets of the given side, to which links point, and of the
             observed side, whose words the model generates.
     """
@@ -122,11 +122,11 @@ class Bitext:
     """Sentence pairs as matrices of cells, in which cell (i, j) contains the index of the type pair of words i and j.
 
     Args:
-        max_words: maximum number of words per side. Longer sentence pairs get no cells and no links, because the number of
+        max_words: maximum number of words per side. Longer sentence pairs get neither cells nor links, because the number of
             cells grows with the square of the length.
 
     Attributes:
-        used: indices of the sentence pairs with cells, sorted by length, int64. `too_long` counts pairs above `max_words`.
+        used, too_long: indices of the sentence pairs with cells, sorted by length, int64, and number of overlong sentence pairs.
         pairs: all pairs of co-occurring types.
     """
 
@@ -190,7 +190,7 @@ def number_pairs(source, source_offsets, n_source, words, offsets, n_target, ori
                 grown[:n] = target[:n]
                 target = grown
             cell = origin[b] + (order[p] - source_offsets[b]) * length
-            for j in range(length):  # branch-free, because whether a pair is new is unpredictable
+            for j in range(length):  # branch-free, because a branch on new pairs would be unpredictable
                 t = words[low + j]
                 seen = stamp[t]
                 pair = seen if seen >= row else n

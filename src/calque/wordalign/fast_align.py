@@ -28,8 +28,8 @@ from calque.wordalign.bitext import Bitext, Pairs, loop
 from calque.wordalign.model import Job, Links, Model, run
 from calque.wordalign.vocabulary import AS_IS
 
-UNSEEN = 1e-9  # probability of all type pairs before training, and later of pairs that are not in the training text
-STEPS, RATE, LOWEST, HIGHEST = 8, 20.0, 0.1, 14.0  # gradient ascent on the tension: steps, rate, bounds
+UNSEEN = 1e-9  # probability of all type pairs before training; after training, probability of new type pairs
+STEPS, RATE, LOWEST, HIGHEST = 8, 20.0, 0.1, 14.0  # settings and bounds of the gradient ascent on the tension
 
 
 @dataclass(frozen=True)
@@ -57,8 +57,8 @@ class FastAlignSettings:
 
 @dataclass
 class Direction:
-    """Parameters of one direction: p(observed | given), float64 `[n_pairs]`, p(observed | null), float64 `[n_observed]`, and
-    the tension."""
+    """Parameters of one alignment direction: p(observed | given), float64 `[n_pairs]`, p(observed | null), float64
+    `[n_observed]`, and the tension."""
 
     table: np.ndarray
     null_table: np.ndarray
@@ -94,7 +94,7 @@ class DiagonalModel(Model):
         for across, trained in zip((True, False), self.directions, strict=True):
             null_table = np.full(bitext.sides(across)[1].n_types, UNSEEN)
             null_table[: len(trained.null_table)] = trained.null_table
-            table = np.append(trained.table, UNSEEN)[numbers]  # index -1: pair not in the training text
+            table = np.append(trained.table, UNSEEN)[numbers]  # index -1 stands for pairs outside the training text
             further = Direction(table, null_table, trained.tension)
             tasks.append(partial(one_pass, bitext, across, self.settings, further, out))
         run(tasks, job.threads)
@@ -145,7 +145,7 @@ def one_pass(
     bitext: Bitext, across: bool, settings: FastAlignSettings, d: Direction, out: Links | None,
     counts: np.ndarray | None = None, nulls: np.ndarray | None = None,
 ) -> float:  # fmt: skip
-    """Run one pass in one direction, add to the counts or write links to `out`, and return the result of `expectation`."""
+    """Run one pass in one direction, which updates the counts or writes links to `out`; return the result of `expectation`."""
     none = np.zeros(0)
     links, posterior = (np.zeros(0, np.int32), np.zeros(0, np.float32)) if out is None else out.direction(across)
     return expectation(
@@ -157,7 +157,7 @@ def one_pass(
 # -- compiled loops ----------------------------------------------------------------------------------------------------
 @loop
 def diagonal(j, m, n, tension, row):
-    """Write exp(-tension |i / n - j / m|) for i = 1 to n to `row`, with j counted from 1, and return the sum."""
+    """Fill `row` with exp(-tension |i / n - j / m|) for i = 1, …, n, where j is counted from 1, and return the sum."""
     below = int(j * n / m)  # last position at or below the diagonal
     ratio = math.exp(-tension / n)
     total = 0.0
@@ -201,10 +201,10 @@ def expected_feature(shapes, times, tension, exact):
 
 @loop
 def transposed_sum(j, m, n, tension):
-    """Return Z with the two lengths exchanged, as in the authors' program; j may be outside the sentence."""
+    """Return Z with the two sentence lengths exchanged, as in the authors' program, so that j may exceed the sentence length."""
     below = int(j * m / n)
     ratio = math.exp(-tension / m)
-    above = m - below if m >= below else (1 << 32) + m - below  # the program subtracts unsigned integers
+    above = m - below if m >= below else (1 << 32) + m - below  # as with the unsigned integers of the program
     total = 0.0
     if above:
         total += math.exp(-tension * abs((below + 1) / m - j / n)) * (1 - ratio**above) / (1 - ratio)
@@ -256,7 +256,7 @@ def expectation(
 
 @loop
 def exp_digamma(x):
-    """Return exp(digamma(x)) for x > 0 with an error of 1e-9, from an asymptotic series after six steps of the recurrence."""
+    """Return exp(digamma(x)) for x > 0 from an asymptotic series after six recurrence steps; the relative error is below 1e-9."""
     shifted = 0.0
     if x < 6:
         shifted = 1 / x + 1 / (x + 1) + 1 / (x + 2) + 1 / (x + 3) + 1 / (x + 4) + 1 / (x + 5)

@@ -1,17 +1,17 @@
 """Gibbs sampling of HMM alignments with fertility.
 
 Model (Östling & Tiedemann 2016, "Efficient word alignment with Markov chain Monte Carlo", sections 3-4): every observed word is
-aligned to a position on the other side or to null. It is drawn from the translation distribution of the word at that
-position, positions move by jumps, and every word has a fertility, which is the number of words aligned to it. All distributions
-have Dirichlet priors and are integrated out, so a word's position is sampled in proportion to counts over the rest of the text:
+aligned to a position on the other side or to null, and is drawn from the translation distribution of the word at that position.
+The jump between successive positions and the fertility of each word, which is the number of words aligned to it, are also random.
+All distributions have Dirichlet priors and are integrated out, so positions are sampled from counts over the rest of the text:
 
     P(a_j = i | rest)  ~  (n(e_i, f_j) + a(e_i, f_j)) / (n(e_i) + a(e_i))
                           * (c(i - i') + b) (c(i'' - i) + b) / ((c(i'' - i') + b) (c + B b))
                           * (z(e_i, k + 1) + g(k + 1)) / (z(e_i, k) + g(k)) * (1 - null)
     P(a_j = none | rest)  ~  (n(f_j) + a0) / (n + V a0) * null
 
-where i' and i'' are the positions of the previous and the next aligned word, k is the fertility of e_i without word j, c are
-jump counts and z fertility counts. Several chains run independently; a link's posterior is the mean of these conditional
+where i' and i'' are the positions of the previous and the next aligned word, k is the fertility of e_i without word j, c is a
+jump count and z a fertility count. Several chains run independently; a link's posterior is the mean of these conditional
 probabilities over the last sweeps of all chains. There are three departures from the paper. Chains are initialised with samples
 from the HMM's posterior instead of at random, so a few sweeps suffice. The prior a(e, f) depends on spelling. The fertility
 prior g is the fertility distribution over all words instead of a uniform distribution.
@@ -78,11 +78,11 @@ class DirectionTables:
 
     Args:
         counts: number of links of each type pair, float32 `[n_pairs]`.
-        given_total: number of links of each given type, float32 `[n_given]`.
-        given_prior: sum of the pseudo-counts of the pairs of each given type, float32 `[n_given]`.
-        observed_null: number of words of each observed type that are aligned to null, float32 `[n_observed]`.
+        given_total: number of links of each word type on the given side, float32 `[n_given]`.
+        given_prior: sum of the pseudo-counts of all pairs of each word type on the given side, float32 `[n_given]`.
+        observed_null: number of null-aligned words of each word type on the observed side, float32 `[n_observed]`.
         jumps: number of jumps of each width from -REACH to REACH, float64 `[2 REACH + 1]`.
-        fertilities: number of words of each given type with each fertility, float32 `[n_given, FERTILITIES]`.
+        fertilities: number of words with each fertility for each type on the given side, float32 `[n_given, FERTILITIES]`.
     """
 
     counts: np.ndarray
@@ -105,7 +105,7 @@ class DirectionTables:
         )  # fmt: skip
 
     def with_counts(self, old: DirectionTables, numbers: np.ndarray) -> DirectionTables:
-        """Copy trained counts to these tables, and return self; `numbers` are the new type pairs' indices in training."""
+        """Copy trained counts to these tables, and return self; `numbers` contains each type pair's index in `old.counts`."""
         self.counts, self.jumps = known(old.counts, numbers), old.jumps
         for name in ("given_total", "given_prior", "observed_null", "fertilities"):
             trained = getattr(old, name)
@@ -119,7 +119,7 @@ class State(NamedTuple):
     Attributes:
         links: position to which each observed word is aligned, or -1 for null, int32 `[n_observed]`.
         counts, given_total, observed_null, fertilities: see `DirectionTables`; the last two do not include priors.
-        sums: numbers of null-aligned words (without prior), jumps (recounted in training) and observed types, float64 `[3]`.
+        sums: number of null-aligned words without prior, sum of `jumps` (unused in training) and number of observed types.
         jumps: jump counts, with the count of jumps by d at index `len // 2 + d`, float64.
         fertility_prior: pseudo-count of each fertility, float32 `[FERTILITIES]`.
         generator: state of the random number generator, uint64 `[1]`.
@@ -264,7 +264,7 @@ def _chains(
 
 
 def _sample(job: Job, chains: list[list[Chain]], prior: np.ndarray, settings: GibbsSettings, *, learn: bool) -> Links:
-    """Burn in all chains, collect their marginals, and choose the links."""
+    """Run the burn-in of all chains, collect their marginals, and choose the links."""
     bitext, nowhere = job.bitext, (np.zeros(0, F), np.zeros(0, F))
     both = [*chains[0], *chains[1]]
     for chain in both:
@@ -276,7 +276,7 @@ def _sample(job: Job, chains: list[list[Chain]], prior: np.ndarray, settings: Gi
     marginals = [(np.zeros(bitext.n_cells, F), np.zeros(len(side), F)) for side in (links.forward, links.backward)]
 
     def collect(d: int) -> None:
-        # The chains of a direction run one after another, because the sum of their marginals depends on the order.
+        # The chains of a direction run one after another, because the rounding of summed marginals depends on their order.
         for chain in chains[d]:
             for _ in range(settings.sweeps):
                 chain.sweep(learn, *marginals[d])
@@ -351,8 +351,8 @@ def sample(sentences, text, state, prior, keys, null, null_strength, learn, marg
         keys: seed of the generator for each sentence pair, uint64 `[n_sentences]`; ignored if `learn` is true.
         null, null_strength: see `GibbsSettings`, float32.
         learn: whether to update the counts, which are fixed for a new text.
-        marginal, null_marginal: outputs; the conditional probabilities of each cell, and of null for each word, are added
-            to them. If `marginal` is empty, nothing is added.
+        marginal, null_marginal: outputs, to which the conditional probabilities of each cell, and of null for each word,
+            are added. If `marginal` is empty, nothing is added.
     """
     given_total, fertilities, fertility_prior = state.given_total, state.fertilities, state.fertility_prior
     counts, observed_null, jumps, cells = state.counts, state.observed_null, state.jumps, text.cells
@@ -459,7 +459,7 @@ def sample(sentences, text, state, prior, keys, null, null_strength, learn, marg
 
 @loop
 def choose(sentences, text, forward, forward_null, backward, backward_null, links):
-    """For each word, write the position with the largest geometric mean of both marginals, or -1 if null is more probable."""
+    """Link each word to the position with the largest geometric mean of both marginals, or set -1 if null is more probable."""
     for b in sentences:
         top, left, cell = text.given_offsets[b], text.observed_offsets[b], text.origin[b]
         n, m = text.given_offsets[b + 1] - top, text.observed_offsets[b + 1] - left
@@ -470,7 +470,7 @@ def choose(sentences, text, forward, forward_null, backward, backward_null, link
 
 @loop
 def _choose(marginal, other, n_given, n_observed, to_observed, to_given, null, links, posterior):
-    """Choose the links of one direction; `to_observed` and `to_given` are the strides, in cells, between adjacent words."""
+    """Choose the links of one direction; `to_observed` and `to_given` are strides between adjacent words, in cells."""
     for j in range(n_observed):
         best, at = null[j], -1
         for i in range(n_given):

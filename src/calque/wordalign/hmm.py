@@ -12,7 +12,7 @@ normalised rows and columns are the translation tables:
     p(t | s) = (c(s, t) + a(s, t)) / sum over t' of (c(s, t') + a(s, t')),     p(s | t) likewise over s'
 
 where t' ranges over the words that co-occur with s. The prior is a(s, t) = strength * (1 + spelling * ratio ** 4), where `ratio`
-is the longest common subsequence ratio of the two words. EM starts from this prior; the paper has uniform tables and no prior.
+is the longest common subsequence ratio of the two words. EM starts from this prior; the paper uses uniform tables and no prior.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from calque.wordalign.vocabulary import ratios
 REACH = 64  # maximum jump width; wider jumps share the weight of this width
 LANES = 8  # rows are padded to multiples of this length for vector instructions
 ZERO, ONE = F(0), F(1)
-TINY = 1e-250  # products of probabilities below this are moved to the log-likelihood, to prevent underflow
+TINY = 1e-250  # a product of probabilities below this value is moved to the log-likelihood, to prevent underflow
 LEAST = F(1e-5)  # smaller expected counts are not added, because memory writes are slow
 
 
@@ -104,7 +104,7 @@ def first_jumps() -> np.ndarray:
 
 
 def spread(jump: np.ndarray, longest: int) -> np.ndarray:
-    """Return the weights of all jumps in sentences of up to `longest` words, with the jump by 0 in the middle."""
+    """Return the weights of all jumps in sentences of up to `longest` words, with the weight of jump 0 in the middle."""
     middle = longest + 1 + LANES
     return jump[np.clip(np.arange(-middle, middle + 1), -REACH, REACH) + REACH].astype(np.float32)
 
@@ -167,8 +167,8 @@ class HmmPass:
         self.mass = np.empty(len(job.bitext.pairs), dtype=np.float32)
 
     def settle(self, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Set the mass of all pairs from the counts of all shards, float32 `[shards, n_pairs]`, and replace the first row of
-        `counts` with their sum. Return the total mass of each source type and of each target type, float64."""
+        """Sum the counts of all shards, float32 `[shards, n_pairs]`, into the first row of `counts`, and set the mass of all
+        pairs from the sum. Return the total mass of each source type and of each target type, float64."""
         pairs = self.bitext.pairs
         for more in counts[1:]:
             counts[0] += more
@@ -318,15 +318,15 @@ def chain(emission, null_emission, n, width, padded, jump, null, floor, room, fl
     arrays in row-major order.
 
     Args:
-        emission: p(observed word | position) by slot, zero in slot 0 and in slots after `width`, float32 `[n * padded]`.
+        emission: p(observed word | position) in slots 1 to `width` of each word, zero in other slots, float32 `[n * padded]`.
         null_emission: p(observed word | null), float32 `[n]`.
         n, width, padded: numbers of observed words, positions, and slots per row (the next multiple of `LANES` above `width`).
         jump: jump weights, with the weight of a jump by d at index `len // 2 + d`, float32.
         null, floor: see `HmmSettings`.
         room: scratch buffers, see `work_space`.
         flow: output in the layout of `jump`; the expected jump counts, divided by the jump weights, are added to it.
-        posterior, null_posterior: outputs p(position | sentence pair) by slot, float32 `[n * padded]`, and
-            p(null | sentence pair), float32 `[n]`.
+        posterior, null_posterior: outputs p(position | sentence pair) in the layout of `emission`, float32 `[n * padded]`,
+            and p(null | sentence pair), float32 `[n]`.
 
     Returns:
         logarithm of the product of the probability of the observed words and the weight of the jump to the end.
@@ -417,7 +417,7 @@ def chain(emission, null_emission, n, width, padded, jump, null, floor, room, fl
 
 @fast_part
 def independent(emission, null_emission, n, width, padded, null, posterior, null_posterior):
-    """Compute the posteriors of IBM model 1, in which all positions are equally likely; arguments and result as in `chain`."""
+    """Compute the posteriors of IBM model 1, with equally likely positions; see `chain` for the arguments and result."""
     likelihood, product = 0.0, 1.0
     even = (ONE - null) / F(width)
     for j in range(n):
@@ -546,7 +546,7 @@ def count(sentences, text, longest, is_hmm, weights, prior, expected):
 
 @fast_loop
 def link(sentences, text, longest, weights, prior, links):
-    """Write the best position of each word (see `_best`) to `links`, with its posterior in the direction of this link."""
+    """Write the best position of each word (see `_best`) and the posterior of this position to `links`, in both directions."""
     room = work_space(longest, len(weights.forward_jump))
     for b in sentences:
         n, m, wide_n, wide_m = _both(True, b, text, weights, prior, room)

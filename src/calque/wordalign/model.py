@@ -1,4 +1,4 @@
-"""Interface that every word alignment model implements, and parallel execution in threads."""
+"""Interface of the word alignment models, and a function that runs tasks in threads."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Links(NamedTuple):
 
     @classmethod
     def none(cls, bitext: Bitext) -> Links:
-        """Return arrays in which no word has a link."""
+        """Return links in which every word is aligned to null."""
         n_source, n_target = len(bitext.source.words), len(bitext.target.words)
         return cls(
             np.full(n_target, -1, np.int32), np.full(n_source, -1, np.int32),

@@ -1,11 +1,11 @@
 """Word similarities as a prior for the links of the HMM and the Gibbs sampler.
 
-With cosines c(i, j) and weight w, the probability that target word j is aligned to position i is multiplied by
+With cosines c(i, j) and weight w, the unnormalised probability that target word j is aligned to position i is multiplied by
 
     g(i, j) = exp(w c(i, j)) / mean over i' of exp(w c(i', j))
 
-in every conditional probability, both in training and when links are extracted. The other direction uses the mean over j'. The
-prior has no effect on a word that is equally similar to all positions, and it leaves the null-alignment probability unchanged.
+both in training and in link extraction. The other direction uses the mean over j'. The prior has no effect on a word that is
+equally similar to the words at all positions, and it leaves the unnormalised probability of null alignment unchanged.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ def prior_of(similarities: Similarities | None, bitext: Bitext, weight: float) -
 
 @loop
 def fill_odds(source_offsets, target_offsets, weight, prior):
-    """Replace each cosine in `prior.odds` with exp(weight · cosine), or NaN (a word without a vector) with the mean odds of the
-    sentence pair, and fill `forward` and `backward`."""
+    """Replace each cosine in `prior.odds` with exp(weight · cosine), and NaN (for a word without a vector) with the mean odds
+    of the sentence pair. Fill `prior.forward` and `prior.backward`."""
     for b in range(len(prior.at)):
         top, left = source_offsets[b], target_offsets[b]
         n, m = source_offsets[b + 1] - top, target_offsets[b + 1] - left

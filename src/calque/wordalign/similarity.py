@@ -56,7 +56,7 @@ class Similarities:
 
     @classmethod
     def of(cls, matrices: Iterable[np.ndarray]) -> Similarities:
-        """Build the object from separate matrices, which are stored in memory as float32."""
+        """Build `Similarities` from one matrix for each sentence pair; all cells are copied to one float32 array in memory."""
         parts = [np.asarray(matrix, dtype=np.float32) for matrix in matrices]
         shapes = np.array([part.shape for part in parts], dtype=np.int64).reshape(-1, 2)
         return cls(np.concatenate([np.zeros(0, np.float32), *(part.ravel() for part in parts)]), *shapes.T)
@@ -136,7 +136,7 @@ METHODS: dict[str, Callable[..., np.ndarray]] = {"mutual": mutual, "softmax": so
 def links_from_embeddings(
     source: Embeddings, target: Embeddings, *, method: str = "mutual", **options: Any
 ) -> WordPairs:
-    """Link the words of parallel sentences by the cosines of their vectors.
+    """Link the words of parallel sentences based on the cosines of their vectors.
 
     Args:
         source, target: word vectors of both sides of the same sentence pairs.
@@ -163,7 +163,7 @@ def check_extraction(method: str) -> None:
 
 
 def links_from_matrices(matrices: Iterable[np.ndarray], n: int, *, method: str = "mutual", **options: Any) -> WordPairs:
-    """Link the words of `n` sentence pairs by their similarity matrices; see `links_from_embeddings` and `link_matrix`."""
+    """Link the words of `n` sentence pairs based on similarity matrices; see `links_from_embeddings` and `link_matrix`."""
     check_extraction(method)
     linked = [link_matrix(matrix, method=method, **options) for matrix in matrices]
     empty = (np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))

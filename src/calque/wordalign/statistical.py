@@ -34,7 +34,7 @@ from calque.wordalign.vocabulary import Classes, Vocabulary, code_points, joined
 
 Prior = Callable[[ParallelCorpus], Similarities]
 Settings = FastAlignSettings | HmmSettings | GibbsSettings
-FEW = 2_000  # `auto` uses the Gibbs sampler for fewer sentence pairs, because it is then fast and helps most
+FEW = 2_000  # `auto` uses the Gibbs sampler below this number of sentence pairs, where it is fast and helps most
 MAX_WORDS = 500
 FORMAT = "calque word aligner 1"
 BLOCK = 1 << 15  # number of sentence pairs that `WordAligner.aligned` aligns at a time
@@ -65,7 +65,7 @@ def align_words(
         max_words: maximum number of words per side. Longer sentence pairs get no links, and a warning reports their number.
         prior: function that computes the word similarities of a text, such as `calque.Linker("mini").similarities`; only for
             `hmm` and `gibbs`. If the encoder supports the languages, an aligner with this prior makes fewer errors than the
-            aligner or the encoder alone. For an encoder that is first aligned on this text, see `calque.HeldOut`.
+            aligner or the encoder alone. To use an encoder that is first aligned on this text, see `calque.HeldOut`.
         prior_weight: weight of the similarities; default: the value of `similarity` in the settings of the model.
         progress: whether to show a progress bar.
 
@@ -152,7 +152,7 @@ class WordAligner:
     ) -> WordPairs:  # fmt: skip
         """Link the words of the training corpus or of a new text.
 
-        Out-of-vocabulary words are linked by spelling and position. The links of a sentence pair do not depend on the other
+        Out-of-vocabulary words are linked based on spelling and position. The links of a sentence pair do not depend on the other
         sentence pairs. For the training corpus itself, the links computed in training are returned.
 
         Args:
@@ -160,7 +160,7 @@ class WordAligner:
             symmetrize, seed, threads, progress: see `align_words`.
 
         Raises:
-            SettingError: the languages differ, or the symmetrisation method is unknown.
+            SettingError: the corpus and the aligner have different languages, or the symmetrisation method is unknown.
         """
         check_method(symmetrize)
         if corpus.langs != self.langs:
@@ -323,8 +323,8 @@ def _bar(n: int | None, model: str, langs: tuple[str, str], progress: bool):
 
 @loop
 def sentence_keys(source, source_offsets, n_source, target, target_offsets, n_target):
-    """Return a uint64 key for each sentence pair that depends only on the words of the pair. Out-of-vocabulary words (indices
-    from `n_source` or `n_target` on) are numbered within their sentence."""
+    """Return a uint64 key for each sentence pair that depends only on the words of the pair. Out-of-vocabulary words (with
+    indices of at least `n_source` or `n_target`) are numbered within their sentence."""
     keys = np.empty(len(source_offsets) - 1, np.uint64)
     for b in range(len(keys)):
         key = mix(np.uint64(source_offsets[b + 1] - source_offsets[b]))

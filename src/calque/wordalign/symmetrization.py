@@ -33,12 +33,12 @@ def symmetrize(forward: WordPairs, backward: WordPairs, method: str = "intersect
     "Edinburgh system description"). `one-to-one` is the intersection without the links of words with several links (Cao 2020).
 
     Args:
-        forward, backward: links of the two directions for the same sentence pairs, both as (source, target).
+        forward, backward: links of the two directions for the same sentence pairs, both as (source, target) pairs.
         method: one of `METHODS`.
 
     Returns:
-        links sorted by sentence, source and target. If both directions have posteriors, the posterior of a link is their mean,
-        in which a direction without the link counts as 0.
+        links sorted by sentence, source and target. If both directions have posteriors, the posterior of a link is the mean
+        of its posteriors in the two directions; a direction without the link counts as 0.
 
     Raises:
         SettingError: the method is unknown, or the numbers of sentence pairs differ.

@@ -1,4 +1,4 @@
-"""Word classes for statistical alignment (rare words are replaced by their stems), and the spelling similarity of words.
+"""Word classes for statistical alignment, in which stems replace rare words, and the spelling similarity of words.
 
 Spelling similarity helps to align names, numbers and loan words. It is the longest common subsequence ratio (Melamed 1995,
 "Automatic evaluation and uniform filter cascades for inducing N-best translation lexicons") of the words after transliteration
@@ -27,7 +27,7 @@ _GREEK = "α:a β:v γ:g δ:d ε:e ζ:z η:i θ:th ι:i κ:k λ:l μ:m ν:n ξ:x
 _ROMAN = str.maketrans({letter[0]: letter[2:] for letter in (_CYRILLIC + _GREEK).split(" ")})
 _U = np.uint64
 BITS = 64
-LONGEST = 255  # maximum word length that fits into the 8 bits of `shared`; longer words are treated as this long
+LONGEST = 255  # maximum word length that `shared` stores in 8 bits; the lengths of longer words are clipped to it
 
 CodePoints = tuple[np.ndarray, np.ndarray]
 
@@ -55,13 +55,13 @@ def joined(first: CodePoints, second: CodePoints) -> CodePoints:
 
 
 def ratios() -> np.ndarray:
-    """Return the longest common subsequence ratio for each possible value of `shared`, float32."""
+    """Return the longest common subsequence ratio for each possible result of `shared`, float32."""
     subsequence, longer = np.divmod(np.arange(65 << 8), 1 << 8)
     return (subsequence / np.maximum(longer, 1)).astype(np.float32)
 
 
 def shared(pairs: Pairs, source: CodePoints, target: CodePoints) -> np.ndarray:
-    """Return 256 · length of the longest common subsequence + length of the longer word (at most 255) for each type pair.
+    """For each type pair, return 256 · (length of the longest common subsequence) + (length of the longer word, at most 255).
 
     Args:
         pairs: type pairs to compare.
@@ -79,7 +79,7 @@ def shared(pairs: Pairs, source: CodePoints, target: CodePoints) -> np.ndarray:
 
 @loop
 def common(left, left_offsets, right, right_offsets, n_letters, starts, target):
-    """Compute `shared` with the bit-parallel algorithm of Hyyrö (2004), in which a machine word holds a column of the table."""
+    """Compute `shared` with the bit-parallel algorithm of Hyyrö (2004), which stores a column of the table in one 64-bit word."""
     masks, out = np.zeros(n_letters, np.uint64), np.zeros(len(target), np.uint16)
     for s in range(len(starts) - 1):
         low, length = left_offsets[s], left_offsets[s + 1] - left_offsets[s]
@@ -166,13 +166,13 @@ class Vocabulary:
         of_type = np.array(encoded.indices)
         names = encoded.dictionary
         best = np.zeros(len(names), dtype=np.int64)
-        order = np.argsort(frequency, kind="stable")  # the last assignment, of the most frequent spelling, wins
+        order = np.argsort(frequency, kind="stable")  # the most frequent spelling is assigned last
         best[of_type[order]] = order
         np.take(of_type.astype(np.int32), numbers, out=numbers)
         return cls(names, types.take(pa.array(best)), classes), numbers, offsets
 
     def encode(self, sentences: Sentences) -> tuple[np.ndarray, np.ndarray, pa.Array]:
-        """Encode a new text as class indices; out-of-vocabulary words get indices from `len(self)` on.
+        """Encode a new text as class indices; out-of-vocabulary words get indices of at least `len(self)`.
 
         The same out-of-vocabulary word gets different indices in different sentences, so that the links of a sentence do not
         depend on the rest of the text.
