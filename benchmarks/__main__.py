@@ -6,9 +6,9 @@ import subprocess
 import sys
 
 PARTS = {
-    "words": "processor time of calque words compared with fast_align",
-    "encode": "encoding speed of calque compared with padded batches in transformers",
-    "contrastive": "speed of contrastive alignment compared with padded batches",
+    "words": "processor time of calque words compared with that of fast_align",
+    "encode": "encoding speed of calque compared with a loop over padded batches",
+    "contrastive": "speed of contrastive alignment compared with a plain training loop",
     "csls": "time of CSLS in both directions compared with one matrix product",
     "memory": "peak memory of five commands as the text grows",
     "planted_rotation": "recovery of a planted rotation, with and without a dictionary",

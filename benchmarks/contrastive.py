@@ -1,5 +1,5 @@
-"""Compare the speed of contrastive alignment with a plain training loop, with batches in text order and sorted by length. The
-loop tokenises and pads each batch, runs two forward passes, computes the published InfoNCE loss and applies an Adam update.
+"""Compare the speed of contrastive alignment with that of a plain training loop over batches in text order or sorted by length.
+The loop tokenises and pads each batch, runs two forward passes, computes the published InfoNCE loss and applies an Adam update.
 
     python -m benchmarks.contrastive --encoder mini --text TEXT.tsv --langs en de
     python -m benchmarks.contrastive --layers 12 --dim 768 --pairs 96 --lora 8
@@ -22,7 +22,7 @@ TEMPERATURE, RATE = 0.05, 5e-4
 
 
 def padded(encoder, corpus, pairs, size: int, lora: int | None, *, by_length: bool) -> list[float]:
-    """Train for one epoch, and return the loss of each update."""
+    """Train for one epoch with a plain loop over padded batches, and return the loss of each update."""
     model, links, losses = copy.deepcopy(encoder.model).train(), linked(pairs), []
     if lora:
         import peft

@@ -13,7 +13,7 @@ from calque.algebra.similarity import csls_neighbours
 
 
 def vectors(n: int, dim: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return vectors that resemble an encoder's: a nonzero mean, a decaying spectrum, and both near and distant pairs."""
+    """Return vectors like those of an encoder, with a nonzero mean, a decaying spectrum, and both near and distant pairs."""
     rng = np.random.default_rng(0)
     spectrum = (np.arange(dim) + 1.0) ** -0.5
     offset = 0.5 * rng.standard_normal(dim) * spectrum

@@ -1,6 +1,6 @@
-"""Compare the encoding speed of calque with a plain loop over padded batches, in text order and sorted by length.
+"""Compare the encoding speed of calque with that of a plain loop over batches in text order or sorted by length.
 
-The plain loop uses `transformers`. The output contains the largest difference between its vectors and calque's.
+The plain loop pads batches with `transformers`. The output contains its largest difference from calque's vectors.
 
     python -m benchmarks.encode --encoder mini --text TEXT.tsv --threads 1
     python -m benchmarks.encode --layers 4 --dim 768 --pairs 200
@@ -36,7 +36,7 @@ def main(arguments: list[str] | None = None) -> None:
     covered = np.ones(vectors.n_words, dtype=bool) if vectors.covered is None else vectors.covered
     whole = [
         k for k in range(len(plain)) if covered[vectors.offsets[k] : vectors.offsets[k + 1]].all()
-    ]  # not truncated
+    ]  # indices of the sentences that were not truncated
     apart = max(float(np.abs(plain[k] - vectors[k]).max()) for k in whole)
     title = f"encoding {len(texts):,} sentences, {encoder.name}, {options.threads} threads (vectors agree within {apart:.0e})"
     compare(

@@ -24,7 +24,7 @@ from benchmarks.zipf import ZipfText, write
 
 POLL = 0.05  # seconds between two memory measurements
 GROWTH = 1.5  # maximum ratio of the peak memory to the peak memory for the smallest text
-INDEX = 16  # bytes for the offset and index of each sentence, on each side
+INDEX = 16  # allowed growth in bytes per sentence on each side, for its offset and index
 UPDATES = 20  # number of training updates, independent of the length of the text
 
 
@@ -44,7 +44,7 @@ def write_table(text: ZipfText, folder: Path, dim: int) -> None:
 
 
 def commands(plain: Path, pairs: Path, links: Path, table: Path, bert: Path, n: int, out: Path) -> dict[str, list]:
-    """Return the arguments of each command by its name."""
+    """Return the arguments of each command, keyed by the name of the command."""
     two = [pairs, "--langs", "en", "de", "--links", links]
     updates = ["--epochs", UPDATES * 32 / n]
     return {

@@ -170,10 +170,10 @@ def parser() -> argparse.ArgumentParser:
         if name == "senses":
             one.add_argument("--pseudo", type=int, default=60, help="number of pseudo-words")
             one.add_argument("--at-least", type=int, default=100, help="minimum number of occurrences of a joined word")
-            one.add_argument("--joined", type=int, nargs=2, default=(2, 4), help="range of the number of joined words")
+            one.add_argument("--joined", type=int, nargs=2, default=(2, 4), help="min. and max. number of joined words")
             one.add_argument("--any", dest="unlike", action="store_false", help="join any words of similar frequency")
         else:
-            one.add_argument("--words", type=int, default=6000, help="number of words to keep; others become <rare>")
+            one.add_argument("--words", type=int, default=6000, help="number of words to keep; the rest become <rare>")
     points = make.add_parser("key-points")
     points.set_defaults(action=make_key_points)
     points.add_argument("--out", type=Path, required=True)

@@ -1,9 +1,9 @@
 """Two artificial languages, and a natural language inference (NLI) task that depends on word order.
 
-A small grammar generates the first language, `aa`: subject, verb, object, and optionally a prepositional phrase and an adverb.
+A grammar generates sentences of the language `aa` from a subject, verb, object, and optional prepositional phrase and adverb.
 The second language, `bb`, renames every word, splits some words into two or three, drops determiners, marks noun phrases with
 particles, puts adjectives after their nouns, and puts the verb at the end. In `aa`, the vector of a word is the sum of a random
-vector for the word and one for its class. A nonlinear map of these sums gives the vectors of `bb`. Noise is added per token.
+vector for the word and one for its class. A nonlinear map of these sums gives the vectors of `bb`. Noise is added to each token.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ class World:
     """Words and vectors of both languages.
 
     Attributes:
-        words: words of the first language by class.
+        words: words of the first language, keyed by word class.
         names: pieces of each word's translation, and the index of the piece that carries meaning; determiners have no entry.
-        particles: particles of the second language by position.
+        particles: particles of the second language, keyed by position.
         vectors: vector `[dim]` of each word, for each language.
     """
 
@@ -301,7 +301,7 @@ def write_world(
 
 
 def score_world(folder: Path, encoder: KeyPointEncoder) -> dict[str, Any]:
-    """Score the pivots and key points that an encoder finds in the test text against the planted ones.
+    """Score the pivots and key points that an encoder finds in the test text against the planted pivots and key points.
 
     Args:
         folder: folder written by `write_world`.

@@ -39,7 +39,7 @@ class Planted:
     Attributes:
         sentences: the text with pseudo-words in place of their members.
         truth: gold sense of each word in each sentence: the index of the replaced member, or `-` for other words.
-        members: members of each pseudo-word, in the order of their indices.
+        members: words that each pseudo-word replaces, in the order of their sense indices.
         controls: unchanged words, each about as frequent as one of the members.
     """
 
@@ -65,7 +65,7 @@ def plant(
         words: number of pseudo-words.
         per_pseudo: minimum and maximum number of members; each number in this range is used for equally many pseudo-words.
         at_least: minimum number of occurrences of a member.
-        unlike: whether to join only words with different neighbours; otherwise, join words within a factor of two in frequency.
+        unlike: whether to join only words with different neighbours; if false, join any words of similar frequency.
         seed: random seed for the order in which pseudo-words are formed.
 
     Raises:
@@ -116,7 +116,7 @@ def supervised(
     train: Sequence[Words], train_truth: Sequence[Words], test: Sequence[Words], test_truth: Sequence[Words], form: str,
     *, sides: str = "both",
 ) -> tuple[list[str], list[str]]:  # fmt: skip
-    """Return the gold senses of a pseudo-word in the test text, and the predictions of a naive Bayes classifier."""
+    """Return the gold senses of a pseudo-word in the test text, and the predictions of a supervised naive Bayes classifier."""
     known = known_words(train)
     tables, labels = [], []
     for text, truth in ((train, train_truth), (test, test_truth)):
@@ -133,7 +133,7 @@ def supervised(
 def score_found(
     text: Sequence[Words], truth: Sequence[Words], found: Sequence[Words], forms: Sequence[str], controls: Sequence[str]
 ) -> dict[str, float | int]:
-    """Return the mean agreement of induced and gold senses, and the mean share of a control word's most frequent sense.
+    """Return the mean agreement of induced and gold senses, and the mean fraction of a control word's most frequent sense.
 
     Agreement is measured by homogeneity, completeness and V-measure (Rosenberg and Hirschberg 2007, with β = 1). All
     occurrences without an induced sense are counted as one sense.

@@ -38,7 +38,7 @@ class Renamed:
 def rename(
     sentences: Sequence[Words], *, held_out: int = 1000, words: int = 6000, known: float = 0.5, seed: int = 0
 ) -> Renamed:
-    """Create two languages from one text: half of the sentences stay unchanged, and all words in the others are renamed.
+    """Create two languages from one text: half of the sentences stay unchanged, and all words in the other half are renamed.
 
     Args:
         sentences: the text, which is shuffled so that both halves have the same distribution.

@@ -11,7 +11,7 @@ from scipy.sparse import csr_matrix
 
 from calque.errors import InputError
 
-_NEAR, _WIDE = 3, 10  # maximum distance of neighbours with a separate feature per distance, and of any neighbour
+_NEAR, _WIDE = 3, 10  # maximum distance of neighbours that are counted per distance, and of all neighbours
 _KEPT = 50  # number of most frequent words, which are never joined
 _KNOWN = 5000  # number of neighbour words with separate features; all other words share one feature
 
@@ -21,7 +21,7 @@ Words = Sequence[str]
 def contexts(sentences: Sequence[Words], places: Sequence[tuple[int, int]], known: dict[str, int]) -> csr_matrix:
     """Count the neighbours of each word, `[places, features]`.
 
-    Neighbours up to ten words away are counted per side; those up to three words away also per side and distance.
+    Neighbours up to ten words away are counted per side; those up to three words away are also counted per side and distance.
 
     Args:
         sentences: the text.
@@ -57,7 +57,7 @@ def neighbour_chances(counts: csr_matrix, labels: np.ndarray, classes: int, *, p
         counts: neighbour counts, see `contexts`.
         labels: class of each occurrence, int `[places]`.
         classes: number of classes.
-        prior: weight of the distribution over all classes, as a number of neighbours.
+        prior: number of pseudo-counts for smoothing with the neighbour distribution over all classes.
     """
     member = csr_matrix(
         (np.ones(len(labels), dtype=np.float32), (labels, np.arange(len(labels)))), (classes, len(labels))
@@ -69,7 +69,7 @@ def neighbour_chances(counts: csr_matrix, labels: np.ndarray, classes: int, *, p
 
 
 def occurrences(sentences: Sequence[Words], wanted: Sequence[str]) -> tuple[list[tuple[int, int]], np.ndarray]:
-    """Return the sentence and position of every occurrence of the words in `wanted`, and the index of the word there."""
+    """Return the sentence and position of every occurrence of the words in `wanted`, and the word's index in `wanted`."""
     number = {word: k for k, word in enumerate(wanted)}
     found = [(i, j, number[word]) for i, line in enumerate(sentences) for j, word in enumerate(line) if word in number]
     return [(i, j) for i, j, _ in found], np.array([k for _, _, k in found], dtype=np.int64)
@@ -79,8 +79,8 @@ def confusions(sentences: Sequence[Words], pool: Sequence[str], *, asked: int = 
     """Return the rate at which a naive Bayes classifier confuses each pair of words, symmetric float `[words, words]`.
 
     Probabilities are estimated on each half of the sentences, and tested on up to `asked` occurrences of each word in the other
-    half. The larger rate of the two directions is returned. A classifier that uses neighbours on both sides has a weight
-    of 0.6; two that use one side have a weight of 0.2 each, because a unidirectional language model reads only one side.
+    half. For each pair, the larger of both rates is returned. Rates are weighted means over classifiers that use neighbours on
+    both sides (0.6), on the left (0.2) or on the right (0.2), because a unidirectional language model reads only one side.
     """
     places, labels = occurrences(sentences, pool)
     half = np.array([i % 2 for i, _ in places])
@@ -103,10 +103,10 @@ def confusions(sentences: Sequence[Words], pool: Sequence[str], *, asked: int = 
 def group_unlike(
     wrong: np.ndarray, frequency: np.ndarray, sizes: np.ndarray, *, factor: float = 3.0, rounds: int = 10
 ) -> list[list[int]]:
-    """Return groups of words that are rarely confused and whose frequencies are within `factor` of each other.
+    """Return groups of words that are rarely confused and whose frequencies differ by at most the ratio `factor`.
 
-    Each group starts with a word that is rarely confused with other words. The groups take turns adding the unused word
-    least confused with their members. Then, members are swapped with unused words in up to `rounds` rounds to reduce confusion.
+    Each group starts with a word that is rarely confused with other words. In turn, each group adds the unused word that is
+    least confused with its members. Then, members are swapped with unused words in up to `rounds` rounds to reduce confusion.
     """
     free = np.ones(len(wrong), dtype=bool)
     groups = [[int(first)] for first in np.argsort(wrong.mean(axis=1))[: len(sizes)]]
@@ -148,7 +148,7 @@ def one_side(counts: csr_matrix, sides: str) -> csr_matrix:
 
 
 def frequent_words(sentences: Sequence[Words], counts: Counter[str], at_least: int) -> list[str]:
-    """Return the words that may be joined, most frequent first.
+    """Return the words that may be joined into pseudo-words, most frequent first.
 
     The fifty most frequent words are left out. Words that are followed by an apostrophe in at least half of their occurrences
     are left out, too, because they are parts of words (`didn 't`).
@@ -162,7 +162,7 @@ def frequent_words(sentences: Sequence[Words], counts: Counter[str], at_least: i
 
 
 def as_frequent(frequency: np.ndarray, wanted: list[int], taken: list[int]) -> list[int]:
-    """Return for each target word a different unused word of the closest frequency."""
+    """Return, for each word in `wanted`, a different unused word with the closest frequency."""
     free = np.ones(len(frequency), dtype=bool)
     free[taken] = False
     chosen = []

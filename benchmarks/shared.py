@@ -59,14 +59,14 @@ def options_of(about: str | None, *, pairs: int, batch: int) -> argparse.Argumen
     parser = argparse.ArgumentParser(description=(about or "").splitlines()[0])
     parser.add_argument("--encoder", help="folder, hub name or mini; default: a model with random weights")
     parser.add_argument("--layers", type=int, default=6, help="number of layers of the random encoder (BERT-base: 12)")
-    parser.add_argument("--dim", type=int, default=128, help="dimensions of the random encoder (BERT-base: 768)")
+    parser.add_argument("--dim", type=int, default=128, help="hidden size of the random encoder (BERT-base: 768)")
     parser.add_argument("--text", help="parallel text file; default: artificial text")
     parser.add_argument("--langs", nargs=2, default=("en", "de"))
     parser.add_argument("--pairs", type=int, default=pairs, help="number of sentence pairs per round")
     parser.add_argument("--batch", type=int, default=batch)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--layer", type=int, help="layer of the hidden states; default: the encoder's own")
+    parser.add_argument("--layer", type=int, help="layer of the hidden states; default: the output layer")
     parser.add_argument("--device", default="cpu", help="device, e.g. cuda for a GPU")
     return parser
 
@@ -109,7 +109,7 @@ def word_vectors(encoder: Any, model: Any, texts: Sequence[Sequence[str]]) -> It
 
 
 def both(loop: Callable[..., object], *given: Any) -> dict[str, Callable[[], object]]:
-    """Return two calls of a plain loop, one with batches in text order and one with batches sorted by length."""
+    """Return two functions that run a plain loop, one with batches in text order and one with batches sorted by length."""
     return {
         "a plain loop over padded batches": lambda: loop(*given, by_length=False),
         "a plain loop over padded batches sorted by length": lambda: loop(*given, by_length=True),

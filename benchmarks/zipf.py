@@ -24,7 +24,7 @@ SYLLABLES = [a + b for a in "bdfgklmnprstvz" for b in "aeiou"]
 
 
 class ZipfText:
-    """Generated sentence pairs.
+    """Generator of artificial sentence pairs.
 
     Args:
         types: number of source word types.
@@ -43,7 +43,7 @@ class ZipfText:
         self._second = np.where(rng.random(types) < 0.1, rng.integers(0, types, types), self.translations)
 
     def word(self, number: int, side: str) -> str:
-        """Return the spelling of a word; no source word is spelt like a target word."""
+        """Return the spelling of a word; source words and target words are never spelt alike."""
         spelled, rest = "", number + 70
         while rest:
             spelled += SYLLABLES[rest % 70]

@@ -31,7 +31,7 @@ from typing import Any, NamedTuple
 os.environ.update(OMP_NUM_THREADS="1", TOKENIZERS_PARALLELISM="false", HF_HUB_OFFLINE="1")
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "helpers"))
 
-SECONDS, BYTES, NAN = 5, 2 << 30, b"\0\0\xc0\x7f"  # NaN in float32, and the upper half of NaN in float64
+SECONDS, BYTES, NAN = 5, 2 << 30, b"\0\0\xc0\x7f"  # NAN is NaN in float32, and the upper half of NaN in float64
 PAIRS = [("The cat sees a house.", "Die Katze sieht ein Haus."), ("It's 3.5 km — or 2 miles?", "Es sind 3,5 km – oder?"),
          ("naïve façade", "naive Fassade"), ("日本 and 中国", "Japan und China")] * 3  # fmt: skip
 
@@ -210,7 +210,7 @@ def readers() -> dict[str, Reader]:
     def sentences(folder: Path, rng: random.Random) -> object:
         encoder, before = load_encoder(folder / "encoder", device="cpu"), set(folder.rglob("*"))
         encoder.save(folder / "out" / "again")
-        assert {path for path in folder.rglob("*") if "out" not in path.parts} == before, "written elsewhere"
+        assert {path for path in folder.rglob("*") if "out" not in path.parts} == before, "files outside `out` changed"
         return (
             encode(folder, rng)
             + sentence_vectors(encoder, both[0], SentencePooling.of(encoder, "own")).data.sum().item()
@@ -342,7 +342,7 @@ def main() -> int:
     parser.add_argument("--inputs", type=int, default=1000, help="number of inputs for each reader")
     parser.add_argument("--first", type=int, default=0, help="seed of the first input")
     parser.add_argument(
-        "--readers", nargs="*", default=[""], help="test only readers whose names contain one of these; default: all"
+        "--readers", nargs="*", default=[""], help="test readers whose names contain one of these strings; default: all"
     )
     given = parser.parse_args()
     failures = 0

@@ -6,8 +6,8 @@
     python dev/golden.py record some --only "align/*" "evaluate/ner"; python dev/golden.py compare before some
 
 A record is a folder with `golden.json` and the files of each step. A step runs one or more commands on the bundled encoder and
-text, or on data that this script generates. In a command, `@align/rotation/out` is a file from another step, which then runs
-first, and `@in/…` is a generated input. A step `open/…` evaluates an encoder that another step saved.
+text, or on data that this script generates. In a command, `@align/rotation/out` is a file from another step, which is run
+first, and `@in/…` is a generated input file. A step `open/…` evaluates an encoder that another step saved.
 
 Times, dates and hashes of code are ignored (`NOISE`, `TIMES`). `compare` prints differences in scores and files before
 differences in wording, and exits with status 1 if there are any.
@@ -321,7 +321,7 @@ def _part_of_speech(word: str) -> str:
 
 # -- running -----------------------------------------------------------------------------------------------------------
 def give(arguments: list[str], out: Path, err: Path, source: Path, first: Callable[[], object] = lambda: None) -> int:
-    """Run calque, or Python code after the argument `python`, in a fork that first calls `first`; return the process id."""
+    """Fork a process that calls `first` and then runs calque, or Python code after the argument `python`; return its id."""
     sys.stdout.flush()
     if pid := os.fork():
         return pid
@@ -379,7 +379,7 @@ def perform(name: str, commands: list[str], folder: Path, source: Path) -> dict[
 
 # -- record of a step --------------------------------------------------------------------------------------------------
 class Shown:
-    """Output and files of a step, without paths, times and hashes of code."""
+    """Output and files of a step, with paths, times and hashes of code removed."""
 
     def __init__(self, folder: Path, source: Path):
         self.places = {f"{folder}/steps/": "../../", str(folder): "FOLDER", str(source): "SOURCE"}
@@ -510,7 +510,7 @@ class Tolerance:
 
 
 def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield each value of a record with its path of keys; strings and lists of lines are values."""
+    """Yield each value of a record with its path of keys; lists of text lines are not divided."""
     if isinstance(value, dict) and value:
         for key, inner in value.items():
             yield from leaves(inner, f"{path} › {key}" if path else str(key))

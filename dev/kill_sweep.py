@@ -12,8 +12,8 @@ print at most one line. The user's files must be unchanged, and the result must 
 the command is repeated, it must leave the same files as without kills. `--overwrite` must refuse folders with foreign files.
 
 Commands run in forks of this process, which has imported the libraries; `--fresh` runs some of them in a new interpreter. With
---full-disk, which needs permission to mount, each command runs on disks that are too small: it must end with one line and exit
-code 2, and its result must be absent.
+--full-disk, which needs permission to mount, each command runs on disks that are too small: it must print one line and exit
+with code 2, and its result must be absent.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ TIMES = re.compile(  # matches times in JSON files and on report pages
 LEFT = ".*.calque-*"  # files that may remain after a kill: resumable state and unlocked lock files
 FOREIGN = ("thesis.tex", "result.old/thesis.tex", "result.part/src/a.py", "result.partial", "result.journal", ".result.lock",
            ".result.saving/x", "tables.part")  # fmt: skip
-PATIENCE, ANSWER = 900, 60  # seconds after which a command, or a command that received a signal, counts as hanging
+PATIENCE, ANSWER = 900, 60  # time limits, in seconds, for a command and for its end after a signal
 SIGNALS = ("SIGINT", "GROUP", "SIGTERM")
 ANSWERS = (130, 143, -signal.SIGINT, -signal.SIGTERM)  # exit codes after SIGINT and SIGTERM
 COLUMNS = ("half results", "tracebacks", "foreign files", "refused", "unequal", "no answer")
@@ -162,7 +162,7 @@ test = { de = "test.tsv" }
 
 # -- contents of a folder --------------------------------------------------------------------------------------------
 def contents(folder: Path) -> dict[str, bytes]:
-    """Return the contents of all files below the folder, without times, by relative path."""
+    """Return the contents of all files below the folder, without times, keyed by relative path."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     return {path.relative_to(folder).as_posix(): TIMES.sub(b"", path.read_bytes()) for path in files}
 
@@ -172,7 +172,7 @@ def is_left(name: str) -> bool:
 
 
 def units(found: dict[str, bytes], verb: Verb) -> dict[str, dict[str, bytes]]:
-    """Return the files of each result that exists, by the name of the result."""
+    """Return the files of each result that exists, keyed by the name of the result."""
     several: dict[str, dict[str, bytes]] = {}
     for name, data in found.items():
         for pattern in verb.units:
@@ -212,7 +212,7 @@ def enter(folder: Path, environment: dict[str, str]) -> None:
 
 @dataclass
 class Sweep:
-    """Kills of one command, which always runs in the same folder so that all paths in its results are equal."""
+    """Series of kills of one command. All runs use the same folder, so their results contain the same paths."""
 
     name: str
     folder: Path
@@ -324,7 +324,7 @@ class Sweep:
         return True
 
     def round(self, aims: list[Aim]) -> bool | None:
-        """Kill the command once at each moment or step, let it finish, and compare its result with the undisturbed one."""
+        """Kill the command once at each moment or step, let it finish, and compare its result with the expected one."""
         verb, finished, complete = VERBS[self.name], units(self.expected, VERBS[self.name]), False
         self.begin()
         given = " then ".join(f"{kind}:{value:g}" for kind, value in aims)
@@ -414,7 +414,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--full-disk", action="store_true", help="run on small disks instead of killing; needs permission to mount"
     )
-    parser.add_argument("--folder", type=Path, help="folder for all files; default: temporary, kept after a failure")
+    parser.add_argument("--folder", type=Path, help="folder for all files; default: temporary folder, kept on failure")
     options = parser.parse_args(arguments)
     folder = (options.folder or Path(tempfile.mkdtemp(prefix="calque-kills-"))).resolve()
     names = [name.strip() for name in options.verbs.split(",") if name.strip()] or list(VERBS)

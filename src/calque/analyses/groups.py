@@ -23,8 +23,8 @@ CLASSES = {
 }
 _CONJUNCTIONS = ("CCONJ", "SCONJ")  # the paper's tagset has a single tag, CONJ, for both
 
-RANKS = (0, 1, 3, 10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000, 100_000)  # lower ends of the bins
-LENGTHS = (1, 2, 4, 6, 8, 10, 13)  # lower ends of the bins
+RANKS = (0, 1, 3, 10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000, 100_000)  # lower ends of the bins of `by_rank`
+LENGTHS = (1, 2, 4, 6, 8, 10, 13)  # lower ends of the bins of `by_length`
 
 
 @dataclass(frozen=True)
@@ -35,8 +35,8 @@ class Groups:
         names: names of the groups.
         source, target: group index of each link's source or target word, int `[n_pairs]`; −1 if the word is in no group.
         x: position of each group on the axis of the plot, or None if the groups have no order.
-        of_links: whether both queries of a link are always in the same group; links are then counted instead of queries.
-        classes: names of the groups in each class; the mean accuracy over the groups of a class is reported, too.
+        of_links: whether both queries of a link are always in the same group; if true, links are counted instead of queries.
+        classes: names of the groups in each class; the mean accuracy over the groups of a class is also reported.
         settings: settings to record with the scores.
     """
 
@@ -111,14 +111,14 @@ def _mean(values: np.ndarray) -> np.ndarray:
 def binned(
     source: np.ndarray, target: np.ndarray, starts: Sequence[float], *, whole: bool = True, **settings: Any
 ) -> Groups:
-    """Group links into bins by the values of their source and target words. The attribute `x` is the midpoint of each bin (the
-    geometric mean of its ends unless `whole`); for the last bin, which has no end, it is the mean of the values in the bin.
+    """Group links into bins by the values of their source and target words. The attribute `x` is the midpoint of each bin
+    if `whole`, otherwise the geometric mean of its ends. For the last bin, which has no end, `x` is the mean of its values.
 
     Args:
-        source, target: value of each source or target word, `[n_pairs]`; NaN and values below the first bin are in no bin.
+        source, target: value of each link's source or target word, `[n_pairs]`; NaN and values below all bins are in no bin.
         starts: lower end of each bin; the last bin has no upper end.
-        whole: whether the values are integers; the bin "2–3" then contains 2 and 3. Otherwise, the bin "10–30" contains values
-            from 10 up to but not including 30, and both values of a link must be equal.
+        whole: whether the values are integers. If true, the bin "2–3" contains 2 and 3. Otherwise, the bin "10–30" contains
+            values from 10 up to but not including 30, and both values of a link must be equal.
     """
     sides = [np.asarray(side, dtype=np.float64) for side in (source, target)]
     codes = [np.where(side >= starts[0], np.searchsorted(starts, side, side="right") - 1, -1) for side in sides]
@@ -164,10 +164,10 @@ def by_rank(questions: Questions) -> Groups:
     """Group links by |frequency rank of the source word − frequency rank of the target word| (Cao et al. 2020, §5.3, Fig. 3).
 
     The lower-cased word types of each language are ranked by their frequency in the test and training text (`frequency_ranks`);
-    the paper does not say which text it counts. Each bin is about three times as wide as the previous one.
+    the paper does not specify which text is counted. Each bin is about three times as wide as the previous one.
 
-    A training text is recommended. In a test text alone, most word types occur once and share one rank, so most differences
-    fall into the same bin.
+    A training text is recommended. If only the test text is counted, most word types occur once and share the same rank, so most
+    differences fall into the same bin.
     """
     ranks = []
     for side in SIDES:
@@ -201,7 +201,7 @@ def compare_layers(
     tasks: Sequence[WordRetrieval], encoder: Encoder, layers: Sequence[int] | Literal["all"], about: Mapping[str, Any],
     *, progress: bool = False,
 ) -> list[Finding]:  # fmt: skip
-    """Score several layers of an encoder, and select the best one on every other sentence pair (1st, 3rd, …) of each test text.
+    """Score several layers of an encoder, and select the best layer on every other sentence pair (1st, 3rd, …) of each test text.
 
     The selected layer has the highest mean accuracy on these sentence pairs; with a training text, only unseen links count. The
     retrieval candidates are the words of all sentence pairs.
@@ -211,7 +211,7 @@ def compare_layers(
         about: settings to record with the scores.
 
     Returns:
-        scores of all layers, the scores used for selection (`.dev-half`), and the best layer's test scores (`.test-half`).
+        scores of all layers, scores used for selection (suffix `.dev-half`), and test scores of the best layer (`.test-half`).
 
     Raises:
         SettingError: the encoder has only one layer, or one half of a test text contains no links.
@@ -226,7 +226,7 @@ def compare_layers(
         questions = Questions(task)
         odd, every = questions.pairs.sentence % 2 == 1, np.ones(len(questions.pairs), dtype=bool)
         if len(np.unique(odd if task.unseen is None else odd[task.unseen])) < 2:
-            raise SettingError(f"{task.data}: each half needs word links (unseen ones with --train); use more text")
+            raise SettingError(f"{task.data}: each half needs word links (unseen links with --train); use more text")
         texts = task.corpus.source, task.corpus.target
         source, target = (encoder.encode_layers(text, numbers, progress=progress) for text in texts)
         noted = {**about, **task.notes}

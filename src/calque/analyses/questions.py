@@ -1,4 +1,4 @@
-"""Data of the analyses: test items and properties of their words, retrieval results of encoders, and findings."""
+"""Data for the analyses: test items and properties of their words, retrieval results of encoders, and findings."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NOTHING = (math.nan, math.nan, math.nan)  # value and interval of a finding that
 
 @dataclass(frozen=True)
 class Finding:
-    """One score of an analysis, or its results for individual words.
+    """Result of an analysis: a score, or results for individual words.
 
     Attributes:
         analysis: name of the analysis, a key of `calque.analyses.table.ANALYSES`.
@@ -80,12 +80,12 @@ class Questions:
 
     @cached_property
     def offsets(self) -> Mapping[str, np.ndarray]:
-        """Index of each sentence's first word among all words, then the number of words, int64 `[n_sentences + 1]` per side."""
+        """Index of each sentence's first word in the text, then the total number of words, int64 `[n_sentences + 1]` per side."""
         return {side: offsets_of(self.sentences(side).lengths()) for side in SIDES}
 
     @cached_property
     def rows(self) -> Mapping[str, np.ndarray]:
-        """Index of each link's word among all words, int64 `[n_pairs]` per side."""
+        """Index of each link's word among all words of the text, int64 `[n_pairs]` per side."""
         words = {"source": self.pairs.source, "target": self.pairs.target}
         return {side: self.offsets[side][self.pairs.sentence] + words[side] for side in SIDES}
 
@@ -95,7 +95,7 @@ class Questions:
         return {side: word_types(self.sentences(side)) for side in SIDES}
 
     def of_links(self, side: str, values: Sequence[Any]) -> np.ndarray:
-        """Return the value of each link's word type on one side, `[n_pairs]`; `values` are in the order of `types`."""
+        """Return the value of each link's word type on one side, `[n_pairs]`, from one value per word type."""
         numbers = self.types[side][0][self.rows[side]]
         return np.array(values)[numbers] if len(values) else np.zeros(0)
 
@@ -119,7 +119,7 @@ class Questions:
         self, name: str, source: Embeddings, target: Embeddings, about: Mapping[str, Any] | None = None,
         *, depth: int = DEPTH,
     ) -> View:  # fmt: skip
-        """Find the `depth` nearest words with one encoder's vectors. For accuracy, 1 suffices; `hubness` needs the default."""
+        """Retrieve the `depth` nearest words of each query with one encoder's vectors. `hubness` requires the default depth."""
         return View(name, source, target, self.task.retrieve(source, target, depth=depth), dict(about or {}))
 
     @cached_property
@@ -128,7 +128,7 @@ class Questions:
         return {side: np.repeat(np.arange(len(self.corpus)), np.diff(self.offsets[side])) for side in SIDES}
 
     def summed(self, sentence: np.ndarray, *columns: np.ndarray) -> np.ndarray:
-        """Sum columns `[n]` by sentence, float64 `[n_sentences, n_columns]`; `sentence` has each item's sentence index."""
+        """Sum columns `[n]` by sentence, float64 `[n_sentences, n_columns]`; `sentence` contains each item's sentence index."""
         n = len(self.corpus)
         return np.stack([np.bincount(sentence, weights=weights, minlength=n) for weights in columns], axis=1)
 

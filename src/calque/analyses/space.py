@@ -50,8 +50,8 @@ def eigenvalue_similarity(first: np.ndarray, second: np.ndarray) -> float:
 
 def relational_similarity(x: np.ndarray, y: np.ndarray) -> float:
     """Return Pearson's r between the cosines of all pairs of vectors in one space and the cosines of their translations in the
-    other space (Vulić et al. 2020, §2); 1 for isometric spaces. Rows have unit norm; rows i of `x` and `y` are translations.
-    """
+    other space (Vulić et al. 2020, §2); 1 for isometric spaces. The rows have unit norm, and row i of `y` is the translation
+    of row i of `x`."""
     upper = np.triu_indices(len(x), 1)
     first, second = ((side.astype(np.float64) @ side.astype(np.float64).T)[upper] for side in (x, y))
     return float(np.corrcoef(first, second)[0, 1])
@@ -60,8 +60,8 @@ def relational_similarity(x: np.ndarray, y: np.ndarray) -> float:
 def isometry(questions: Questions, view: View) -> list[Finding]:
     """Return the eigenvalue similarity (0 for isometric spaces) and the relational similarity (1 for isometric spaces).
 
-    Eigenvalue similarity uses mean vectors of the most frequent word types in the test text, with equally many types per
-    language. The vectors are L2-normalised, centred and normalised again. Relational similarity uses one link per source word
+    Eigenvalue similarity uses mean vectors of the most frequent word types in the test text, with the same number of types
+    per language. The vectors are L2-normalised, centred and normalised again. Relational similarity uses one link per source word
     type. Both measures are invariant to rotation, so they estimate how well a rotation could align the spaces. No bootstrap
     intervals are computed, because a word that is drawn twice would add a second point at distance 0.
     """
@@ -160,8 +160,8 @@ def mean_cosine(total: np.ndarray, n: np.ndarray) -> np.ndarray:
 
 
 def anisotropy(questions: Questions, view: View) -> list[Finding]:
-    """Return the mean cosine of random words (Ethayarajh 2019, §3.2) within each language and across the two languages, and the
-    mean cosine of linked words, which should be higher. All tokens that have a vector are used."""
+    """Return the mean cosine of random word pairs (Ethayarajh 2019, §3.2) within each language and across the two languages, and
+    the mean cosine of linked words, which should be higher. All tokens that have a vector are used."""
     units = {side: view.units[side][view.covered(side)].astype(np.float64) for side in SIDES}
     totals, counts = [each.sum(axis=0) for each in units.values()], [len(each) for each in units.values()]
     linked = [view.units[side][questions.rows[side][view.answers.queries]].astype(np.float64) for side in SIDES]
@@ -198,9 +198,9 @@ def language(questions: Questions, view: View, *, seed: int = 0) -> list[Finding
     """Return the accuracy of a linear probe that predicts the language of held-out words; the chance level is one half.
 
     The data are the first token of each word type that occurs in only one of the languages, with equally many types per
-    language. Two thirds of these tokens form the training set, the rest the test set. Vectors are L2-normalised, then
+    language. Two thirds of these tokens form the training set; the rest form the test set. Vectors are L2-normalised, then
     standardised per dimension. Alignment should lower the accuracy, but retrieval can be good even if the probe is accurate,
-    because it needs only one direction that separates the languages. `seed` selects and splits the types.
+    as the probe needs only one direction that separates the languages. `seed` determines how types are sampled and split.
     """
     shared = set(questions.types["source"][1]) & set(questions.types["target"][1])
     rng = np.random.default_rng(seed)

@@ -29,7 +29,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class Analysis:
-    """Row of the table: one analysis.
+    """Table row that describes one analysis.
 
     Attributes:
         target: function of the analysis, as `package.module:function`.
@@ -54,7 +54,7 @@ class Analysis:
 
 _TAGS = ("upos",)
 
-#: analyses in the order of a report
+#: analyses by name, in the order in which reports show them
 ANALYSES = {
     "pos": Analysis(
         "calque.analyses.groups:by_pos", "Accuracy by part of speech.", "division", _TAGS,
@@ -99,6 +99,6 @@ def users(option: str) -> Sequence[str]:
 
 
 def axis_of(name: str) -> Axis | None:
-    """Return the axis of an analysis, or None if it has none. A division without an axis gets one labelled with its name."""
+    """Return the axis of an analysis, or None if it has none. A division without an axis gets an axis labelled with its name."""
     row = ANALYSES[name]
     return row.axis or (Axis(row.help.rstrip("."), name, row.help) if row.kind == "division" else None)

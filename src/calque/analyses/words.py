@@ -49,8 +49,8 @@ def examples(questions: Questions, views: Sequence[View], *, forms: int = 8, min
 
     A sense is a group of similar translations (see `senses`) that are linked to the word type at least `min_count` times in
     test and training text. A word type is shown if some encoder retrieves a correct translation for at least two of its senses,
-    and another encoder fails on one of these. Word types are sorted by the entropy of their senses. Each sense is shown with
-    one token, preferably one that only the later encoders get right. Function words are excluded. With tags, only open-class
+    and another encoder fails on one of these senses. Word types are sorted by the entropy of their senses. Each sense is shown
+    with one token, preferably one that only the later encoders get right. Function words are excluded. With tags, only open-class
     words are kept; without tags, the 100 most frequent word types and word types without letters are dropped. With a training
     text, only translations whose word types are also linked in the training text are used, because test links contain errors.
 
@@ -131,10 +131,10 @@ def translations_of(questions: Questions, wanted: set[str]) -> dict[str, Counter
 
 
 def _chosen(links: Sequence[Sequence[int]], right: np.ndarray) -> tuple[tuple[int, int], list[int]] | None:
-    """Choose one token per sense, and return a sort key (lower is better) and the tokens, or None if all encoders agree."""
+    """Choose one token per sense; return a sort key (lower is better) and the tokens, or None if there is nothing to show."""
 
     def rank(k: int) -> tuple[bool, int, int, int]:
-        """Prefer tokens on which encoders differ, then tokens that the first encoder gets wrong and many others get right."""
+        """Prefer tokens on which encoders differ, then tokens that the first encoder gets wrong and many encoders get right."""
         return bool(right[:, k].all()), int(right[0, k]), -int(right[:, k].sum()), k
 
     answered = [[link for link in several if right[:, link].any()] for several in links]
@@ -224,8 +224,8 @@ def chosen_pairs(questions: Questions, views: Sequence[View], n: int, *, seed: i
 def points(
     questions: Questions, views: Sequence[View], *, pairs: int = 100, projection: str = "auto", seed: int = 0
 ) -> list[Finding]:
-    """Project at most `pairs` word pairs, which are the same for all encoders. The vectors of both languages are L2-normalised
-    and projected together; see `project` for `projection`."""
+    """Project at most `pairs` word pairs onto a plane, using the same word pairs for all encoders. The vectors of both languages
+    are L2-normalised and projected together; see `project` for `projection`."""
     links = chosen_pairs(questions, views, pairs, seed=seed) if views else np.zeros(0, dtype=np.int64)
     if len(links) < 2:
         return []

@@ -1,6 +1,6 @@
 """The command line, a thin layer over the library.
 
-Results are printed to standard output, and progress and messages to standard error. After a user error, the status is 2.
+Results are printed to standard output, and progress and messages to standard error. After a user error, the exit status is 2.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
             if lost_peer(error):
                 _fail("another process of this run has ended; repeat the command to resume from the last checkpoint")
         raise
-    if code == 128 + signal.SIGINT:  # the parser returned this code after an interruption
+    if code == 128 + signal.SIGINT:  # the parser returns this code after an interruption
         _stopped("interrupted")
     _flush()
     sys.exit(code if isinstance(code, int) else 0)

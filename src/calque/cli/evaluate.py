@@ -48,13 +48,13 @@ class Texts:
         "choosing the mining threshold of the task sentences."
     )
     ceiling: Several = files("Training text in the test languages, used to measure an upper bound of the scores.")
-    links: Several = files("Word alignments of --test; for word-alignment, gold alignments (default: its column 3).")
+    links: Several = files("Word alignments of --test; for word-alignment, gold alignments (default: column 3).")
     train_links: Several = files("Word alignments of the --train text.")
     text: Several = files("Plain text in both languages, over which the vectors of each word are averaged.")
     project: Several = files(
         "Parallel text (with --langs) for label projection: tags predicted for its source side are copied along word links."
     )
-    first_senses: str | None = opt(None, "WordNet's index.sense, for lemmas missing from --train.", metavar="FILE")
+    first_senses: str | None = opt(None, "WordNet's index.sense, used for lemmas missing from --train.", metavar="FILE")
 
 
 #: help texts of options, which are shown instead of the descriptions in docstrings
@@ -156,7 +156,7 @@ def evaluate(
     by_layer: str | None = typer.Option(
         None,
         "--layers",
-        help="Layers to compare (all, 4,8,12 or 0-12): the best layer on half of the pairs is scored on the other half.",
+        help="Layers to compare (all, 4,8,12 or 0-12); the layer that is best on half of the pairs is scored on the rest.",
     ),
     option: OwnOption = None,
     rename: list[str] | None = typer.Option(None, metavar="OLD=NEW...", help="Rename label OLD to NEW; OLD= drops it."),

@@ -1,6 +1,6 @@
 """Options shared by several commands, and the parsing of option values.
 
-A frozen dataclass such as `Loading` contains related options. Commands decorated with `@grouped` take it as a parameter.
+A frozen dataclass such as `Loading` contains related options. Commands decorated with `@grouped` accept such dataclasses.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class Loading:
     )
     load: list[str] | None = opt(
         None,
-        "Option of one kind of encoder, e.g. steps=transform (clcr); repeatable.",
+        "Option of a single kind of encoder, e.g. steps=transform for CLCR encoders; repeatable.",
         metavar="NAME=VALUE",
         hidden=True,
     )
@@ -103,7 +103,7 @@ class Loading:
 
 
 def _of_one_kind() -> dict[str, Any]:
-    """Map the name of each loading option that is specific to one kind of encoder to its type."""
+    """Return the types of the loading options that are specific to one kind of encoder, keyed by name."""
     from calque.encoders.folder import ENCODERS
     from calque.runs.study.values import of
 
@@ -142,7 +142,7 @@ class Tracking:
     track_folder: Path = opt(Path("tracked"), "Folder for the logs of trackers that write files.")
 
     def around(self, given: Mapping[str, Any]) -> AbstractContextManager[Any]:
-        """Return the context manager of the trackers. The tracked run is named after the output path or task."""
+        """Return the context manager of the trackers. The tracked run is named after the output path or the task."""
         if not self.track:
             return nullcontext()
         from calque.training.tracking import tracked
@@ -154,7 +154,7 @@ class Tracking:
 
 # -- parsing of values ------------------------------------------------------------------------------
 def news(quiet: bool):
-    """Return a function that prints messages. It prints nothing if `quiet` is true, or in any process except the first."""
+    """Return a function that prints messages, or one that prints nothing if `quiet` is true or this is not the first process."""
     if quiet or launched.number():
         return lambda line: None
     return lambda line: print(line, file=sys.stderr, flush=True)
@@ -187,7 +187,7 @@ def value_of(option: str, text: str, wanted: Any) -> Any:
 
 # -- options of a method or task ---------------------------------------------------------------------------------------
 class SubjectCommand(TyperCommand):
-    """Command whose options depend on its subject: its method or its task.
+    """Command whose options depend on its subject, which is a method or a task.
 
     These specific options are the arguments of the subject's class, given as `--NAME VALUE` or `--option NAME=VALUE`. The
     general help lists only the most common options; the help for a subject, or `--more --help`, lists all options.

@@ -104,7 +104,7 @@ def encode(
     text: str = typer.Argument(..., metavar="TEXT", help="Text file, one sentence per line (may be .gz or .zst)."),
     lang: str = typer.Option(..., callback=language, help="Language of the text."),
     out: Path = typer.Option(
-        ..., metavar="PATH", help="Safetensors file to write; tensors: data [words, dim] and offsets [sentences + 1]."
+        ..., metavar="PATH", help="Safetensors file for the tensors data [words, dim] and offsets [sentences + 1]."
     ),
     loading: Loading,
     pretokenized: Pretokenized = False,
@@ -224,8 +224,8 @@ def words(context: typer.Context, how: LinkSettings, linking: Linking, loading: 
     """Link words that are translations of each other.
 
     By default, a statistical aligner is trained on the text; --use selects a saved aligner, and --encoder links words by the
-    vectors of an encoder. --prior combines the aligner with an encoder; the combination makes fewer errors if the encoder was
-    trained on these languages. --cross-fit first trains the encoder on the links of the aligner.
+    similarity of their vectors. --prior combines the aligner with an encoder; the combination makes fewer errors if the encoder
+    was trained on these languages. --cross-fit first trains the encoder on the links of the aligner.
     """
     unused: dict[str, str] = {}
     if how.use is not None:
@@ -363,7 +363,7 @@ def report(
     ),
     out: Path = typer.Option(Path("report.html"), help="HTML file to write."),
     title: str | None = typer.Option(None, help="Title of the report; default: the names of the folders."),
-    base: str | None = typer.Option(None, help="Encoder to compare others with; default: the one before alignment."),
+    base: str | None = typer.Option(None, help="Encoder to compare with; default: the encoder before alignment."),
     plots: Path | None = typer.Option(None, help="Folder in which each plot is also saved as SVG, e.g. for a paper."),
     quiet: Quiet = False,
 ) -> None:
@@ -393,7 +393,7 @@ def explore(
     limit: Limit = None,
     cache: Path | None = typer.Option(None, help="Folder for cached vectors; default: a folder in or next to DIR."),
     host: str = typer.Option("127.0.0.1", help="Address to listen on; 0.0.0.0 lets any machine connect (no password)."),
-    port: int | None = typer.Option(None, min=0, max=65535, help="Port; default: 8472, or if in use any free port."),
+    port: int | None = typer.Option(None, min=0, max=65535, help="Port; default: 8472, or any free port if taken."),
     no_browser: bool = typer.Option(False, "--no-browser", help="Print the address, but do not open a browser."),
     quiet: Quiet = False,
 ) -> None:

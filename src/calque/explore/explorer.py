@@ -62,7 +62,7 @@ class WordVectors:
 
     @classmethod
     def open(cls, path: Path, collection: Collection) -> WordVectors:
-        """Map a file that was written for the same collection into memory."""
+        """Memory-map a file that was written for the same collection."""
         arrays, about = map_arrays(path)
         if about.get("calque.explore") != _about(collection):
             raise InputError("must contain the word vectors of this text in the current file format", path=path)
@@ -239,7 +239,7 @@ class Explorer:
     # -- content -------------------------------------------------------------------------------------------------------
     def about(self) -> dict[str, Any]:
         """Return the languages, the encoders with their layers, and the first word to show. This word is the longest in a
-        sentence with translations into many languages, preferably one outside the training text."""
+        sentence with translations into many languages, preferably a sentence outside the training text."""
         text = self.collection
         start = max(
             range(*next(iter(text.ranges.values()))),

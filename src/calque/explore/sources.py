@@ -138,7 +138,7 @@ class Collection:
         return rows
 
     def guess_language(self, text: str) -> str:
-        """Return the language that shares the most words, by total length, with a text; ties are broken by shared letters."""
+        """Return the language whose words cover the most characters of a text; ties are broken by the number of known letters."""
 
         def shared(lang: str) -> tuple[int, int]:
             words = [word.casefold() for word in split_words(text, lang)]
@@ -224,7 +224,7 @@ def _before(encoder: Encoder, folder: Path, say: Say) -> NamedEncoder | None:
     name, settings = str(record["encoder"]), dict[str, Any](layer=encoder.layer)
     settings |= {"pooling": encoder.pooling} if isinstance(encoder, HuggingFaceEncoder) else {}
     places = [str(place) for place in (folder.parent / name, Path(name)) if place.is_dir()]
-    for place in places or [name] * (":" not in name):  # a name with a colon would import a class, so skip it
+    for place in places or [name] * (":" not in name):  # loading a name with a colon would import a class
         try:
             before = load_encoder(place, **settings)
         except CalqueError:
@@ -276,7 +276,7 @@ def find_text(
 
 
 def _demo_texts(folder: Path) -> list[tuple[Path, str, str]]:
-    """Return the text files in the folder of a demo, with their language and part; test texts come first."""
+    """Return the text files in the folder of a demo, with their language and split; test texts come first."""
     matches = (
         [(file, _DEMO_TEXT.fullmatch(file.name)) for file in (folder / "text").glob("*")]
         if is_collection(folder)

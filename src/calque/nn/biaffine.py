@@ -10,7 +10,7 @@ from calque.nn.ragged import Ragged, SentenceDropout
 
 
 class MLP(nn.Module):
-    """Projection of word vectors to one role, head or dependent: `dropout(ELU(W x + b))` (Dozat & Manning 2017, "Deep
+    """Projection of word vectors for one role (head or dependent): `dropout(ELU(W x + b))` (Dozat & Manning 2017, "Deep
     biaffine attention for neural dependency parsing", eqs. 4–5).
 
     The ELU activation follows the parser of Schuster et al. (2019); Dozat & Manning use a leaky ReLU.
@@ -67,7 +67,7 @@ class Biaffine(nn.Module):
         self.weight = nn.Parameter(torch.zeros(out, left + 1, right + bias_right))
 
     def forward(self, left: Tensor, right: Tensor) -> Tensor:
-        """Score each row of `left`, `[n, left]`, with the same row of `right`, `[n, right]`; return `[n, out]`."""
+        """Return the scores, `[n, out]`, of each row of `left`, `[n, left]`, with the same row of `right`, `[n, right]`."""
         left, right = _with_one(left, True), _with_one(right, self.bias_right)
         # One matrix product for all classes, [n, right] by [out * left, right], is faster than n small products.
         moved = F.linear(right, self.weight.flatten(0, 1)).view(len(left), self.out, left.shape[1])

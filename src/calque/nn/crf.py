@@ -71,7 +71,7 @@ class ChainCRF(nn.Module):
         self.end = nn.Parameter(torch.empty(n_tags).uniform_(-0.1, 0.1))
         masks = forbidden or [torch.zeros(part.shape, dtype=torch.bool) for part in (self.transitions, self.start)]
         for name, mask in zip(("transitions", "start"), masks, strict=True):
-            self.register_buffer(f"_forbidden_{name}", mask, persistent=False)  # determined by the tag names
+            self.register_buffer(f"_forbidden_{name}", mask, persistent=False)  # rebuilt from the tag names
 
     def log_likelihood(self, scores: Tensor, tags: Tensor, lengths: Tensor | Ragged) -> Tensor:
         """Return log p(tags | scores) for each sentence.

@@ -12,14 +12,14 @@ from torch.nn import functional as F
 from calque.offsets import offsets_of
 
 _PAIRS = 8  # maximum number of sentence pairs in a group
-_PLACES = 1_000_000  # maximum number of word pairs in a group, including padding; a single sentence pair may exceed it
+_PLACES = 1_000_000  # maximum number of word pairs in a group, including padding; a single sentence pair may exceed this limit
 
 
 class Side(NamedTuple):
     """Padded layout of one side of a group of sentence pairs.
 
     Attributes:
-        places: row of each word, int64 `[n, longest]`; padding repeats the first row of the sentence.
+        places: row index of each word's vector, int64 `[n, longest]`; padding repeats the first row of the sentence.
         held: mask of the positions that contain a word, bool `[n, longest]`.
     """
 

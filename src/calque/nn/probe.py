@@ -13,7 +13,7 @@ from calque.nn.pooling import owners
 
 
 class SpanRows(NamedTuple):
-    """Spans of words, as indices of the rows with their vectors.
+    """Spans of words, stored as indices of the rows that contain their vectors.
 
     Attributes:
         rows: concatenated row indices of all spans, int64 `[N]`, in any order; spans may share rows.
@@ -63,7 +63,7 @@ class Probe(nn.Module):
 
     First and second spans are projected to `width` dimensions and pooled with separate weights. The concatenated span vectors
     are the input of a multilayer perceptron, `Linear, tanh, LayerNorm, Dropout, Linear`, as in the authors' code (jiant,
-    `simple_modules.Classifier`), which the paper calls a "two-layer MLP". Each label is predicted independently, with
+    `simple_modules.Classifier`). The paper calls this perceptron a "two-layer MLP". Each label is predicted independently, with
     probability sigmoid(score).
 
     Args:

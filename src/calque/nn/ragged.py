@@ -60,7 +60,7 @@ class Ragged:
 
     @cached_property
     def sizes(self) -> list[int]:
-        """Number of sentences that have a word at each step."""
+        """Number of sentences that have a word at each position."""
         running = np.bincount(self.lengths)[::-1].cumsum()[::-1]  # [t]: number of sentences with at least t words
         return running[1:].tolist()
 

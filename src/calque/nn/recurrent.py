@@ -40,7 +40,7 @@ class StackedLSTM(nn.Module):
 
         Args:
             x: concatenated word vectors of all sentences, float `[n_words, dim]`.
-            lengths: number of words in each sentence, int64 `[n_sentences]`, preferably on the CPU; can be 0.
+            lengths: number of words in each sentence, int64 `[n_sentences]`, preferably on the CPU; may be 0.
 
         Returns:
             vectors, `[n_words, out_dim]`, where `out_dim` is `2 * hidden`.

@@ -16,7 +16,7 @@ class TaggingHead(nn.Module):
     """Task head that computes tag scores for words, and optionally intent scores for sentences.
 
     Args:
-        n_intents: number of sentence labels (intents), which are predicted from the mean over words; 0 if there are none.
+        n_intents: number of sentence labels (intents), predicted from the mean word vector; 0 if there are no intents.
         lstm: hidden size and number of layers of a bidirectional LSTM below the output layer; if None, there is no LSTM.
         crf: whether to score tag sequences with a CRF (Lafferty et al. 2001) instead of scoring each tag independently.
         dropout: dropout rate for the input, between the LSTM layers, and before the last layer.

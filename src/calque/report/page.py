@@ -83,7 +83,7 @@ def _read(name: str) -> str:
 
 
 def _hash(content: str) -> str:
-    """Return the hash of an element's content for the content security policy; browsers hash line endings as line feeds."""
+    """Return the hash of an element's content for the content security policy; browsers hash every line ending as LF."""
     content = re.sub(r"\r\n?", "\n", content)
     return "sha256-" + base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
 

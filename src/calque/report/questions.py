@@ -60,7 +60,7 @@ class Subject:
     Attributes:
         label: name in the report.
         method: name of the method if the result lines contain one, otherwise the name of the encoder.
-        group: folder of the study and base encoder; subjects in one group are comparable.
+        group: folder of the study, and base encoder with its layer; subjects in the same group are comparable.
         number: index in order of first appearance, which determines the colour and shape of the marker.
         reference: whether the subject is not an encoder but, for example, a statistical aligner.
     """
@@ -189,8 +189,8 @@ def _bases(
 # -- questions: a task and metric, with subjects as rows and test sets as columns --------------------------------------
 @dataclass(frozen=True)
 class Column:
-    """Test set. `lang` is its language, or the pair if source languages differ; `data` is its file or data set; `is_source`
-    is true for the training language; `label` is the column header, with the file name if several columns share a language."""
+    """Test set. `lang` is its language, or the pair if source languages differ. `data` is its file or data set. `is_source`
+    is true for the training language. `label` is the column header, with the file name if several columns share a language."""
 
     lang: str
     data: str
@@ -235,8 +235,8 @@ def sort_questions(records: Iterable[Record], subjects: Subjects) -> tuple[list[
     """Group scores into questions in the order of the lines; return the questions and the number of replaced lines.
 
     Lines for the same subject and question are averaged if their encoders (fingerprints), seeds or training seeds differ:
-    first within each training run, then over runs. A line replaces an earlier line for which all of these and all settings
-    that define the question (`DEFINE`) are equal.
+    first within each training run, then over runs. A line replaces an earlier line if both agree in encoder, seed, training seed
+    and all settings that define the question (`DEFINE`).
     """
     superseded = 0
     records = [record for record in records if record.analysis is None]

@@ -37,7 +37,7 @@ Figures = dict[Subject, dict[str, dict[str, Figure]]]  # scores by subject, lang
 
 
 def grouped(analysis: str, axis: Axis, records: Sequence[Record], subjects: Subjects) -> Section | None:
-    """Plot an analysis as bars (parts of speech) or curves (all others), with a view per language, metric and kind of bin."""
+    """Plot an analysis as bars (parts of speech) or curves (other analyses), with a view per language, metric and kind of bin."""
     panels: list[Panel] = []
     metrics = dict.fromkeys((record["task"], record["metric"]) for record in records)
     several = len({task for task, _ in metrics}) > 1
@@ -104,7 +104,7 @@ def _panels(
         heads = tuple(Head(subject.label) for subject in view)
         table = Table(f"{key}-{number}", f"{axis.title}, {lang}: {measure}", axis.across, heads, lines)
         missing = lang == ALL and left_out
-        note = (f"Not in the mean, for lack of a score in some language: {', '.join(left_out)}.",) if missing else ()
+        note = (f"Not in the mean, because some language has no score: {', '.join(left_out)}.",) if missing else ()
         panels.append(Panel({"language": lang, **choice}, (drawing,), (table,), note))
     return panels
 
@@ -127,7 +127,7 @@ def _means(figures: Figures, langs: Sequence[str]) -> tuple[InView, list[str]]:
 
 # -- shape of the vector space -----------------------------------------------------------------------------------------
 def shape(records: Sequence[Record], subjects: Subjects) -> Section | None:
-    """Return a table of means over languages, and a collapsed table for each measure."""
+    """Return a section with a table of means over languages and a collapsed table for each measure."""
     by_measure: dict[tuple[str, str], list[Record]] = {key: [] for key in SHAPES}
     for record in records:
         by_measure.setdefault(_measure(record), []).append(record)

@@ -59,7 +59,7 @@ def bullets(items: Sequence[Text]) -> str:
 def _text(text: Text) -> str:
     parts = []
     for piece in text:
-        if isinstance(piece, str):  # keep a space at each end
+        if isinstance(piece, str):  # keep leading and trailing spaces
             ends = " " * piece[:1].isspace(), " " * piece[-1:].isspace()
             parts.append(" " if piece.isspace() else escape(piece).join(ends))
         else:

@@ -72,9 +72,9 @@ class Claims:
 
 
 def claim(questions: Iterable[Question], subjects: Subjects) -> Claims:
-    """Test all comparisons of a page: each subject with its baseline in each column and on average, and each column's best
-    subject with the others. Half of the 5% significance level is allotted to the tests of means, or of the target column
-    if there is only one. Subjects with too few runs are not tested."""
+    """Test all comparisons of a page. Each subject is compared with its baseline in each column and on average, and the best
+    subject of each column with all others. Half of the 5% significance level is allotted to the tests of means, or of the
+    target column if there is only one. Subjects with too few runs are not tested."""
     compared: list[tuple[Question, Subject, Subject, Pairs]] = []
     p: dict[Key, float] = {}
     first: set[Key] = set()
@@ -214,7 +214,7 @@ def _overall(subject: Subject, comparisons: Sequence[Comparison], every: Sequenc
 
 
 def _gained(comparison: Comparison) -> Text:
-    """Return the significant gains on a task: in the mean or, if that gain is not significant, on single test sets."""
+    """Return the significant gain in the mean on a task or, if the mean has none, the significant gains on single test sets."""
     question, outcomes = comparison.question, comparison.on_targets
     what = f"{'lowers the error of' if lower_is_better(question.metric) else 'raises'} {task_name(question.task)}"
     if comparison.outcomes.get(None) == "better":
@@ -240,7 +240,7 @@ def _gained(comparison: Comparison) -> Text:
 
 def _moved(comparison: Comparison, *, better: bool, clear: bool) -> tuple[float, Text]:
     """Return the largest difference and a text about the scores that are better (or worse) than the baseline's; `clear` selects
-    significant ones. Gains below two points (or a tenth of the baseline's score, if it is not a fraction) are left out."""
+    significant differences. Gains below two points (or a tenth of the baseline's score, if it is not a fraction) are left out."""
     sign, found = 1 if better else -1, {}
     for column in (
         comparison.whole if better else dict.fromkeys([*comparison.whole, *comparison.on_targets, *comparison.outcomes])

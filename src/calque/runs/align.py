@@ -56,8 +56,8 @@ def align(
     progress: bool = False,
     say: Say = lambda line: None,
 ) -> Aligned:
-    """Align an encoder with parallel text, dictionaries or plain text in each language, or without translations (option
-    `start`); or add released maps to the encoder.
+    """Align an encoder with parallel text, dictionaries, plain text in each language, or no translations at all (option `start`),
+    or add released maps to the encoder.
 
     Args:
         how: settings. `out` is written only when the result is complete; interrupted training resumes from `.OUT.calque-part`.
@@ -97,7 +97,7 @@ def align(
     if links and not linked:
         raise SettingError(f"{method} does not use word links; leave out --links")
     if links and len(links) != len(files):
-        raise SettingError(f"{len(files)} texts but {len(links)} files of links; give one --links per text")
+        raise SettingError(f"expected one --links per text, got {len(links)} files of links for {len(files)} texts")
     corpora: Any = ()
     pairs: Any = ()
     wanted: dict[str, list[str]] = {}
@@ -155,8 +155,8 @@ def align(
 
 
 def leave(aligned: Encoder, folder: Path, base: Encoder, record: dict[str, Any], *, keep_layers: bool = False) -> None:
-    """Save an encoder with its model card (only in the first of several processes). The record then also identifies
-    `base`, the encoder before alignment."""
+    """Add the name, fingerprint and precision of `base`, the encoder before alignment, to the record. Then save the aligned
+    encoder with its model card (only in the first of several processes)."""
     record |= {"encoder": base.name, "encoder_fingerprint": base.fingerprint, "encoder_precision": base.precision}
     if is_first():
         save_with_card(aligned, folder, record, keep_layers=keep_layers)
@@ -231,7 +231,7 @@ def warn_of_unused(counts: Mapping[str, Any], max_words: int | None, corpora: Se
 
 # -- text in each language, and dictionaries ---------------------------------------------------------------------------
 def _texts(method: str, towards: str, files: Sequence[str], words: Words, say: Say) -> tuple[Any, list[dict[str, Any]]]:
-    """Read plain text, and return the sentences by language and the entries of the run record."""
+    """Read plain text, and return the sentences of each language and the entries for the record."""
     named = [language_and_path(text) for text in files]
     langs = list(dict.fromkeys(lang for lang, _ in named))
     if towards not in langs or len(langs) < 2:
@@ -246,8 +246,8 @@ def _texts(method: str, towards: str, files: Sequence[str], words: Words, say: S
 def _dictionaries(
     files: Sequence[str], langs: Sequence[tuple[str, str]], towards: str
 ) -> tuple[list[Dictionary], dict[str, list[str]], list[dict[str, Any]]]:
-    """Return the dictionaries, their words by language and the entries for the record. Ties between equally frequent words are
-    broken by the order of the words."""
+    """Return the dictionaries, the words of each language and the entries for the record. The words are in the order of the
+    dictionaries, which later breaks ties between equally frequent words."""
     from calque.corpora import read_dictionary
 
     words: dict[str, dict[str, None]] = {lang: {} for lang in (towards, *(lang for pair in langs for lang in pair))}
@@ -276,7 +276,7 @@ def _anchors(
     most = averaging["most"]
     if isinstance(base, StaticEncoder):
         if texts or folders:
-            say("--text and --anchors are ignored, because static vectors already have one vector per word")
+            say("--text and --anchors are ignored, because a static encoder already has one vector per word")
         return {lang: table_anchors(base, lang, most=most, also=also) for lang, also in wanted.items()}, []
     by_lang: dict[str, dict[int, Anchors]] = {}
     sources = []
@@ -347,7 +347,7 @@ def _released(
             loaded = maps.setdefault(path.name.removesuffix("_best_mapping.pth"), {})[layer] = read_released(path)
             if loaded.matrix is None or loaded.matrix.shape != (base.dim, base.dim):
                 shape = None if loaded.matrix is None else loaded.matrix.shape
-                fact = f"the map has shape {shape}, but the encoder's vectors have {base.dim} dimensions"
+                fact = f"the map has shape {shape}, but the vectors of the encoder have {base.dim} dimensions"
                 raise InputError(fact, path=path)
             files.append(f"{folder.name}/{path.name}")
     settings = {"method": "released", "files": files}

@@ -38,7 +38,7 @@ def analyze(
     Each encoder encodes the test text once, with all layers in one pass.
 
     Args:
-        how: settings. Word links are computed unless files with links are given. With `non_contextual`, retrieval uses the
+        how: settings. Word links are computed unless files with links are given. With `non_contextual`, retrieval uses only the
             first occurrence of each word type, as in Table 4 of Cao et al. Without `only`, an analysis whose files are
             missing is skipped with a message.
 
@@ -54,7 +54,7 @@ def analyze(
     only = None if how.only is None else [name.strip() for name in how.only.split(",") if name.strip()]
     chosen, paths, langs = _Chosen(only, settings, say), _by_name(how.encoders or ()), language_pairs(how.langs or ())
     if not (paths and how.test and langs):
-        raise SettingError("analyses of vectors need encoders, --test FILE and --langs, e.g. --langs en de")
+        raise SettingError("the analyses need encoders, --test FILE and --langs, e.g. --langs en de")
     check_pairs([how.test], langs)
     files: dict[str, Any] = {
         name: [file] for name in ("test", "train", "links", "train_links") if (file := getattr(how, name))
@@ -92,7 +92,7 @@ class _Chosen:
         return [name for name, row in ANALYSES.items() if row.kind == kind and name in self]
 
     def lacks(self, name: str, remedy: str = "", *, some: bool = False, **about: str) -> None:
-        """Raise an error if the analysis was requested by name and all encoders are affected; otherwise, print a message."""
+        """Report a skipped analysis: raise an error if the user requested it and `some` is false; otherwise, print a message."""
         remedy = remedy or ANALYSES[name].lacks.format(**about)
         if self.only is not None and not some:
             raise SettingError(f"{name}: {remedy}")
@@ -114,7 +114,7 @@ def _by_name(encoders: Sequence[str]) -> dict[str, str]:
 def _of_vectors(
     paths: Mapping[str, str], questions: Questions, chosen: _Chosen, loader: Callable[[str], Encoder], progress: bool
 ) -> list[Finding]:
-    """Return the findings for all encoders, with one encoder in memory at a time."""
+    """Return the findings for all encoders, while keeping only one encoder in memory at a time."""
     from calque.analyses.groups import accuracies
 
     data = questions.task.data
@@ -152,7 +152,7 @@ def _of_vectors(
 def _of_encoder(
     name: str, encoder: Encoder, questions: Questions, chosen: _Chosen, progress: bool, *, some: bool
 ) -> tuple[View, list[Finding]]:
-    """Return the retrieval results and the layer curve of one encoder; `some` is true if there are several encoders."""
+    """Return the retrieval results of one encoder and its accuracy by layer; `some` is true if there are several encoders."""
     from calque.analyses.groups import layer_curve
     from calque.encoders.base import require
 
@@ -179,7 +179,7 @@ def _of_encoder(
 
 # -- parts of speech ---------------------------------------------------------------------------------------------------
 def _tags(task: WordRetrieval, upos: Sequence[str], say: Say) -> dict[str, tuple[np.ndarray, Sequence[str]]]:
-    """Return the part-of-speech tags of source and target words, read from files that contain the test sentences."""
+    """Return the part-of-speech tags of the source and target words, read from files that contain the test sentences."""
     from calque.analyses.questions import SIDES, tags_for
     from calque.corpora import read_tagged
 
@@ -203,7 +203,7 @@ def _tags(task: WordRetrieval, upos: Sequence[str], say: Say) -> dict[str, tuple
 
 # -- tables ------------------------------------------------------------------------------------------------------------
 def table(findings: Sequence[Finding]) -> str:
-    """Format scores as text: one table per analysis, with a row for each encoder, metric and group."""
+    """Format scores as one text table per analysis, with a row for each encoder, metric and group."""
     blocks = []
     for analysis in dict.fromkeys(finding.analysis for finding in findings):
         rows = [("encoder", "metric", "group", "x", "value", "95% interval", "n", "better")]

@@ -30,7 +30,7 @@ def make_anchors(
 ) -> dict[int, Anchors]:
     """Compute the mean vector of each word type over a text that is read in blocks, and return these anchors by layer.
 
-    The sums are saved in the folder, so an interrupted call can be resumed, and a later call can add further text.
+    The sums of the vectors are saved in the folder, so an interrupted call can be resumed, and a later call can add further text.
     """
     from calque.anchors import save_anchors, write_avg_embeds
     from calque.anchors.files import FILE
@@ -64,7 +64,7 @@ def make_anchors(
 
 
 def open_folder(path: str, *, lang: str = "", encoder: Any = None) -> dict[int, Anchors]:
-    """Read a folder of anchors written by `calque anchors`, or by the published code, which does not store the language.
+    """Read a folder of anchors written by `calque anchors`, or by the code of Schuster et al. (2019), which stores no language.
 
     Raises:
         InputError: the folder contains no anchors, or its anchors belong to another language or encoder.

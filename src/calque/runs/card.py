@@ -47,7 +47,7 @@ def _shown(value: float | None) -> str:
 
 # -- scores on held-out text -----------------------------------------------------------------------------
 def scores_of(held_out: Sequence[HeldOutScore], *, seed: int = 0) -> list[Score]:
-    """Return a score with a confidence interval over sentences for each metric with at least one sentence."""
+    """Return a score with a confidence interval over sentences for each metric that has counts for at least one sentence."""
     found = []
     for each in held_out:
         if n := len(each.counts):

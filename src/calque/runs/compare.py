@@ -74,7 +74,7 @@ class Estimate:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """95% confidence interval, which covers texts and, if there are several, training runs."""
+        """95% confidence interval for variation between texts and, if there are several training runs, between runs."""
         half = student.half_width(self.of_runs, self.of_texts)
         return self.value - half, self.value + half
 
@@ -87,7 +87,7 @@ def runs_of(record: Record) -> tuple[float, ...]:
 
 
 def trainings_of(record: Record) -> int:
-    """Return the number of independent training runs of a record, or 0 if no training was random.
+    """Return the number of independent training runs of a record, or 0 if training was deterministic.
 
     All task heads on one aligned encoder count as one run. A record without information about its encoder counts as one run.
     """
@@ -121,7 +121,7 @@ def over_trainings(figures: Sequence[Estimate], run_of: Sequence[Hashable] | Non
     """Return the mean over several training runs of one method on the same test items.
 
     Args:
-        run_of: training run of each estimate; default: each estimate is a different run.
+        run_of: training run of each estimate; default: each estimate is from a different run.
     """
     if len(figures) == 1:
         return figures[0]
@@ -138,8 +138,8 @@ def over_trainings(figures: Sequence[Estimate], run_of: Sequence[Hashable] | Non
 
 
 def over_tests(figures: Sequence[Estimate]) -> Estimate:
-    """Return the mean over test sets. Run k is the same model on all test sets, and resample b draws the same texts from
-    translated test sets, so runs and resamples can be averaged over the test sets."""
+    """Return the mean over test sets. Runs and resamples are averaged over the test sets, because run k is the same model on all
+    test sets, and resample b contains the same texts of test sets that are translations of one another."""
     counts = {len(figure.runs) for figure in figures}
     runs: tuple[float, ...] = ()
     if len(counts) == 1:
@@ -172,7 +172,7 @@ def _mean_over_texts(figures: Sequence[Estimate], *, same: bool = False) -> tupl
 
 def mean_over_tests(records: Sequence[Record]) -> tuple[float, float, float]:
     """Return the mean over test sets and the ends of its 95% interval, which equal the mean if a variance is unknown. The
-    records must have the same metric, and there must be no training text in their languages."""
+    records must have the same metric, and their languages must have no training text."""
     value = sum(record["value"] for record in records) / len(records)
     known = [each for each in map(estimate, records) if each is not None]
     return (value, *over_tests(known).interval) if len(known) == len(records) else (value, value, value)
@@ -185,7 +185,7 @@ def too_few(*figures: Estimate | None) -> int:
 
 def cannot_be_shown(trainings: int) -> str:
     """Return an explanation of why a difference is not tested with so few training runs, see `too_few`."""
-    return f"cannot be shown with {'one training run' if trainings == 1 else 'two training runs'}; take five"
+    return f"cannot be shown with {'one training run' if trainings == 1 else 'two training runs'}; use five runs"
 
 
 # -- differences ---------------------------------------------------------------------------------------------------------
@@ -193,7 +193,7 @@ def p_value(one: Estimate, other: Estimate) -> float:
     """Return the two-sided p-value of the difference between two estimates on the same tests.
 
     The variance of the difference is the sum of the variances over runs (Welch 1947) and the variance over texts. The latter is
-    estimated from paired differences of resamples or, without resamples, from both variances over texts. It is at least the
+    estimated from paired differences of resamples or, without resamples, from both variances over texts. Its minimum is the
     variance that one more text with the opposite outcome would cause. See also `student.probability`.
     """
     gap = one.value - other.value
@@ -206,7 +206,7 @@ def p_value(one: Estimate, other: Estimate) -> float:
 
 
 def _gap_over_texts(one: Estimate, other: Estimate) -> student.Part:
-    """Return the variance of a difference over texts, estimated from paired resamples if both estimates have resamples."""
+    """Return the variance over texts of the difference of two estimates, from paired resamples if both have resamples."""
     if one.resamples is None or other.resamples is None:
         return student.total([one.of_texts, other.of_texts])
     most = min(len(one.resamples), len(other.resamples))
@@ -247,7 +247,7 @@ def above_all(figures: Mapping[K, Estimate], metric: str) -> tuple[K, float] | N
 
 
 def rule(comparisons: int) -> str:
-    """Return a sentence that describes the significance tests on a page."""
+    """Return two sentences that describe the significance tests on a page."""
     many = f"{comparisons:,} comparisons are" if comparisons != 1 else "1 comparison is"
     return (
         f"{many} made here, each by a test over training runs and texts. The p-values are corrected for the number of "

@@ -50,7 +50,7 @@ def demo(
     say: Say = lambda line: None,
     then: Callable[[Path], object] = lambda folder: None,
 ) -> list[dict[str, Any]]:
-    """Align an encoder on the sample text by rotation, Cao's loss and contrastive training, with one model for all languages.
+    """Align an encoder on the sample text by rotation, by Cao's loss and by contrastive training, each time in all languages.
 
     Arguments not listed here are the options of `calque demo`.
 
@@ -58,10 +58,10 @@ def demo(
         out: folder for the text (`text/XX.train.tsv`, `text/XX.test.tsv`), the aligned encoders (one folder for each method),
             `results.jsonl`, `analyses.jsonl` and `calque-run.json`. The folder appears only when it is complete; an interrupted
             demo resumes from `.OUT.calque-part`.
-        then: function that adds files to the folder before it is renamed.
+        then: function that is called with the temporary folder, to which it can add files, before the folder is renamed.
 
     Returns:
-        the lines of `results.jsonl`: `method`, `training_seed` and the keys of `Score.to_dict`.
+        the lines of `results.jsonl`, as dictionaries with `method`, `training_seed` and the keys of `Score.to_dict`.
     """
     from calque.encoders import load_encoder
     from calque.encoders.base import require

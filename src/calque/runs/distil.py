@@ -34,12 +34,12 @@ def distil(
     translations.
 
     Args:
-        how: settings. Texts are split at spaces. `out` is written when the result is complete; interrupted training resumes.
+        how: settings. Texts are split at spaces. `out` is written only when the result is complete. Later calls resume training.
         options: keyword arguments of `Distillation`.
 
     Raises:
-        SettingError: the teacher has no sentence pooling, the student is not a subword encoder, a text is not in the teacher's
-            language, or settings are incompatible.
+        SettingError: the teacher has no sentence pooling, the student is not a subword encoder, a parallel text lacks the
+            teacher's language, or settings are incompatible.
         InputError: a file cannot be read.
     """
     from calque.alignment.distilled import Distillation, static_student
@@ -101,7 +101,7 @@ def distil(
 
 
 def teacher_vector(encoder: Encoder, name: str | None) -> SentencePooling:
-    """Return the sentence pooling `name` for a teacher, or its saved pooling if `name` is None."""
+    """Return the sentence pooling `name` for a teacher, or the teacher's saved pooling if `name` is None."""
     from calque.encoders.sentence_vectors import SentencePooling
 
     if name is None and getattr(encoder, "modules", None) is None:
@@ -111,7 +111,7 @@ def teacher_vector(encoder: Encoder, name: str | None) -> SentencePooling:
 
 
 def student_pooling(encoder: Encoder, name: str | None) -> SentencePooling:
-    """Return the sentence pooling `name` for a student; default: its saved pooling, or the mean of its subword vectors."""
+    """Return the sentence pooling `name` for a student; default: the student's saved pooling, or else `subwords`."""
     from calque.encoders import HuggingFaceEncoder
     from calque.encoders.sentence_vectors import SentencePooling
 

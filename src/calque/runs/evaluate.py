@@ -50,8 +50,8 @@ def evaluate(
         inputs: name of the task (a key of `TASKS` or `package.module:Class`) and its files.
         options: keyword arguments of the task's `from_files`.
         load: keyword arguments of `load_encoder`.
-        layers: layers that `compare_layers` compares by word retrieval; `then` is called with its findings instead of scores.
-        out: file for the scores. Checkpoints of trained task heads are written to the same folder, so an interrupted command
+        layers: layers that `compare_layers` compares by word retrieval; `then` is called with its findings, not with scores.
+        out: file for the scores. Checkpoints of trained task heads are written next to this file, so an interrupted command
             can be resumed; if `out` is None, no checkpoints are written.
         then: function that is called with all scores.
         progress: whether to show progress bars on standard error.
@@ -89,7 +89,7 @@ def evaluate(
 
 @contextmanager
 def _resumable(tasks: Sequence[Any], out: Path | None) -> Iterator[None]:
-    """Keep checkpoints of trained task heads in the folder of `out` until the scores are written."""
+    """Keep checkpoints of trained task heads in the folder of `out` until all scores are computed."""
     trained = [each for task in tasks if hasattr(each := getattr(task, "task", task), "checkpoints")]
     if out is None or not trained or not is_first():
         yield

@@ -74,7 +74,7 @@ def check(out: str | Path, *, overwrite: bool = False, holds: str = "an encoder"
     """
     out = Path(out)
     if not is_text(out.absolute()):
-        raise InputError("is not UTF-8, which libraries that write weights require; choose another name", path=out)
+        raise InputError("the name must be UTF-8, which libraries that write weights require; choose another", path=out)
     if out.exists() and not out.is_dir():
         raise InputError("must be a folder, but it is a file", path=out)
     if out.is_dir() and (os.path.ismount(out) or out.samefile(os.curdir)):
@@ -98,7 +98,7 @@ def check_files(folder: Path, names: Iterable[str], ours: Callable[[], bool]) ->
     found = [name for name in names if (folder / name).exists()]
     if found and not ours():
         raise InputError(
-            f"contains files that calque did not write ({', '.join(found)}): choose another folder", path=folder
+            f"contains files that calque did not write ({', '.join(found)}); choose another folder", path=folder
         )
 
 
@@ -138,14 +138,14 @@ def _records(out: Path) -> list[dict[str, Any]]:
 
 
 def _clear(part: Path) -> None:
-    """Remove everything except the data from which a run resumes."""
+    """Remove everything from a temporary folder except the data from which a run resumes."""
     for entry in part.iterdir() if part.is_dir() else ():
         if entry.name != TRAINING or not any(entry.iterdir()):
             remove(entry)
 
 
 def _publish(part: Path, out: Path) -> None:
-    """Rename a complete folder to its final name. At any time, `out` is the old result, the new result or absent."""
+    """Rename a complete folder to its final name. At any time, `out` is either a complete result or absent."""
     training, kept = part / TRAINING, part.with_name(TRAINING)
     if training.is_dir():  # only the metrics are copied to the finished folder
         os.rename(training, kept)

@@ -19,15 +19,15 @@ BEFORE, AFTER = "before", "after"
 
 
 def neighbours(how: NeighbourSettings, load: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Find the words in given sentences with the highest cosine similarity to a word.
+    """Find the words of a text whose vectors have the highest cosine similarity to the vector of a given word.
 
     Args:
-        how: settings; if `encoder` has maps, it is compared with its base encoder.
+        how: settings; an `encoder` with maps is compared with its base encoder.
         load: keyword arguments of `load_encoder`; an aligned encoder with maps is loaded with its saved settings instead.
 
     Returns:
-        `word`, `sentence`, `lang`, and the lists of nearest words `before` and (if there is an aligned encoder) `after`. Each
-        nearest word has `word`, `sentence`, `place` (its position in the sentence) and the cosines `before` and `after`.
+        a dictionary with the query, and with its nearest words in the lists `before` and (with an aligned encoder) `after`. Each
+        word has `word`, `sentence` and `place` (its position in the sentence); nearest words have cosines `before` and `after`.
 
     Raises:
         SettingError: the word is not in its sentence or has no vector, or there are no sentences to search.
@@ -91,7 +91,7 @@ def table(found: Mapping[str, Any]) -> str:
 
 
 def _marked(about: Mapping[str, Any]) -> str:
-    """Return a sentence with the word in brackets; a long sentence is shortened to the context of the word."""
+    """Return a sentence with the word in brackets; of a long sentence, only eight words on each side are kept."""
     place, words = about["place"], list(about["sentence"])
     first, last = max(0, place - 8), place + 9
     marked = [f"[{word}]" if number == place else word for number, word in enumerate(words)]

@@ -49,7 +49,7 @@ def layer_table(findings: Sequence[Finding]) -> str:
 
 
 def _plain(scores: Sequence[Score]) -> str:
-    """Format the name, value, interval and number of items of each score, and its test set if there are several."""
+    """Format the name, value, interval and number of items of each score, and the test set if several test sets were used."""
     rows = [("test", "metric", "value", "95% interval", "n")]
     for score in scores:
         value, low, high = score.shown(2)
@@ -61,7 +61,7 @@ def _plain(scores: Sequence[Score]) -> str:
 
 
 def _trained(scores: Sequence[Score]) -> str:
-    """Format one row for each test set and metric, with notes on the training."""
+    """Format one row for each test set and metric, followed by notes on the training runs."""
     rows = [("test", "language", "metric", "value", "s.d.", "95% interval", "gap", "n", "trained on")]
     for score in scores:
         if score.metric.startswith("f1."):

@@ -43,7 +43,7 @@ def language(parameter: typer.CallbackParam, value: str | None) -> str | None:
 
 
 def _language(option: str, name: str) -> str:
-    """Return the name of a language after checking that the name can be part of `LANG=FILE`.
+    """Check that the name of a language can be part of `LANG=FILE`, and return the name.
 
     Raises:
         SettingError: the name is empty or contains a character that is not allowed.
@@ -113,13 +113,13 @@ CheckpointEvery = Annotated[
 ]
 KeepLayers = Annotated[bool, typer.Option("--keep-layers", help="Also save the unused layers above the output layer.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an existing result in --out.")]
-Pretokenized = Annotated[bool, typer.Option("--pretokenized", help="Split text only at spaces (already tokenised).")]
+Pretokenized = Annotated[bool, typer.Option("--pretokenized", help="Text is already tokenised; split only at spaces.")]
 Model = Annotated[str, typer.Option("--model", help="Word aligner: auto, fast-align, hmm or gibbs (most accurate).")]
 # The seed is limited to 32 bits, because PyTorch multiplies it and the product must fit into 64 bits.
 Seed = Annotated[int, typer.Option(min=0, max=(1 << 32) - 1, help="Random seed.")]
 Limit = Annotated[int | None, typer.Option(min=1, help="Use only the first N sentences or pairs of each text.")]
 Layer = Annotated[
-    int | None, typer.Option(help="Hidden layer (-1: last); default: saved layer, else last (decoders: 2/3 depth).")
+    int | None, typer.Option(help="Hidden layer (-1: last); default: as saved, else last (for decoders, at 2/3 depth).")
 ]
 Pooling = Annotated[str | None, typer.Option(help="Pooling of a word's subwords: last (default), first or mean.")]
 MaxLength = Annotated[int | None, typer.Option(min=3, help="Maximum number of subwords per sentence.")]
@@ -162,7 +162,7 @@ class AlignSettings:
     released: Several = files(
         "Folders of published maps (XX_best_mapping.pth, Schuster 2019), one per mapped layer.", "DIR..."
     )
-    links: Several = opt(None, "Word alignments of TRAIN (Pharaoh format); default: those of a statistical aligner.")
+    links: Several = opt(None, "Word alignments of TRAIN (Pharaoh format); default: computed by a statistical aligner.")
     pretokenized: Pretokenized = False
     limit: Limit = None
     option: OwnOption = None
@@ -211,7 +211,7 @@ class AnchorSettings:
     """Settings of `calque anchors`."""
 
     text: list[str] = arg(..., "Plain text with one sentence per line.", metavar="TEXT...")
-    out: Path = opt(..., "Folder for the anchors, and for sums from which a stopped run resumes.", metavar="PATH")
+    out: Path = opt(..., "Folder for the anchors, and for the sums from which a stopped run resumes.", metavar="PATH")
     lang: str = opt(..., "Language of the text.", callback=language)
     encoder: str = opt(..., "Encoder: Hugging Face name, folder, mini (bundled) or word vectors.")
     layers: str | None = opt(None, "Layers whose vectors are averaged, e.g. 0,1,2; default: the output layer.")

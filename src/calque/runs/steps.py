@@ -28,7 +28,7 @@ class Step:
     Attributes:
         kind: name of the function that runs the step.
         settings: arguments of the function.
-        files: input files by role, as FILE or LANG=FILE; the key depends on the contents of the files, but not on their names.
+        files: input files by role, as FILE or LANG=FILE; `key` depends on the contents of the files, but not on their names.
         after: folders of earlier steps whose results this step uses, keyed by role.
         code: version of calque and hashes of custom classes, see `Steps.step`.
         label: name of the step in messages.
@@ -83,7 +83,7 @@ class Steps:
         return (self.place(step) / DONE).exists()
 
     def do(self, step: Step) -> Path:
-        """Run a step unless it is done, and return its folder. An interrupted step runs again, and reuses its files so far.
+        """Run a step unless it is done, and return its folder. An interrupted step runs again and reuses its existing files.
 
         Raises:
             InputError: an input file has changed since the key was computed.

@@ -39,8 +39,8 @@ def link_words(
     """Link the words of a parallel text, and write the links in Pharaoh format, with one line per sentence pair.
 
     Args:
-        how: settings. With `cross_fit`, copies of the encoder are first aligned on the text; the similarities for each part
-            are computed by the copy that was aligned on the other parts, see `calque.HeldOut`.
+        how: settings. With `cross_fit`, the text is split into parts, and the similarities of each part are computed by a copy of
+            the encoder that was aligned on the other parts, see `calque.HeldOut`.
         words: settings for tokenisation and word alignment.
         load: keyword arguments of `load_encoder`.
 
@@ -59,7 +59,7 @@ def link_words(
             "--cross-fit aligns the encoder on the text to link; leave out --use, --extra, --tables and --sample"
         )
     if how.use is not None and how.prior_weight is not None:
-        raise SettingError("the aligner of --use already determines --prior-weight; leave out this option")
+        raise SettingError("the aligner loaded with --use has its own prior weight; leave out --prior-weight")
     if how.use is not None and trains:
         raise SettingError("--use links words without training; leave out --extra, --tables and --sample")
     pairs, similar, linker = language_pairs(how.langs), None, None
@@ -78,7 +78,7 @@ def link_words(
             aligner = WordAligner.open(how.use, prior=similar)
         else:
             if how.encoder is not None and how.cross_fit is not None:
-                # The encoder is aligned when it is first used, after the aligner has checked its settings.
+                # The encoder is aligned only when it is needed, so that errors in the aligner's settings are found before.
                 about = {"load": load or {}, "progress": progress, "say": say}
                 fit = cache(partial(held_out, how.encoder, corpus, how.also or (), words, how.cross_fit, **about))
                 similar = lambda text: fit()(text)  # noqa: E731
@@ -95,7 +95,7 @@ def link_words(
 
 
 def _write(how: LinkSettings, parts: Iterable[WordPairs], done: Callable[[int], object] = lambda n: None) -> int:
-    """Write links in Pharaoh format, call `done` with the number of sentence pairs in each part, and count the links."""
+    """Write links in Pharaoh format, call `done` with the sentence count of each part, and return the number of links."""
     counts = []
 
     def lines() -> Iterator[str]:
@@ -119,13 +119,13 @@ def held_out(
     progress: bool = False,
     say: Say = lambda line: None,
 ) -> HeldOut:
-    """Align copies of the encoder on parts of the text, and return their cross-fitted similarities, see `calque.HeldOut`.
+    """Align copies of the encoder, each without one part of the text; return cross-fitted similarities, see `calque.HeldOut`.
 
     Args:
-        words: settings for tokenisation and word alignment of the training text; their seed is also used for training.
+        words: settings for tokenisation and word alignment of the training text; the same seed is used to train the encoder.
 
     Raises:
-        SettingError: the languages of a text are missing, or the encoder cannot be trained.
+        SettingError: the languages of a text in `also` are missing, or the encoder cannot be trained.
     """
     from calque.alignment.held_out import HeldOut, common, small
     from calque.encoders.loading import load_encoder
@@ -141,7 +141,7 @@ def held_out(
     learning = replace(words, symmetrize="one-to-one")
     pairs = [learning.link(text, progress=progress) for text in corpora]
     n, links = sum(map(len, corpora)), sum(map(len, pairs))
-    say(f"aligning the encoder {parts} times, each time without one part of {links:,} links in {n:,} sentence pairs")
+    say(f"aligning the encoder {parts} times on {links:,} links in {n:,} sentence pairs, each time without one part")
     tuner = small(loaded, common(corpora), seed=words.seed)
     return HeldOut(loaded, corpora, pairs, parts=parts, tuner=tuner, progress=progress)
 

@@ -46,7 +46,7 @@ def score_links(
         SettingError: `links` and `gold` have different numbers of sentences, or no gold link is sure.
     """
     if links.n_sentences != gold.n_sentences:
-        raise SettingError(f"links must have the {gold.n_sentences} sentence pairs of gold, got {links.n_sentences}")
+        raise SettingError(f"links must have {gold.n_sentences} sentences, as many as gold, got {links.n_sentences}")
     width = 1 + max(int(words.max(initial=0)) for each in (links, gold) for words in (each.source, each.target))
     # Encode each link as a single number, so links can be compared as sets.
     predicted, both = ((each.sentence * width + each.source) * width + each.target for each in (links, gold))
@@ -96,7 +96,7 @@ class WordAlignment(Task):
     Args:
         corpus: parallel text.
         gold: gold word links of the text.
-        method: how words are linked by their vectors, "mutual" or "softmax" (see `calque.wordalign.similarity`).
+        method: method that derives links from word vectors, "mutual" or "softmax" (see `calque.wordalign.similarity`).
         bootstrap: number of bootstrap samples for the confidence intervals.
         seed: seed that is recorded with the scores.
         data: name of the text, which is recorded with the scores.
@@ -113,7 +113,7 @@ class WordAlignment(Task):
     def from_files(  # type: ignore[override]
         cls, inputs: Inputs, *, method: Method = "mutual"
     ) -> list[Task]:
-        """Return one task per test text. If there are no `links`, gold links are read from the third column of the text."""
+        """Return one task per test text. Without `links` files, gold links are read from the third column of the test text."""
         tasks: list[Task] = []
         for one, (test, corpus) in zip(inputs.each(), inputs.corpora(), strict=True):
             gold = WordPairs.open(one.links[0]) if one.links else gold_links(corpus, check=False)

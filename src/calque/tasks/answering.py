@@ -64,7 +64,7 @@ class QuestionVectors(NamedTuple):
 
     @classmethod
     def joined(cls, parts: Sequence[QuestionVectors]) -> QuestionVectors:
-        """Concatenate the questions of all parts."""
+        """Concatenate the passages and questions of several data sets."""
         starts = offsets_of([len(part.passages) for part in parts])
         owner = np.concatenate([part.owner + start for part, start in zip(parts, starts[:-1], strict=True)])
         passages = Embeddings.joined([part.passages for part in parts])
@@ -72,7 +72,7 @@ class QuestionVectors(NamedTuple):
 
 
 class QuestionSource(VectorSource):
-    """Source of word vector batches. In each batch, the passages of all questions precede the questions."""
+    """Source of batches of word vectors. In each batch, the passages of all questions precede the questions."""
 
     def __init__(self, vectors: QuestionVectors, device: torch.device | str = "cpu"):
         self._passages, self._questions = (FrozenSource(each, device) for each in (vectors.passages, vectors.questions))
@@ -105,7 +105,7 @@ class SpanAnswers(Answers):
         return cls([each for part in parts for each in part.parts])
 
     def ends(self, numbers: np.ndarray) -> Tensor:
-        """Return the first and last word index of each question's first gold answer, −1 if invalid, int64 `[S, 2]`."""
+        """Return the indices of the first and last word of each question's first gold answer, −1 if invalid, int64 `[S, 2]`."""
         return torch.stack([self.of_texts(name, numbers) for name in ("first", "last")], dim=1)
 
     def span_scores(self, number: int, first: int, last: int) -> tuple[float, float]:
@@ -121,11 +121,11 @@ class SpanAnswers(Answers):
 # -- the task ----------------------------------------------------------------------------------------------------------
 class Answering(ZeroShot[QuestionText]):
     """Extractive question answering, scored by word-level F1 and exact match as in SQuAD's script (`answer_scores`). An answer
-    is a span of whole words. The epoch is selected by F1.
+    is a span of whole words. The best epoch is selected by F1.
 
     Passages and questions are encoded separately, and each passage is encoded only once. The task head
-    (`nn.answers.MatchedEnds`) compares the words of passage and question. Long passages are encoded in overlapping windows;
-    each word's vector is taken from the window with the most context (`encoders.extraction`).
+    (`nn.answers.MatchedEnds`) compares each passage word with the question words. Long passages are encoded in overlapping
+    windows, and each word's vector is taken from the window with the most context (`encoders.extraction`).
 
     If a question has several gold answers, training uses the first one. If this answer is not at its `answer_start` in the
     passage, the question is skipped in training, but it is still scored in testing.
@@ -133,7 +133,7 @@ class Answering(ZeroShot[QuestionText]):
     Args:
         train, tests, dev, seeds, select, options, bootstrap, seed: see `ZeroShot`.
         hidden, dropout: hidden size and dropout rate of the task head, see `MatchedEnds`.
-        max_answer: maximum number of words in a predicted answer; BERT uses 30 subwords.
+        max_answer: maximum number of words in a predicted answer. For comparison, BERT's limit is 30 subwords.
     """
 
     name = "qa"

@@ -1,4 +1,4 @@
-"""Scores, and the base class of tasks."""
+"""`Score`, the class of all scores, and `Task`, the base class of all tasks."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Score:
         percent: whether `value` is a fraction, which reports display as a percentage.
         runs: values of the training runs, whose mean is `value`; empty if nothing is trained.
         resamples: values on the bootstrap samples, for paired comparisons; see `calque.tasks.bootstrap`.
-        texts: number of texts from which the bootstrap resamples.
+        texts: number of texts that the bootstrap resamples.
     """
 
     task: str
@@ -59,8 +59,8 @@ class Score:
         return value, low, high
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the score as JSON values. NaN becomes None, `queries` is a copy of `n`, and empty `runs`, `resamples` and
-        `texts` are omitted."""
+        """Return the score as a JSON-compatible dictionary. NaN becomes None, the key `queries` is a copy of `n`, and empty
+        `runs`, `resamples` and `texts` are omitted."""
 
         def defined(value: float) -> float | None:
             return None if math.isnan(value) else value
@@ -94,13 +94,13 @@ class Task(ABC):
     """Base class of tasks that evaluate an encoder.
 
     A class from another package, specified as `package.module:Class`, must set `files` and `languages`. For calque's own
-    tasks, the rows of `calque.tasks.table` set both. A task's options are the keyword-only parameters of the functions that
+    tasks, the table in `calque.tasks.table` sets both. A task's options are the keyword-only parameters of the functions that
     `takes` returns.
 
     Attributes:
-        files: names of the attributes of `Inputs` that contain the files which the task reads, including `test`.
-        languages: "pairs" if `langs` sets the languages of parallel text or dictionaries; "files" if each file sets its own.
-        rows: supported units of encoder vectors, see `Encoder.rows`.
+        files: names of the attributes of `Inputs` that list the files read by the task, including `test`.
+        languages: "pairs" if `langs` sets the languages of parallel text or dictionaries; "files" if each file has its own.
+        rows: units that the vectors of a supported encoder may represent, see `Encoder.rows`.
         notes: additional settings that are recorded with the scores.
     """
 
@@ -131,5 +131,5 @@ class Task(ABC):
         """Evaluate an encoder and return its scores, the main score first."""
 
     def news(self, scores: Sequence[Score]) -> Iterable[str]:
-        """Return messages about the scores, each on one line."""
+        """Return one-line messages about the scores."""
         return []

@@ -46,9 +46,9 @@ class Measured:
     def over_runs(self, runs: Sequence[float]) -> tuple[float, float, float]:
         """Return the mean over training runs, and the ends of its confidence interval over both runs and texts.
 
-        Two variances are added: `s² / n` of the mean over runs, with `n − 1` degrees of freedom, and that of the resamples.
-        The interval uses Student's quantiles weighted by both variances (Cochran and Cox 1950), as resampling few runs gives
-        far too narrow intervals. The interval is slightly too wide, because both variances include the noise of single answers.
+        Two variances are added: that of the mean over runs, `s² / n` with `n − 1` degrees of freedom, and that of the resamples.
+        The interval uses Student's quantiles weighted by both variances (Cochran and Cox 1950), as resampling few runs would
+        give far too narrow intervals. The interval is slightly too wide, as both variances include the noise of single answers.
 
         Args:
             runs: value of each run. If there are fewer than two runs, the interval over texts is returned.
@@ -75,10 +75,10 @@ def measure(sums: np.ndarray, statistic: Statistic, *, samples: int = 1000) -> M
 
 
 def measure_all(figures: Sequence[tuple[np.ndarray, Statistic]], *, samples: int = 1000) -> list[Measured]:
-    """Compute several statistics on the same bootstrap samples, which takes hardly longer than computing one.
+    """Compute several statistics on the same bootstrap samples, which takes little longer than computing a single one.
 
     Args:
-        figures: arguments `sums` and `statistic` of `measure` for each value to compute.
+        figures: pairs of the arguments `sums` and `statistic` of `measure`, one pair for each value to compute.
         samples: see `measure`.
     """
     texts, drawn = len(figures[0][0]) if figures else 0, [[np.zeros(0)] for _ in figures]
@@ -94,7 +94,7 @@ def measure_all(figures: Sequence[tuple[np.ndarray, Statistic]], *, samples: int
 
 
 def over_groups(sums: np.ndarray, groups: Sequence[Hashable]) -> np.ndarray:
-    """Sum the counts of each group's texts, `[n_groups, …]`, in order of first occurrence; without groups, return `sums`.
+    """Sum the counts of each group's texts, `[n_groups, …]`; groups are in order of occurrence. Without groups, return `sums`.
 
     Some texts are not independent, such as questions on one passage, so the bootstrap must resample whole groups.
 
@@ -168,5 +168,5 @@ def accuracy(sums: np.ndarray) -> np.ndarray:
 
 
 def f1(sums: np.ndarray) -> np.ndarray:
-    """Return the F1 from the numbers of correct, predicted and gold items; 0 if none is correct, as in CoNLL's script."""
+    """Return the F1 from the numbers of correct, predicted and gold items; 0 if no item is correct, as in CoNLL's script."""
     return np.nan_to_num(ratio(2.0 * sums[..., 0], sums[..., 1] + sums[..., 2]))

@@ -39,10 +39,10 @@ class Classification(ZeroShot[LabelledText]):
     """Classification of texts or text pairs, scored by accuracy. Sentiment is also scored by macro-averaged F1 over the labels
     (`macro-f1`, Barbieri et al. 2022).
 
-    Three task heads use frozen word vectors. "mean" applies two dense layers to the mean vector (Multi-sense, §4.2). "bilstm"
-    applies them to the max-pooled hidden states of a bidirectional LSTM (Conneau et al. 2017; the NLI baseline of the
-    Multi-sense paper). For a text pair with vectors u and v, the dense layers receive [u; v; |u − v|; u·v]. "esim" compares
-    two texts word by word (Chen et al. 2017; `calque.nn.esim`) as in CLCR (§4.2). "cls" fine-tunes the encoder with a linear
+    Three task heads use frozen word vectors. "mean" applies two dense layers to the mean vector (Multi-sense paper, §4.2).
+    "bilstm" applies two dense layers to the max-pooled hidden states of a BiLSTM (Conneau et al. 2017), like the Multi-sense
+    NLI baseline. For text pairs with vectors u and v, the dense layers receive [u; v; |u − v|; u·v]. "esim" compares texts
+    word by word (Chen et al. 2017; `calque.nn.esim`), as in the CLCR paper (§4.2). "cls" fine-tunes the encoder with a linear
     layer on the first special token (Cao et al. 2020, §4.3); a pair is one sequence, with segment embeddings if available.
 
     Chen et al. train ESIM on half a million pairs with 300 hidden units, a dropout rate of 0.5 and a learning rate of 4e-4.
@@ -152,7 +152,7 @@ class Classification(ZeroShot[LabelledText]):
 
 
 def side_by_side(columns: Sequence[Sentences]) -> Sentences:
-    """Interleave the texts of all columns row by row in one list, so that data sets can be concatenated."""
+    """Merge the columns of texts into one list, row by row, so that data sets can be concatenated."""
     if len(columns) == 1:
         return columns[0]
     n = len(columns[0])
@@ -222,7 +222,7 @@ class TextHead(nn.Module):
 
 
 class FirstHead(nn.Module):
-    """Classifier head that computes label scores `[S, n_labels]` from one vector per text with a linear layer."""
+    """Linear classifier head that computes label scores `[S, n_labels]` from one vector per text."""
 
     def __init__(self, dim: int, n_labels: int, *, dropout: float):
         super().__init__()

@@ -30,9 +30,9 @@ LETTERS = 4  # minimum number of characters in a query
 class Consistency(Task):
     """Measure whether an encoder still distinguishes the words of a single language.
 
-    The queries are words of at least four letters that occur more than once. `same-form` is the fraction of queries whose
+    The queries are words of at least four characters that occur more than once. `same-form` is the fraction of queries whose
     nearest other word in the text, by cosine, has the same lower-cased word type; ties go to the first word. A loss that uses
-    other occurrences of a word as negatives lowers `same-form`, which token-level retrieval does not reveal.
+    other occurrences of a word as negatives lowers `same-form`. Token-level retrieval does not reveal this effect.
 
     Args:
         text: text in one language.
@@ -122,6 +122,6 @@ class Consistency(Task):
 
     @cached_property
     def _repeated(self) -> int:
-        """Number of sentences that repeat an earlier one; each of their words has a neighbour with the same vector."""
+        """Number of sentences that repeat an earlier sentence; each of their words has a neighbour with the same vector."""
         sentences = [sentence.words for sentence in self.text if len(sentence)]
         return len(sentences) - len(set(sentences))

@@ -69,7 +69,7 @@ def spread_over(n: int, size: int | None) -> np.ndarray | None:
 
 
 def number_or_name(column: str | None) -> int | str | None:
-    """Convert the column to an integer if it is a number; otherwise, return it unchanged."""
+    """Convert a column number to an integer; return a column name or None unchanged."""
     return int(column) if column is not None and column.isdecimal() else column
 
 
@@ -82,7 +82,7 @@ def codes_of(
     Args:
         lengths: number of labels in each text, int64 `[n_texts]`.
         remedy: second remedy that the error message suggests, with `{kind}` as a placeholder for the unknown label.
-        kind_of: function that converts a label to its name in `--rename`.
+        kind_of: function that returns the name that `--rename` expects for a label.
 
     Raises:
         InputError: a label is not in `names`; the message contains the line number of the label.
@@ -111,12 +111,12 @@ def warn_of_shared(test: Dataset[Any], trained: Sequence[Dataset[Any]]) -> None:
 
 
 class Answers:
-    """Gold answers for texts, as arrays over words and over texts.
+    """Gold answers for the words and for the texts of a data set, stored in named arrays.
 
     Args:
         lengths: number of words in each text, int64 `[n_texts]`.
-        words: arrays with an answer for each word, `[n_words]`, by name.
-        texts: arrays with an answer for each text, `[n_texts]`, by name.
+        words: mapping from names to arrays with one answer per word, `[n_words]`.
+        texts: mapping from names to arrays with one answer per text, `[n_texts]`.
     """
 
     def __init__(

@@ -36,8 +36,8 @@ class Inputs:
         text: monolingual text files, as `LANG=FILE`.
         project: parallel texts for label projection; `langs` and `links` then refer to these texts.
         first_senses: path of WordNet's file `index.sense`.
-        words: settings for tokenisation and word alignment, and the maximum number of texts to use: the first ones of a
-            parallel or monolingual file, and evenly spaced ones of an annotated training file.
+        words: settings for tokenisation and word alignment, and the maximum number of texts to use. The first texts of a
+            parallel or monolingual file are used, or evenly spaced texts of an annotated training file.
         test_limit: maximum number of texts, evenly spaced, to use from an annotated test or development file; default: all.
         say: function that prints messages.
     """
@@ -63,15 +63,15 @@ class Inputs:
         return [name for name in FILES if getattr(self, name)]
 
     def only(self, kind: str) -> str:
-        """Return the only file of this kind; raise a `SettingError` if there is not exactly one."""
+        """Return the file in the attribute named `kind`; raise a `SettingError` if there is not exactly one file."""
         files = getattr(self, kind)
         if len(files) != 1:
             raise SettingError(f"--{kind} must be exactly one file, got {len(files)}")
         return files[0]
 
     def each(self) -> list[Self]:
-        """Split the inputs by parallel test text, each with its languages, links, training and development text. A test text in
-        several languages (a TMX file, a folder or the common prefix of several files) is used with each pair of `langs`.
+        """Return separate inputs for each parallel test text, with its languages, links, training and development text. A test
+        text in several languages (TMX file, folder or common prefix of several files) is used with each pair of `langs`.
 
         Raises:
             SettingError: the number of files of an option does not match the number of test texts.

@@ -35,7 +35,7 @@ class Lexicon(Task):
 
     Precision at k is the fraction of source words with a gold translation among the k nearest words (Conneau et al. 2018a). The
     mean reciprocal rank uses the rank of the best gold translation (Glavaš et al. 2019). If a word has several entries, all of
-    their translations are correct. Entries in which a word has no vector are skipped and counted in the settings (`left_out`).
+    their translations count as correct. Entries in which a word has no vector are skipped; `left_out` is their number.
 
     Args:
         dictionary: word pairs to test.
@@ -79,7 +79,7 @@ class Lexicon(Task):
 
         Args:
             inputs: a dictionary, its languages, and optionally text in each language (`de=FILE` if FILE has no language code).
-            entries: range of source words in dictionary order: index of the first word, and optionally of the end (exclusive).
+            entries: range of source words to test, in dictionary order: the first index and, optionally, the end (exclusive).
             on_error: how to treat dictionary lines that are not word pairs: "raise" an error, or "skip" the line.
         """
         if not inputs.langs:

@@ -16,7 +16,7 @@ from calque.text import ParallelCorpus, Sentences
 if TYPE_CHECKING:
     from calque.vectors import Embeddings
 
-MUCH = 0.2  # fraction of shared test sentences above which to warn; a few may just be greetings or headings
+MUCH = 0.2  # fraction of shared test sentences above which to warn; a few shared sentences may just be greetings
 
 
 def covered_words(vectors: Embeddings) -> np.ndarray:
@@ -25,7 +25,7 @@ def covered_words(vectors: Embeddings) -> np.ndarray:
 
 
 def word_types(sentences: Sentences) -> tuple[np.ndarray, list[str]]:
-    """Return the index of each word's lower-cased type, int64 `[n_words]`, and the types."""
+    """Return the index of each word's lower-cased type, int64 `[n_words]`, and the list of types."""
     vocabulary: dict[str, int] = {}
     return _numbers(sentences, vocabulary), list(vocabulary)
 
@@ -99,7 +99,7 @@ def warn_of_overlap(test: str, shared: np.ndarray, train: str) -> None:
 def _linked_types(
     corpus: ParallelCorpus, pairs: WordPairs, vocabulary: dict[str, int]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the lower-cased word type indices of each link's source word and target word."""
+    """Return the indices of the lower-cased types of each link's source word and target word."""
     source, target = (
         _numbers(side, vocabulary)[offsets_of(side.lengths())[pairs.sentence] + words]
         for side, words in ((corpus.source, pairs.source), (corpus.target, pairs.target))

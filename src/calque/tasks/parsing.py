@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 class Parsing(ZeroShot[Treebank]):
     """Dependency parsing with the biaffine parser (Dozat and Manning 2017) on aligned vectors, as in Schuster et al. UAS is the
     fraction of words with the correct head, and LAS the fraction of words with the correct head and relation. Punctuation is
-    ignored, as in the CoNLL-X script. The epoch is selected by LAS.
+    ignored, as in the CoNLL-X script. The best epoch is selected by LAS.
 
     In LAS, words whose gold relation does not occur in the training text count as wrong.
 
@@ -146,7 +146,7 @@ class ParsingHead(nn.Module):
         return self.drop(self.lstm(rows, lengths))
 
     def arcs(self, states: Tensor, lengths: Tensor) -> Tensor:
-        """Return the score of each candidate head of each word, `[S, words, words + 1]`; see `Biaffine.arcs`."""
+        """Return the score of every candidate head for each word, `[S, words, words + 1]`; see `Biaffine.arcs`."""
         return self.arc.arcs(*self._roles(states, lengths, self.arc_dependent, self.arc_head), lengths)
 
     def arcs_of_words(self, states: Tensor, lengths: Tensor) -> Tensor:
@@ -156,7 +156,7 @@ class ParsingHead(nn.Module):
         return table[inside.to(states.device)]
 
     def labels(self, states: Tensor, heads: Tensor, lengths: Tensor) -> Tensor:
-        """Return the scores of all relations for the arc of each word, `[W, n_relations]`.
+        """Return the scores of all relations between each word and its head, `[W, n_relations]`.
 
         Args:
             heads: position of each word's head, counted from 1, or 0 for the root, int64 `[W]`.
@@ -166,7 +166,7 @@ class ParsingHead(nn.Module):
         )
 
     def _roles(self, states: Tensor, lengths: Tensor, dependent: nn.Module, head: nn.Module) -> tuple[Tensor, Tensor]:
-        """Return the vectors of the words as dependents, and of the root and the words as heads."""
+        """Return the vectors of the words as dependents, and the vectors of the root and the words as heads."""
         alone = torch.tensor([1])
         with_root = torch.cat([self.root[None], states])
         return dependent(states, lengths), head(with_root, torch.cat([alone, lengths]))

@@ -35,7 +35,7 @@ class Targets(NamedTuple):
     Attributes:
         numbers: indices of the targets, int64 `[T]`.
         owner: index of each target's text in the batch, int64 `[T]`.
-        spans: rows of the first span of each target and, if targets are pairs of spans, rows of the second span.
+        spans: vector rows of each target's first span and, if targets are pairs of spans, of its second span.
     """
 
     numbers: np.ndarray
@@ -61,7 +61,7 @@ class ProbeAnswers(Answers):
 
     @classmethod
     def of(cls, data: ProbeText, labels: Sequence[str]) -> ProbeAnswers:
-        """Build the targets of a data set; the columns of `gold` are in the order of `labels`."""
+        """Build the answers for a data set. The columns of `gold` are in the order of `labels`."""
         codes = data.labels.among(labels)
         target = np.repeat(np.arange(len(data.spans)), np.diff(data.label_offsets))
         gold = np.zeros((len(data.spans), len(labels)), dtype=bool)
@@ -99,7 +99,7 @@ class ProbeAnswers(Answers):
 
 
 class KeyPointVectors(Embeddings):
-    """Vectors for a subset of the words in each text, in any order within a text.
+    """Vectors of the key points of each text, which are a subset of its words. Their order within a text is arbitrary.
 
     Args:
         words: index of each vector's word in its text, int64 `[n_rows]`.
@@ -115,20 +115,20 @@ class KeyPointVectors(Embeddings):
 
 
 class Probing(ZeroShot[ProbeText]):
-    """Label spans, or pairs of spans, using only the vectors of their words. Information about the context must therefore be in
-    the vectors (Tenney et al. 2019b, "What do you learn from context? Probing for sentence structure in contextualized word
-    representations"). The probes are parts of speech, dependencies, entities, and any task in jiant's JSON Lines format.
+    """Label spans, or pairs of spans, using only the vectors of their words. Information about the context must therefore be
+    encoded in the vectors (Tenney et al. 2019b, "What do you learn from context? Probing for sentence structure in contextualized
+    word representations"). Probes exist for parts of speech, dependencies, entities, and any task in jiant's JSON Lines format.
 
     Each label of a target is a binary decision; a label is predicted if its probability is above 0.5. The scores are the
-    micro-averaged F1, precision and recall over all decisions. The epoch is selected by F1. Gold labels that do not occur in
-    the training text count as missed.
+    micro-averaged F1, precision and recall over all decisions. The best epoch is selected by F1. Gold labels that do not occur
+    in the training text count as missed.
 
-    An encoder that returns vectors of key points only is probed as in "CLCR" (Table 6): a span is
-    represented by its words that are key points according to the encoder's `key_points`. A target is skipped in training and
+    An encoder that returns vectors only for key points is probed as in the CLCR paper (Table 6): a span is represented by
+    those of its words that are key points according to the encoder's `key_points`. A target is skipped in training and
     counts as missed in testing if one of its spans contains no key points.
 
     Args:
-        train, tests, dev, seeds, tune, select, options, bootstrap, seed: see `ZeroShot`. All texts must have the same probe.
+        train, tests, dev, seeds, tune, select, options, bootstrap, seed: see `ZeroShot`. All files must have the same probe.
         width: dimension of the projected word vectors.
         hidden, dropout: hidden size and dropout rate of the multilayer perceptron.
     """
@@ -169,9 +169,9 @@ class Probing(ZeroShot[ProbeText]):
 
         Args:
             on_error: how to treat invalid lines: "raise" an error, or "skip" the line.
-            probe: "pos", "dependencies" or "entities"; may be None if the file has only one probe. For JSON Lines, any name for
-                the labels.
-            column: column that contains the tags: its number, "upos", "xpos", or the name of a data set column.
+            probe: "pos", "dependencies" or "entities"; may be None if the file has only one probe. For JSON Lines files, any name
+                that describes the labels.
+            column: column that contains the tags, given as a number, "upos", "xpos", or the name of a data set column.
             subtypes: whether to keep the subtypes of relations, such as `nsubj:pass`.
         """
         how: Any = {"probe": probe, "column": number_or_name(column), "subtypes": subtypes}
@@ -235,4 +235,4 @@ def _check(each: Dataset[ProbeText], first: Dataset[ProbeText]) -> None:
     mine, other = ((one.data.probe, one.data.spans.shape[1]) for one in (each, first))
     if mine != other:
         shown = " and ".join(f"{one.name} has {one.data.probe}" for one in (first, each))
-        raise SettingError(f"all files must have the same probe, but {shown}; set it with --probe")
+        raise SettingError(f"all files must have the same probe, but {shown}; set one with --probe")

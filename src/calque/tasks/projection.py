@@ -104,7 +104,7 @@ def projected(
 
 
 class LabelProjection(Task):
-    """Train on projected labels and test in each target language.
+    """Train a tagger on projected labels in each target language, and test it in this language.
 
     Args:
         make: function that builds the tagging task from training and test sets.
@@ -142,7 +142,7 @@ class LabelProjection(Task):
 
 
 def _links(pairs: WordPairs) -> dict[tuple[int, int], list[int]]:
-    """Return the target words linked to each source word, keyed by sentence and source word."""
+    """Return the indices of the target words linked to each source word, keyed by sentence index and source word index."""
     linked: dict[tuple[int, int], list[int]] = defaultdict(list)
     for sentence, i, j in zip(pairs.sentence.tolist(), pairs.source.tolist(), pairs.target.tolist(), strict=True):
         linked[sentence, i].append(j)

@@ -164,7 +164,7 @@ class WordRetrieval(Task):
     @cached_property
     def _queries(self) -> tuple[WordPairs, np.ndarray | None]:
         """Links whose words are the queries, and the mask of unseen links. With `special`, every sentence has a boundary token
-        before its first word and after its last word. Boundary tokens are linked and never count as unseen."""
+        before its first word and after its last word. Links between boundary tokens never count as unseen."""
         pairs, unseen = self.links[0], self.unseen
         if not self.special:
             return pairs, unseen
@@ -209,7 +209,7 @@ class WordRetrieval(Task):
         return [word_types(side)[0] for side in self._sides]
 
     def news(self, scores: Sequence[Score]) -> Iterable[str]:
-        """Return a message that says where the test links come from."""
+        """Return a message about the origin of the test links."""
         links = scores[0].settings["links"]
         yield f"{self.data}: word links {'from files' if links == 'given' else f'from the statistical aligner ({links})'}"
 
@@ -317,8 +317,8 @@ class WordRetrieval(Task):
         return "-".join(self.corpus.langs), "-".join(self.corpus.langs[::-1])
 
     def _sums(self, found: Retrieved, source: Embeddings, target: Embeddings) -> dict[str, np.ndarray]:
-        """Return the number of correct answers and of queries in each sentence, `[n_sentences, 2]`, by metric. For each kind of
-        accuracy and each selection of links, there are three metrics: both directions together, then each direction."""
+        """Return the number of correct answers and of queries in each sentence, `[n_sentences, 2]`, keyed by metric. For each
+        accuracy and selection of links, there is one metric for both directions together and one for each direction."""
         pairs, unseen = self._queries
         sentence, queries = pairs.sentence[found.queries], found.queries
         hits = {"accuracy": [found.source_hits, found.target_hits], "form": []}
@@ -399,8 +399,8 @@ def retrieve(
     Args:
         pairs: one-to-one word links.
         candidates: "all" words on the other side, as in the paper; or only the "linked" words, as in the paper's code.
-        similarity: "cosine", or "csls" with `k` neighbours; its hubness terms are computed over the same candidates. Ties go
-            to the first word.
+        similarity: "cosine", or "csls" with `k` neighbours. The hubness terms of CSLS are computed over the candidates. Ties
+            go to the first word.
         source_words, target_words: mask of words that may be candidates and queries, bool `[n_words]`; default: all words.
         depth: number of nearest words to return per query.
 

@@ -43,14 +43,14 @@ class SentenceRetrieval(Task):
     """Retrieve the translation of each sentence among all sentences in the other language, and mine sentence pairs.
 
     `accuracy` is the fraction of sentences whose nearest sentence is the translation. `xsim` is LASER's error rate, which
-    uses the ratio margin over the k nearest sentences. Both are computed in each direction and then averaged.
+    uses the ratio margin over the k nearest sentences. Both metrics are computed in each direction and averaged.
     A sentence with the same text as the translation counts as correct.
 
     With a development text, the F1, precision and recall of mined pairs are also computed (Artetxe & Schwenk 2019). The
     mining threshold is the ratio margin with the best F1 on the development text.
 
     Args:
-        text: parallel text. If sentence vectors are pooled from subwords, split it only at spaces (`pretokenized=True`).
+        text: parallel text. If sentence vectors are pooled from subwords, split the text only at spaces (`pretokenized=True`).
         dev: development text for choosing the mining threshold. If None, no pairs are mined.
         sentence_pooling: pooling method for sentence vectors, see `SentencePooling.of`; default: the encoder's own pooling,
             or the mean of the word vectors if the encoder has none.
@@ -135,7 +135,7 @@ class SentenceRetrieval(Task):
         return scores
 
     def _encoded(self, encoder: Encoder, pooling: SentencePooling, progress: bool, side: Sentences) -> SentenceVectors:
-        """Return sentence vectors, after tokenising the text if necessary for pooling over words.
+        """Return sentence vectors. With `tokenize`, the text is tokenised first if vectors are pooled over words.
 
         Raises:
             SettingError: no sentence has a vector.
@@ -152,7 +152,7 @@ class SentenceRetrieval(Task):
         return vectors
 
     def _retrieval(self, source: SentenceVectors, target: SentenceVectors) -> list[Uncomputed]:
-        """Return the input for accuracy, then for xsim, each for the mean of both directions and then per direction."""
+        """Return the counts for accuracy, then for xsim, each for both directions together and then per direction."""
         numbers = [text_numbers(side) for side in (self.text.source, self.text.target)]
         covered, n, (x, y) = source.covered & target.covered, len(source.covered), self.text.langs
         about = {
@@ -167,7 +167,7 @@ class SentenceRetrieval(Task):
         xsim = [xsim_neighbours(a.data, b.data, k=self.margin_k) for a, b in ((source, target), (target, source))]
         uncomputed: list[Uncomputed] = []
         for name, found, more in (("accuracy", (near.targets[:, 0], near.sources[:, 0]), about), ("xsim", xsim, {})):
-            # Sentences i of both sides are translations. Any sentence with the same text as the translation is correct.
+            # The i-th sentences of both sides are translations. Any sentence with the same text as the translation is correct.
             hits = [(at >= 0) & (of[at] == of) & covered for at, of in zip(found, numbers[::-1], strict=True)]
             forward, backward = (each if name == "accuracy" else ~each for each in hits)
             for metric, counts in (
@@ -207,7 +207,7 @@ class SentenceRetrieval(Task):
         ]  # fmt: skip
 
     def _candidates(self, source: SentenceVectors, target: SentenceVectors) -> Mined:
-        """Return candidate pairs in which both sentences have a vector."""
+        """Return the candidates for mined pairs, limited to sentences that have a vector."""
         rows = [np.flatnonzero(side.covered) for side in (source, target)]
         found = mine(best_by_margin(source.data[rows[0]], target.data[rows[1]], k=self.margin_k))
         return Mined(rows[0][found.source], rows[1][found.target], found.scores)
@@ -250,6 +250,6 @@ def minable(text: ParallelCorpus) -> Minable:
 
 
 def text_numbers(sentences: Sentences) -> np.ndarray:
-    """Return a number for each sentence, int64 `[n_sentences]`: distinct sentences are numbered by first occurrence."""
+    """Number the distinct sentences by first occurrence, and return the number of each sentence, int64 `[n_sentences]`."""
     known: dict[tuple[str, ...], int] = {}
     return np.array([known.setdefault(sentence.words, len(known)) for sentence in sentences], dtype=np.int64)

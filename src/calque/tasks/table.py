@@ -23,14 +23,14 @@ class TaskRow:
         target: import path of the task's class, `package.module:Class`.
         help: one-line description.
         title: name of the task in reports.
-        files: names of the attributes of `Inputs` that contain the files which the task reads.
-        options: names of further options, from the class, from `Words` and from `Inputs` (`langs`, `model`, `symmetrize`,
+        files: names of the attributes of `Inputs` that list the files read by the task.
+        options: names of further options, defined by the class, by `Words` or by `Inputs` (`langs`, `model`, `symmetrize`,
             `seed`, `pretokenized`, `test_limit`).
         languages: "pairs" if `langs` sets the languages of parallel text or dictionaries; "files" if each file has its own
             language.
         one: entries of `files` for which the task accepts only one file.
         lang: default language of files that do not declare a language; None if a language is required.
-        pretokenized: default of `--pretokenized`; true if gold links are used, which refer to words separated by spaces.
+        pretokenized: default of `--pretokenized`; true for tasks with gold links, which refer to words separated by spaces.
     """
 
     target: str
@@ -99,7 +99,7 @@ TASKS: Table[TaskRow] = Table(
         ),
         "sentences": TaskRow(
             "calque.tasks.sentences:SentenceRetrieval",
-            "Is the nearest sentence in the other language the translation? Also scores xsim and bitext mining.",
+            "Is the nearest sentence in the other language the translation? Also computes xsim and mining scores.",
             "sentence retrieval",
             ("test", "dev"),
             ("langs", "sentence_pooling", "similarity", "k", "pretokenized"),
@@ -172,6 +172,6 @@ TASKS: Table[TaskRow] = Table(
 
 
 def users(name: str) -> Sequence[str]:
-    """Return the tasks that accept a file or option, or an empty list if either all tasks or none accept it."""
+    """Return the tasks that accept a file or option, or an empty list if all tasks or no tasks accept it."""
     tasks = [task for task, row in TASKS.items() if name in row.takes]
     return [] if len(tasks) == len(TASKS) else tasks

@@ -104,7 +104,7 @@ class Tagging(ZeroShot[TaggedText]):
             on_error: how to treat invalid lines: "raise" an error, or "skip" the line.
             rename: mapping from old to new label names, for files with different label names; "" replaces a label by O.
             format: file format, needed if it cannot be detected; see `read_tagged`.
-            column: column that contains the tags: its number, "upos", "xpos", or the name of a data set column.
+            column: column that contains the tags, given as a number, "upos", "xpos", or the name of a data set column.
         """
         how: Any = {"format": format, "column": number_or_name(column)}
         text = read_tagged(path, lang=lang, on_error=on_error, **how)
@@ -202,7 +202,7 @@ def _need_spans(each: Dataset[TaggedText]) -> None:
 
 
 def _names(labels: Iterable[Any]) -> tuple[str, ...]:
-    """Return the sorted labels of the training texts, with O first. Each B- label also adds the matching I- label."""
+    """Return the sorted labels of the training texts, with O first. For each B- label, the matching I- label is added."""
     names = {name for each in labels for name in each.names}
     names |= {f"I-{name[2:]}" for name in names if name.startswith("B-")}
     return tuple(sorted(names, key=lambda name: (name != "O", name)))

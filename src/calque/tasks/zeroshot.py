@@ -1,4 +1,4 @@
-"""Zero-shot transfer: train on text in some languages, and test in other languages. All trained tasks share this protocol."""
+"""Zero-shot transfer: train on text in some languages, and test in other languages. All trained tasks use this protocol."""
 
 from __future__ import annotations
 
@@ -68,8 +68,8 @@ class ZeroShot(Task, Generic[D]):
 
     - "source": texts in the source languages. If there are none, one tenth of each training text is held out.
     - "target": all development texts, in source and target languages (Cao et al. 2020, §3.5) or only in the target languages
-      (Kulshreshtha et al. 2020, §4.2). As this uses target-language data, `select` is recorded with every score.
-    - "last": none; the last epoch is tested.
+      (Kulshreshtha et al. 2020, §4.2). As this option uses target-language data, `select` is recorded with every score.
+    - "last": no texts; the last epoch is tested.
 
     Args:
         train: training texts in one or more source languages.
@@ -83,7 +83,7 @@ class ZeroShot(Task, Generic[D]):
         seed: seed that is recorded with the scores.
 
     Attributes:
-        statistics: for each metric, a function from counts summed over texts, `[…, k]`, to scores, `[…]`; main metric first.
+        statistics: functions from counts summed over texts, `[…, k]`, to scores, `[…]`, keyed by metric; main metric first.
         sources: languages of the training texts.
         checkpoints: folder for training checkpoints. If None, no checkpoints are saved.
         protocol: "zero-shot", or "ceiling" if the training text is in the language of the test sets.
@@ -243,10 +243,10 @@ class ZeroShot(Task, Generic[D]):
 
     @abstractmethod
     def counts(self, head: nn.Module, given: WordRows, answers: Answers) -> dict[str, np.ndarray]:
-        """Return, for each metric, the counts for each text from which `statistics` compute the score, float `[S, k]`."""
+        """For each metric, return the counts of each text, float `[S, k]`. `statistics` maps their sum to the score."""
 
     def training(self, encoder: Encoder) -> dict[str, Any]:
-        """Return the settings for `Supervised` with this encoder."""
+        """Return the settings for `Supervised` that are used with this encoder."""
         known = self.options.get("learning_rate") is not None or not self.tune
         return self.options if known else {**self.options, "learning_rate": tuned_rate(encoder.dim)}
 
@@ -265,9 +265,8 @@ class ZeroShot(Task, Generic[D]):
     # -- the protocol ----------------------------------------------------------------------------------------------
     def evaluate(self, encoder: Encoder, *, progress: bool = False) -> list[Score]:
         """Return the scores on every test set, the main score first. A score is the mean over seeds, with a confidence interval
-        over seeds and texts (`Measured.over_runs`). With only one seed, the interval is over texts.
-
-        If a test set is in a source language, the other scores record a `gap`: the score on the first such set minus their own.
+        over seeds and texts (`Measured.over_runs`). With only one seed, the interval is over texts. If a source language has a
+        test set, each score in another language records a `gap`: the score on the first such test set minus the score itself.
         """
         experiment = Experiment(self, encoder, progress=progress)
         runs = [experiment.train(seed) for seed in self.seeds]
@@ -398,7 +397,7 @@ class Experiment(Generic[D]):
         return Trained(head, encoder, supervised.best_epoch, supervised.best)
 
     def test(self, trained: Trained) -> list[dict[str, np.ndarray]]:
-        """Return the counts for every test set, by metric."""
+        """Return a dictionary for every test set, which maps each metric to its counts."""
         if self._tests is None:
             self._tests = [self._data(each) for each in self.task.tests]
         tests = zip(self._tests, self._gold, strict=True)
@@ -422,7 +421,7 @@ class Experiment(Generic[D]):
 
     @torch.no_grad()
     def _counts(self, head: nn.Module, source: VectorSource, answers: Answers) -> dict[str, np.ndarray]:
-        """Return the counts for all texts in their original order, `[S, k]`, by metric."""
+        """Return the counts for all texts in their original order, `[S, k]`, keyed by metric."""
         numbers: list[np.ndarray] = []
         parts: dict[str, list[np.ndarray]] = {}
         for given in _batches(source):
@@ -434,7 +433,7 @@ class Experiment(Generic[D]):
 
 
 def _held_out(numbers: np.ndarray) -> np.ndarray:
-    """Hold out every tenth text for selecting the best epoch. Hold out the last of 2 to 9 texts, and none of a single text."""
+    """Hold out every tenth text for selecting the epoch. Of 2 to 9 texts, hold out the last one. Never hold out a single text."""
     return numbers[9::10] if len(numbers) >= 10 else numbers[-1:] if len(numbers) > 1 else numbers[:0]
 
 

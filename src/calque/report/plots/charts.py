@@ -59,7 +59,7 @@ def bars(
             middle, zero, tip = left + step * 0.14 + pitch * (place + 0.5), y(0), y(figure.value)  # type: ignore[arg-type]
             box = {"x": middle - wide / 2, "y": min(tip, zero), "width": wide, "height": abs(zero - tip)}
             foot = zero - 8 if tip <= zero else zero + 8
-            sign = svg.shape(number, middle, foot, min(4.5, max(2.5, wide / 2.6)))  # shapes distinguish bars, too
+            sign = svg.shape(number, middle, foot, min(4.5, max(2.5, wide / 2.6)))  # bars also differ by marker
             drawn = (element("rect", **box, class_="bar"), *_whisker(figure, middle, y), sign)
             bar = mark(*drawn, tip=f"{label}, {name}: {figure}", source=figure.traced)
             parts.append(group(bar, class_=svg.series(number)))
@@ -151,7 +151,7 @@ def heat(
     title: str, description: str,
 ) -> Drawing:  # fmt: skip
     """Draw the differences of methods (rows) from their baselines on test sets (columns). A cell has a difference, an outcome
-    ("better", "worse" or "unclear") and a tooltip. Colours deepen with the difference; insignificant ones have no colour."""
+    ("better", "worse" or "unclear") and a tooltip. Colours deepen with the difference; insignificant differences have none."""
     left = min(190.0, 20 + max((width_of(label) for label, _ in rows), default=0))
     width, height = left + CELL * len(columns) + 8, 30 + ROW * len(rows) + 4
     stripes = element("line", x1=0, y1=0, x2=0, y2=7, class_="hatch")
@@ -194,7 +194,7 @@ class Dot:
 
 def projection(words: Sequence[Dot], *, label: str, title: str, description: str, langs: Sequence[str]) -> Drawing:
     """Draw the projected vectors of word pairs from one encoder. A line joins the words of a pair; both axes have the same
-    scale. Words of the first language are open circles; words of the second are filled squares."""
+    scale. Words of the first language are open circles; words of the second language are filled squares."""
     x, y = _plane(words, Frame(_EDGE, _EDGE, _SIZE - _EDGE, _SIZE - _EDGE))
     by_pair: dict[int, list[Dot]] = {}
     for word in words:

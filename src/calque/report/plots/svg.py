@@ -11,8 +11,8 @@ from typing import NamedTuple
 HATCH = "calque-hatch"  # id of the hatch pattern; `Drawing.inline` makes it unique within the page
 Series = Sequence[tuple[str, int]]  # names and numbers of series; the number determines colour and shape
 
-# The baseline is grey; the other hues are adapted from Okabe and Ito (2008), so that each
-# has a contrast of at least 3 to the background (WCAG 2.2, 1.4.11).
+# The baseline is grey; the other hues are adapted from Okabe and Ito (2008), so that the contrast
+# ratio of each hue to the background is at least 3:1 (WCAG 2.2, criterion 1.4.11).
 LIGHT = {
     "paper": "#ffffff", "ink": "#1c1e21", "soft": "#595f69", "line": "#dcdfe4", "faint": "#f4f5f7",
     "s0": "#666e79", "s1": "#0b67b2", "s2": "#c8500a", "s3": "#00805e", "s4": "#a33c83", "s5": "#8a6a00", "s6": "#2679ad",
@@ -76,8 +76,8 @@ def page_rules() -> str:
 
 @dataclass(frozen=True)
 class Drawing:
-    """Drawing in units of about one pixel. Screen readers read `title` and `description`; `label` is the heading of the drawing
-    if there are several drawings in a row."""
+    """Drawing whose unit of length is about one pixel. Screen readers read `title` and `description`; `label` is the
+    heading of the drawing if there are several drawings in a row."""
 
     width: float
     height: float
@@ -171,7 +171,7 @@ def path(points: list[tuple[float, float]], *, closed: bool = False, **attribute
 
 
 def mark(*children: str, tip: str, source: str | None = None, **attributes: object) -> Raw:
-    """Group the SVG elements of one score, and add a tooltip and the result lines that the score comes from."""
+    """Group the SVG elements of one score, and add a tooltip and the result lines from which the score was computed."""
     return group(element("title", tip), *children, class_="mark", data_source=source, **attributes)
 
 
@@ -205,7 +205,7 @@ class Scale:
         return self.start + (value - first) / (last - first) * (self.end - self.start)
 
     def ticks(self, about: int = 5) -> list[float]:
-        """Return round numbers in the range; on a log scale, powers of ten (with multiples by 2 and 5 if fewer than three)."""
+        """Return round numbers in the range. On a log scale, use powers of ten, plus 2 and 5 times each if fewer than three."""
         if not self.log:
             step = nice((self.last - self.first) / about)
             low = math.ceil(self.first / step - 1e-9)

@@ -1,4 +1,4 @@
-"""Run a study: every combination of the encoders, methods, supervision and tasks in a study file, in cached steps."""
+"""Run a study, which combines the encoders, methods, supervision and tasks of a study file, in cached steps."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Base:
-    """An encoder before alignment, see `Row`; with several pretraining runs, also the index and the seed of its run."""
+    """An encoder before alignment, see `Row`. If it was pretrained several times, `number` and `seed` identify the run."""
 
     encoder: Step | str
     langs: tuple[str, ...] | None = None
@@ -275,7 +275,7 @@ class Grid:
 
 
 def beside_encoder(encoder: str) -> list[str]:
-    """Return the other files that belong to an encoder: `NAME_options.json` for `NAME_weights.hdf5`."""
+    """Return the additional files of an encoder: `NAME_options.json` for the ELMo weights `NAME_weights.hdf5`."""
     from calque.encoders.folder import file_pair
 
     pair = file_pair(Path(encoder))

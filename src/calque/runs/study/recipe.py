@@ -35,7 +35,7 @@ from calque.tasks.table import TASKS
 from calque.wordalign.symmetrization import Symmetrization
 
 BASE = "base"
-#: settings that contain files, each in one language
+#: settings of a task that name files, each in one language
 PARTS = ("train", "test", "dev", "ceiling", "links")
 _KINDS = ("parallel", "dictionary", "text")
 Pooling = Literal["last", "first", "mean"]
@@ -49,7 +49,7 @@ class Training:
     Attributes:
         texts: training file for each language.
         dictionaries: dictionary file for each language pair, e.g. `en-de`.
-        other: with `pairs`, the language other than the source; otherwise None.
+        other: with `pairs`, the language that is paired with the source language; otherwise None.
     """
 
     texts: Mapping[str, str]
@@ -58,7 +58,7 @@ class Training:
 
 
 def trainings(table: Mapping[str, Any], source: str) -> list[Training]:
-    """Return the training runs for each seed: one for all languages, one per language, or one per pair with the source."""
+    """Return the training runs per seed: one for all languages, one per language, or one per pair with the source language."""
     texts, dictionaries = table["texts"], table.get("dictionaries", {})
     if table.get("apart"):
         return [Training({lang: file}, {}) for lang, file in texts.items()]
@@ -76,11 +76,11 @@ class EncoderTable:
     """The table `[encoders.NAME]`.
 
     Attributes:
-        path: Hugging Face name, folder, `mini` or word vectors; or `en=ENCODER,de=ENCODER`.
+        path: Hugging Face name, folder, `mini` or word vectors; or one encoder per language, as `en=ENCODER,de=ENCODER`.
         pretrain: settings for pretraining the encoder, used instead of `path`. Keys are `model`, `texts` by language, `preset`,
             `limit`, `pretokenized`, options of `calque pretrain`, `senses` (a number or a table of options), and `dictionaries`
             by language pair, e.g. `en-de`. `apart = true` trains one encoder per language. `pairs = true` trains one encoder
-            for each pair of the source and another language; these encoders share one row of the tables.
+            for each pair of the source and another language; these encoders share one row of the result tables.
         runs: number of pretraining runs with different seeds.
         layers: layers that are evaluated and aligned separately.
         pooling, bidirectional: see `load_encoder`.
@@ -132,7 +132,7 @@ class MethodTable:
         supervision: names of supervision tables; default: all tables that the method can use.
         encoders: names of the encoders to align; default: all encoders.
         runs: number of training runs; default: `runs` of the study.
-        views: for methods with one encoder per language, names of the rows in the tables, with arguments of `load_encoder`.
+        views: for methods with one encoder per language, the rows of the result tables, each with arguments of `load_encoder`.
         bidirectional: see `load_encoder`.
         options: options of the method.
     """
@@ -170,9 +170,9 @@ class TaskTable:
 
     Attributes:
         task: see `calque evaluate`; default: the name of the table.
-        encoders, methods: names of the encoders and of the rows to evaluate; default: all.
-        files: `test`, `train`, `dev` and others. Each is a list of files, with the language in the file name or as `de=FILE`;
-            parallel texts are given as a table by language.
+        encoders, methods: names of the encoders and of the table rows to evaluate; default: all.
+        files: `test`, `train`, `dev` and others. Each is a list of files; the language is in the file name or given as `de=FILE`.
+            For parallel texts, each is a table with one file per language.
         texts: plain text for each language.
         seeds: number of task heads to train; default: `seeds` of the study.
         limit, test_limit, pretokenized: see `calque evaluate`.
@@ -198,7 +198,7 @@ class Study:
     Attributes:
         encoders: encoders by name (see `EncoderTable`), or a list of paths.
         methods: methods by name (see `MethodTable`), or a list of names. `base` is the encoder without alignment.
-        supervision: supervision by name (see `SupervisionTable`).
+        supervision: supervision tables by name (see `SupervisionTable`).
         tasks: tasks by name (see `TaskTable`).
         source: first language of each parallel text.
         towards: language with which all other languages are aligned.
@@ -355,7 +355,7 @@ def _supervision(where: str, table: Mapping[str, Any], source: str, towards: str
     for lang in languages:
         _check_other(where, lang, source)
         if towards not in (source, lang):
-            fact = f"towards = {towards!r}, but {where} is between {source} and {lang}"
+            fact = f"towards = {towards!r}, but {where} has the languages {source} and {lang}"
             raise SettingError(f"{fact}; expected {source!r}")
     return supervision
 
@@ -389,7 +389,7 @@ def _method(
         unused += [] if is_class else ["bidirectional"]
         own = {**(options_of_method(method) if is_class else of_maps())}
         own.pop("method", None)
-        what = f"{where} with a supervision of kind {kind!r}"
+        what = f"{where} with supervision of kind {kind!r}"
         read = _table(MethodTable, where, {**table, "supervision": usable}, own, *unused, what=what)
         check(f"{where}.start_options", read.options.get("start_options", {}), of_starts(start or ""))
         if is_class:
@@ -434,7 +434,7 @@ def _task(where: str, table: Mapping[str, Any], source: str) -> TaskTable:
         _covered(where, task.texts, (source, *task.files["test"]) if task.texts else ())
     for file in () if pairs else (file for part in PARTS for file in listed(task.files.get(part))):
         if not (name_and_path(file)[0] or language_of(file) or row.lang):
-            raise SettingError(f"{where}: the language of {file} is unknown; give it as in de={file}")
+            raise SettingError(f"{where}: the language of {file} is unknown; write, for example, de={file}")
     if "train" in row.files and not pairs and not task.files.get("train"):
         raise SettingError(f"{where} has no training text; add train = …")
     return task
@@ -456,7 +456,7 @@ def _check_names(study: Study) -> None:
 
 
 def _check_rows_of_vectors(study: Study) -> None:
-    """Check that each task supports the vectors of its rows. For example, word-level tasks do not support key points."""
+    """Check that each task supports the vectors of its rows. For example, word-level tasks cannot use vectors of key points."""
     for name, method in study.methods.items():
         if method.method == BASE or not METHODS[method.method].of_each:
             continue

@@ -1,4 +1,4 @@
-"""Types of the settings for methods, maps and tasks, read from annotations, and checks of the values in files."""
+"""Read the types of the settings for methods, maps and tasks from annotations, and check values against these types."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Range:
         return "" if self.low < 0 else "above 0" if self.low == 1 else "not below 0"
 
 
-# types for a positive number of items, a number of training runs, and a layer (negative numbers count from the last)
+# types for a positive number of items, a number of training runs, and a layer (negative indices count from the last layer)
 Count = Annotated[int, Range(1)]
 Few = Annotated[int, Range(1, 1000)]
 Layer = Annotated[int, Range(-1000, 1000)]
@@ -84,7 +84,7 @@ def _narrowed(name: str, wanted: Any) -> Any:
 
 
 def check(where: str, given: Mapping[str, Any], known: Mapping[str, Any], what: str = "") -> None:
-    """Check the names and values of the settings `given` in the table `where`, which messages call `what`.
+    """Check the names and values of the settings `given` in the table `where`; error messages call the table `what`.
 
     Raises:
         SettingError: a name is unknown (the message suggests the nearest known name), or a value has the wrong type.
@@ -194,7 +194,7 @@ OF_ANCHORS: Types = {name: Count for name in AVERAGING if name != "layers"}
 
 
 def options_of_method(name: str) -> Types:
-    """Return the types of the options of a method's class and of its `align`, also under the old names of the options."""
+    """Return the types of the options of a method's class and of its `align`; old names of options are included."""
     kind = METHODS.load(name)
     options, run = of(kind, "towards", *METHODS[name].settings), of(kind.align)
     options = {**options, **{each: run[each] for each in align_options(kind)}}
@@ -203,7 +203,7 @@ def options_of_method(name: str) -> Types:
 
 
 def of_maps(source: str = "") -> Types:
-    """Return the types of the options for maps, or only for maps from `source`: dictionary, identical or unsupervised."""
+    """Return the types of the options for maps, or only for one `source` of maps: dictionary, identical or unsupervised."""
     own = {
         "held_out": Share,
         "layers": Sequence[Layer],

@@ -55,7 +55,7 @@ def _entries(step: Step, folder: Path) -> None:
 
 
 def _align(step: Step, folder: Path) -> None:
-    """Align with parallel text, with anchors (with or without dictionaries), or with text in each language."""
+    """Align an encoder with parallel text, with anchors (with or without dictionaries), or with text in each language."""
     from calque.input_texts import Words
     from calque.runs.align import align
     from calque.runs.settings import AlignSettings
@@ -105,7 +105,7 @@ def _write_scores(folder: Path, scores: list[dict[str, Any]]) -> None:
 
 
 def encoder_of(step: Step) -> str:
-    """Return the argument for `load_encoder`: the folder of a finished step, or local paths and hub names."""
+    """Return the argument for `load_encoder`: the folder of a finished step, or comma-separated paths and hub names."""
     if "encoder" in step.after:
         return step.after["encoder"][0]
     local = iter(step.files["encoder"])
