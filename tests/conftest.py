@@ -16,7 +16,7 @@ import pytest
 # Background jobs of a shell ignore SIGINT, and calque does not change the handling of ignored signals.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# With the default thresholds, garbage collection takes a tenth of the time of the tests.
+# With the default thresholds, garbage collection takes a tenth of the running time of the tests.
 gc.set_threshold(50_000, 20, 50)
 
 FAMILIES = ("bert", "distilbert", "roberta", "xlm-roberta", "deberta-v2", "modernbert")

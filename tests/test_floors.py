@@ -20,7 +20,7 @@ FLOOR = {
     "runs": 9,
     "report": 10, "explore": 10,
     "integrations": 11, "cli": 12, "__main__": 14, "__init__": 14,
-    "clcr": 15, "senses": 15,  # packages that nothing else imports
+    "clcr": 15, "senses": 15,  # no other package imports these two
 }  # fmt: skip
 
 
@@ -38,7 +38,7 @@ def test_files_import_only_from_lower_layers():
     wrong = []
     for path in sorted(ROOT.rglob("*.py")):
         room = path.relative_to(ROOT).parts[0].removesuffix(".py")
-        assert room in FLOOR, f"{path} stands on no floor"
+        assert room in FLOOR, f"{path} belongs to no layer in FLOOR"
         for name, line in imports(path):
             parts = name.split(".")
             other = parts[1] if len(parts) > 1 and parts[1] in FLOOR else None
@@ -51,7 +51,7 @@ def test_files_import_only_from_lower_layers():
 
 def test_every_layer_entry_is_a_package():
     missing = [room for room in FLOOR if not ((ROOT / room).is_dir() or (ROOT / f"{room}.py").is_file())]
-    assert not missing, f"no such room: {', '.join(missing)}"
+    assert not missing, f"FLOOR names missing packages: {', '.join(missing)}"
 
 
 def neighbours(files: dict[str, Path], name: str) -> set[str]:

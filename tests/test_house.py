@@ -80,7 +80,7 @@ def loaded_by(module: str) -> dict[str, Path]:
 
 
 def check(size: int, limit: int, of: str) -> None:
-    assert size <= limit, f"{of}: {size}, and the limit is {limit}: take something away first"
+    assert size <= limit, f"{of}: {size}, above the limit of {limit}: remove something first"
     assert limit - size <= max(2, limit // 50), f"{of}: {size}, well below the limit of {limit}: lower the limit"
 
 
@@ -114,7 +114,7 @@ def test_the_modules_loaded_with_a_method_are_within_their_limits():
 
 def test_a_size_may_be_neither_above_nor_far_below_its_limit():
     check(100, 100, "a size")
-    with pytest.raises(AssertionError, match="take something away"):
+    with pytest.raises(AssertionError, match="remove something"):
         check(101, 100, "a size")
     with pytest.raises(AssertionError, match="lower the limit"):
         check(90, 100, "a size")

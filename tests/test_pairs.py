@@ -123,7 +123,7 @@ def test_position_zero_is_rejected_if_words_are_counted_from_one():
         WordPairs.parse(["0-1"], one_based=True)
 
 
-def test_errors_of_check_name_the_line():
+def test_errors_of_the_method_check_name_the_line():
     corpus = ParallelCorpus.of([["a", "b"], ["c"]], [["x"], ["y"]], ("en", "de"))
     assert len(WordPairs.parse(["1-0", "0-0"]).check(corpus)) == 2
     with pytest.raises(InputError, match=r"f line 2: no target word 1 \(0-based\): sentence 2 has 1 words") as caught:

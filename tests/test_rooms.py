@@ -69,7 +69,7 @@ def without_rows(text: str, room: str) -> str:
 
 @pytest.mark.parametrize("room", ROOMS)
 def test_the_core_works_without_the_package_and_its_table_entries(room, tmp_path):
-    # Copying the caches of Python and Numba saves compiling the code again; "tmp" and ".pyc." are caches being written.
+    # Copying the caches of Python and Numba avoids compiling again; the ignored patterns match caches that are being written.
     ignored = shutil.ignore_patterns(room, "*.tmp.*", "*.pyc.*")
     folder = shutil.copytree(SOURCE, tmp_path / "calque", ignore=ignored)
     rows = []

@@ -156,7 +156,7 @@ def test_a_span_ends_with_its_sentence():
     assert to_bio(codes, names, offsets)[1] == 1
 
 
-def test_empty_sentences_and_tags_without_a_label():
+def test_empty_sentences_have_no_spans_and_tags_without_a_label_end_a_span():
     codes, names, offsets = coded([[], []])
     assert len(span_table(codes, names, offsets).start) == 0
     assert span_counts(codes, codes, names, offsets).sentences.tolist() == [[0, 0, 0]] * 2

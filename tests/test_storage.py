@@ -75,7 +75,7 @@ def test_symbolic_links_and_devices_are_preserved(tmp_path):
     assert stat.S_ISCHR(os.stat("/dev/null").st_mode)
 
 
-@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="a system without /dev/full")
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="/dev/full does not exist")
 @pytest.mark.parametrize("write", [lambda: write_text("/dev/full", "x"), lambda: append_lines("/dev/full", ["x\n"])])
 def test_a_full_device_raises_an_error(write):
     with pytest.raises(OutputError, match=r"^/dev/full: no space left on the disk$"):
@@ -95,7 +95,7 @@ def test_the_error_names_a_file_or_folder_that_prevents_writing(tmp_path):
         write_arrays(tmp_path / "file" / "x", {"a": np.zeros(3)})
 
 
-def test_other_errors_are_not_converted(tmp_path):
+def test_errors_unrelated_to_writing_are_not_converted(tmp_path):
     with pytest.raises(FileNotFoundError), whole(tmp_path / "x"):
         open(tmp_path / "not-there")  # noqa: SIM115
     with pytest.raises(CalqueError, match=r"^why$"), naming(tmp_path / "x"):
@@ -200,7 +200,7 @@ def test_operating_system_errors_have_one_line(capsys, monkeypatch, error, said)
     assert err.startswith(f"calque: error: {said}")
 
 
-@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="a system without /dev/full")
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="/dev/full does not exist")
 def test_standard_output_to_a_full_device_raises_an_error():
     with open("/dev/full", "w") as sink:
         ended = subprocess.run(

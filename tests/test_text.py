@@ -86,7 +86,7 @@ def test_parts_of_a_corpus_can_be_selected(corpus):
 
 @given(st.lists(st.lists(WORD, max_size=3), max_size=9), st.data())
 @settings(max_examples=60, deadline=None)
-def test_take_works_across_many_chunks(sentences, data):
+def test_take_selects_sentences_across_chunks(sentences, data):
     chunks = [pa.array(sentences[k : k + 2], WORDS) for k in range(0, len(sentences), 2)]
     column = pa.chunked_array(chunks, WORDS)
     corpus = ParallelCorpus(pa.table({"source": column, "target": column}), ("en", "de"))
@@ -116,7 +116,7 @@ def test_corpora_can_be_concatenated(corpus):
         corpus + other.swapped()
 
 
-def test_other_files_are_rejected(tmp_path, corpus):
+def test_files_that_are_not_saved_corpora_are_rejected(tmp_path, corpus):
     path = tmp_path / "c.arrow"
     corpus.save(path)
     whole = path.read_bytes()

@@ -37,7 +37,7 @@ def literal(source, target, k):
 
 
 def sides(n, m, dim, rng, centre=0.5):
-    """Return uncentred source and target vectors; the first sentences are translations with varying amounts of noise."""
+    """Return uncentred source and target vectors; the first min(n, m) pairs are translations with varying noise."""
     middle = centre * rng.standard_normal(dim)
     source, target = rng.standard_normal((n, dim)), rng.standard_normal((m, dim))
     common = min(n, m)
@@ -76,7 +76,7 @@ def test_rows_are_compared_with_all_vectors_if_there_are_too_few_candidates(monk
     assert (found.targets.tolist(), found.sources.tolist()) == (forward, backward)
 
 
-def test_pairs_have_no_ratio_if_the_mean_cosine_to_their_neighbours_is_not_positive():
+def test_pairs_have_no_ratio_margin_if_the_mean_cosine_to_their_neighbours_is_not_positive():
     found = best_by_margin(np.array([[1.0, 0.0]]), np.array([[-1.0, 0.0], [-1.0, 0.1]]))
     assert found.targets.tolist() == [-1]
     assert np.isneginf(found.target_scores).all()
@@ -86,7 +86,7 @@ def test_pairs_have_no_ratio_if_the_mean_cosine_to_their_neighbours_is_not_posit
 
 # -- xsim --------------------------------------------------------------------------------------------------------------
 def laser(source, target, k):
-    """Return the matches of `_score_knn` and `_score_margin` in LASER's `xsim.py`; candidates are the k nearest by cosine."""
+    """Return the matches that `_score_knn` and `_score_margin` in LASER's `xsim.py` choose among the k nearest neighbours."""
     cos = np.array(cosines(source, target))
     nearest = np.argsort(-cos, axis=1, kind="stable")[:, :k]
     backward = np.argsort(-cos.T, axis=1, kind="stable")[:, :k]

@@ -14,7 +14,7 @@ from calque.errors import SettingError
 
 @pytest.fixture
 def small_tiles(monkeypatch):
-    """Reduce the sizes of groups, tiles and stripes, so a small matrix has many of each, some of them incomplete."""
+    """Reduce the sizes of groups, tiles and stripes, so that a small matrix contains many of each, including incomplete ones."""
     for name, size in (
         ("_SMALLEST", 4),
         ("_TILE", 24),
@@ -27,7 +27,7 @@ def small_tiles(monkeypatch):
 
 
 def literal(source, target, k, n_best):
-    """Return the neighbours found by two loops with exact sums; k = 0 selects cosine. Ties go to the smaller index."""
+    """Return the neighbours found by two loops with exact sums; k = 0 selects cosine similarity. Ties go to the smaller index."""
     n, m = len(source), len(target)
     cos = [[math.fsum(float(a) * float(b) for a, b in zip(x, y, strict=True)) for y in target] for x in source]
     r_source, r_target = [0.0] * n, [0.0] * m
@@ -103,7 +103,7 @@ def two_pass(source, target, k):
 
 @pytest.mark.parametrize(("n", "most"), [(2500, 2**28), (800, 2000)])
 def test_csls_of_large_matrices_equals_a_two_pass_computation(monkeypatch, n, most):
-    """Use groups of the default size, and the larger groups that a low memory limit requires."""
+    """Use groups of the default size, and larger groups, which need less memory."""
     monkeypatch.setattr(similarity, "_MAXIMA", most)
     source, target = off_centre(n, 48, np.random.default_rng(1))
     target = np.concatenate([target[::-1], target[:77]])  # includes duplicates; the sides have different lengths
@@ -197,7 +197,7 @@ def test_each_row_is_normalised_by_its_own_norm():
         unit_rows(np.array([[1.0], [2.0], [np.nan]]), np.array([0, 2]))
 
 
-def test_unit_centre_unit_equals_its_formula():
+def test_normalising_centring_and_normalising_again_equals_the_formula():
     x = np.random.default_rng(8).standard_normal((50, 4)) + 3
     unit, mean = unit_centre_unit(x)
     expected = x / np.linalg.norm(x, axis=1, keepdims=True)

@@ -72,7 +72,7 @@ def test_forbidden_arcs_are_used_only_if_necessary(n, seed, share):
     scores = rng.standard_normal((n, n + 1)) * 100
     scores[rng.random((n, n + 1)) < share] = -np.inf
 
-    def best_of(trees):  # minimise the forbidden arcs, then maximise the sum of the others
+    def best_of(trees):  # minimise the number of forbidden arcs, then maximise the other scores
         values = arcs(scores, trees)
         forbidden = (values == -np.inf).sum(axis=1)
         return forbidden.min(), np.where(values == -np.inf, 0, values).sum(axis=1)[forbidden == forbidden.min()].max()

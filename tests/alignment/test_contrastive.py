@@ -30,7 +30,7 @@ def text():
 
 
 def literal(x, y, kinds, tau, share) -> torch.Tensor:
-    """Compute the loss one row at a time in float64."""
+    """Compute the loss one vector at a time in float64."""
     n, total = len(x), torch.zeros((), dtype=torch.float64)
     for a, b in ((x, y), (y, x)):
         for k in range(n):
@@ -103,7 +103,7 @@ def test_pairs_that_are_equal_in_lower_case_have_the_same_number(corpus, pairs):
 
 @pytest.mark.parametrize("special", [False, True])
 def test_the_loss_receives_pair_numbers_in_the_order_of_the_pairs(tiny_encoder, corpus, pairs, special):
-    """Record the numbers passed to the loss in an update that is computed in two parts."""
+    """Record the pair numbers passed to the loss in an update with two gradient accumulation steps."""
     kinds = number_word_pairs(corpus, pairs)
     text = AlignedText([corpus], [pairs], tiny_encoder, towards="de", special=special, kinds=number_word_pairs)
     chosen, seen = np.array([5, 20, 11, 30]), []

@@ -105,7 +105,7 @@ def test_a_fraction_of_the_source_texts_is_sampled(student, teacher, tmp_path):
     other = objective.texts([np.arange(120)])
     assert targets <= set(first)
     assert 15 < len(first) - 120 < 45
-    assert list(first) == list(again) != list(other), "the sample depends on the number of the update"
+    assert list(first) == list(again) != list(other), "the sample must depend on the number of updates"
 
 
 def test_the_teacher_encodes_each_text_only_once(teacher, tmp_path, monkeypatch):
@@ -118,9 +118,9 @@ def test_the_teacher_encodes_each_text_only_once(teacher, tmp_path, monkeypatch)
     for rank, share in enumerate(shares):
         assert share.fill(lines, rank=rank, world=2) == 6
     store = TeacherVectors(tmp_path, encoder, pooling)
-    assert len(store) == 6, "water is there twice"
+    assert len(store) == 6, "the text water occurs twice but is encoded once"
     assert store.fill(lines) == 0
-    assert store.fill(Sentences.joined([mono(), lines])) == 1, "another run encodes new text only"
+    assert store.fill(Sentences.joined([mono(), lines])) == 1, "a second run must encode only new text"
     plain = sentence_vectors(encoder, lines, pooling).data
     np.testing.assert_allclose(store.take(store.places(lines)), plain, atol=1e-6)
     assert len(TeacherVectors(tmp_path, encoder, pooling)) == 7
@@ -194,7 +194,7 @@ def test_a_linear_layer_maps_to_the_dimension_of_the_teacher(student, tmp_path, 
         )
         pooling = objective.pooling
         found = sum(isinstance(part, nn.Linear) for part in pooling.after)
-        assert found == layers, "a student that has a linear layer gets no second one"
+        assert found == layers, "a student with a linear layer must not get a second one"
 
 
 def test_a_static_student_is_initialised_from_teacher_vectors_and_trained(tiny_folder, teacher, tmp_path):

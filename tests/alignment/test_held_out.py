@@ -1,4 +1,4 @@
-"""Tests of cross-fitted similarities: each part is scored by an encoder that was aligned on the other parts."""
+"""Tests of cross-fitted similarities: each part of a text is scored by an encoder aligned on the other parts."""
 
 import numpy as np
 import pytest

@@ -71,7 +71,7 @@ def test_the_target_language_is_not_shifted_and_the_maps_can_be_saved(tiny_encod
 
 
 def test_too_few_languages_and_mapped_encoders_are_rejected(tiny_encoder, corpora):
-    with pytest.raises(SettingError, match="means requires text in en and in another language, got en"):
+    with pytest.raises(SettingError, match="method means requires text in en and in another language, got en"):
         LanguageMeans(towards="en").align(tiny_encoder, {"en": corpora[0].source})
     mapped = LanguageMeans(towards="en").align(tiny_encoder, corpora[0])
     with pytest.raises(SettingError, match="already has maps"):

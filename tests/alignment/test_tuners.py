@@ -135,7 +135,7 @@ def test_losses_of_several_languages_are_summed(tiny_encoder, text):
         (Linked, {"similarity_distillation": 0.2, "sentences": 0.5}),
     ],
 )
-@pytest.mark.parametrize(("n", "accumulate"), [(9, 3), (9, 11), (1, 5)])  # also more parts than sentence pairs
+@pytest.mark.parametrize(("n", "accumulate"), [(9, 3), (9, 11), (1, 5)])  # includes more parts than sentence pairs
 def test_gradient_accumulation_equals_the_full_batch(tiny_encoder, text, make, options, n, accumulate):
     corpus, pairs = text
     whole, parts = (

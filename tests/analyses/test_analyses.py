@@ -166,7 +166,7 @@ def test_accuracy_by_tag_equals_a_loop_and_word_classes_are_means_over_tags():
     view = questions.ask("e", source, target)
     names = ["NOUN", "VERB", "CCONJ", "SCONJ", "X", "PUNCT"]
     codes = np.random.default_rng(0).integers(-1, 6, questions.offsets["source"][-1])
-    assert by_pos(questions) is None  # the word has no tag
+    assert by_pos(questions) is None  # the text has no tags
     questions.tags = {"source": (codes, names)}
     groups = by_pos(questions)
 
@@ -180,7 +180,7 @@ def test_accuracy_by_tag_equals_a_loop_and_word_classes_are_means_over_tags():
     for tag, (right, asked) in expected.items():
         assert (found[tag].value, found[tag].n) == (pytest.approx(right / asked), asked // 2)
     mean = np.mean([found["NOUN"].value, found["VERB"].value])
-    assert found["open-class"].value == pytest.approx(mean)  # mean over tags instead of words
+    assert found["open-class"].value == pytest.approx(mean)  # the mean is over tags, not over words
     assert found["open-class"].low < mean < found["open-class"].high
     assert found["open-class"].settings["mean_of"] == ["NOUN", "VERB"]
     assert found["NOUN"].settings["class"] == "open-class"
@@ -209,7 +209,7 @@ def test_laplacian_eigenvalues_equal_those_of_the_graph():
 
 
 def test_eigenvalue_similarity_equals_a_calculation_by_hand():
-    # 90% of the sum is reached after 2 values on the left and after 3 on the right, so k = 2.
+    # 90% of the sum is reached after two values of the first spectrum and three values of the second, so k = 2.
     assert eigenvalue_similarity(np.array([6.0, 3.0, 1.0]), np.array([5.0, 2.5, 2.0, 0.5])) == pytest.approx(1.0 + 0.25)
     assert eigenvalue_similarity(np.array([3.0, 1.0]), np.array([3.0, 1.0])) == 0
 
@@ -316,14 +316,14 @@ def test_a_layer_is_chosen_on_half_of_the_pairs_and_scored_on_the_other_half():
         dim, name, n_layers, layer, fingerprint = 6, "layered", 1, 1, "0"
 
         def encode(self, sentences, **options):
-            raise AssertionError("one pass for all layers")
+            raise AssertionError("all layers must be computed in one pass")
 
         def encode_layers(self, sentences, layers, **options):
             return {layer: sides[sentences.lang][layer] for layer in layers}
 
     findings = compare_layers([task], Layered(), "all", {"more": 1})
     found = {(f.x, f.score.metric): f.score for f in findings}
-    assert len(found) == len(findings) == 2 * 4 + 2 + 4  # full text, dev halves, and the test half of the chosen layer
+    assert len(found) == len(findings) == 2 * 4 + 2 + 4  # full text and dev half of both layers, test half of one
     for k in range(2):
         for score in task.evaluate_embeddings(sides["en"][k], sides["de"][k]):
             if score.metric.count(".") == 1:
@@ -382,7 +382,7 @@ def ambiguous():
     questions = Questions(WordRetrieval(corpus, pairs, bootstrap=0, data="toy", k=1))
     eye, offsets = np.eye(12, dtype=np.float32), np.arange(5) * 3
     confused = eye.copy()
-    confused[4], confused[10] = eye[1], eye[7]  # gives both occurrences for Geldhaus the vectors of those for Ufer
+    confused[4], confused[10] = eye[1], eye[7]  # gives `bank` the vectors of Ufer where it means Geldhaus
     right = questions.ask("after", Embeddings(eye, offsets), Embeddings(eye, offsets))
     wrong = questions.ask("before", Embeddings(confused, offsets), Embeddings(eye, offsets))
     return questions, wrong, right

@@ -109,7 +109,7 @@ def test_variances_and_norms_equal_those_of_the_occurrences():
 def test_sums_do_not_depend_on_the_order_or_division_of_the_text(tmp_path, most):
     sentences, found = zipf(types=6, uncovered=0)
     rng = np.random.default_rng(1)
-    for embeddings in found.values():  # for most=7, large numbers cancel and small ones remain
+    for embeddings in found.values():  # with most=7, large values cancel and small values remain
         embeddings.data[...] *= 10.0 ** rng.integers(-most, most + 1, len(embeddings.data))[:, None]
         embeddings.data[...] *= rng.choice([-1, 1], embeddings.data.shape)
     whole = summed([(sentences, found)])

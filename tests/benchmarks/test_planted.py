@@ -54,7 +54,7 @@ def test_gold_senses_recover_the_original_text_from_pseudo_words(sentences, plan
     assert set(planted.controls).isdisjoint(planted.members)
 
 
-def test_members_have_similar_frequencies_and_different_topics(sentences, planted):
+def test_members_of_a_pseudo_word_have_similar_frequencies_and_different_topics(sentences, planted):
     flat = [word for line in sentences for word in line]
     for parts in planted.members.values():
         counts = [flat.count(part) for part in parts]
@@ -62,7 +62,7 @@ def test_members_have_similar_frequencies_and_different_topics(sentences, plante
         assert len({part[0] for part in parts}) == len(parts)
 
 
-def test_planting_is_deterministic_and_neighbours_identify_the_members(sentences, planted):
+def test_planting_is_deterministic_and_context_words_reveal_the_gold_senses(sentences, planted):
     assert plant(sentences, words=12, at_least=50, seed=1) == planted
     half = len(sentences) // 2
     for form in planted.members:
@@ -114,7 +114,7 @@ def test_renamed_languages_share_no_words_and_are_translations(sentences):
     assert RARE not in renamed.dictionary
 
 
-def test_retrieval_is_scored_only_for_hidden_words_by_token_and_by_type():
+def test_only_the_given_words_are_scored_in_retrieval_by_token_and_by_type():
     test = [(["a", "b"], ["x", "y"]), (["a", "c"], ["x", "z"])]
     offsets = offsets_of(np.array([2, 2]))
     source = Embeddings(np.eye(4, dtype=np.float32), offsets)
@@ -122,7 +122,7 @@ def test_retrieval_is_scored_only_for_hidden_words_by_token_and_by_type():
     assert perfect["queries"] == 3
     assert perfect["words"] == 2
     assert perfect["accuracy"] == perfect["accuracy_of_the_word"] == 1
-    exchanged = Embeddings(np.eye(4, dtype=np.float32)[[2, 1, 0, 3]], offsets)  # swaps both vectors of x
+    exchanged = Embeddings(np.eye(4, dtype=np.float32)[[2, 1, 0, 3]], offsets)  # swaps the two vectors of x
     figures = score_retrieval(test, source, exchanged, {"a", "c"})
     assert figures["accuracy_forward"] == figures["accuracy_backward"] == pytest.approx(1 / 3)
     assert figures["accuracy_of_the_word"] == 1

@@ -47,7 +47,7 @@ class Wide(Words):
 
 
 def parts(dim, *, pivot_dim=6, order=RelativeOrder):
-    """Return the networks of a language with `dim` dimensions, with random instead of trained weights."""
+    """Return the networks of a language whose vectors have `dim` dimensions; the weights are random instead of trained."""
     torch.manual_seed(dim)
     made = Parts(Transform(dim, pivot_dim, 5), Transform(pivot_dim, dim, 5), KeyPointHead(dim, 7), order(dim, 8))
     for module in vars(made).values():
@@ -72,7 +72,7 @@ def text(lang):
 @pytest.mark.parametrize("lang", ["en", "de"])
 @pytest.mark.parametrize("steps", [1, 2, 3])
 def test_vectors_of_each_sentence_match_appendix_a(steps, lang, order):
-    """Compare with Appendix A, computed one sentence and one word at a time."""
+    """Compare with a loop over sentences and words that follows Appendix A of the paper."""
     steps = ("transform", "extract", "reorder")[:steps]
     model = encoder(steps=steps, order=order)
     found, points = model.encode(text(lang)), model.key_points(text(lang))
@@ -101,7 +101,7 @@ def test_vectors_of_each_sentence_match_appendix_a(steps, lang, order):
 
 
 def test_vectors_of_pivots_follow_the_order_of_the_translation():
-    """Check T+pGA of Table 4: words without a translation are removed, and the others are in translation order."""
+    """Check the setting T+pGA of Table 4: untranslated words are removed, and the other words are in translation order."""
     same, words = Transform(6), RandomVectors(6)
     torch.nn.init.eye_(same.linear.weight)
     parts = {"en": Parts(), "de": Parts(same, same)}

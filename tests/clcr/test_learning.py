@@ -70,7 +70,7 @@ def test_planted_flips_are_estimated_and_corrected():
     assert after < before / 2
     assert after < 0.2
     before, after = (figures(counts, OF_KEY_POINTS) for *_, counts in scores)
-    assert after["ambiguous"] < before["ambiguous"] / 3  # "significantly less ambiguous" in the paper
+    assert after["ambiguous"] < before["ambiguous"] / 3  # the paper calls this "significantly less ambiguous"
     right = [np.mean((p > 0.2) == clean) for p, *_ in scores]  # δ = 0.2 is close to the noise of 0.15
     assert right[1] > right[0]
     measured = measure(scores[1][1], OF_KEY_POINTS["accuracy"])
@@ -119,7 +119,7 @@ def test_flip_rates_are_not_used_if_no_word_is_certainly_unlinked():
 
 
 def test_flip_rates_are_estimated_from_held_out_predictions():
-    """Held-out predictions must reveal 30% wrong labels; predictions on training text overfit and do not."""
+    """Held-out predictions must reveal the 30% of wrong labels; overfitted predictions on the training text do not."""
     embeddings, _, pivots = flipped(300, positive=0.3, negative=0.3, dim=200)
     for published, wrong, within in ((False, 0.3, 0.1), (True, 0.0, 0.01)):
         rates = train_key_points(embeddings, pivots, HeadTraining(epochs=40), as_published=published)[2]
@@ -133,7 +133,7 @@ def test_classifiers_can_be_trained_on_one_word_but_not_on_empty_text():
     assert counts == {"words": 1, "labelled": 1, "without_vector": 0}
     assert not rates["used"]  # flip rates cannot be estimated from a single label
     nothing = Embeddings(np.zeros((0, 6), dtype=np.float32), np.array([0, 0]))
-    with pytest.raises(SettingError, match="no sentence to train on"):
+    with pytest.raises(SettingError, match="no sentence can be used for training"):
         train_key_points(nothing, WordPairs.of([[]]), TRAINING)
 
 
@@ -221,5 +221,5 @@ def test_unusable_links_are_skipped_and_counted_in_gold_orders():
         "links_not_one_to_one": 2, "links_without_vector": 1, "sentences_with_fewer_than_2_key_points": 3
     }  # fmt: skip
     assert np.flatnonzero(linked_words(embeddings, pairs)).tolist() == [0, 1, 3, 4, 5, 7]
-    with pytest.raises(SettingError, match="needs a sentence with two pivots"):
+    with pytest.raises(SettingError, match="requires a sentence with two pivots"):
         train_order(embeddings, WordPairs.of([[], [], [(0, 0)], []]), TRAINING)

@@ -89,7 +89,7 @@ def test_scores_of_a_study_are_averaged_for_each_method(tmp_path):
     cells = [e["text"] for e in inside(page, "td", id="clcr-distance")]
     assert cells[0].startswith("0.041 ±0.014")  # the mean of 0.031 and 0.051
     assert cells[4].startswith("0.081 ±0.014")
-    assert "linear" not in page.find("section")[0]["text"]  # the summary does not contain them either
+    assert "linear" not in page.find("section")[0]["text"]  # the summary does not compare training scores
 
 
 def test_errors_name_the_file_and_the_score(tmp_path):

@@ -65,7 +65,7 @@ def test_the_transform_matches_its_formula(hidden):
     again.load_state_dict(state)
     torch.testing.assert_close(again(r), module(r))
     module, r = module.double(), r.double()
-    m, k = rows([1], 5, 1, torch.float64)[0], rows([1], 4, 2, torch.float64)[0]  # m and k: means of the scaled spaces
+    m, k = rows([1], 5, 1, torch.float64)[0], rows([1], 4, 2, torch.float64)[0]  # means of the two scaled spaces
     torch.testing.assert_close(module.between((m, 0.7), (k, 3.0))(r), module((r - m) / 0.7) * 3.0 + k)
 
 
@@ -87,7 +87,7 @@ def gradients(*modules):
 @pytest.mark.filterwarnings("ignore::calque.encoders.extraction.UncoveredWordsWarning")
 @pytest.mark.parametrize("trained", ["nothing", "language", "pivot"])
 def test_losses_and_gradients_of_an_update_match_the_formula(tiny_encoder, trained):
-    """Compare with a loop over sentence pairs in two languages with one pivot; words without a vector are ignored."""
+    """Compare with a loop over the sentence pairs of two languages and one pivot language; words without a vector are ignored."""
     encoder = copy.copy(tiny_encoder)
     encoder.model = copy.deepcopy(tiny_encoder.model).eval()
     corpora = [make_text(lang, 8, number)[0].swapped() for number, lang in enumerate(("xx", "yy"))]
@@ -204,7 +204,7 @@ def test_a_planted_language_is_aligned_with_sentence_pairs_alone(settings):
     assert found.f1["aa"] >= 0.95
     assert held_out_f1(found, planted) == pytest.approx(found.f1["aa"])
     history = found.history["transform-aa"]
-    assert found.history.keys() == {"transform-aa", "refine-aa"}, "known vectors are not trained"
+    assert found.history.keys() == {"transform-aa", "refine-aa"}, "an encoder with fixed vectors must not be trained"
     assert mean_of_last(found.history["refine-aa"], "loss") < mean_of_last(history, "loss")
     assert mean_of_last(history, "aa-bb") < 0.35 * history[0]["aa-bb"]
     temperatures = [line["temperature"] for line in history]
@@ -229,7 +229,7 @@ def test_distance_is_to_the_nearest_word_and_soft_distance_has_temperature_1():
     assert figures["soft distance"] > 1.1 * figures["distance"]
 
 
-def test_the_option_as_published_skips_refinement_and_uses_the_highest_f1():
+def test_published_settings_skip_refinement_and_choose_the_threshold_with_the_highest_f1():
     """With all mutual best pairs as links, the highest threshold has the highest F1."""
     planted = languages(400)
     first = transformed(planted, epochs=(8, 0, 0, 0, 1))
@@ -269,7 +269,7 @@ def test_only_one_encoder_is_trained_at_a_time(tiny_folder, tmp_path, monkeypatc
     for name in names:
         lines = [json.loads(line) for line in (tmp_path / name / "metrics.jsonl").read_text().splitlines()]
         assert lines == found.history[name]
-        assert lines[0]["temperature"] == 1.0, "annealing begins anew in each phase"
+        assert lines[0]["temperature"] == 1.0, "annealing must restart in each phase"
     assert {lang: encoder.fingerprint for lang, encoder in given.items()} == before
     for lang, encoder in found.encoders.items():
         assert encoder.fingerprint != before[lang]

@@ -108,7 +108,7 @@ def test_anchors_can_be_limited_to_a_vocabulary(capsys, data, tiny_folder, tmp_p
 
 
 def agreement(encoder, data, lang):
-    """Return the mean cosine of anchor pairs that are translations minus that of all anchor pairs."""
+    """Return the mean cosine of anchor pairs that are translations minus the mean cosine of all anchor pairs."""
     sides = []
     for of, turn in (("en", str), (lang, TURNS[lang])):
         anchors = next(iter(compute_anchors(encoder, sentences(data, of)).values()))

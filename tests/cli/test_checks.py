@@ -1,4 +1,4 @@
-"""Tests of checks before commands read or write anything, and of messages that are printed even with -q."""
+"""Tests of the checks that run before commands read or write anything, and of messages that are printed even with -q."""
 
 import json
 import os
@@ -185,7 +185,7 @@ def test_evaluate_accepts_several_texts_and_language_pairs(capsys, tmp_path, tex
         alone, _ = works(capsys, *job)
         together = [score["value"] for score in scores if score["languages"] == ["en", lang]]
         assert together == [score["value"] for score in json.loads(alone)["scores"]]
-    moses = ("evaluate", tiny_folder, "retrieval", "--test", text / "moses")  # one text, several pairs
+    moses = ("evaluate", tiny_folder, "retrieval", "--test", text / "moses")  # one text with several language pairs
     one, _ = works(capsys, *moses, *EN_XX, "--langs", "xx", "en", "-q")
     assert "moses en-xx" in one
     assert "moses xx-en" in one
@@ -260,7 +260,7 @@ def test_files_written_by_other_programs_are_never_replaced(capsys, tmp_path, te
     works(capsys, *anchors, "--out", tmp_path / "new")
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="file names are UTF-8 there")
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems require UTF-8 file names")
 def test_file_names_that_are_not_valid_utf8_are_accepted(capsys, tmp_path, text, tiny_folder):
     place = tmp_path / os.fsdecode(b"t\xe9st")
     place.mkdir()

@@ -19,7 +19,7 @@ from linked_text import WORDS
 
 @pytest.fixture(scope="module")
 def texts(tmp_path_factory):
-    """Write three small parallel texts: xx spells each English word backwards, and yy also reverses the word order.
+    """Write three small parallel texts: language xx spells English words backwards, and yy also reverses the word order.
 
     All letters are in the tiny tokenizer's vocabulary; with capitals, every word would be a single unknown subword.
     """
@@ -133,7 +133,7 @@ def test_printing_help_imports_no_heavy_modules():
     assert done.stdout.strip() == "[]", done.stderr
 
 
-def test_langs_requires_two_languages():
+def test_the_option_langs_requires_two_languages():
     assert spread(["words", "--langs", "en", "de", "x"]) == ["words", "--langs", "en", "--langs", "de", "x"]
     assert spread(["--", "--langs"]) == ["--", "--langs"]
     with pytest.raises(SettingError):

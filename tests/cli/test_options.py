@@ -1,4 +1,4 @@
-"""Tests of option groups: dataclasses in the code, separate options on the command line."""
+"""Tests of option groups, which are dataclasses in the code and separate options on the command line."""
 
 from collections.abc import Sequence
 from contextlib import contextmanager

@@ -81,8 +81,8 @@ def test_each_named_data_set_is_read_by_its_reader(copies):
 @pytest.mark.parametrize(
     ("path", "said"),
     [
-        ("hub:pan-x", "expected hub:pan-x:de[:test|validation|train] with one of af"),
-        ("hub:pan-x:la", "with one of af ar bg"),
+        ("hub:pan-x", "expected hub:pan-x:de[:test|validation|train]; languages: af"),
+        ("hub:pan-x:la", "; languages: af ar bg"),
         ("hub:panx:de", "did you mean hub:pan-x? calque data lists all names"),
         ("hub:pan-x:de", "google/xtreme is on the Hugging Face hub: is the network available"),
     ],

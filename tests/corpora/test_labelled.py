@@ -83,7 +83,7 @@ def test_columns_in_an_ambiguous_order_require_a_format(tmp_path):
         read_labelled(write(tmp_path, "\n"), lang="en")
 
 
-def test_labels_of_data_sets_are_read_by_name(tmp_path):
+def test_labels_of_data_sets_are_read_as_names_instead_of_numbers(tmp_path):
     datasets = pytest.importorskip("datasets")
     names = {"premise": datasets.Value("string"), "hypothesis": datasets.Value("string")}
     names["label"] = datasets.ClassLabel(names=["Entailment", "Neutral", "Contradiction"])

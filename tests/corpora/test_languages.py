@@ -27,7 +27,7 @@ def test_the_language_is_read_from_the_prefix_or_the_file_name():
     assert language_and_path("de=a.txt", "en") == ("de", "a.txt")
     assert language_and_path("a.de.txt", "en") == ("de", "a.de.txt")
     assert language_and_path("a.txt", "en") == ("en", "a.txt")
-    with pytest.raises(SettingError, match="the file is missing"):
+    with pytest.raises(SettingError, match="the file name is missing"):
         language_and_path("de=")
     with pytest.raises(SettingError, match="the language is unknown"):
         language_and_path("a.txt")

@@ -22,7 +22,7 @@ PACK = {
     ".xz": lzma.compress,
     ".bz2": bz2.compress,
 }
-# Usable lines of a TSV file, and unusable ones with the reason for skipping them.
+# Usable lines of a TSV file, and unusable lines with the reason for skipping each.
 GOOD = [b"one two\teins zwei", b"a\tb", "x\u2028y\u0085z\tü".encode(), b"\xef\xbb\xbfq\tr", b"l" * 70_000 + b"\tk"]
 BAD = {
     b"alone": "missing column",
@@ -171,7 +171,7 @@ def test_moses_files_are_read_from_two_paths_or_their_common_prefix(tmp_path, li
 
 def test_unusable_lines_of_moses_files_are_counted(tmp_path):
     prefix = moses(tmp_path, b"a\n\nb\xff\nc\nd\n\ne\n", b"x\n\ny\n\nz\0\nw\nv\n\n\n")
-    with pytest.raises(InputError, match=r"c\.en-de\.en line 2: blank in both files"):
+    with pytest.raises(InputError, match=r"c\.en-de\.en line 2: the line is blank in both files"):
         read(prefix)
     corpus = read(prefix, on_error="skip")
     assert words(corpus) == [(["a"], ["x"]), (["e"], ["v"])]
@@ -266,7 +266,7 @@ def test_utf16_text_and_cr_line_endings_raise_an_error(tmp_path, content, said):
 def test_a_line_that_exceeds_the_maximum_length_raises_an_error(tmp_path):
     path = tmp_path / "f.tsv.zst"
     path.write_bytes(PACK[".zst"](b"a\tb\n" + b"0" * (LONGEST_LINE + 2**21)))
-    with pytest.raises(InputError, match="line 2: longer than 64 MiB"):
+    with pytest.raises(InputError, match="line 2: the line exceeds 64 MiB"):
         read(path)
 
 

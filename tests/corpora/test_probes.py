@@ -64,7 +64,7 @@ def test_entities_are_read_from_any_tagging_scheme(tmp_path):
     assert shown(text) == [("Ann in Old York", [("Ann", "PER"), ("Old York", "LOC")]), ("so", [])]
     plain = write(tmp_path, "b.tsv", "(\tPUNCT\nAnn\tPROPN\n\nso\tADV\n")  # a single bracket is not a tree
     assert shown(read_probe(plain, lang="en"))[0] == ("( Ann", [("(", "PUNCT"), ("Ann", "PROPN")])
-    with pytest.raises(InputError, match="a.tsv: has the tags B-LOC, B-PER, I-LOC; expected word tags"):
+    with pytest.raises(InputError, match="a.tsv: has the tags B-LOC, B-PER, I-LOC; expected tags without spans"):
         read_probe(path, lang="en", probe="pos")
     with pytest.raises(InputError, match="b.tsv: has the tags ADV, PROPN, PUNCT; expected spans"):
         read_probe(plain, lang="en", probe="entities")

@@ -37,7 +37,7 @@ def test_gold_links_match_the_words_of_the_text(lang):
         assert line.split("\t")[:2] == [" ".join(source.words), " ".join(target.words)]
     assert {p[0].words for p in corpus} <= {p[0].words for p in sample_text(lang, "test")}
     assert len(gold) > 400
-    # Links that are shifted by a line or a word would differ from those of an aligner on the same text.
+    # Links that are shifted by a line or a word would differ from the links that an aligner predicts for the same text.
     numbers = range(4, 536, 9)
     links = align_words(sample_text(lang), model="hmm").take(list(numbers))
     assert WordAlignment(corpus, gold).score(links)[0].value < 0.4

@@ -106,7 +106,7 @@ def test_slots_in_facebook_format_are_widened_to_whole_words(tmp_path):
     )
     text = read_tagged(write(tmp_path, "".join(rows)), lang="en")
     assert pairs(text) == ["Show/O Tuesday's/B-datetime list/B-what", "Mikeel/B-a 6/B-b x/O", "Ok/O"]
-    assert text.repaired == 4  # repaired slots: Tuesday; 12:16, which overlaps it; Mike; el 6
+    assert text.repaired == 4  # two slots in Tuesday's, and the slots Mike and el 6
     assert text.intents.names == ("alarm/no", "alarm/set")
 
 
@@ -124,7 +124,7 @@ def test_text_in_facebook_format_without_tokens_is_segmented(tmp_path):
         read_tagged(write(tmp_path, request("x", "", "ab cd", ["ab", "cd"]).replace("\tab", "\tba")), lang="en")
 
 
-def test_tags_of_data_sets_are_read_by_name(tmp_path):
+def test_tags_of_data_sets_are_read_as_names_instead_of_numbers(tmp_path):
     datasets = pytest.importorskip("datasets")
     label = datasets.ClassLabel(names=["O", "B-PER", "I-PER"])
     kinds = {"tokens": datasets.Sequence(datasets.Value("string")), "ner_tags": datasets.Sequence(label)}

@@ -15,15 +15,15 @@ labelled, tagged, treebank, probe = (
 )
 facebook, numbered = (partial(tagged, format=name) for name in ("facebook", "numbered"))
 EDGE = '{"text": "a b", "targets": [{"span1": [0, 1], "label": "X"}]}\n'
-# Reader, usable items before and after the unusable one, and for each unusable item its line in the file, the reason and
-# the message. Lone surrogates are written as bytes that are not UTF-8.
+# Each case: the reader, usable items before and after the unusable item, and for each unusable item its line number, the
+# reason and the message. Lone surrogates are written as bytes that are not UTF-8.
 CASES = [
     (entries, "a b\n", "", [
         ("alone\n", 2, "not two words", "one word, expected a word and its translation, separated by a"),
         ("a\t\n", 2, "not two words", "one word, expected a word and its translation"),
         ("a\tb\t0.5\n", 2, "not two words", "3 columns, expected a word and its translation"),
         ("a b\udcff", 2, "not UTF-8", "byte 0xff at position 3 is not UTF-8"),
-        ("a b\0\n", 2, "NUL character", "contains a NUL character"),
+        ("a b\0\n", 2, "NUL character", "the line has a NUL character"),
     ]),
     (labelled, "a\tb\tneutral\n", "", [
         ("a\tb\n", 2, "other columns", "2 columns, expected 3: premise, hypothesis and label; is a tab"),
@@ -49,7 +49,7 @@ CASES = [
         ("1\tb\tx\tO\n", 1, "no intent", "the sentence has no comment # intent"),
     ]),
     (numbered, "", "\n1\tgood\tO\n", [
-        ("1\ta\tO\n1\tb\tO\n", 2, "words not counted", "word number '1', expected 2"),
+        ("1\ta\tO\n1\tb\tO\n", 2, "invalid word number", "word number '1', expected 2"),
         ("1-2\tal\tO\n", 1, "no words", "the sentence has no words"),
     ]),
     (facebook, "x\t0:1:a\tgood\n", "", [
@@ -60,25 +60,25 @@ CASES = [
         ("x\t\t\u200b\n", 2, "empty text", "the text has no words"),
         ("x\t\tab\ten_XX\t{\n", 2, "tokens not in the text", "the last column must be empty, or JSON"),
     ]),
-    (treebank, tree(2, 3, 0), "", [(tree(0, 3, 2), 6, "not a tree", "the heads from word 2 ('w2') lead into a cycle")]),
+    (treebank, tree(2, 3, 0), "", [(tree(0, 3, 2), 6, "not a tree", "the heads above word 2 ('w2') form a cycle")]),
     (treebank, tree(0), "", [
-        (tree(0, 2), 4, "not a tree", "the heads from word 2 ('w2') lead into a cycle"),
+        (tree(0, 2), 4, "not a tree", "the heads above word 2 ('w2') form a cycle"),
         (tree(0, 0), 4, "not one root", "2 words with the head 0 ('w1', 'w2'), expected one root"),
     ]),
     (treebank, "", "\n1\tgood\t_\tX\tX\t_\t0\tr\t_\t_\n", [
-        (tree(0, 3), 2, "head not in the sentence", "the head of 'w2' is '3', expected 0 or a word from 1"),
+        (tree(0, 3), 2, "head not in the sentence", "the head of 'w2' is '3', expected 0 or a word number from 1"),
         (tree(0, "²"), 2, "head not in the sentence", "the head of 'w2' is '²'"),
         (row(1, "a", 0, "dep", ""), 1, "empty part of speech", "the word 'a' has no part of speech"),
         (row(1, "a", 0, ""), 1, "empty relation", "the word 'a' has no relation"),
         (row(1, " ", 0), 1, "empty word", "the relation has no word"),
-        (row(1, "a", 2) + row(3, "b", 0), 2, "words not counted", "word number '3', expected 2"),
+        (row(1, "a", 2) + row(3, "b", 0), 2, "invalid word number", "word number '3', expected 2"),
         (row("1-2", "al", "_"), 1, "no words", "the sentence has no words"),
         (row(1, "a", 0) + "2\t\udcff\n", 2, "not UTF-8", "byte 0xff"),
         (row(1, "a", 0) + "2\tb\n", 2, "not ten columns", "2 columns, expected the 10 tab-separated columns of CoNLL-U"),
     ]),
     (probe, EDGE, "", [
         ("[1, 2]\n", 2, "no JSON object", "not a JSON object"),
-        ('{"text": "a b"}\n', 2, "no targets", "has the keys text, expected a text and a list of targets"),
+        ('{"text": "a b"}\n', 2, "no targets", "the object has the keys text, expected a text and a list of targets"),
         ('{"text": " ", "targets": []}\n', 2, "empty text", "the text has no words"),
         ('{"text": "a b", "targets": [7]}\n', 2, "no target", "target 1 of 1 is 7, expected label, span1"),
         (EDGE.replace("0, 1", "1, 3"), 2, "no target", "0 <= start < end <= 2"),

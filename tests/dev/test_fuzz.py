@@ -19,15 +19,15 @@ from calque.errors import CalqueError, InputError
 SCRIPT = Path(__file__).parents[2] / "dev" / "fuzz_readers.py"
 
 
-@pytest.mark.skipif(not hasattr(os, "fork") or not SCRIPT.exists(), reason="needs fork and a checkout")
+@pytest.mark.skipif(not hasattr(os, "fork") or not SCRIPT.exists(), reason="requires os.fork and a checkout")
 def test_readers_handle_corrupt_files():
-    """Use few inputs; `python dev/fuzz_readers.py` runs each reader on 1,000."""
+    """Use few inputs; `python dev/fuzz_readers.py` runs each reader on 1,000 inputs."""
     done = forked.run(SCRIPT, "--inputs", 15)
     assert len(done.stdout.splitlines()) > 25, done.stderr[-2000:]
     assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "no failures"), done.stdout
 
 
-@pytest.mark.skipif(not hasattr(os, "fork") or not SCRIPT.exists(), reason="needs fork and a checkout")
+@pytest.mark.skipif(not hasattr(os, "fork") or not SCRIPT.exists(), reason="requires os.fork and a checkout")
 def test_the_fuzzer_reports_failures(monkeypatch, tmp_path):
     monkeypatch.syspath_prepend(SCRIPT.parent)
     import fuzz_readers as fuzz
@@ -78,7 +78,7 @@ def test_a_corrupt_calque_json_raises_a_one_line_error(tiny_folder, tmp_path, co
 
 
 def test_reading_a_released_map_allocates_little_memory(tmp_path):
-    """Python allocates the requested size before it reads a file."""
+    """Check that the reader does not request a fixed maximum size, because Python allocates that size before it reads."""
     import pickle
     import tracemalloc
 

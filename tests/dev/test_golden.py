@@ -19,8 +19,8 @@ def golden(*arguments) -> subprocess.CompletedProcess[str]:
     return forked.run(SCRIPT, *arguments, environment={**os.environ, "PYTHONHASHSEED": "0"})
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="every command is a fork")
-def test_two_records_are_equal_and_a_change_is_detected(tmp_path):
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="every command runs in a forked process")
+def test_records_of_equal_code_are_equal_and_a_change_is_detected(tmp_path):
     for name in ("one", "two"):
         made = golden("record", tmp_path / name, "--only", "help/report", "words/fast")
         assert made.returncode == 0, made.stderr

@@ -66,7 +66,7 @@ def test_transformers_code_in_the_tutorial_gives_the_aligned_layer(folder, capsy
 
 
 def texts_of(line: str) -> dict[str, set[str]]:
-    """Return the files given with each text option of a command, without their languages."""
+    """Return the files passed to each text option of a command, without the language prefixes."""
     found: dict[str, set[str]] = {}
     option = ""
     for word in shlex.split(line, comments=True):
@@ -79,7 +79,7 @@ def texts_of(line: str) -> dict[str, set[str]]:
 
 @pytest.mark.parametrize("page", [*PAGES, ROOT / "README.md"], ids=lambda page: page.name)
 def test_no_example_evaluates_on_its_training_text(page):
-    """Also check blocks that no test runs, because users copy them."""
+    """Also check code blocks that no test runs, because users copy them."""
     fences = re.findall(r"^```[^\n]*\n(.*?)^```$", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
     for line in "".join(fences).replace("\\\n", " ").splitlines():
         if line.startswith("calque "):

@@ -105,7 +105,7 @@ def test_base_and_adapters_can_be_moved_together_and_a_changed_base_is_detected(
     with torch.no_grad():
         other.model.embeddings.word_embeddings.weight[5] += 1
     other.save(tmp_path / "new" / "base", keep_layers=True)
-    with pytest.raises(InputError, match="differ from the base of these adapters"):
+    with pytest.raises(InputError, match="these adapters were not trained on the weights of"):
         load_encoder(place)
     shutil.rmtree(tmp_path / "new" / "base")
     with pytest.raises(InputError, match=r"cannot be loaded .*adapted\.place in calque\.json"):
@@ -120,7 +120,7 @@ def test_a_base_model_that_differs_from_its_folder_is_rejected(tiny_folder):
     swapped.model.encoder.layer = torch.nn.ModuleList([layers[1], layers[0], *layers[2:]])
     cut.model.encoder.layer = torch.nn.ModuleList(layers[:1])
     for encoder in (changed, swapped, cut):
-        with pytest.raises(SettingError, match="but its weights differ from"):
+        with pytest.raises(SettingError, match="adapters cannot be added: the weights of .* differ from"):
             adapted(encoder)
 
 

@@ -64,7 +64,7 @@ def distance(x, y):
 
 
 def contrast(x, y):
-    """Return the mean cosine of words with the words of other pairs, minus that with their own translations."""
+    """Return the mean cosine of words with the words of other pairs, minus their mean cosine with their own translations."""
     x, y = unit_rows(x), unit_rows(y)
     return (x * np.roll(y, 1, axis=0)).sum(1).mean() - (x * y).sum(1).mean()
 

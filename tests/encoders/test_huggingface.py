@@ -77,7 +77,7 @@ def slow_vectors(encoder, words: list[str], pooling: str) -> list[np.ndarray]:
 
 
 def close(a: np.ndarray, b: np.ndarray) -> bool:
-    """Return whether the largest difference between two arrays is at most 1e-5 of the largest value (or of 1)."""
+    """Return whether two arrays differ by at most 1e-5, or by 1e-5 times the largest value in `b` if it exceeds 1."""
     return bool(np.abs(a - b).max(initial=0) <= 1e-5 * max(1.0, np.abs(b).max(initial=0)))
 
 
@@ -115,7 +115,7 @@ def test_forward_is_differentiable_and_equals_encode(family_folder, multilingual
         assert close(found[layer].detach().numpy(), expected[layer].data)
     found[1].square().sum().backward()
     assert any(weight.grad is not None for weight in encoder.model.parameters())
-    top = encoder.model.get_submodule(f"{find_blocks(encoder.model, 3)}.2")  # the block above the requested layers
+    top = encoder.model.get_submodule(f"{find_blocks(encoder.model, 3)}.2")  # the last block is above layer 1
     assert not any(weight.grad is not None for weight in top.parameters())
 
 

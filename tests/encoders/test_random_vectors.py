@@ -32,7 +32,7 @@ def test_components_are_standard_normal_and_independent_across_word_types():
     data = RandomVectors(64).encode([[f"w{k}" for k in range(2000)]]).data
     assert abs(data.mean()) < 0.02
     assert data.std() == pytest.approx(1, abs=0.02)
-    assert np.abs(np.corrcoef(data[:200])[np.triu_indices(200, 1)]).max() < 0.65  # over 4.5 standard errors (0.57)
+    assert np.abs(np.corrcoef(data[:200])[np.triu_indices(200, 1)]).max() < 0.65  # 4.5 standard errors are 0.57
 
 
 def test_random_vectors_are_loaded_by_name_and_settings_are_checked(tmp_path):

@@ -33,7 +33,7 @@ def sentences(texts=TEXTS):
 
 
 def literal(folder, text, modes, limit=None, layer=-1):
-    """Pool one unbatched text like `Pooling.forward` of sentence-transformers."""
+    """Pool a single text in the same way as `Pooling.forward` of sentence-transformers."""
     encoder = load_encoder(folder)
     tokens = encoder.tokenizer(text, truncation=limit is not None, max_length=limit, return_tensors="pt")
     with torch.no_grad():

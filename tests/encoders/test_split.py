@@ -42,7 +42,7 @@ def test_pairs_are_encoded_as_in_transformers(family, family_folders):
         np.testing.assert_allclose(found[k], expected.numpy(), atol=1e-5)
 
 
-def test_token_types_follow_their_texts_and_long_pairs_are_truncated(tiny_encoder):
+def test_token_types_are_kept_when_pairs_are_joined_and_long_pairs_are_truncated(tiny_encoder):
     split = tiny_encoder.subwords.with_first(columns(), segments=True)
     plain = tiny_encoder.subwords.with_first(columns())
     assert plain.segments is None

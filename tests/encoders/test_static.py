@@ -1,4 +1,4 @@
-"""Tests of static vectors: file formats, fastText n-gram hashes, and the sentence part of the vectors."""
+"""Tests of static vectors: file formats, fastText n-gram hashes, and vectors with sentence statistics."""
 
 import gzip
 import struct
@@ -123,7 +123,7 @@ def test_fasttext_models_build_vectors_of_unknown_words_from_ngrams(write, pack,
 
 
 def test_the_ngram_hash_equals_that_of_fasttext():
-    """Compare with the output of `get_subwords` in fasttext-wheel 0.9.2 minus the number of words."""
+    """Compare with the ids that `get_subwords` in fasttext-wheel 0.9.2 returns, after subtracting the number of words."""
     table = WordTable([], np.zeros((0, 1), np.float32), bucket=2_000_000, minn=3, maxn=3)
     assert table.ngrams("aß") == [1290968, 1473192]
     assert table.ngrams("日") == [1564547]
@@ -176,7 +176,7 @@ def english_and_german(**options):
 
 
 def slow_vectors(encoder, sentence):
-    """Normalise, centre, normalise again, map and add the sentence part, one word at a time in float64."""
+    """Normalise, centre, normalise again, map and append sentence statistics, one word at a time in float64."""
 
     def unit(v):
         return v / np.linalg.norm(v)
@@ -248,7 +248,7 @@ def test_vectors_equal_a_naive_loop_over_words(sentence, normalise, mapped, bloc
     np.testing.assert_array_equal(column.data, np.concatenate([found[i] for i in (0, 3, 4, 6)]))
 
 
-def test_a_planted_rotation_is_recovered_with_a_sentence_part():
+def test_a_planted_rotation_is_recovered_if_vectors_contain_sentence_statistics():
     encoder = english_and_german(sentence=(1, 1, 1, 1))
     n = 20
     corpus = ParallelCorpus.of([[f"w{i}" for i in range(n)]], [[f"w{i}e" for i in range(n)]], ("en", "de"))

@@ -197,7 +197,7 @@ def test_a_phone_shows_encoders_in_separate_tabs(page, url):  # noqa: F811
         mark.getBoundingClientRect().right > mark.parentElement.getBoundingClientRect().right + 1).length +
         [...document.querySelectorAll("button, select, input, .near a")].filter((each) =>
         each.clientHeight && each.offsetHeight < 40 && !each.closest("[hidden]")).length"""
-    assert page.evaluate(wrong) == 0  # no word is cut off, and all controls are high enough for a thumb
+    assert page.evaluate(wrong) == 0  # no word is cut off, and all controls are tall enough to tap
     page.set_viewport_size({"width": 320, "height": 740})
     page.wait_for_selector(".pair.ladder")  # sentences that are too long for the width are shown vertically
     page.set_viewport_size({"width": 1280, "height": 800})
@@ -235,7 +235,7 @@ def test_errors_are_shown_on_the_page(page, seen, url):  # noqa: F811
     page.goto(url + "?id=99")
     page.wait_for_selector("#trouble:not([hidden])")
     assert page.locator("#trouble").inner_text() == "the sentence number must be 0 to 13, got 99"
-    seen.errors.clear()  # clear the error of the HTTP response
+    seen.errors.clear()  # remove the expected error of the HTTP request
     page.locator("#another").click()
     settled(page)
     page.wait_for_selector("#trouble", state="hidden")

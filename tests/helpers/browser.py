@@ -69,7 +69,7 @@ class Seen:
 def browser() -> Iterator[Any]:
     """Start one Chromium instance per test file.
 
-    It is closed at the end of the file: `asyncio.run` in other tests fails while Playwright's event loop is running.
+    The browser is closed at the end of the file: `asyncio.run` in other tests fails while Playwright's event loop is running.
 
     """
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
@@ -108,7 +108,7 @@ def page(browser: Any, seen: Seen) -> Iterator[Any]:
 
 
 def _failed(seen: Seen, request: Any) -> None:
-    """Record a failed request, unless the browser cancelled the request because it left the page."""
+    """Record a failed request, unless the browser cancelled the request by leaving the page."""
     if "ERR_ABORTED" not in str(request.failure):
         seen.errors.append(f"{request.url}: {request.failure}")
 
@@ -125,7 +125,7 @@ def violations(page: Any, *, impacts: tuple[str, ...] = ("serious", "critical"))
 
 
 def scrolls_sideways(page: Any) -> bool:
-    """Return whether the page is wider than the window, so it scrolls horizontally."""
+    """Return whether the page is wider than the window, so that it scrolls horizontally."""
     return page.evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth")
 
 

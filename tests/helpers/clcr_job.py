@@ -29,7 +29,7 @@ def two_languages(folder: str, dropout: float = 0.0) -> dict[str, Any]:
 def run(
     folder: str, out: Path | None, *, dropout: float = 0.0, sizes: tuple[int, ...] = (14, 6), **settings: Any
 ) -> tuple[Transformed, dict[str, torch.Tensor]]:
-    """Return the result of the first step, and all weights."""
+    """Run the first step of CLCR, and return its result and all weights."""
     texts = [make_text(lang, n, number) for number, (lang, n) in enumerate(zip(("xx", "yy"), sizes, strict=False))]
     job = KeyPointAlignment(**(SETTINGS | settings))
     job.align(

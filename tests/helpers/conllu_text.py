@@ -1,4 +1,4 @@
-"""Lines and trees in CoNLL-U format."""
+"""Write lines and trees in CoNLL-U format."""
 
 
 def row(number, word, head, relation="dep", upos="X"):

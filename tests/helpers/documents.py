@@ -28,12 +28,12 @@ def blocks(page: Path) -> list[tuple[str, str, str]]:
     """Return the kind, the file name (if any) and the text of each marked block."""
     text = page.read_text(encoding="utf-8")
     found = [(kind.split()[0], name, block) for kind, name, block in _BLOCK.findall(text)]
-    assert len(found) == text.count("<!-- test:"), f"{page.name}: a mark without a block"
+    assert len(found) == text.count("<!-- test:"), f"{page.name}: a marker is not followed by a code block"
     return found
 
 
 def code_of(name: str) -> str:
-    """Return the code block of the guide `own.md` that has this file name or, among blocks without one, contains this text."""
+    """Return the block of the guide `own.md` that has this file name or, if the block has no file name, contains `name`."""
     found = blocks(ROOT / "docs" / "guides" / "own.md")
     return next(text for _, file, text in found if file == name or (not file and name in text))
 

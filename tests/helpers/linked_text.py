@@ -19,7 +19,7 @@ def make_text(lang: str, n: int, seed: int) -> tuple[ParallelCorpus, WordPairs]:
 
 
 def numbered_text(n: int, length: int = 6) -> tuple[ParallelCorpus, WordPairs]:
-    """Return sentences of random words `e0` to `e29` and their translations word by word: `d7` translates `e7`."""
+    """Return sentences of random words `e0` to `e29` and their word-by-word translations: `d7` translates `e7`."""
     drawn = np.random.default_rng(0).integers(0, 30, (n, length))
     sides = ([[f"{letter}{k}" for k in row] for row in drawn] for letter in "ed")
     return ParallelCorpus.of(*sides, ("en", "de")), WordPairs.of([[(k, k) for k in range(length)]] * n)

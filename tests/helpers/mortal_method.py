@@ -14,7 +14,7 @@ from calque.errors import InputError
 class Mortal(Contrastive):
     """Contrastive alignment in which the environment variable MORTAL determines when a process ends.
 
-    `MORTAL=1:4:killed` kills process 1 in update 4; `…:failed` raises a user error there, and `…:stopped` requests a stop.
+    `MORTAL=1:4:killed` kills process 1 in update 4; `…:failed` raises a user error in it, and `…:stopped` requests a stop.
 
     """
 

@@ -60,7 +60,7 @@ class Fixed(Encoder):
 
 
 class KeyPoints(Planted):
-    """Encoder that drops words with numbers above 7 and reverses the others; a sentence may have no vectors."""
+    """Encoder that drops words with numbers above 7 and reverses the order of the others; a sentence may have no vectors."""
 
     rows = "key points"
 

@@ -36,7 +36,7 @@ def a_table(n_words: int, dim: int, seed: int, most: int = 4) -> SenseTable:
 
 
 def select(table: SenseTable, states: torch.Tensor, words: torch.Tensor) -> torch.Tensor:
-    """Return the class of the nearest sense of each word `[n]`, or of several words per state `[n, t]`."""
+    """Return the class of the nearest sense of each word `[n]`, or among all senses of the t words of each state `[n, t]`."""
     return nearest([table.compared(states, words if words.ndim == 2 else words[:, None])])
 
 

@@ -1,4 +1,4 @@
-"""Small training runs with all trainable methods, in one or several processes; also a program. Not a test itself."""
+"""Small training runs of all trainable methods in one or several processes, also run as a program. Not a test itself."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Linked(Contrastive):
 
 
 LETTERS = {"en": "a e t s", "de": "d r u n"}
-#: numbers of sentence pairs; the last batch of 3 has only one or two pairs, so some processes have none
+#: number of sentence pairs per language; the last batch has only one or two pairs, so some processes have none
 SIZES = {"xx": 13, "yy": 5, "zz": 1}
 
 Outcome = tuple[list[dict[str, float]], dict[str, torch.Tensor]]
@@ -139,6 +139,6 @@ CASES: dict[str, Callable[[str, Path, int | None], Outcome]] = {
 
 if __name__ == "__main__":  # arguments: FOLDER, and a JSON list with OUT, CASE and STOP of each run
     torch.set_num_threads(1)
-    processes.SMALL_GRADIENT = 1500  # some gradients of the tiny encoder are larger
+    processes.SMALL_GRADIENT = 1500  # some gradients have more elements than this
     for out, case, stop in json.loads(sys.argv[2]):
         run(sys.argv[1], out, case, stop)

@@ -16,7 +16,7 @@ GERMAN = ["die Katze sieht ein Haus", "Wasser", "drei Bücher über Vögel", "di
 
 
 def installed():
-    return pytest.importorskip("mteb", reason="needs mteb: pip install 'calque-align[mteb]'")
+    return pytest.importorskip("mteb", reason="mteb is not installed: pip install 'calque-align[mteb]'")
 
 
 def task(base, name, rows, **more):

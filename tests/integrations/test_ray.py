@@ -66,7 +66,7 @@ def test_vectors_are_computed_on_a_cluster(tiny_folder, tmp_path, monkeypatch):
     (tmp_path / "text").mkdir()
     parquet.write_table(pa.table({"text": text[:20]}), tmp_path / "text/0.parquet")
     parquet.write_table(pa.table({"text": text[20:]}), tmp_path / "text/1.parquet")
-    monkeypatch.setenv("RAY_worker_niceness", "0")  # without this, it may wait for minutes on a busy machine
+    monkeypatch.setenv("RAY_worker_niceness", "0")  # without this, Ray may wait for minutes on a busy machine
     before = signal.getsignal(signal.SIGTERM)
     ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="error")
     try:
@@ -79,7 +79,7 @@ def test_vectors_are_computed_on_a_cluster(tiny_folder, tmp_path, monkeypatch):
         found.write_parquet(str(tmp_path / "vectors"))
     finally:
         ray.shutdown()
-        signal.signal(signal.SIGTERM, before)  # Ray's own handler would end a later test
+        signal.signal(signal.SIGTERM, before)  # Ray's SIGTERM handler would end a later test
     table = parquet.read_table(tmp_path / "vectors").sort_by("text")
     expected = load_encoder(tiny_folder).encode(Sentences.of([line.split() for line in sorted(text)], "en"))
     np.testing.assert_allclose(vectors_of(table), np.asarray(expected.data), atol=1e-5)

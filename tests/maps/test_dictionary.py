@@ -168,7 +168,7 @@ def test_an_entry_with_several_senses_uses_the_closest_pair():
     assert np.mean(fit.pairs[:, 0] < 600) > 0.95
 
 
-def test_seed_pairs_from_a_dictionary_and_from_identical_words():
+def test_seed_pairs_are_found_in_dictionaries_and_among_identical_words():
     pairs, entries, left_out = seed_pairs(
         Dictionary(("a", "b", "a", "zz"), ("1", "2", "3", "1"), ("en", "de")), ["b", "a", "b"], ["3", "1", "2"]
     )
@@ -217,7 +217,7 @@ def test_similarity_distributions_and_self_learning_recover_the_rotation():
 def test_adversarial_training_recovers_the_rotation():
     rng = np.random.default_rng(1)
     centres = np.linalg.qr(rng.standard_normal((3, 3)))[0] + 0.2 * rng.standard_normal((3, 3))
-    cluster = rng.choice(3, 400, p=[0.6, 0.3, 0.1])  # clusters of different sizes determine the rotation
+    cluster = rng.choice(3, 400, p=[0.6, 0.3, 0.1])  # different sizes make the matching of clusters unique
     x = unit_rows(centres[cluster] + 0.1 * rng.standard_normal((400, 3)))
     turn = np.linalg.qr(rng.standard_normal((3, 3)))[0]
     z = unit_rows(x @ turn + 0.02 * rng.standard_normal((400, 3)))[rng.permutation(400)]

@@ -28,7 +28,7 @@ def matrix():
 
 
 def pickled_by_old_numpy(array, protocol):
-    """Return the pickle as written by NumPy 1, whose modules have shorter names; omit frames, whose lengths change."""
+    """Return the pickle as NumPy 1 writes it, with shorter module names; omit the frame, because its length would differ."""
     content = pickle.dumps(array, protocol=protocol)
     for name in (b"numpy._core.multiarray", b"numpy._core.numeric"):
         short = name.replace(b"_core", b"core")

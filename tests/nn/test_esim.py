@@ -17,7 +17,7 @@ def draw(dim, labels, hidden, lengths, seed):
 
 
 def read(lstm: StackedLSTM, words):
-    """Return the states of a bidirectional LSTM, which is itself tested in test_recurrent.py."""
+    """Return the hidden states of a bidirectional LSTM, which is itself tested in test_recurrent.py."""
     return list(lstm(torch.stack(words), torch.tensor([len(words)]))) if words else []
 
 
@@ -31,7 +31,7 @@ def aligned(words, others):
 
 
 def pooled(states, width):
-    """Return the mean and the maximum of the states of a text, or zeros if there are no states."""
+    """Return the mean and the maximum of the hidden states of a text, or zeros for an empty text."""
     if not states:
         return [torch.zeros(width, dtype=torch.float64)] * 2
     maxima = torch.stack([max(state[k] for state in states) for k in range(width)])
@@ -88,4 +88,4 @@ def test_dropout_is_applied_where_the_code_of_the_authors_applies_it(monkeypatch
     assert esim(rows, sizes).equal(esim(rows, sizes))
     seen.clear()
     esim.train()(rows, sizes)
-    assert seen == [(5, 5), (5, 6), (1, 48), (1, 6)]  # input, projection, pooled states of both texts, hidden layer
+    assert seen == [(5, 5), (5, 6), (1, 48), (1, 6)]  # in order: input, projection, pooled texts, hidden layer

@@ -269,7 +269,7 @@ def two(task: str, metric: str, values: dict[str, tuple[float, float]], half: fl
 
 
 def test_every_lower_score_is_listed(tmp_path):
-    """Include significant and insignificant losses, in single languages and on average, for every main metric."""
+    """Include significant and insignificant decreases, in single languages and on average, for every main metric."""
     lines = two("ner", "f1", {"en": (0.8, 0.6), "de": (0.2, 0.5), "fr": (0.2, 0.195)})
     lines += two("nli", "accuracy", {"en": (0.7, 0.69), "de": (0.5, 0.45), "fr": (0.5, 0.45)}, half=0.03)
     lines += two("retrieval", "accuracy.unseen", {"de": (0.1, 0.4), "fr": (0.1, 0.4)})
@@ -333,7 +333,7 @@ def test_outcomes_follow_corrected_tests_instead_of_overlapping_intervals(tmp_pa
     assert {"better", "unclear"} <= set(shown.values())
 
 
-def test_encoders_are_compared_with_the_recorded_first_or_chosen_base(tmp_path):
+def test_the_base_of_a_comparison_is_recorded_chosen_or_the_first_encoder(tmp_path):
     lines = [
         asked(value, "retrieval", "accuracy.all", settings={"encoder": name, "encoder_fingerprint": name})
         for name, value in (("a", 0.2), ("b", 0.5), ("b+rotation", 0.8))
@@ -445,7 +445,7 @@ def test_fine_tuned_encoders_with_different_default_learning_rates_share_a_table
 
 
 def test_results_are_distinguished_by_test_texts_and_training_seeds(tmp_path):
-    """Half a test set gives a separate table; a second training run of a method counts as a second run."""
+    """Results on half of a test set are in a separate table; a second training run of a method counts as a second run."""
     lines = [
         asked(value, method="new", texts=texts, training_seed=seed)
         for value, texts, seed in ((0.2, 500, 0), (0.4, 500, 1), (0.9, 1000, 0))
@@ -546,11 +546,11 @@ def test_undefined_scores_are_shown_as_undefined(tmp_path):
     [
         (["/home/me/runs/a/results.jsonl", "/home/me/runs/b/results.jsonl"], ["a/results.jsonl", "b/results.jsonl"]),
         (["/x/a/r.jsonl", "/y/a/r.jsonl"], ["x/a/r.jsonl", "y/a/r.jsonl"]),
-        (["/x/.demo.calque-part/new/r.jsonl"], ["demo/r.jsonl"]),  # temporary folders have their final name
+        (["/x/.demo.calque-part/new/r.jsonl"], ["demo/r.jsonl"]),  # a temporary folder is shown with its final name
         (["/x/demo/.calque-part/.new.calque-saving/new/r.jsonl"], ["demo/r.jsonl"]),
     ],
 )
-def test_short_names_are_distinct(paths, names):
+def test_short_names_of_result_files_are_distinct(paths, names):
     assert short_names(list(map(Path, paths))) == names
 
 

@@ -21,14 +21,14 @@ def accuracy(sums):
 
 
 def of_answers(right: np.ndarray, *, samples: int = KEPT) -> tuple[Measured, list[float]]:
-    """Return the measured accuracy and that of each run, given correct answers `[texts, runs]` to one question per text."""
+    """Return the measured accuracy and the accuracy of each run; `right` marks the correct answers, `[texts, runs]`."""
     runs = [float(own.mean()) for own in right.T]
     sums = np.stack([right.mean(axis=1), np.ones(len(right))], axis=1)
     return measure(sums, accuracy, samples=samples), runs
 
 
 def record(right: np.ndarray, *, metric: str = "accuracy", lang: str = "de") -> dict:
-    """Return the score of these answers as the parsed line of a result file."""
+    """Return the accuracy of the answers `right` as a parsed line of a result file."""
     measured, runs = of_answers(right)
     several = tuple(runs) if len(runs) > 1 else ()
     score = Score("nli", "test", ("en", lang), metric, *measured.over_runs(several), measured.texts, 0, {}, runs=several,
@@ -93,7 +93,7 @@ N = 500  # number of texts in a test set
 
 
 def trained(rng, chance: np.ndarray, sd: float, *, up: float = 0.0) -> np.ndarray:
-    """Draw correct answers `[texts, 3]` of three training runs; `sd` is the standard deviation of their accuracy."""
+    """Draw which answers of three training runs are correct, `[texts, 3]`; `sd` is the standard deviation of their accuracies."""
     return (rng.random((len(chance), 3)) < np.clip(chance + up + rng.normal(0, sd, 3), 0, 1)).astype(float)
 
 
@@ -107,7 +107,7 @@ def estimated(right: np.ndarray) -> compare.Estimate:
 
 @functools.cache
 def _drawing(n: int) -> np.ndarray:
-    """Return how often each text is in each resample, divided by n, obtained with a statistic that stores its input."""
+    """Return the count of each text in each resample, divided by n; a statistic that stores its input gives the counts."""
     seen: list[np.ndarray] = []
 
     def keep(sums: np.ndarray) -> np.ndarray:
@@ -132,7 +132,7 @@ def test_estimated_equals_the_estimate_of_a_record():
 
 
 def said_of(rng, chance: np.ndarray, runs: tuple[int, int], up: float = 0.0) -> set[str]:
-    """Return the verdicts on two methods, the second of which is better by `up`.
+    """Return the outcomes of comparing two methods; the true score of the second method is higher by `up`.
 
     Scores have a standard deviation of three points between alignments, and of one point between heads on one encoder.
     """
@@ -149,7 +149,7 @@ def said_of(rng, chance: np.ndarray, runs: tuple[int, int], up: float = 0.0) -> 
 
 @pytest.mark.parametrize(("runs", "pairs", "most"), [((1, 1), 20, 0), ((1, 3), 20, 0), ((3, 3), 150, 13)])
 def test_heads_on_one_alignment_are_not_counted_as_runs(runs, pairs, most):
-    """Allow a difference in 5% of the pairs plus two standard errors; if heads counted as runs, 20% would show one."""
+    """Up to 13 of 150 pairs (5% plus two standard errors) may differ significantly; if heads counted as runs, 20% would."""
     rng = np.random.default_rng(9)
     assert sum(said_of(rng, texts(rng), runs) != {"unclear"} for _ in range(pairs)) <= most
 
@@ -234,6 +234,6 @@ def test_a_difference_on_three_texts_is_not_significant():
 def test_the_holm_correction_equals_a_calculation_by_hand():
     assert compare.holm({"a": 0.01, "b": 0.04, "c": 0.03}) == pytest.approx({"a": 0.03, "c": 0.06, "b": 0.06})
     weighted = compare.holm({"a": 0.02, "b": 0.012, "c": 0.6}, {"a": 0.5, "b": 0.25, "c": 0.25})
-    # First a (0.02 / 0.5 < 0.012 / 0.25): 0.02 · 1 / 0.5; then b: 0.012 · 0.5 / 0.25; then c alone.
+    # Tests are sorted by p / weight: a gives 0.02 · 1 / 0.5 = 0.04, b gives 0.012 · 0.5 / 0.25 but at least 0.04, c gives 0.6.
     assert weighted == pytest.approx({"a": 0.04, "b": 0.04, "c": 0.6})
     assert compare.holm({}) == {}

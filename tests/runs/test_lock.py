@@ -21,7 +21,7 @@ with locked(sys.argv[1]):
     time.sleep(600)
 """
 
-# Acquires the lock repeatedly, and each time creates a file that must not exist yet.
+# Program that acquires the lock repeatedly, and each time creates a file that must not exist yet.
 RIVAL = """
 import os, sys
 from calque.errors import SettingError
@@ -85,7 +85,7 @@ def test_unused_folders_and_lock_files_are_removed(tmp_path):
 
 
 def test_competing_processes_never_hold_the_lock_at_the_same_time(tmp_path):
-    """Include the case that the holder removes a lock file that others have opened."""
+    """Include the case in which the holder removes a lock file that other processes have opened."""
     rivals = [python(RIVAL, tmp_path / "made" / "out") for _ in range(4)]
     said = Counter(process.communicate(timeout=120)[0].strip() for process in rivals)
     assert said == {"200": 4}

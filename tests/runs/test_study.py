@@ -100,7 +100,7 @@ def test_every_step_runs_only_once(plan):
 
 def test_the_command_with_two_workers_gives_the_same_scores(plan, capsys, monkeypatch):
     def clean(kind):
-        assert kind == "spawn"  # forks of the test server have not imported calque either
+        assert kind == "spawn"  # like spawned processes, these forks have not imported calque
         return forked.SERVER
 
     monkeypatch.setattr("calque.runs.study.get_context", clean)

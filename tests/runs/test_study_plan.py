@@ -197,7 +197,7 @@ def test_every_recipe_is_a_valid_study(file, tmp_path, unread):
 
 @pytest.mark.parametrize(("place", "value", "fact"), [
     (("seeds",), "a", "seeds = 'a', expected a whole number from 1 to 1000"),
-    (("towards",), "fr", "towards = 'fr', but supervision.parallel is between en and de; expected 'en'"),
+    (("towards",), "fr", "towards = 'fr', but supervision.parallel has the languages en and de; expected 'en'"),
     (("encoders", "plain"), "a\0b", "encoders.plain = .*, expected text on one short line"),
     (("encoders", "layered", "layers"), [], r"layers = \[\], expected a list of whole numbers from -1000 to 1000"),
     (("encoders", "bert", "pretrain", "senses"), {"warmup": 10**6}, "encoders.bert.pretrain: the warm-up for senses must"),

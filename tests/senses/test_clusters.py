@@ -64,7 +64,7 @@ def test_axes_equal_those_of_linear_discriminant_analysis():
     np.testing.assert_allclose(within, np.eye(3), atol=1e-4)
 
 
-def test_properties_match_their_definitions():
+def test_properties_of_a_split_match_their_definitions():
     rng = np.random.default_rng(0)
     x, others = (
         a / np.linalg.norm(a, axis=1, keepdims=True) for a in (rng.normal(size=(25, 5)), rng.normal(size=(30, 5)))

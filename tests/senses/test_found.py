@@ -99,7 +99,7 @@ def test_senses_of_another_model_raise_a_one_line_error(elmo, bert, tmp_path):
 
 
 # -- states that predict words -----------------------------------------------------------------------------------------
-def test_contexts_in_elmo_are_the_states_before_and_after_a_word(elmo):
+def test_contexts_in_elmo_are_the_hidden_states_before_and_after_a_word(elmo):
     encoder, other = ElmoEncoder.open(elmo), ["loan", "bank", "the", "river"]
     for words in (["bank"], ["the", "bank", "of", "a", "river"]):
         last, got = encoder.encode_layers([words], [-1])[-1].data, encoder.encode_contexts([words]).data
@@ -125,7 +125,7 @@ def test_removing_the_output_layer_makes_a_model_return_the_input_of_that_layer(
         torch.testing.assert_close(output(states), scores)
 
 
-def test_contexts_in_bert_are_the_states_of_the_mask_token(bert):
+def test_contexts_in_bert_are_the_hidden_states_of_the_mask_token(bert):
     encoder, text = load_encoder(bert), a_text(12)
     contexts, model = open_contexts(encoder), BertForMaskedLM.from_pretrained(bert).eval()
     rows = np.flatnonzero(contexts.covered(text) & (np.random.default_rng(0).random(int(text.lengths().sum())) < 0.7))

@@ -97,7 +97,7 @@ def test_the_recipe_produces_every_row_of_every_table(data):
     plan.write_text(toml_file(small(tomllib.loads(RECIPE.read_text(encoding="utf-8")))), encoding="utf-8")
     said = []
     records = study(plan, data=data, out=data / "out", say=said.append)
-    # 8 runs (two per row of Table 2, one of them reused), 2 for the other languages, and 2 for each of two pairs.
+    # 8 runs for Table 2 (two per row, one of which is reused), 2 for the other languages, and 2 for each of two language pairs.
     assert "pretraining: 14 of 14 steps to do" in said
     assert "aligning: 5 of 5 steps to do" in said
     rows = {}

@@ -91,7 +91,7 @@ def test_run_record_and_model_card_describe_the_senses(trained):
 
 
 def test_the_probability_of_a_word_sums_over_its_senses(trained, texts, capsys):
-    """`calque perplexity` must equal the recorded held-out perplexity; all text is lower-cased."""
+    """`calque perplexity` must print the recorded held-out perplexity; all text is lower-cased."""
     model, out = trained
     encoder: Any = load_encoder(out, device="cpu")
     if model == "bert":  # sentence-transformers also uses the maximum length

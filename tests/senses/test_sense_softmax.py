@@ -16,7 +16,7 @@ from calque.senses.sense_table import Sampler, SenseTable, Softmax, Targets
 from calque.senses.training import Senses, SenseTraining, Translations
 
 DIM = 6
-SENSES = [3, 1, 4, 2, 1, 3, 2, 2, 3, 1]  # number of senses of ten words, 22 in total
+SENSES = [3, 1, 4, 2, 1, 3, 2, 2, 3, 1]  # number of senses of each of ten words, 22 in total
 PRUNED = [1, 6, 9, 18]
 
 
@@ -31,7 +31,7 @@ def small_table(senses=SENSES, pruned=PRUNED, seed: int = 0) -> SenseTable:
 
 
 def literal_loss(states, weight, bias, targets: Targets, candidates, log_q) -> Tensor:
-    """Return the weighted loss as a loop over states and targets: −log softmax over the target and its candidates."""
+    """Compute the weighted loss in a loop over states and targets: −log softmax over the target and its candidates."""
     total = torch.zeros((), dtype=torch.float64)
     for n, (classes, weights) in enumerate(zip(targets.classes.tolist(), targets.weights.tolist(), strict=True)):
         for c, share in zip(classes, weights, strict=True):
@@ -200,7 +200,7 @@ def test_targets_include_translations_into_two_other_languages():
 
 
 # -- word probabilities ------------------------------------------------------------------------------------------------
-@pytest.mark.parametrize("held", [4_000_000, 40])  # logits in memory: those of all states, or of two states
+@pytest.mark.parametrize("held", [4_000_000, 40])  # maximum number of logits: enough for all states or for two
 def test_the_probability_of_a_word_is_the_sum_over_its_senses(held, monkeypatch):
     monkeypatch.setattr(softmax, "MAX_LOGITS", held)
     head = Softmax([small_table(), small_table(seed=1)], negatives=5)

@@ -16,7 +16,7 @@ from sense_models import a_table, select
 
 SENSES = [3, 1, 4, 2, 1, 3]  # number of senses of each of six words
 DIM, AXES, QUEUE, RATE, BELOW = 7, 3, 30, 0.2, 0.15
-EVERY, WARMUP, PRUNE = 4, 8, 12  # in updates: projection interval, warm-up with one sense, pruning interval
+EVERY, WARMUP, PRUNE = 4, 8, 12  # projection interval, warm-up, pruning interval, in updates
 
 
 class Literal:

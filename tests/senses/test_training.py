@@ -84,7 +84,7 @@ def bert_predictions(module, update, objective, tokenizer) -> list[Predicted]:
 
 
 def literal_update(tables, predictions: list[Predicted], numbers: dict[str, int]) -> tuple[Tensor, list[list[int]]]:
-    """Return the sum of Eq. 7 over all active senses, and the senses selected in each direction."""
+    """Return the loss of Eq. 7 with a softmax over all active senses, and the senses selected in each direction."""
     translations: dict[tuple[str, str], list[str]] = {}
     for english, german in TRANSLATIONS:
         if english not in numbers or german not in numbers:  # words of several subwords have no translations
@@ -266,7 +266,7 @@ def test_a_process_without_text_is_allowed(kind, monkeypatch):
     for table in tables_of(method):
         assert int(table.seen) == 0
         assert table.live[table.index[:, 0]].all()
-        assert table.live.all() == (kind == "bert")  # the warm-up also ends here, but there is nothing to group
+        assert table.live.all() == (kind == "bert")  # the warm-up ends, but there are no states to group
 
 
 # -- settings ----------------------------------------------------------------------------------------------------------
@@ -299,7 +299,7 @@ DIM, N_WORDS, DOUBLE = 12, 80, 4  # the first four words have two planted senses
 
 
 def planted(seed: int = 0, n: int = 8000) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Return states `[n, 2, DIM]`, words and senses; the first state predicts the word, and the second has read it.
+    """Return states `[n, 2, DIM]`, words and senses; the first state predicts the word, and the second also encodes it.
 
     The last word is too rare to be clustered.
     """

@@ -33,7 +33,7 @@ def written(path, rows):
     return path
 
 
-def test_constant_vectors_answer_at_chance_level():
+def test_constant_vectors_score_at_chance_level():
     score = jobs(n=60, options={"epochs": 3, "learning_rate": 1e-2, "batch": 16})["qa"].evaluate(
         Planted(constant=True)
     )[1]
@@ -75,7 +75,7 @@ def test_questions_about_the_same_passage_are_resampled_together(tmp_path):
 
 
 def reading(n, lang):
-    """Return passages; the answer to `of` is the word `time`, the answer to `and` is the word after it."""
+    """Return passages; the answer to the question `of` is `time`, and the answer to `and` is the word after `time`."""
     rng = np.random.default_rng([n, ord(lang[0])])
     rows = []
     for _ in range(n):
@@ -103,7 +103,7 @@ def test_misplaced_answers_count_only_in_tests():
         Answering([replace(named, data=replace(named.data, spans=np.full_like(spans, -1)))], [named])
 
 
-def test_question_answering_on_the_command_line(tmp_path, capsys, tiny_folder, monkeypatch):
+def test_the_command_scores_question_answering_and_rejects_invalid_options(tmp_path, capsys, tiny_folder, monkeypatch):
     monkeypatch.chdir(tmp_path)
     written(tmp_path / "squad.en.json", reading(12, "en"))
     written(tmp_path / "xquad.de.json", reading(5, "de"))

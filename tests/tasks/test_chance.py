@@ -56,7 +56,7 @@ def inferences(n, lang, seed):
     """Return pairs of one-word texts, labelled yes if the number of the second word is that of the first plus 1 (modulo 5)."""
     numbers, first = drawn(n, lang, seed, length=1, vocabulary=5)
     follows = np.random.default_rng(seed).integers(2, size=n)
-    second = np.where(follows[:, None] == 1, numbers + 1, numbers + 3) % 5  # any vectors would reveal equal words
+    second = np.where(follows[:, None] == 1, numbers + 1, numbers + 3) % 5  # the words always differ
     texts = (first, Sentences.of([[f"{lang[0]}{k}" for k in row] for row in second], lang))
     return Dataset(f"{lang}.tsv", lang, LabelledText(texts, Labels.of(["yes" if each else "no" for each in follows])))
 
@@ -119,7 +119,7 @@ def nli():
 
 def parsing():
     job = Parsing(*both(trees), hidden=16, layers=1, arc=24, label=12, upos=2, **SMALL)
-    # Only the root, one of four words, must be guessed; all heads depend on it. There are two labels of other words.
+    # A guessed root is correct in a quarter of the trees, and determines all heads. The other words have one of two labels.
     margin = 3 * np.sqrt(0.25 * 0.75 / 100)
     return job, {"uas": 0.25 + margin, "las": 0.25 * 0.625 + margin}
 

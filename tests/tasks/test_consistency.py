@@ -30,7 +30,7 @@ def toy(seed, n=25, dim=6, missing=0.1):
 
 
 def literal(text, vectors, letters):
-    """Return the hits and queries of each sentence according to the definition."""
+    """Return the numbers of hits and queries in each sentence according to the definition."""
     words = [(s, word.lower()) for s, sentence in enumerate(text) for word in sentence.words]
     there = [k for k in range(len(words)) if vectors.covered is None or vectors.covered[k]]
 
@@ -78,7 +78,7 @@ def test_numbers_short_words_and_words_that_occur_once_are_not_queries():
         task.evaluate_embeddings(Embeddings(np.eye(3, dtype=np.float32), np.array([0, 3])))
 
 
-def test_consistency_of_plain_and_parallel_files(capsys, tiny_folder, tmp_path):
+def test_a_plain_file_and_a_side_of_a_parallel_file_have_equal_consistency(capsys, tiny_folder, tmp_path):
     lines = ["the house of time\tDAS HAUS", "a house of water\tEIN HAUS", "time and water\tZEIT", "house\tHAUS"]
     (tmp_path / "both.tsv").write_text("\n".join(lines) + "\n")
     (tmp_path / "plain.en.txt").write_text("".join(line.partition("\t")[0] + "\n" for line in lines))

@@ -70,7 +70,7 @@ def test_other_word_level_functions_reject_key_points():
     assert encoder.passes == 0
 
 
-def test_key_points_on_the_command_line(tmp_path, capsys, monkeypatch):
+def test_commands_evaluate_and_encode_key_points_and_reject_word_level_tasks(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "words.en.txt").write_text("e1 e2 e9\ne10\n", encoding="utf-8")
     write_tags(tagged(20, "en"), tmp_path / "tags.en.tsv")

@@ -62,7 +62,7 @@ def test_words_without_a_vector_are_skipped_and_counted():
         Lexicon(dictionary, similarity="dot")
 
 
-def test_a_dictionary_is_truncated_by_source_words():
+def test_entries_of_a_dictionary_are_selected_by_the_rank_of_their_source_word():
     dictionary = Dictionary(("a", "b", "a", "c"), ("1", "2", "3", "4"), ("en", "de"))
     assert by_frequency(dictionary, 0, 1).target == ("1", "3")
     assert by_frequency(dictionary, 1, None).source == ("b", "c")

@@ -119,7 +119,7 @@ def files(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_retrieval_and_mining_on_the_command_line(files, capsys, tiny_folder):
+def test_the_command_scores_retrieval_and_mining(files, capsys, tiny_folder):
     job = ("evaluate", tiny_folder, "sentences", "--langs", "en", "de", "-q")
     shown, _ = works(capsys, *job, "--test", "test.tsv", "--dev", "dev.tsv", "--out", "out.jsonl")
     for metric in ("accuracy ", "accuracy.de-en", "xsim.en-de", "f1 ", "recall"):
@@ -138,7 +138,7 @@ def test_retrieval_and_mining_on_the_command_line(files, capsys, tiny_folder):
     assert "Sentence retrieval: accuracy" in (files / "report.html").read_text()
 
 
-def test_errors_on_the_command_line(files, capsys, tiny_folder):
+def test_the_command_rejects_options_that_do_not_apply(files, capsys, tiny_folder):
     job = ("evaluate", tiny_folder, "sentences", "--langs", "en", "de")
     assert "pooling modules" in fails(capsys, *job, "--test", "test.tsv", "--sentence-pooling", "own")
     assert "--train does not apply to sentences" in fails(capsys, *job, "--test", "test.tsv", "--train", "x")

@@ -36,7 +36,7 @@ def own(tmp_path, monkeypatch):
 
 @pytest.fixture
 def row(own, monkeypatch):
-    """Add the class to the table of tasks."""
+    """Add the custom class to the table of tasks."""
     found = TaskRow(
         "elsewhere:SentenceRetrieval", "Is the nearest sentence the translation?", "sentence retrieval", ("test",),
         ("langs", "centred"), languages="pairs",
@@ -82,7 +82,7 @@ def test_a_class_from_another_package_can_be_used_as_a_task(own, capsys, tiny_fo
     assert "task elsewhere:Word must be a subclass" in fails(capsys, *job[:2], "elsewhere:Word", *job[3:])
 
 
-def test_the_default_from_files_passes_the_inputs_to_the_class(own):
+def test_from_files_passes_inputs_and_options_to_the_class_by_default(own):
     from calque.tasks import Task
 
     class Whole(Task):
@@ -99,7 +99,7 @@ def test_the_default_from_files_passes_the_inputs_to_the_class(own):
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_rows_match_their_classes(task):
+def test_table_rows_match_the_options_of_their_classes(task):
     row, kind = TASKS[task], TASKS.load(task)
     assert {*row.files, *row.options} - {*FIELDS} == set(option_names(kind))
     assert "test" in row.files

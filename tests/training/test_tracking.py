@@ -120,7 +120,7 @@ def test_tensorboard_contains_a_resumed_run(tmp_path):
     class Stops(Distance):
         def after_update(self, step):
             if step == 4:
-                raise RuntimeError("the power is gone")
+                raise RuntimeError("simulated power failure")
 
     def run(objective):
         given = {"processes": Processes(), "identity": {}, "folder": tmp_path / "run", "checkpoint_every": 3}

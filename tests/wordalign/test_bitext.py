@@ -108,7 +108,7 @@ def test_spelling_similarity_is_the_longest_common_subsequence_ratio(left, right
     np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
-def test_spelling_similarity_of_long_words_and_other_alphabets():
+def test_spelling_similarity_transliterates_alphabets_and_truncates_long_words():
     one = Pairs(np.array([0, 1]), np.array([0], dtype=np.int32))
     for a, b, expected in (
         ("Пикассо", "picasso", 6 / 7), ("Αθήνα", "athina", 1.0), ("ÉCOLE", "ecole", 1.0), ("中国", "中国", 1.0),

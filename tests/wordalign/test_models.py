@@ -323,7 +323,7 @@ def literal_gibbs(
 @pytest.mark.parametrize("similar", [False, True])
 @pytest.mark.parametrize("across", [True, False])
 def test_the_sampler_follows_its_conditional_distributions(across, similar):
-    source_text = TEXT if across else swapped(TEXT)  # pairs of the given and the observed sentence
+    source_text = TEXT if across else swapped(TEXT)  # pairs (conditioning sentence, observed sentence)
     text = bitext()
     rng = np.random.default_rng(5)
     start = [[int(rng.integers(-1, len(a))) if a else -1 for _ in b] for a, b in source_text]

@@ -126,7 +126,7 @@ def test_saved_aligners_link_new_text_identically(text, aligners, model, tmp_pat
         assert a == b
         assert np.array_equal(a.posterior, b.posterior)
     assert f1(aligner.align(new), true) > (0.75 if model == "fast-align" else 0.9)
-    if model != "gibbs":  # its chains would use other random numbers
+    if model != "gibbs":  # the Gibbs chains would use other random numbers
         assert again.align(text[0]) == aligner.align(text[0])
 
 
