@@ -177,3 +177,4 @@ def test_the_site_builds_without_warnings_and_without_network(tmp_path):
         loaded = re.findall(r"<(?:script|img|iframe)[^>]*\ssrc=\"?(https?://[^\" >]+)", text)
         loaded += [link for link in re.findall(r"<link[^>]*>", text) if "http" in link and "canonical" not in link]
         assert not loaded, page.name
+        assert not re.findall(r"<m[a-z]+[^>]*>\\\w+", text), page.name  # LaTeX commands that were not converted
