@@ -50,7 +50,7 @@ def start_of_chunk(prev_tag, tag, prev_type, type_):
 
 
 def conlleval(sentences):
-    """Count correct, predicted and gold chunks, in total and by type, as (right, guessed, correct)."""
+    """Return the numbers of correctly predicted, predicted and gold chunks, in total and for each type."""
     total, by_type = [0, 0, 0], {}
     in_correct = False
     last_correct = last_guessed = "O"

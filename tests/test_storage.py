@@ -190,7 +190,7 @@ def test_a_full_disk_is_recognised_among_the_causes_of_an_error():
         (RAISED["torch"], "only part of the file could be written"),
     ],
 )
-def test_operating_system_errors_have_one_line(capsys, monkeypatch, error, said):
+def test_operating_system_errors_are_reported_on_one_line(capsys, monkeypatch, error, said):
     def broken(*arguments, **named):
         raise error
 

@@ -79,7 +79,7 @@ class Words:
 
     @property
     def unlimited(self) -> Words:
-        """Copy without `limit`. Training text must be read completely, because it determines which words are unseen."""
+        """Settings without `limit`. Training text must be read completely, because it determines which words are unseen."""
         return replace(self, limit=None)
 
     def read(self, path: str | PathLike[str], langs: tuple[str, str]) -> ParallelCorpus:

@@ -28,8 +28,8 @@ _KEPT = 1 << 17  # maximum number of cached text chunks per language
 _LONG = 256  # maximum length, in characters, of chunks that are searched for URLs and similar patterns
 
 # -- languages -----------------------------------------------------------------------------------------------
-# ISO 639-3 codes and a few older codes, each followed by its ISO 639-1 code. Members of macrolanguages that occur in
-# test sets are listed with the code of the macrolanguage.
+# ISO 639-3 codes and a few older codes, each followed by its ISO 639-1 code.
+# Some members of macrolanguages occur in test sets and are listed with the code of the macrolanguage.
 _THREE = (
     "aaraa abkab afraf akaak alssq amham araar arbar argan asmas avaav aveae aymay azeaz azjaz bakba bambm belbe benbn "
     "bisbi bodbo bosbs brebr bulbg catca cescs chach chece chizh chucu chvcv cmnzh corkw cosco crecr cymcy czecs danda "

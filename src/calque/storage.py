@@ -25,8 +25,8 @@ _FULL = {
     errno.EDQUOT: "the disk quota is exceeded",
     errno.EFBIG: "the file is larger than the system allows",
 }
-# Libraries report a full disk in different ways: Rust libraries (safetensors, tokenizers) give the error number, NumPy the
-# number of written items, and PyTorch's zip writer reports only that the write failed.
+# Libraries report a full disk in different ways. Rust libraries (safetensors, tokenizers) report the error number.
+# NumPy reports the number of written items, and PyTorch's zip writer reports only that the write failed.
 _NUMBER = re.compile(r"\(os error (\d+)\)")
 _NUMPY = re.compile(r"\d+ requested and \d+ written")
 _TORCH = re.compile(r"PytorchStreamWriter failed|inline_container\.cc.*unexpected pos|basic_ios::clear: iostream error")

@@ -54,7 +54,7 @@ def check(folder, name="subwords"):
     return modules
 
 
-def test_every_family_can_be_opened_at_a_middle_layer(any_family_folder, tmp_path):
+def test_models_of_every_family_can_be_loaded_with_a_middle_layer_as_output(any_family_folder, tmp_path):
     load_encoder(any_family_folder, layer=1).save(tmp_path / "out")
     about = json.loads((tmp_path / "out" / "calque.json").read_text())
     # The model is truncated at that layer if possible; otherwise a module selects the layer.

@@ -21,7 +21,7 @@ from calque.text import ParallelCorpus, Sentences
 from command import fails, works
 from planted import KeyPoints, Planted, jobs, key_points, labelled, tagged, write_tags
 
-REFUSED = "planted has vectors for key points, but vectors for words are required here; text-level tasks"
+REFUSED = "planted has vectors for key points, but vectors for words are required here; choose a text-level"
 
 
 def left(each):

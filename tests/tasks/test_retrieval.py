@@ -253,7 +253,7 @@ def test_seen_pairs_identical_words_and_shared_sentences_are_found_in_any_case()
     ("options", "message"),
     [
         ({"candidates": "some"}, "candidates must be one of all, linked, got 'some'"),
-        ({"train_pairs": WordPairs([], [], [], n_sentences=1)}, "set train to this text"),
+        ({"train_pairs": WordPairs([], [], [], n_sentences=1)}, "set train to the text of these word links"),
         ({"train": ParallelCorpus.of([], [], ("en", "fr"))}, "train must be in the languages"),
         ({"pairs": WordPairs([0], [0], [5], n_sentences=1)}, "target word 5"),
     ],

@@ -67,7 +67,7 @@ class Distillation(TrainingSettings):
         epochs, learning_rate, seed: see `Schedule`.
         batch: number of sentence pairs from each parallel text, and of sentences from each monolingual text, in an update.
         freeze: see `TrainingSettings`.
-        accumulate: number of parts into which each process divides an update, to save memory.
+        accumulate: number of parts into which each process divides its batch, to save memory.
         precision: precision of the forward pass, "float32" or "bfloat16", see `Tuner.align`.
     """
 

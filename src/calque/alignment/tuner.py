@@ -163,7 +163,7 @@ class Tuner(TrainingSettings, Method):
             standardize: whether to standardise the word vectors before training and in the result; default: only if one
                 dimension dominates the vectors.
             centre: whether to shift the mean vector of each language to the mean vector of `towards` after training.
-            accumulate: number of parts into which a process divides an update, to save memory; the result is the same.
+            accumulate: number of parts into which each process divides its batch, to save memory; the result is the same.
             precision: precision of the forward passes, "float32" or "bfloat16". Results in "float32" are reproducible on the
                 same machine.
         """

@@ -51,11 +51,11 @@ class Alignment(Objective[Sequence[np.ndarray]]):
 
     Args:
         text: text from which updates select sentence pairs.
-        reference: encoder before training (f0), or None if the loss does not use f0. In every update, f0 encodes the target
-            sentences with the same precision as in training.
+        reference: encoder before training (f0), or None if the loss does not use f0. f0 encodes the target
+            sentences in every update, with the precision of the training.
         loss: see `Tuner.loss`.
         budget: maximum number of subwords in a forward pass, including padding.
-        accumulate: number of parts into which each process divides an update.
+        accumulate: number of parts into which each process divides its batch (gradient accumulation).
     """
 
     def __init__(

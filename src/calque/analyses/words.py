@@ -230,7 +230,7 @@ def points(
     if len(links) < 2:
         return []
     positions = {"source": questions.pairs.source, "target": questions.pairs.target}
-    words = []  # the values that all encoders share; source words precede target words
+    words = []  # fields that are the same for every encoder, first of the source words
     for lang, side in zip(questions.langs, SIDES, strict=True):
         codes, names = questions.tags.get(side, (None, ()))
         for pair, link in enumerate(links.tolist()):

@@ -402,8 +402,8 @@ def ngram_counts(order: np.ndarray, ranks: np.ndarray, lengths: np.ndarray) -> n
 
 
 #: Functions that compute the scores in Table 3 from summed counts of `score_order`. BLEU-n is the fraction of matching n-grams,
-#: not the geometric mean of Papineni et al. (2002). The CLCR paper describes a score of 0.582 as "2-gram predictions correct over
-#: half of the time"; the geometric mean would be √0.582, because all 1-grams match. The brevity penalty is 1.
+#: not the geometric mean of Papineni et al. (2002). The paper calls a score of 0.582 "2-gram predictions correct over half of
+#: the time". The geometric mean would be √0.582, because all 1-grams match. The brevity penalty is 1.
 OF_ORDER: Mapping[str, Statistic] = {f"bleu-{n}": fraction(n - 1, _LONGEST + n - 1) for n in (2, 3, 4)}
 
 
@@ -537,8 +537,8 @@ def distance_sums(source: Embeddings, target: Embeddings, transform: Transform) 
     return np.stack([np.bincount(owner, values, minlength=len(lengths)) for values in columns], axis=1)
 
 
-#: Functions that compute the scores in Table 1 from `distance_sums`: the mean squared distance per dimension; this distance over
-#: the mean variance of a vector component; and the distance at τ = 1, which may rank models differently.
+#: Functions that compute the scores in Table 1 from `distance_sums`. "distance" is the mean squared distance per dimension, and
+#: "relative distance" divides it by the mean variance. "soft distance" is computed at τ = 1, and may rank models differently.
 OF_DISTANCE = {"distance": fraction(0, 2), "relative distance": fraction(0, 3), "soft distance": fraction(1, 2)}
 
 

@@ -171,7 +171,7 @@ class AbsoluteOrder(Order):
     index of the key point's word in the sentence. Both are inputs because the vectors may not encode them.
 
     Args:
-        most: number N of classes; later ranks share the last class, and later places and positions share the last embedding.
+        most: number N of classes. Ranks of N or more share the last class, and positions of N or more the last embedding.
 
     Example:
         >>> model, lengths = AbsoluteOrder(8, 5, 4), torch.tensor([3, 1])
@@ -249,9 +249,9 @@ def _pairs(ragged: Ragged) -> tuple[Tensor, Tensor]:
 
 
 # -- beam search -------------------------------------------------------------------------------------------------------
-# The cost of the remaining words depends only on the set of words that are already placed. Therefore, only the cheapest
-# hypothesis for each set is kept, and a beam of 10 contains 10 different sets. If the beam is large enough for all sets, the
-# search is exact (Held & Karp 1962, "A dynamic programming approach to sequencing problems").
+# The cost of the remaining words depends only on the set of words that are already placed.
+# Only the cheapest hypothesis for each set is therefore kept, and a beam of 10 contains 10 different sets. The search is exact if
+# the beam is large enough for all sets (Held & Karp 1962, "A dynamic programming approach to sequencing problems").
 def relative_order(scores: np.ndarray, lengths: np.ndarray, *, beam: int = 10) -> tuple[np.ndarray, np.ndarray]:
     """Return the best order of the words in each sentence, given pairwise scores (CLCR, Eq. 9):
 

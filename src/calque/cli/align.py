@@ -72,7 +72,7 @@ class AlignCommand(SubjectCommand):
             why = f"needs a method that trains, unlike {method}" if is_map else f"is not an option of --method {method}"
             raise SettingError(f"{option} {why}")
         if any(name in of_kind for of_kind in map(self.types_of, [("", "dictionary"), ("", "unsupervised")])):
-            raise SettingError(f"{option} is only for some methods with --dictionary or --unsupervised")
+            raise SettingError(f"{option} requires --dictionary or --unsupervised, and a method that has this option")
 
 
 @grouped

@@ -109,7 +109,8 @@ def encode(
     loading: Loading,
     pretokenized: Pretokenized = False,
     precision: str | None = typer.Option(
-        None, help="Precision of the forward pass: highest (float32) or bfloat16; default: as saved, otherwise highest."
+        None,
+        help="Precision of the forward pass: highest (float32) or bfloat16; default: the saved precision, or highest.",
     ),
     limit: Limit = None,
     quiet: Quiet = False,

@@ -201,7 +201,7 @@ def require(encoder: Any, use: Literal["measured", "mapped", "trained"], rows: S
         raise SettingError(f'{fact}; see "Your own model, method, task" in the documentation (docs/guides/own.md)')
     if (given := getattr(encoder, "rows", "words")) not in rows:
         fact = f"{encoder.name} has vectors for {given}, but vectors for {' or '.join(rows)} are required here"
-        raise SettingError(f"{fact}; text-level tasks, such as nli, accept words and key points")
+        raise SettingError(f"{fact}; choose a text-level task, such as nli, which also supports key points")
     if use == "mapped" and getattr(encoder, "base", None) is not None:
         raise SettingError(f"{encoder.name} already has maps; fit new maps to its base encoder, {encoder.base.name}")
 

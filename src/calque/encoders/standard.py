@@ -16,7 +16,7 @@ from calque.errors import CalqueWarning, SettingError
 from calque.text import ParallelCorpus, Sentences
 
 _SENTENCES = 512  # number of sentences from which means and standard deviations are computed
-_SHARE = 0.5  # a dimension dominates a layer if it exceeds this fraction of the mean squared norm
+_SHARE = 0.5  # a dimension dominates if it accounts for more than this fraction of the mean squared norm
 
 
 class StandardizedWarning(CalqueWarning):

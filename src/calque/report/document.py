@@ -102,7 +102,7 @@ class Plot:
 
     @property
     def choices(self) -> dict[str, list[str]]:
-        """Names of the choices with more than one value, and these values."""
+        """Names of the settings that have more than one value, with their values."""
         names = dict.fromkeys(name for panel in self.panels for name in panel.choice)
         values = {name: list(dict.fromkeys(p.choice[name] for p in self.panels if name in p.choice)) for name in names}
         return {name: several for name, several in values.items() if len(several) > 1}

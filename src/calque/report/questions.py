@@ -17,8 +17,8 @@ _HEAD = (
     "learning_rate", "warmup", "decay", "clip", "patience", "per_epoch",
 )  # fmt: skip
 _HEADS = ("ner", "slots", "pos", "nli", "sentiment", "parsing", "probing", "qa")
-# Settings that define a question, by task; other settings only describe a result. A result line replaces an
-# earlier line only if all of these settings are equal.
+# Settings of each task that must be equal for two results to be comparable. Other settings only describe a result.
+# A result line replaces an earlier line only if all of these settings are equal.
 DEFINE = dict.fromkeys(_HEADS, _HEAD) | {
     "retrieval": ("contextual", "candidates", "similarity", "k", "special"),
     "sentences": ("sentence_pooling", "similarity", "k", "margin_k"),

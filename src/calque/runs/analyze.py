@@ -38,9 +38,9 @@ def analyze(
     Each encoder encodes the test text once, with all layers in one pass.
 
     Args:
-        how: settings. Word links are computed unless files with links are given. With `non_contextual`, retrieval uses only the
-            first occurrence of each word type, as in Table 4 of Cao et al. Without `only`, an analysis whose files are
-            missing is skipped with a message.
+        how: settings of the analysis. Word links are computed unless files with links are given. With `non_contextual`,
+            retrieval uses only the first occurrence of each word type, as in Table 4 of Cao et al. Without `only`, an
+            analysis whose files are missing is skipped with a message.
 
     Raises:
         SettingError: an analysis is unknown, or the files of a requested analysis are missing.

@@ -365,7 +365,7 @@ class Softmax(nn.Module):
     def __init__(self, tables: Sequence[WordTable | SenseTable], *, negatives: int | None = None):
         super().__init__()
         if len(tables) not in (1, 2) or (negatives is not None and negatives < 1):
-            raise SettingError(f"tables must be 1 or 2, and negatives at least 1, got {len(tables)} and {negatives}")
+            raise SettingError(f"expected 1 or 2 tables and at least 1 negative, got {len(tables)} and {negatives}")
         self.tables = nn.ModuleList(tables)
         self._samplers, self.negatives = [Sampler(table) for table in tables], negatives
 

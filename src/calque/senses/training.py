@@ -179,8 +179,8 @@ class Translations:
         return self._rows[self._index[languages, words.clamp(max=self._index.shape[1] - 1)]]
 
 
-#: Selected senses for this process's predictions, in text order. The first tensor, `[n, kinds · dim]`, contains the states that
-#: predict the word and (if different) select its sense; the second, int64 `[n, 3]`, the word, its class, and a mask flag.
+#: Hidden states `[n, kinds · dim]` of this process's predictions, in text order; they predict the word and select its sense.
+#: The second tensor, int64 `[n, 3]`, contains the word, its class (the selected sense) and a mask flag for each prediction.
 Selected = tuple[Tensor, Tensor]
 
 

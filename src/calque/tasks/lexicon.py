@@ -35,7 +35,7 @@ class Lexicon(Task):
 
     Precision at k is the fraction of source words with a gold translation among the k nearest words (Conneau et al. 2018a). The
     mean reciprocal rank uses the rank of the best gold translation (Glavaš et al. 2019). If a word has several entries, all of
-    their translations count as correct. Entries in which a word has no vector are skipped; `left_out` is their number.
+    their translations count as correct. `left_out` counts the entries that are skipped because a word has no vector.
 
     Args:
         dictionary: word pairs to test.

@@ -91,7 +91,7 @@ class WordRetrieval(Task):
         data: str = "",
     ):
         if train_pairs is not None and train is None:
-            raise SettingError("train_pairs are word links of a training text; set train to this text")
+            raise SettingError("train_pairs requires train; set train to the text of these word links")
         if train is not None and train.langs != corpus.langs:
             raise SettingError(f"train must be in the languages of the test text, {corpus.langs}, got {train.langs}")
         for given, text in ((pairs, corpus), (train_pairs, train)):
@@ -416,7 +416,7 @@ def retrieve(
             raise SettingError("links and vectors must refer to the same words; was the text tokenised differently?")
         rows.append(side.rows(pairs.sentence, words))
         if len(np.unique(rows[-1])) != len(words):
-            raise SettingError("links must be one-to-one; call their method one_to_one() first")
+            raise SettingError("links must be one-to-one; call links.one_to_one() first")
         pools.append(np.ones(side.n_words, dtype=bool) if chosen is None else np.array(chosen, dtype=bool))
     allowed = np.flatnonzero(pools[0][rows[0]] & pools[1][rows[1]])
     for side, pool in zip(sides, pools, strict=True):

@@ -60,8 +60,8 @@ class BatchPlan:
             order = rng.permutation(self._sizes[corpus])
             full = len(order) // self._batch * self._batch
             batches.extend(order[:full].reshape(-1, self._batch))
-            # The longest corpus keeps its incomplete last batch, and a corpus smaller than a batch forms one batch. Other
-            # corpora skip the incomplete batch, whose pairs are shuffled again in the next pass.
+            # The longest corpus keeps its incomplete last batch. A corpus smaller than a batch forms one batch.
+            # Other corpora skip the incomplete batch, and its pairs are shuffled again in the next pass.
             longest = len(order) > (self.steps_per_epoch - 1) * self._batch
             if full < len(order) and (longest or full == 0):
                 batches.append(order[full:])

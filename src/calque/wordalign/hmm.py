@@ -123,7 +123,7 @@ def priors(strength: float, spelling: float) -> np.ndarray:
 
 
 class Weights(NamedTuple):
-    """Model probabilities for a text, for compiled loops.
+    """Probabilities of an HMM for one text, as arrays for the compiled loops.
 
     Attributes:
         mass: count plus prior of every type pair, float32 `[n_pairs]`.

@@ -151,7 +151,7 @@ def heat(
     title: str, description: str,
 ) -> Drawing:  # fmt: skip
     """Draw the differences of methods (rows) from their baselines on test sets (columns). A cell has a difference, an outcome
-    ("better", "worse" or "unclear") and a tooltip. Colours deepen with the difference; insignificant differences have none."""
+    ("better", "worse" or "unclear") and a tooltip. Significant differences are coloured, and larger differences are darker."""
     left = min(190.0, 20 + max((width_of(label) for label, _ in rows), default=0))
     width, height = left + CELL * len(columns) + 8, 30 + ROW * len(rows) + 4
     stripes = element("line", x1=0, y1=0, x2=0, y2=7, class_="hatch")

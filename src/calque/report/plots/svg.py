@@ -11,8 +11,8 @@ from typing import NamedTuple
 HATCH = "calque-hatch"  # id of the hatch pattern; `Drawing.inline` makes it unique within the page
 Series = Sequence[tuple[str, int]]  # names and numbers of series; the number determines colour and shape
 
-# The baseline is grey; the other hues are adapted from Okabe and Ito (2008), so that the contrast
-# ratio of each hue to the background is at least 3:1 (WCAG 2.2, criterion 1.4.11).
+# The baseline is grey. The other hues are adapted from Okabe and Ito (2008).
+# The contrast ratio of each hue to the background is at least 3:1 (WCAG 2.2, criterion 1.4.11).
 LIGHT = {
     "paper": "#ffffff", "ink": "#1c1e21", "soft": "#595f69", "line": "#dcdfe4", "faint": "#f4f5f7",
     "s0": "#666e79", "s1": "#0b67b2", "s2": "#c8500a", "s3": "#00805e", "s4": "#a33c83", "s5": "#8a6a00", "s6": "#2679ad",
