@@ -1,13 +1,10 @@
 """Test a custom encoder from a file outside the package, selected by name on the command line and in a study."""
 
 import json
-import os
-import subprocess
-import sys
-from functools import partial
 
 import pytest
 
+import forked
 from calque.encoders import load_encoder
 from command import fails, works
 from documents import code_of
@@ -52,10 +49,17 @@ def test_a_custom_encoder_can_be_evaluated_aligned_and_analysed(capsys, own):
     assert f"{own / 'foreign'}: names the class unread:Any, which is not part of calque" in said
 
 
+#: runs `python -m calque` in a folder, which is then the first entry of `sys.path`
+IN_FOLDER = """
+import os, runpy, sys
+os.chdir(sys.argv.pop(1))
+sys.path[:] = [os.getcwd(), *(path for path in sys.path if path != os.getcwd())]
+runpy.run_module("calque", run_name="__main__", alter_sys=True)
+"""
+
+
 def test_modules_in_the_working_directory_require_trust_code(own):
-    command = [sys.executable, "-m", "calque", "encode", "letters:Trigrams", "test.tsv", "--lang", "en", "--out", "v"]
-    place = {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path and path != str(own))}
-    run = partial(subprocess.run, cwd=own, capture_output=True, text=True, env=os.environ | place)
-    assert "letters cannot be imported" in run(command).stderr
-    trusted = run([*command, "--trust-code"])
+    command = ["-c", IN_FOLDER, own, "encode", "letters:Trigrams", "test.tsv", "--lang", "en", "--out", "v"]
+    assert "letters cannot be imported" in forked.run(*command).stderr
+    trusted = forked.run(*command, "--trust-code")
     assert (trusted.returncode, (own / "v").is_file()) == (0, True), trusted.stderr

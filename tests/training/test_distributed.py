@@ -117,13 +117,10 @@ def environment(**given: str) -> dict[str, str]:
 
 
 def test_a_run_that_ends_when_a_process_is_killed_can_be_resumed(tiny_folder, tmp_path):
-    """Start the run with torchrun, kill one process, and resume with accelerate."""
+    """Kill one process, and resume with `accelerate launch`, which starts the processes like torchrun."""
     command = ["-m", "calque", *align_command(tiny_folder, tmp_path, "out")]
-    done = forked.run(
-        "-m", "torch.distributed.run", "--nproc_per_node", "2", "--master_port", free_port(), *command,
-        environment=environment(MORTAL="1:4:killed", PYTHONPATH=HELPERS),
-    )  # fmt: skip
-    assert done.returncode != 0
+    done, killed = run_group(2, *command, MORTAL="1:4:killed", PYTHONPATH=HELPERS)
+    assert (done.returncode, killed.returncode) == (2, -9)
     (line,) = re.findall("calque: .*", done.stderr)
     assert "another process of this run has ended" in line
     assert "calque/training" not in done.stderr  # no traceback from calque

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from itertools import pairwise
 
 import numpy as np
 import pytest
 
+import forked
 from calque.errors import InputError, SettingError
 from calque.pairs import WordPairs
 from calque.text import ParallelCorpus
@@ -97,16 +95,17 @@ def test_links_do_not_depend_on_threads_or_blocks(text, name, monkeypatch):
 def test_every_process_computes_bitwise_equal_links(text, tmp_path):
     """Compare a process that compiles the Numba functions with one that loads them from the cache."""
     text[0].save(tmp_path / "text.arrow")
-    code = """
-import sys
+    program = """
+import sys, numba
+numba.config.CACHE_DIR = sys.argv[1]
 from calque.text import ParallelCorpus
 from calque.wordalign import WordAligner
-WordAligner.train(ParallelCorpus.open(sys.argv[1]), model="hmm").save(sys.argv[2])
+WordAligner.train(ParallelCorpus.open(sys.argv[2]), model="hmm").save(sys.argv[3])
 """
-    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "loops")}
     for name in ("compiled", "loaded"):
-        paths = [str(tmp_path / "text.arrow"), str(tmp_path / name)]
-        subprocess.run([sys.executable, "-c", code, *paths], check=True, env=environment)
+        done = forked.run("-c", program, tmp_path / "loops", tmp_path / "text.arrow", tmp_path / name)
+        assert done.returncode == 0, done.stderr
+    assert list((tmp_path / "loops").rglob("*.nbi"))
     assert (tmp_path / "compiled").read_bytes() == (tmp_path / "loaded").read_bytes()
 
 
