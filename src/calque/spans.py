@@ -139,7 +139,7 @@ def span_counts(gold: np.ndarray, predicted: np.ndarray, names: Sequence[str], o
 
 
 class _Words:
-    """Scheme letter and type of each tag and of the preceding tag, and masks of the tags that begin or continue a span."""
+    """Prefix (such as B) and type of each tag and of the preceding tag, and masks of the tags that begin or continue a span."""
 
     def __init__(self, codes: np.ndarray, names: Sequence[str], offsets: np.ndarray):
         matches = [_SPAN.fullmatch(name) for name in names]

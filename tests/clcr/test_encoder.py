@@ -116,7 +116,7 @@ def test_vectors_of_pivots_follow_the_order_of_the_translation():
     assert model.fingerprint != base.fingerprint
     with pytest.raises(SettingError, match="1 of 1 sentences in de have no translation"):
         model.encode(Sentences.of([["tree"]], "de"))
-    with pytest.raises(SettingError, match="pivots apply to only one text"):
+    with pytest.raises(SettingError, match="pivots depend on one text"):
         model.save("anywhere")
 
 

@@ -188,7 +188,7 @@ def test_an_unsupported_pooling_raises_an_error(tiny_encoder, family_folders):
     for encoder, name, said in (
         (tiny_encoder, "own", "has no sentence-transformers pooling modules"),
         (RandomVectors(8), "subwords", "has no subwords; use words"),
-        (load_encoder(family_folders("gpt2"), layer=-1), "cls", "adds no special token before a text; use subwords"),
+        (load_encoder(family_folders("gpt2"), layer=-1), "cls", "adds no special token before a text; set the pooling"),
         (tiny_encoder, "sum", "must be one of own, words, subwords, cls, got 'sum'"),
     ):
         with pytest.raises(SettingError, match=said):

@@ -140,7 +140,7 @@ def test_counts_and_losses_equal_a_loop_over_targets(kind, width):
 @pytest.mark.parametrize(
     ("make", "fact"),
     [
-        (lambda: Probing([pairs(5, "en")], [spans(5, "de")]), "all files must have the same probe"),
+        (lambda: Probing([pairs(5, "en")], [spans(5, "de")]), "all files must be for one probing task"),
         (lambda: Probing([asked([["a"]], "en", [[]])], [spans(5, "de")]), "en.jsonl: the file must have labelled spans"),
         (lambda: Probing([asked([["a"]], "en", [[([(0, 1)], [])]])], [spans(5, "de")]), "targets must have labels"),
     ],

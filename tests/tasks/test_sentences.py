@@ -1,4 +1,4 @@
-"""Compare sentence retrieval and mining with their definitions on planted vectors."""
+"""Compare sentence retrieval and mining with literal implementations on synthetic vectors."""
 
 import json
 

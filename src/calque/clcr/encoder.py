@@ -315,7 +315,7 @@ class KeyPointEncoder(Encoder):
     def save(self, folder: str | PathLike[str]) -> None:
         """Write a folder with the encoder for each language, the trained modules, and `calque.json`, which describes both."""
         if self.translations is not None:
-            raise SettingError("pivots apply to only one text and cannot be saved; save the encoder with other steps")
+            raise SettingError("pivots depend on one text and cannot be saved; load the encoder with other steps")
         kinds, langs = {kind: name for name, kind in _CLASSES.items()}, list(self.parts)
         parts: dict[str, Any] = {lang: {} for lang in langs}
         weights: dict[str, torch.Tensor] = {}

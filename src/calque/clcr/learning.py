@@ -457,7 +457,7 @@ class TrainedParts:
 
 @dataclass(frozen=True)
 class _Side:
-    """Vectors and pivots of the sentences in one language, which is the source side of the pivots."""
+    """Vectors and pivots of the sentences in one language; the pivots map from this language to the other."""
 
     vectors: Embeddings
     pivots: WordPairs

@@ -35,10 +35,10 @@ PHASES = Schedule(warmup=0.1, decay="linear")
 
 
 def transform_rate(dim: int) -> float:
-    """Return the default learning rate for transforms. An Adam update changes a vector component by up to about dim · rate.
+    """Return the default learning rate for transforms, which depends on the dimension.
 
-    The best rates were 5e-3 with 48 dimensions, 4e-3 to 8e-3 with 128, and 2e-3 with 256 (on synthetic text, and on en-de
-    with `mini`).
+    An Adam update changes a component of a mapped vector by up to about dim · rate. The best rates were 5e-3 with 48 dimensions,
+    4e-3 to 8e-3 with 128, and 2e-3 with 256 (on synthetic text, and on en-de with `mini`).
     """
     return min(5e-3, 0.5 / dim)
 

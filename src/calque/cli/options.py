@@ -112,7 +112,7 @@ def _of_one_kind() -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Linking:
-    """Options for linking words."""
+    """Options for word alignment."""
 
     model: Model = "auto"
     symmetrize: str = opt(

@@ -13,7 +13,7 @@ from calque.distributed import own_device
 from calque.errors import InputError, SettingError
 
 CPU = torch.device("cpu")
-#: weight types by name
+#: dtypes of the weights, keyed by name
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 #: precisions for encoding: full float32, or bfloat16 autocast with float32 weights
 PRECISIONS = ("highest", "bfloat16")

@@ -100,7 +100,7 @@ class SentencePooling(nn.Module):
                 raise SettingError(f"sentence pooling {name}: {encoder.name} has no subwords; use words")
             if name == "cls" and not len(encoder.subwords.prefix):
                 fact = f"sentence pooling cls: {type(encoder.tokenizer).__name__} adds no special token before a text"
-                raise SettingError(f"{fact}; use subwords")
+                raise SettingError(f"{fact}; set the pooling to subwords")
             return cls(name, "subwords", ("cls",) if name == "cls" else ("mean",))
         return cls("words", "words")
 

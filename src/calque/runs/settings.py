@@ -290,8 +290,8 @@ class NeighbourSettings:
     sentence1: str = opt(..., "Sentence that contains the word.")
     word1: str = opt(..., "Word as it is written in --sentence1.")
     lang2: str = opt(..., "Language of the neighbours.", callback=language)
-    sentence2: Several = opt(None, "Sentence in the language --lang2 to search for neighbours; repeatable.")
-    text2: str | None = opt(None, "Plain text in the language --lang2 to search for neighbours.")
+    sentence2: Several = opt(None, "Sentence in the language --lang2 whose words can be neighbours; repeatable.")
+    text2: str | None = opt(None, "Plain text in the language --lang2 whose words can be neighbours.")
     aligned: str | None = opt(None, "Aligned encoder to compare with --encoder, the encoder before alignment.")
     k: int = opt(5, "Number of nearest words to show.", "-k", min=1)
     pretokenized: Pretokenized = False

@@ -1,4 +1,4 @@
-"""Link the words of parallel texts."""
+"""Align the words of parallel texts."""
 
 from __future__ import annotations
 

@@ -278,7 +278,7 @@ def group(tables: Sequence[SenseTable], *, seed: int) -> torch.Tensor:
     of active senses, bool `[n_classes]`.
 
     `split_words` clusters the states that predict a word (index 0 of `kinds`, concatenated over tables). The centre of a sense
-    is the mean of the states that select it (index −1). Words with fewer than `MIN_VECTORS` states keep one sense. If fewer
+    is the mean of the states that select it (the last ones). Words with fewer than `MIN_VECTORS` states keep one sense. If fewer
     than `FEWEST_WORDS` words have enough states, all words keep one sense.
     """
     first = tables[0]

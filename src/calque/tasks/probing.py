@@ -235,4 +235,4 @@ def _check(each: Dataset[ProbeText], first: Dataset[ProbeText]) -> None:
     mine, other = ((one.data.probe, one.data.spans.shape[1]) for one in (each, first))
     if mine != other:
         shown = " and ".join(f"{one.name} has {one.data.probe}" for one in (first, each))
-        raise SettingError(f"all files must have the same probe, but {shown}; set one with --probe")
+        raise SettingError(f"all files must be for one probing task, but {shown}; choose it with --probe")

@@ -312,7 +312,7 @@ def _study(tables: dict[str, Any], folder: str) -> Study:
 def _table(
     kind: Callable[..., Table], where: str, table: Mapping[str, Any], own: Mapping[str, Any], *without: str, what: str = ""
 ) -> Table:  # fmt: skip
-    """Read a table into the dataclass `kind`, without the fields `without`. The settings in `own` become `options`."""
+    """Read a table into the dataclass `kind`, without the fields `without`. The settings in `own` are read into `options`."""
     known = {name: wanted for name, wanted in of(kind, "options", *without).items() if name not in own}
     check(where, table, {**known, **own}, what)
     for each in fields(kind):  # type: ignore[arg-type]
