@@ -120,7 +120,7 @@ def test_flip_rates_are_not_used_if_no_word_is_certainly_unlinked():
 
 def test_flip_rates_are_estimated_from_held_out_predictions():
     """Held-out predictions must reveal the 30% of wrong labels; overfitted predictions on the training text do not."""
-    embeddings, _, pivots = flipped(300, positive=0.3, negative=0.3, dim=200)
+    embeddings, _, pivots = flipped(200, positive=0.3, negative=0.3, dim=150)
     for published, wrong, within in ((False, 0.3, 0.1), (True, 0.0, 0.01)):
         rates = train_key_points(embeddings, pivots, HeadTraining(epochs=40), as_published=published)[2]
         assert (rates["positive"], rates["negative"]) == pytest.approx((wrong, wrong), abs=within)

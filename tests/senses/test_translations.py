@@ -72,7 +72,7 @@ def test_a_word_has_at_most_four_translations_in_dictionary_order():
 
 
 def test_only_subwords_that_are_whole_words_are_translated():
-    """The text also has words that are not in the dictionary. Of two spellings of a translation, the more frequent one is used."""
+    """The text also has words that are not in the dictionary. Of two spellings of a translation, the more frequent is used."""
     texts = {
         "en": Sentences.of([["the", "house", "zebra"], ["the", "zebra", "unhouse"]] * 4, "en"),
         "de": Sentences.of([["ein", "Haus", "haus", "haus"], ["ein", "Ufer"]] * 4, "de"),
