@@ -116,7 +116,7 @@ TASKS: Table[TaskRow] = Table(
         ),
         "consistency": TaskRow(
             "calque.tasks.consistency:Consistency",
-            "Is a word's nearest neighbour in its own language the same word?",
+            "Is a word's nearest same-language neighbour another occurrence of it?",
             "same-language consistency",
             ("test",),
             ("langs", "letters", "seed", "pretokenized"),
