@@ -90,10 +90,7 @@ class Loading:
         None, "Let a decoder's subwords attend to later subwords; default: as saved, otherwise off.", "--bidirectional"
     )
     load: list[str] | None = opt(
-        None,
-        "Option of a single kind of encoder, e.g. steps=transform for CLCR encoders; repeatable.",
-        metavar="NAME=VALUE",
-        hidden=True,
+        None, "Option of one kind of encoder, e.g. steps=transform; repeatable.", metavar="NAME=VALUE", hidden=True
     )
 
     def arguments(self) -> dict[str, Any]:

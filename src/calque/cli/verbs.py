@@ -48,7 +48,7 @@ def command_of(verb: str) -> Callable[..., Any]:
 
 
 def parser(verb: str = "") -> typer.Typer:
-    """Return the parser for one command, which saves 0.1 seconds, or for all commands if the name is unknown."""
+    """Return the parser for one command, or for all commands if the name is unknown. A parser for one command saves 0.1 s."""
     app = typer.Typer(
         name="calque",
         cls=Groups,

@@ -32,7 +32,7 @@ MODELS: Mapping[str, type[LanguageModel]] = {"bert": MaskedLanguageModel, "elmo"
 
 
 def model_class(name: Any) -> type[LanguageModel]:
-    """Return the language-model class with the name "bert" or "elmo"."""
+    """Return the class of the language model "bert" or "elmo"."""
     if not isinstance(name, str) or name not in MODELS:
         raise SettingError(f"unknown model {name!r} to pretrain, expected {' or '.join(MODELS)}")
     return MODELS[name]
