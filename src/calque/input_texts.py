@@ -68,7 +68,7 @@ class Words:
         model: statistical aligner, one of auto, fast-align, hmm and gibbs.
         symmetrize: method that combines the links of the two alignment directions.
         pretokenized: whether the text is already tokenised, with words separated by spaces.
-        limit: maximum number of sentence pairs to read from each file.
+        limit: maximum number of sentence pairs of each file, evenly spaced over the file.
     """
 
     model: str = "auto"
@@ -105,10 +105,15 @@ class Words:
         return align_words(corpus, extra=extra, progress=progress, **how)
 
     def open_pairs(self, path: str | PathLike[str], corpus: ParallelCorpus) -> WordPairs:
-        """Read the word links of a corpus from a Pharaoh file, apply `limit`, and check that the linked words exist."""
+        """Read the word links of a corpus from a Pharaoh file, and check that the linked words exist.
+
+        With `limit`, the file may have links for the chosen sentence pairs or for all lines of the text.
+        """
         pairs = WordPairs.open(path)
-        if self.limit is not None:
-            pairs = pairs.slice(0, len(corpus))
+        has_all_lines = pairs.n_sentences > len(corpus)
+        if self.limit is not None and corpus.lines is not None and has_all_lines:
+            inside = corpus.lines <= pairs.n_sentences  # otherwise `check` reports that the numbers differ
+            pairs = pairs.take(corpus.lines - 1) if inside.all() else pairs
         pairs = pairs.check(corpus, path=path)
         return pairs.one_to_one() if self.symmetrize == "one-to-one" else pairs
 

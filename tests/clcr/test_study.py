@@ -30,7 +30,7 @@ forms = "calque.encoders.random_vectors:RandomVectors"
 [encoders.own.pretrain]
 apart = true
 texts = { aa = "train.aa", bb = "train.bb" }
-limit = 100
+limit = 60
 updates = 3
 batch = 4
 dim = 8

@@ -11,6 +11,7 @@ from transformers import AutoModelForMaskedLM
 
 import forked
 from calque.cli import spread
+from calque.corpora.spread import spread_over
 from calque.encoders import load_encoder
 from calque.errors import SettingError
 from command import fails, works
@@ -34,7 +35,10 @@ def texts(tmp_path_factory):
 
 
 def test_the_limit_applies_only_to_the_test_text(capsys, texts, tiny_folder, tmp_path):
-    (tmp_path / "four.tsv").write_text("".join((texts / "test.tsv").open().readlines()[:4]))
+    lines = (texts / "test.tsv").open().readlines()
+    chosen = spread_over(len(lines), 4)
+    assert chosen is not None
+    (tmp_path / "four.tsv").write_text("".join(lines[k] for k in chosen))
 
     def counts(test, *more):
         out, err = works(capsys, "evaluate", tiny_folder, "retrieval", "--test", test, "--langs", "en", "xx", "--train",

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from calque.corpora.languages import language_of
-from calque.tasks.datasets import spread_over
+from calque.corpora.spread import spread_over
 from command import fails, works
 from planted import labelled, tagged, trees, write_tags, write_trees
 

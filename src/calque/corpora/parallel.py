@@ -24,6 +24,7 @@ from calque.corpora.lines import (
     unpacked_name,
 )
 from calque.corpora.rows import PREFIX, read_dataset
+from calque.corpora.spread import evenly_spaced, spread_over
 from calque.corpora.store import TableWriter
 from calque.corpora.tmx import read_tmx
 from calque.errors import InputError, SettingError
@@ -175,7 +176,8 @@ def read_parallel(
             keeps the line number of every pair in `corpus.lines`. `blank` counts the line and replaces it with a pair of
             empty sentences, so pair i is always line i + 1. In every mode, blank lines at the end of a file are allowed, and
             TMX units that lack a language are skipped and counted.
-        limit: maximum number of pairs to read.
+        limit: maximum number of pairs to keep, evenly spaced over the whole file, whose first pairs are often from one source.
+            Unless all pairs are kept, `corpus.lines` has their line numbers.
         progress: whether to show a progress bar on stderr.
 
     Raises:
@@ -195,10 +197,10 @@ def read_parallel(
         return _saved(paths[0], langs, limit)
     split = [splitter(lang, pretokenized=pretokenized) for lang in langs]
     source, skipped = _open(paths, langs, format), Skipped()
-    writer = TableWriter(source.columns, lines=on_error == "skip")
+    writer = TableWriter(source.columns, lines=on_error == "skip" or limit is not None)
     items = source.items if on_error == "blank" else _without_blank_end(source.items)
     with bar(None, unit=" lines", show=progress) as progress_bar:
-        for item in items if limit != 0 else ():
+        for item in items if limit is None else _limited(items, limit, on_error, skipped, paths[0]):
             row = _segmented(item, split, writer.width) if isinstance(item, RawPair) else item
             if isinstance(row, Flaw) and on_error == "raise":
                 raise row.error(paths[0], 'read with on_error="skip"')
@@ -209,11 +211,24 @@ def read_parallel(
             else:
                 writer.add(*row)
             progress_bar.update()
-            if writer.n_rows == limit:
-                break
     if not writer.n_rows and limit != 0:
         raise InputError(f"no sentence pair could be read: {str(skipped) or 'the file is empty'}", path=paths[0])
     return ParallelCorpus(writer.finish(), langs, skipped=skipped.counts, first_skipped=skipped.first, path=paths[0])
+
+
+def _limited(items: Iterable[Item], limit: int, on_error: OnError, skipped: Skipped, path: str) -> Iterable[Item]:
+    """Return `limit` evenly spaced items; items that `read_parallel` would skip anyway are counted and not chosen."""
+
+    def usable() -> Iterator[Item]:
+        for item in items:
+            if isinstance(item, Omission) or (isinstance(item, Flaw) and on_error == "skip"):
+                skipped.count(item, path)
+            elif isinstance(item, Flaw) and on_error == "raise":
+                raise item.error(path, 'read with on_error="skip"')
+            else:
+                yield item
+
+    return evenly_spaced(usable(), limit)
 
 
 def _without_blank_end(items: Iterable[Item]) -> Iterator[Item]:
@@ -249,7 +264,8 @@ def _saved(path: str, langs: tuple[str, str], limit: int | None) -> ParallelCorp
     if corpus.langs != langs:
         saved, asked = "-".join(corpus.langs), "-".join(langs)
         raise InputError(f"langs must be {saved}, the languages of the saved corpus, got {asked}", path=path)
-    return corpus if limit is None or limit >= len(corpus) else corpus[:limit]
+    chosen = spread_over(len(corpus), limit)
+    return corpus if chosen is None else corpus.take(chosen)
 
 
 def gold_links(

@@ -11,6 +11,7 @@ import pyarrow as pa
 from calque.annotated import Dictionary
 from calque.corpora.languages import two_languages
 from calque.corpora.lines import Flaw, Losses, OnError, read_lines
+from calque.corpora.spread import evenly_spaced
 from calque.corpora.store import Batches
 from calque.errors import InputError
 from calque.segment import splitter
@@ -31,7 +32,7 @@ def read_sentences(
         path: path of the file.
         lang: language of the text.
         pretokenized: whether words are already separated by spaces; otherwise `segment.split_words` segments the text.
-        limit: maximum number of lines to read.
+        limit: maximum number of lines to keep, evenly spaced over the whole file.
 
     Raises:
         InputError: the file cannot be read, contains an unreadable line, or contains no words.
@@ -54,18 +55,22 @@ def stream_sentences(
         block: number of lines per block; the last block can be shorter.
     """
     split = splitter(lang, pretokenized=pretokenized)
-    lines = islice(read_lines(path), limit)
+    lines = iter(evenly_spaced(_readable_lines(path), limit))
     any_word = limit == 0
     while batch := list(islice(lines, block)):
-        for line in batch:
-            if isinstance(line, Flaw):
-                raise InputError(line.fact, path=line.path, line=line.line)
-        words = [split(line) for line in batch if isinstance(line, str)]
+        words = [split(line) for line in batch]
         any_word = any_word or any(words)
         yield Sentences(from_words(words), lang)
     if not any_word:
-        where = "the file" if limit is None else f"the first {limit:,} lines"
+        where = "the file" if limit is None else f"{limit:,} evenly spaced lines of the file"
         raise InputError(f"no words in {where}, expected text with one sentence per line", path=path)
+
+
+def _readable_lines(path: str | PathLike[str]) -> Iterator[str]:
+    for line in read_lines(path):
+        if isinstance(line, Flaw):
+            raise InputError(line.fact, path=line.path, line=line.line)
+        yield line
 
 
 def read_dictionary(path: str | PathLike[str], *, langs: tuple[str, str], on_error: OnError = "raise") -> Dictionary:

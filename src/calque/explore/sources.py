@@ -16,6 +16,7 @@ import numpy as np
 from calque.corpora import read_parallel, read_sentences
 from calque.corpora.languages import language_and_path
 from calque.corpora.sample import LANGUAGES, sample_text
+from calque.corpora.spread import spread_over
 from calque.encoders.folder import holds_encoder
 from calque.errors import CalqueError, InputError, SettingError
 from calque.input_texts import warn_skipped
@@ -25,6 +26,7 @@ from calque.text import Sentence, Sentences
 
 if TYPE_CHECKING:
     from calque.encoders import Encoder
+    from calque.text import ParallelCorpus
 
 _MAX_PARTNERS = 64  # maximum number of translations per sentence; short sentences can have thousands
 
@@ -246,7 +248,7 @@ def find_text(
         names: names or folders of the encoders, as given by the user.
         text: plain text files with one sentence per line, given as `de=FILE` if the file name does not contain the language.
         test, langs: parallel texts and their languages, with one language pair for all files or one pair per file.
-        limit: maximum number of lines to read from each file.
+        limit: maximum number of lines of each file, evenly spaced.
     """
     plain = [language_and_path(item) for item in text]
     texts = [([read_sentences(p, lang=lang, pretokenized=pretokenized, limit=limit)], False) for lang, p in plain]
@@ -264,7 +266,7 @@ def find_text(
             parallel.append((corpus, part == "train"))
         if not parallel:
             say("neither --text nor --test was given; exploring calque's sample text")
-            parallel = [(corpus if limit is None else corpus[:limit], False) for corpus in map(sample_text, LANGUAGES)]
+            parallel = [(_some_pairs(sample_text(lang), limit), False) for lang in LANGUAGES]
     collection = Collection([*texts, *(([corpus.source, corpus.target], trained) for corpus, trained in parallel)])
     if not collection.n_words:
         raise SettingError("the text to explore must contain words, got none")
@@ -273,6 +275,11 @@ def find_text(
         + (f"; {collection.empty:,} empty lines skipped" if collection.empty else "")
     )
     return collection
+
+
+def _some_pairs(corpus: ParallelCorpus, limit: int | None) -> ParallelCorpus:
+    chosen = spread_over(len(corpus), limit)
+    return corpus if chosen is None else corpus.take(chosen)
 
 
 def _demo_texts(folder: Path) -> list[tuple[Path, str, str]]:

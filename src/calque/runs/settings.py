@@ -117,7 +117,7 @@ Pretokenized = Annotated[bool, typer.Option("--pretokenized", help="Text is alre
 Model = Annotated[str, typer.Option("--model", help="Word aligner: auto, fast-align, hmm or gibbs (most accurate).")]
 # The seed is limited to 32 bits, because PyTorch multiplies it and the product must fit into 64 bits.
 Seed = Annotated[int, typer.Option(min=0, max=(1 << 32) - 1, help="Random seed.")]
-Limit = Annotated[int | None, typer.Option(min=1, help="Use only the first N sentences or pairs of each text.")]
+Limit = Annotated[int | None, typer.Option(min=1, help="Use only N evenly spaced sentences or pairs of each text.")]
 Layer = Annotated[
     int | None, typer.Option(help="Hidden layer (-1: last); default: as saved, else last (for decoders, at 2/3 depth).")
 ]
@@ -221,7 +221,7 @@ class AnchorSettings:
     most_occurrences: int | None = opt(None, "Use only the first N occurrences of each word.", "--occurrences", min=1)
     format: str = opt("safetensors", "File format: safetensors, or avg_embeds (the format of the published code).")
     pretokenized: Pretokenized = False
-    limit: int | None = opt(None, "Read only the first N lines of each text.", min=1)
+    limit: int | None = opt(None, "Use only N evenly spaced lines of each text.", min=1)
     seed: Seed = 0
 
 
@@ -271,7 +271,7 @@ class AnalysisSettings:
     train_links: str | None = opt(None, "Word alignments of the --train text in Pharaoh format.")
     upos: Several = files("Part-of-speech tags of the test sentences (CoNLL-U or columns), given as FILE or de=FILE.")
     pretokenized: Pretokenized = False
-    limit: int | None = opt(None, "Use only the first N sentence pairs of --test; --train is read in full.", min=1)
+    limit: int | None = opt(None, "Use only N evenly spaced sentence pairs of --test; --train is read in full.", min=1)
     non_contextual: bool = opt(False, "Use only the first occurrence of each word type.", "--non-contextual")
     forms: int = opt(8, "Number of word types to show in the examples analysis.", min=1)
     pairs: int = opt(100, "Number of word pairs to plot in the points analysis.", min=2)
@@ -295,4 +295,4 @@ class NeighbourSettings:
     aligned: str | None = opt(None, "Aligned encoder to compare with --encoder, the encoder before alignment.")
     k: int = opt(5, "Number of nearest words to show.", "-k", min=1)
     pretokenized: Pretokenized = False
-    limit: int | None = opt(None, "Read only the first N lines of --text2.", min=1)
+    limit: int | None = opt(None, "Use only N evenly spaced lines of --text2.", min=1)

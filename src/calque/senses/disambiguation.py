@@ -13,12 +13,12 @@ import numpy as np
 from calque.algebra.normalize import unit_rows
 from calque.corpora.languages import language_and_path
 from calque.corpora.lines import Flaw, find_packed, read_lines, unpacked_name
+from calque.corpora.spread import spread_over
 from calque.corpora.tmx import read_elements
 from calque.encoders.base import require
 from calque.errors import InputError, SettingError
 from calque.tasks.base import Score, Task
 from calque.tasks.bootstrap import f1, measure
-from calque.tasks.datasets import spread_over
 from calque.text import Sentences
 
 if TYPE_CHECKING:

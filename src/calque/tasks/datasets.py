@@ -11,6 +11,7 @@ import torch
 
 from calque.corpora.by_name import name_of
 from calque.corpora.languages import language_and_path
+from calque.corpora.spread import spread_over
 from calque.errors import InputError
 from calque.input_texts import Say
 from calque.offsets import offsets_of, ranges
@@ -60,12 +61,6 @@ def read_datasets(
             known[key] = data if chosen is None else data.take(chosen)
         datasets.append(Dataset(name_of(path), lang, known[key]))
     return datasets
-
-
-def spread_over(n: int, size: int | None) -> np.ndarray | None:
-    """Return `size` evenly spaced indices below `n`, or None if all texts are used. The first `size` texts would be a biased
-    sample, because files are often sorted by label or source."""
-    return None if size is None or size >= n else np.arange(size) * n // size
 
 
 def number_or_name(column: str | None) -> int | str | None:

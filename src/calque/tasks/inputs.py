@@ -36,8 +36,8 @@ class Inputs:
         text: monolingual text files, as `LANG=FILE`.
         project: parallel texts for label projection; `langs` and `links` then refer to these texts.
         first_senses: path of WordNet's file `index.sense`.
-        words: settings for tokenisation and word alignment, and the maximum number of texts to use. The first texts of a
-            parallel or monolingual file are used, or evenly spaced texts of an annotated training file.
+        words: settings for tokenisation and word alignment, and the maximum number of texts, evenly spaced, to use from a
+            parallel or monolingual file or from an annotated training file.
         test_limit: maximum number of texts, evenly spaced, to use from an annotated test or development file; default: all.
         say: function that prints messages.
     """
