@@ -1,12 +1,16 @@
 """Tests of atomic files, one-line errors if the disk is full, and large memory-mapped arrays."""
 
+import ast
 import errno
+import json
+import math
 import os
 import stat
 import subprocess
 import sys
 import tempfile
 from contextlib import contextmanager
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,6 +19,7 @@ from calque import storage
 from calque.errors import CalqueError, OutputError, SettingError
 from calque.storage import (
     append_lines,
+    json_text,
     mapped_array,
     naming,
     unwritten,
@@ -128,6 +133,83 @@ def test_a_full_disk_does_not_change_the_old_arrays(tmp_path, monkeypatch):
         write_arrays(tmp_path / "x", {"a": np.zeros(1_000_000)})
     assert names(tmp_path) == ["x"]
     np.testing.assert_array_equal(map_arrays(tmp_path / "x")[0]["a"], np.arange(3.0))
+
+
+# -- JSON --------------------------------------------------------------------------------------------------------------
+def no_constant(name):
+    raise AssertionError(f"JSON has no {name}")
+
+
+def test_json_contains_no_nan_and_no_infinity():
+    array = np.array([np.nan, 1])
+    value = {
+        "a": [math.nan, (1.5, -math.inf)],
+        "b": {math.inf: np.float32("nan")},
+        "c": array,
+        "d": np.int64(3),
+        "é": "NaN",
+    }
+    text = json_text(value, ensure_ascii=False)
+    assert json.loads(text, parse_constant=no_constant) == {
+        "a": [None, [1.5, None]], "b": {"inf": None}, "c": [None, 1], "d": 3, "é": "NaN",
+    }  # fmt: skip
+    assert "é" in text
+    assert value["c"] is array  # the value itself is not changed
+
+
+def test_json_of_finite_values_is_that_of_the_standard_library():
+    value = {"b": [1, 2.5, None, True, "x"], "a": {"k": (1, 2)}}
+    for options in ({}, {"indent": 2}, {"sort_keys": True}, {"separators": (",", ":")}):
+        assert json_text(value, **options) == json.dumps(value, **options)
+    assert json_text({"p": Path("x")}, default=str) == '{"p": "x"}'
+    assert json_text([Path("x"), math.nan], default=str) == '["x", null]'
+    with pytest.raises(TypeError, match="Path"):
+        json_text({"p": Path("x")})
+
+
+def test_a_setting_that_must_be_finite_is_refused_by_name():
+    with pytest.raises(OutputError, match=r"^maps\.de\.0 must be a finite number to be written, got nan$"):
+        json_text({"maps": {"de": [math.nan]}}, undefined="refuse")
+
+
+def test_undefined_values_stay_different_in_digests():
+    values = (math.nan, math.inf, -math.inf, None, 0.0)
+    assert len({json_text([value], undefined="name") for value in values}) == len(values)
+
+
+def test_no_module_writes_json_without_the_rule_for_undefined_numbers():
+    wrong = []
+    for path in sorted(Path(storage.__file__).parent.rglob("*.py")):
+        if path != Path(storage.__file__):
+            wrong += [f"{path}:{line} calls {name}" for name, line in json_writers(path.read_text(encoding="utf-8"))]
+    assert not wrong, "\n".join(wrong)
+
+
+def json_writers(source):
+    """Yield the writers of JSON from other libraries that a module uses, and their lines."""
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and node.attr in ("dump", "dumps", "JSONEncoder"):
+            if ast.unparse(node.value) in ("json", "orjson", "ujson", "simplejson", "msgspec.json"):
+                yield ast.unparse(node), node.lineno
+        elif isinstance(node, ast.ImportFrom) and node.module in ("json", "orjson", "ujson", "simplejson"):
+            if wrong := {alias.name for alias in node.names} - {"loads", "load", "JSONDecodeError"}:
+                yield f"{node.module}.{min(wrong)}", node.lineno
+        elif isinstance(node, ast.Import):
+            names = [alias for alias in node.names if alias.name.partition(".")[0] in ("json", "orjson", "ujson")]
+            yield from ((f"import {each.name}", node.lineno) for each in names if each.name != "json" or each.asname)
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("JSONResponse"):
+            yield "JSONResponse", node.lineno
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["import json\nx = json.dumps(1)", "from json import dumps", "import orjson", "import json as j", "p(json.dump)",
+     "JSONResponse({})"],
+)  # fmt: skip
+def test_the_check_finds_writers_of_json(source):
+    assert [*json_writers(source)]
+    assert not [*json_writers("import json\njson.loads('1')")]
 
 
 # -- errors raised by libraries ----------------------------------------------------------------------------------------

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import errno
+import json
+import math
 import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from os import PathLike, fspath
 from pathlib import Path
-from typing import IO
+from typing import IO, Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -278,6 +280,61 @@ def finished(path: str | PathLike[str]) -> Path:
 def failure(path: str | PathLike[str], reason: str) -> OutputError:
     """Return the `OutputError` for a failed write."""
     return OutputError(f"{finished(path)}: {reason}")
+
+
+# -- JSON --------------------------------------------------------------------------------------------------------------
+def json_text(
+    value: Any,
+    *,
+    undefined: Literal["null", "refuse", "name"] = "null",
+    default: Callable[[Any], Any] | None = None,
+    **options: Any,
+) -> str:
+    """Return a value as strict JSON, which contains no NaN and no infinity; every module of calque writes JSON with it.
+
+    Args:
+        value: value to write; NumPy numbers and arrays are converted.
+        undefined: how to write a number that is not finite: "null" for a score or a measurement that is undefined; "refuse"
+            to raise an error, for settings that must be read back; "name" to write its name as a string ("nan", "inf"), for
+            digests and identities, in which different values must stay different.
+        default: function that converts other objects, as in `json.dumps`.
+        options: other arguments of `json.dumps`.
+
+    Raises:
+        OutputError: a number is not finite, and `undefined` is "refuse".
+    """
+
+    def converted(other: Any) -> Any:
+        if isinstance(other, np.generic | np.ndarray):
+            return other.tolist()
+        if default is None:
+            raise TypeError(f"{type(other).__name__} cannot be written as JSON")
+        return default(other)
+
+    try:
+        return json.dumps(value, allow_nan=False, default=converted, **options)
+    except ValueError:  # raised for a number that is not finite; only then all values are copied
+        return json.dumps(_finite(value, undefined, converted, ()), allow_nan=False, **options)
+
+
+def _finite(value: Any, undefined: str, converted: Callable[[Any], Any], place: tuple[str, ...]) -> Any:
+    """Return a copy of a value in which numbers that are not finite are replaced; see `json_text`."""
+    if isinstance(value, float):
+        if math.isfinite(value):
+            return value
+        if undefined == "refuse":
+            raise OutputError(f"{'.'.join(place) or 'the value'} must be a finite number to be written, got {value}")
+        return str(float(value)) if undefined == "name" else None
+    if value is None or isinstance(value, str | int):
+        return value
+    if isinstance(value, dict):
+        return {
+            str(key) if isinstance(key, float) else key: _finite(each, undefined, converted, (*place, str(key)))
+            for key, each in value.items()
+        }
+    if isinstance(value, list | tuple):
+        return [_finite(each, undefined, converted, (*place, str(k))) for k, each in enumerate(value)]
+    return _finite(converted(value), undefined, converted, place)
 
 
 # -- arrays of word vectors --------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from calque.errors import InputError, SettingError
 from calque.offsets import offsets_of
-from calque.storage import WORDS, from_words, slice_rows, take_rows, whole
+from calque.storage import WORDS, from_words, json_text, slice_rows, take_rows, whole
 
 Side = Literal["source", "target"]
 LINE = "line"  # column with the line number of each pair in its file; exists only if lines were skipped
@@ -246,7 +246,7 @@ class ParallelCorpus:
     def save(self, path: str | PathLike[str]) -> None:
         """Write an Arrow IPC file atomically; `path` may be the file from which the corpus is memory-mapped."""
         names = ("langs", "skipped", "first_skipped", "path")
-        record = {"calque": json.dumps({name: getattr(self, name) for name in names})}
+        record = {"calque": json_text({name: getattr(self, name) for name in names})}
         schema = self.table.schema.with_metadata(record)
         with whole(path) as part, pa.OSFile(fspath(part), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
             writer.write_table(self.table.replace_schema_metadata(record), max_chunksize=65536)

@@ -13,7 +13,7 @@ import numpy as np
 
 from calque.errors import InputError
 from calque.offsets import offsets_of, ranges
-from calque.storage import reserve, whole
+from calque.storage import json_text, reserve, whole
 
 _DTYPES = {"F16": np.float16, "F32": np.float32, "F64": np.float64, "I64": np.int64, "BOOL": np.bool_}
 _ROWS = 4096  # number of word vectors allocated at a time
@@ -139,7 +139,7 @@ def filling(
         end = position + int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
         header[name] = {"dtype": _NAMES[np.dtype(dtype)], "shape": list(shape), "data_offsets": [position, end]}
         position = end
-    text = json.dumps(header).encode()
+    text = json_text(header).encode()
     text += b" " * (-(len(text) + 8) % 64)  # aligns the arrays to 64 bytes
     with whole(path) as part:
         with open(part, "wb") as file:

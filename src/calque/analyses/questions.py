@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -16,6 +15,7 @@ from scipy.stats import rankdata
 from calque.algebra.normalize import unit_rows
 from calque.annotated import TaggedText
 from calque.offsets import offsets_of
+from calque.storage import json_text
 from calque.tasks.base import Score
 from calque.tasks.overlap import covered_words, word_types
 from calque.tasks.retrieval import Retrieved, WordRetrieval
@@ -54,7 +54,7 @@ class Finding:
 
     def to_json(self) -> str:
         """Return the finding as one line of JSON."""
-        return json.dumps(self.to_dict(), ensure_ascii=False)
+        return json_text(self.to_dict(), ensure_ascii=False)
 
 
 class Questions:

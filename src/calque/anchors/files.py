@@ -13,7 +13,7 @@ import numpy as np
 
 from calque.anchors.sums import Anchors
 from calque.errors import InputError, SettingError
-from calque.storage import write_lines, write_text
+from calque.storage import json_text, write_lines, write_text
 from calque.vectors import map_arrays, read_rows, write_arrays
 
 FILE = "anchors.safetensors"
@@ -37,7 +37,7 @@ def save_anchors(path: str | PathLike[str], anchors: Mapping[int, Anchors]) -> N
             if (values := getattr(of_layer, name)) is not None:
                 tensors[f"{layer}.{name}"] = np.asarray(values, dtype=np.float64)
     about = {"words": first.words, "lang": first.lang, "layers": list(anchors)}
-    write_arrays(_file(path), tensors, {"calque": "anchors", "about": json.dumps(about)})
+    write_arrays(_file(path), tensors, {"calque": "anchors", "about": json_text(about)})
 
 
 def open_anchors(path: str | PathLike[str]) -> dict[int, Anchors]:
@@ -80,7 +80,7 @@ def write_avg_embeds(folder: str | PathLike[str], anchors: Mapping[int, Anchors]
         if of_layer.mean_norm is not None:
             norms[f"avg_norm_layer_{layer}"] = of_layer.mean_norm
         norms["occurrences"] = of_layer.counts.tolist()
-    write_text(path / "norms.json", json.dumps(norms) + "\n")
+    write_text(path / "norms.json", json_text(norms, undefined="refuse") + "\n")
 
 
 def read_avg_embeds(folder: str | PathLike[str], *, lang: str = "") -> tuple[dict[int, Anchors], dict[int, float]]:

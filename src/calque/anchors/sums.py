@@ -11,6 +11,7 @@ from os import PathLike
 import numpy as np
 
 from calque.errors import InputError, SettingError, check_number
+from calque.storage import json_text
 from calque.text import Sentences
 from calque.vectors import Embeddings, map_arrays, write_arrays
 
@@ -233,7 +234,7 @@ class AnchorSums:
             "most_occurrences": self.most_occurrences, "n_sentences": self.n_sentences, "uncovered": self.uncovered,
             "words": self.words,
         }  # fmt: skip
-        write_arrays(path, tensors, {"calque": "anchor sums", "note": note, "about": json.dumps(about)})
+        write_arrays(path, tensors, {"calque": "anchor sums", "note": note, "about": json_text(about)})
 
     def _arrays(self) -> dict[str, np.ndarray]:
         """Return views of the arrays of sums, keyed by their names in the file."""

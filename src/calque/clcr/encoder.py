@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import hashlib
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
@@ -27,6 +26,7 @@ from calque.encoders.per_language import sentences_by_language
 from calque.errors import InputError, SettingError, check_number
 from calque.offsets import ranges
 from calque.pairs import WordPairs
+from calque.storage import json_text
 from calque.text import ParallelCorpus, Sentence, Sentences
 from calque.vectors import Embeddings, write_arrays
 
@@ -310,7 +310,7 @@ class KeyPointEncoder(Encoder):
         about = [[lang, self.encoders[lang].fingerprint] for lang in sorted(self.encoders)]
         how = [self.pivot, self.steps, self.threshold, self.beam, self._weights]
         pivots = [[lang, sorted(known.items())] for lang, known in sorted((self.translations or {}).items())]
-        return hashlib.blake2b(json.dumps([about, how, *pivots]).encode(), digest_size=16).hexdigest()
+        return hashlib.blake2b(json_text([about, how, *pivots], undefined="name").encode(), digest_size=16).hexdigest()
 
     def save(self, folder: str | PathLike[str]) -> None:
         """Write a folder with the encoder for each language, the trained modules, and `calque.json`, which describes both."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -26,7 +25,7 @@ from calque.runs.settings import (
     numbers,
     opt,
 )
-from calque.storage import append_lines
+from calque.storage import append_lines, json_text
 from calque.tasks.inputs import FIELDS, Inputs
 from calque.tasks.table import TASKS, TaskRow, users
 
@@ -204,7 +203,7 @@ def evaluate(
         if output.as_json:
             every = [score.to_dict() for score in scores]
             headline = next((score for score in every if score["metric"].endswith(".test-half")), every[0])
-            print(json.dumps({**headline, "scores": every}, default=str), flush=True)
+            print(json_text({**headline, "scores": every}, default=str), flush=True)
         else:
             print(table(scores) if by_layer is None else layer_table(scores), flush=True)
         if output.out is not None:

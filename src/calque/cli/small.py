@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -37,7 +36,7 @@ from calque.runs.settings import (
     language_pairs,
     numbers,
 )
-from calque.storage import append_lines
+from calque.storage import append_lines, json_text
 
 
 def demo(
@@ -213,7 +212,7 @@ def neighbours(
     if how.text2 is None:
         refuse_unused(context, {"limit": "is only for --text2"})
     nearest = run(how, loading.arguments())
-    print(json.dumps(nearest, ensure_ascii=False) if as_json else table(nearest))
+    print(json_text(nearest, ensure_ascii=False) if as_json else table(nearest))
 
 
 class WordsCommand(SubjectCommand):

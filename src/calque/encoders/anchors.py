@@ -20,6 +20,7 @@ from calque.encoders.extraction import UncoveredWordsWarning
 from calque.encoders.static import StaticEncoder
 from calque.errors import InputError, SettingError
 from calque.progress import bar
+from calque.storage import json_text
 from calque.text import Sentences
 
 _SAVE_EVERY = 60.0  # seconds between writes of the partial sums
@@ -87,7 +88,7 @@ def sum_anchors(
     sums = AnchorSums(encoder.dim, layers=numbers, vocabulary=words, most_occurrences=most_occurrences, lang=first.lang)
     about, seen = {"encoder": encoder.name}, ""
     if partial is not None:
-        settings = json.dumps([numbers, words, most_occurrences, 0, [0, 1], seed, first.lang])  # keeps old hashes valid
+        settings = json_text([numbers, words, most_occurrences, 0, [0, 1], seed, first.lang])  # keeps old hashes valid
         about["settings"] = hashlib.blake2b(settings.encode(), digest_size=16).hexdigest()
         about["fingerprint"] = encoder.fingerprint
         if Path(partial).exists():
@@ -117,13 +118,13 @@ def sum_anchors(
                 sums.add(chosen, encoder.encode(chosen) if layers is None else encoder.encode_layers(chosen, numbers))
             sums.n_sentences = done  # includes skipped sentences, so that an interrupted run resumes after them
             if partial is not None and time.monotonic() - saved >= _SAVE_EVERY:
-                sums.save(partial, note=json.dumps(about | {"text": digest.hexdigest()}))
+                sums.save(partial, note=json_text(about | {"text": digest.hexdigest()}))
                 saved = time.monotonic()
             counter.update(len(part))
     if done < resumed:
         raise SettingError(f"{partial} contains sums from a longer text; remove the file")
     if partial is not None:
-        sums.save(partial, note=json.dumps(about | {"text": digest.hexdigest()}))
+        sums.save(partial, note=json_text(about | {"text": digest.hexdigest()}))
     if sums.uncovered:
         fact = f"{sums.uncovered:,} words have no vector and are not counted"
         reason = "they exceed the limit of subwords per sentence, or the tokenizer drops them"

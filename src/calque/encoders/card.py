@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from jinja2 import Environment, PackageLoader
 from calque.corpora.by_name import hub_ids
 from calque.distributed.environment import environment
 from calque.encoders.folder import RUN_FILE, read_about
-from calque.storage import write_text
+from calque.storage import json_text, write_text
 from calque.version import VERSION
 
 _UNUSED = {
@@ -45,7 +44,7 @@ def write_card(folder: Path, encoder: Any, record: dict[str, Any]) -> None:
 
 def model_card(folder: Path, record: dict[str, Any]) -> None:
     """Write the model card (`README.md`) and the record (`calque-run.json`) to the folder."""
-    write_text(folder / RUN_FILE, json.dumps(environment() | record, indent=2, default=str, ensure_ascii=False) + "\n")
+    write_text(folder / RUN_FILE, json_text(environment() | record, indent=2, default=str, ensure_ascii=False) + "\n")
     languages = record.get("langs") or sorted({lang for text in record["texts"] for lang in text["langs"]})
     counts, limit = record.get("counts", {}), record["settings"].get("max_words")
     base = record["encoder"]
@@ -64,6 +63,6 @@ def model_card(folder: Path, record: dict[str, Any]) -> None:
             f"{counts[name]:,} {what.format(max_words=limit)}" for name, what in _UNUSED.items() if counts.get(name)
         ],
         version=VERSION,
-        json=partial(json.dumps, indent=2, default=str),
+        json=partial(json_text, indent=2, default=str),
     )
     write_text(folder / "README.md", text + "\n")

@@ -13,7 +13,7 @@ from typing import Any
 
 from calque.errors import InputError, SettingError
 from calque.named import Table, is_path
-from calque.storage import part_of, readable, remove, temporary_folder
+from calque.storage import json_text, part_of, readable, remove, temporary_folder
 
 ABOUT_FILE, RUN_FILE = "calque.json", "calque-run.json"
 ADAPTERS_FILE = "adapter_config.json"  # written by PEFT
@@ -133,7 +133,9 @@ def read_about(folder: str | PathLike[str]) -> dict[str, Any]:
 def write_about(folder: Path, kind: str, about: Mapping[str, Any]) -> None:
     """Write `calque.json` with the kind of encoder and the settings that its class needs to open the folder."""
     head = {"kind": kind, "format": FORMAT}
-    text = json.dumps({**head, **about, **head}, indent=2)  # `head` comes first and overrides `about`
+    text = json_text(
+        {**head, **about, **head}, undefined="refuse", indent=2
+    )  # `head` comes first and overrides `about`
     (folder / ABOUT_FILE).write_text(text + "\n", encoding="utf-8")
 
 

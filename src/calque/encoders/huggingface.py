@@ -28,6 +28,7 @@ from calque.encoders.trainable import TrainableEncoder
 from calque.errors import CalqueError, CalqueWarning, InputError, SettingError
 from calque.nn.pooling import word_means
 from calque.offsets import offsets_of
+from calque.storage import json_text
 from calque.text import Sentence
 from calque.vectors import map_arrays, write_arrays
 
@@ -202,7 +203,7 @@ class HuggingFaceEncoder(TrainableEncoder):
         about = [self.layer, self.pooling, self.max_length, {**backend, "truncation": None, "padding": None}]
         about += [self.precision] if self.precision != "highest" else []
         about += ["bidirectional"] if self.bidirectional else []
-        digest.update(json.dumps(about, sort_keys=True).encode())
+        digest.update(json_text(about, undefined="name", sort_keys=True).encode())
         digest.update(weights_digest(self.model).encode())
         for layer, standard in sorted(self.standard.items()):
             digest.update(f"{layer}".encode() + standard.numpy().tobytes())

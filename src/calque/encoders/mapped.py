@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import hashlib
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
@@ -25,6 +24,7 @@ from calque.maps import VectorMap, about_map, open_map
 from calque.named import is_path
 from calque.pairs import WordPairs
 from calque.progress import bar
+from calque.storage import json_text
 from calque.text import ParallelCorpus, Sentence, Sentences
 from calque.vectors import Embeddings, map_arrays, write_arrays
 
@@ -155,7 +155,7 @@ class MappedEncoder(Encoder):
     @property
     def fingerprint(self) -> str:
         digest = hashlib.blake2b(digest_size=16)
-        digest.update(json.dumps([self.base.fingerprint, self.towards, self.combine, self.layers]).encode())
+        digest.update(json_text([self.base.fingerprint, self.towards, self.combine, self.layers]).encode())
         for lang in sorted(self.maps):
             for layer in self.layers:
                 for name, array in sorted(self.maps[lang][layer].arrays().items()):

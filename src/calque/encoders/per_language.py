@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
@@ -17,7 +16,7 @@ from calque.encoders.extraction import word_counts
 from calque.encoders.folder import ABOUT_FILE, open_folder, read_about, saving, write_about
 from calque.errors import InputError, SettingError
 from calque.offsets import offsets_of, ranges
-from calque.storage import mapped_array
+from calque.storage import json_text, mapped_array
 from calque.text import Sentence, Sentences
 from calque.vectors import Embeddings
 
@@ -72,7 +71,7 @@ class PerLanguage(Encoder):
     @property
     def fingerprint(self) -> str:
         about = [[lang, self.encoders[lang].fingerprint] for lang in sorted(self.encoders)]
-        return hashlib.blake2b(json.dumps(about).encode(), digest_size=16).hexdigest()
+        return hashlib.blake2b(json_text(about).encode(), digest_size=16).hexdigest()
 
     def save(self, folder: str | PathLike[str]) -> None:
         """Write each encoder to a subfolder, and the languages to `calque.json`."""

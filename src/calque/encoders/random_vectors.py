@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterable, Mapping
 from os import PathLike
 from typing import Any, Self
@@ -16,6 +15,7 @@ from calque.encoders.folder import encoder_kind, read_about, saving, write_about
 from calque.encoders.huggingface import HuggingFaceEncoder
 from calque.encoders.split import number_words
 from calque.errors import InputError, SettingError, check_number
+from calque.storage import json_text
 from calque.text import Sentence
 from calque.vectors import Embeddings
 
@@ -42,7 +42,7 @@ class RandomVectors(Encoder):
 
     @property
     def fingerprint(self) -> str:
-        about = json.dumps(["random vectors", self.dim, self.seed])
+        about = json_text(["random vectors", self.dim, self.seed])
         return hashlib.blake2b(about.encode(), digest_size=16).hexdigest()
 
     def encode(self, sentences: Iterable[Sentence], *, progress: bool = False) -> Embeddings:

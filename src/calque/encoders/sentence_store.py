@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Callable, Iterable
 from os import PathLike
 from pathlib import Path
@@ -16,6 +15,7 @@ from calque.encoders.sentence_vectors import SentencePooling, sentence_vectors
 from calque.errors import InputError
 from calque.progress import bar
 from calque.segment import splitter
+from calque.storage import json_text
 from calque.text import Sentences
 from calque.vectors import map_arrays, write_arrays
 
@@ -123,7 +123,7 @@ def digests(sentences: Iterable) -> np.ndarray:
 def _key(encoder: Encoder, pooling: SentencePooling) -> str:
     """Return a hash of everything that determines a sentence vector except the text."""
     about = [encoder.fingerprint, pooling.unit, pooling.modes, pooling.max_length, pooling.lower, pooling.prompt]
-    digest = hashlib.blake2b(json.dumps([*about, str(pooling.after)]).encode(), digest_size=12)
+    digest = hashlib.blake2b(json_text([*about, str(pooling.after)]).encode(), digest_size=12)
     for weight in pooling.state_dict().values():
         digest.update(weight.detach().cpu().contiguous().to(torch.float32).numpy().tobytes())
     return digest.hexdigest()

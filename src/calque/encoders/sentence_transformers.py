@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from calque.encoders.checkpoint import hub_folder
 from calque.encoders.folder import read_about, write_about
 from calque.errors import InputError, SettingError
+from calque.storage import json_text
 
 MODULES_FILE = "modules.json"
 LIMIT_FILE, PROMPTS_FILE = "sentence_bert_config.json", "config_sentence_transformers.json"
@@ -255,7 +256,7 @@ def write_list(folder: Path, modules: Iterable[tuple[str, str]]) -> None:
 
 def _write(path: Path, content: Any) -> None:
     path.parent.mkdir(exist_ok=True)
-    path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    path.write_text(json_text(content, undefined="refuse", indent=2) + "\n", encoding="utf-8")
 
 
 def _write_dense(place: Path, linear: nn.Linear, activation: nn.Module) -> None:

@@ -28,7 +28,7 @@ from calque.maps import VectorMap, about_map, open_map
 from calque.nn.pooling import maxima, means, owners
 from calque.offsets import offsets_of
 from calque.progress import bar
-from calque.storage import mapped_array
+from calque.storage import json_text, mapped_array
 from calque.text import Sentence, Sentences
 from calque.vectors import Embeddings, map_arrays, read_rows, write_arrays
 
@@ -139,7 +139,7 @@ class StaticEncoder(Encoder):
     @cached_property
     def fingerprint(self) -> str:  # type: ignore[override]
         digest = hashlib.blake2b(digest_size=16)
-        digest.update(json.dumps([self.normalise, self.lower, self.sentence]).encode())
+        digest.update(json_text([self.normalise, self.lower, self.sentence]).encode())
         for lang in sorted(self.tables):
             digest.update(lang.encode() + b"\0" + self.tables[lang].digest())
         for lang in sorted(self.maps):
@@ -159,7 +159,7 @@ class StaticEncoder(Encoder):
                 arrays.update({f"map.{lang}.{name}": array for name, array in fitted.arrays().items()})
             write_arrays(path / VECTORS_FILE, arrays)
             words = {lang: table.words for lang, table in self.tables.items()}
-            (path / WORDS_FILE).write_text(json.dumps(words), encoding="utf-8")
+            (path / WORDS_FILE).write_text(json_text(words), encoding="utf-8")
             about = {
                 **{name: getattr(self, name) for name in _SETTINGS},
                 "tables": {lang: table.settings() for lang, table in self.tables.items()},

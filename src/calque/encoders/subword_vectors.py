@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import hashlib
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from os import PathLike
@@ -23,6 +22,7 @@ from calque.encoders.split import SplitSentences
 from calque.encoders.subwords import Subwords, stable_text
 from calque.errors import InputError, SettingError
 from calque.offsets import offsets_of
+from calque.storage import json_text
 from calque.text import Sentence, Sentences
 from calque.vectors import Embeddings
 
@@ -82,7 +82,7 @@ class SubwordVectors(Encoder):
     @property
     def fingerprint(self) -> str:
         digest = hashlib.blake2b(stable_text(self.subwords.backend).encode(), digest_size=16)
-        digest.update(json.dumps(self.unit).encode() + self.model.weight.detach().numpy().tobytes())
+        digest.update(json_text(self.unit).encode() + self.model.weight.detach().numpy().tobytes())
         return digest.hexdigest()
 
     def save(self, folder: str | PathLike[str]) -> None:

@@ -46,6 +46,7 @@ from starlette.routing import Route
 
 from calque.errors import CalqueError, SettingError
 from calque.explore.explorer import Explorer, Typed
+from calque.storage import json_text
 
 PORT = 8472  # fixed, so that saved links to views stay valid
 LOCAL = ("127.0.0.1", "localhost")
@@ -57,6 +58,13 @@ _HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-cache",
 }
+
+
+class Answer(JSONResponse):
+    """Response with strict JSON."""
+
+    def render(self, content: Any) -> bytes:
+        return json_text(content, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
 
 
 # -- the application ---------------------------------------------------------------------------------------------------
@@ -72,7 +80,7 @@ def make_app(explorer: Explorer, *, hosts: Iterable[str] = LOCAL) -> Starlette:
 
     def answering(work: Callable[[Explorer, Any], dict[str, Any]]) -> Callable[[Request], Response]:
         # not async, so that Starlette runs the function in a thread
-        return lambda request: JSONResponse(work(explorer, request.query_params), headers=_HEADERS)
+        return lambda request: Answer(work(explorer, request.query_params), headers=_HEADERS)
 
     api = [Route(f"/api/{name}", answering(work)) for name, work in _ANSWERS.items()]
     return Starlette(
@@ -85,7 +93,7 @@ def make_app(explorer: Explorer, *, hosts: Iterable[str] = LOCAL) -> Starlette:
 def _refused(request: Request, error: Exception) -> Response:
     status = error.status_code if isinstance(error, HTTPException) else 400
     line = "no such page" if status == 404 else " ".join(str(error).split())
-    return JSONResponse({"error": line}, status, _HEADERS)
+    return Answer({"error": line}, status, _HEADERS)
 
 
 def _sentence(explorer: Explorer, query: Any) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 import warnings
 from collections.abc import Iterable, Sequence
@@ -20,6 +19,7 @@ from calque.errors import InputError, SettingError
 from calque.explore.sources import Collection, NamedEncoder
 from calque.progress import bar
 from calque.segment import split_words
+from calque.storage import json_text
 from calque.text import Sentence
 from calque.vectors import Embeddings, map_arrays, write_arrays
 from calque.wordalign.similarity import links_from_embeddings
@@ -113,7 +113,7 @@ class WordVectors:
 
 
 def _about(collection: Collection) -> str:
-    return json.dumps([_FORMAT, K, collection.fingerprint])
+    return json_text([_FORMAT, K, collection.fingerprint])
 
 
 @dataclass(frozen=True)

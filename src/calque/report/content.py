@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -16,6 +15,7 @@ from calque.report.sections import examples, grouped, points, shape, transfer
 from calque.report.tables import glance, task
 from calque.report.verdict import Claims, claim, summary
 from calque.runs.compare import rule
+from calque.storage import json_text
 
 _SHORT = 300  # maximum length of a value in the summary of a run; longer values appear only in the full record
 
@@ -64,7 +64,7 @@ def _run(run: RunRecord) -> Facts:
     """Return a run's record, both as a summary and in full."""
     known = {name: in_words(value) for name, value in run.plain.items() if value not in (None, "", [], {})}
     rows = tuple((name.replace("_", " "), value) for name, value in known.items() if len(value) <= _SHORT)
-    return Facts(run_title(run), rows, json.dumps(run.plain, indent=2, ensure_ascii=False))
+    return Facts(run_title(run), rows, json_text(run.plain, indent=2, ensure_ascii=False))
 
 
 def run_title(run: RunRecord) -> str:

@@ -19,7 +19,7 @@ import calque
 from calque.report.document import Plot, Report
 from calque.report.plots import svg
 from calque.report.plots.svg import beside, element, shape
-from calque.storage import write_text
+from calque.storage import json_text, write_text
 
 _LIGHT = {"link": "#0b5ca3", "up": "#00704f", "down": "#b3440a", "marked": "#fdeec2"}
 _DARK = {"link": "#7cbcec", "up": "#4fc79b", "down": "#f2955c", "marked": "#4d3f12"}
@@ -29,7 +29,7 @@ def html(report: Report) -> str:
     """Return the HTML page. Its content is escaped, and a content security policy allows only its own script and style."""
     style, script = _style(), _read("page.js")
     environment = Environment(loader=PackageLoader("calque.report", "."), autoescape=True, undefined=StrictUndefined)
-    environment.policies["json.dumps_kwargs"] = {"sort_keys": False}
+    environment.policies |= {"json.dumps_function": json_text, "json.dumps_kwargs": {"sort_keys": False}}
     names, records, _, dates = zip(*report.files, strict=True)
     sources = ", ".join(names) if len(names) <= 3 else f"{len(names)} files"
     return environment.get_template("page.html.j2").render(

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from calque.alignment import METHODS
 from calque.analyses.table import ANALYSES
 from calque.errors import InputError
-from calque.storage import finished
+from calque.storage import finished, json_text
 
 _NUMBERS = ("value", "low", "high", "x", "n")
 _FIELDS = (  # keys of a line, with their types and the descriptions for error messages
@@ -220,7 +220,7 @@ def _parsed(text: str, path: Path, line: int | None = None) -> Any:
     try:
         plain = json.loads(text)
         if "\\u" in text:
-            json.dumps(plain, ensure_ascii=False).encode()
+            json_text(plain, ensure_ascii=False).encode()
         return plain
     except (ValueError, RecursionError) as error:
         raise InputError(f"is not valid JSON ({error})", path=path, line=line) from error

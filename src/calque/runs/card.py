@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from calque.distributed.environment import environment
 from calque.encoders.folder import RUN_FILE
-from calque.storage import locked, write_text
+from calque.storage import json_text, locked, write_text
 from calque.tasks.base import Score
 from calque.tasks.bootstrap import measure
 
@@ -27,7 +27,7 @@ def _add_scores(path: Path, scores: list[dict[str, Any]]) -> None:
     record = json.loads(path.read_text(encoding="utf-8")) if path.exists() else environment()
     bare = [{name: value for name, value in score.items() if name != "resamples"} for score in scores]
     record.setdefault("scores", []).extend(bare)
-    write_text(path, json.dumps(record, indent=2, default=str, ensure_ascii=False) + "\n")
+    write_text(path, json_text(record, indent=2, default=str, ensure_ascii=False) + "\n")
     rows = [
         f"| {s['task']} | {s['metric']} | {s['data']} | {'-'.join(s['languages'])} | {_shown(s['value'])} "
         f"| {_shown(s['low'])} – {_shown(s['high'])} | {s['n']:,} |"

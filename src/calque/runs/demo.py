@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -20,7 +19,7 @@ from calque.input_texts import Say
 from calque.progress import bar
 from calque.runs.compare import mean_over_tests
 from calque.runs.folder import TRAINING, check, writing
-from calque.storage import write_text
+from calque.storage import json_text, write_text
 
 if TYPE_CHECKING:
     from calque.analyses.questions import Finding, View
@@ -110,7 +109,7 @@ def _demo(
         seconds[method] = round(time.perf_counter() - started, 1)
         say(f"{method}: {seconds[method]:.0f} s")
     add("statistical aligner", (text.aligner for text in texts.values()))
-    write_text(folder / "results.jsonl", "".join(json.dumps(each, ensure_ascii=False) + "\n" for each in records))
+    write_text(folder / "results.jsonl", "".join(json_text(each, ensure_ascii=False) + "\n" for each in records))
     findings = [finding.to_json() + "\n" for each in texts.values() for finding in each.findings(seed)]
     write_text(folder / "analyses.jsonl", "".join(findings))
     chosen = "" if tuple(langs) == LANGUAGES else f" --languages {','.join(langs)}"
@@ -123,7 +122,7 @@ def _demo(
         "methods": METHODS,
         "seconds": {**seconds, "all": round(time.perf_counter() - began, 1)},
     }  # fmt: skip
-    write_text(folder / RUN_FILE, json.dumps(record, indent=2, ensure_ascii=False) + "\n")
+    write_text(folder / RUN_FILE, json_text(record, indent=2, ensure_ascii=False) + "\n")
     return records
 
 

@@ -14,7 +14,7 @@ from calque import storage
 from calque.distributed import is_first, meet
 from calque.encoders.folder import ABOUT_FILE, RUN_FILE
 from calque.errors import CalqueError, InputError, SettingError
-from calque.storage import NEW, is_text, locked, remove, write_text
+from calque.storage import NEW, is_text, json_text, locked, remove, write_text
 
 #: folder with the checkpoints, metrics and prepared data from which a run resumes
 TRAINING = "training"
@@ -158,9 +158,7 @@ def _publish(part: Path, out: Path) -> None:
     files = [file.relative_to(part).as_posix() for file in sorted(part.rglob("*")) if file.is_file()]
     about = part / (ABOUT_FILE if ABOUT_FILE in files and RUN_FILE not in files else RUN_FILE)
     record = json.loads(about.read_text(encoding="utf-8")) if about.is_file() else {}
-    write_text(
-        about, json.dumps({**record, "files": sorted({*files, about.name})}, indent=2, ensure_ascii=False) + "\n"
-    )
+    write_text(about, json_text({**record, "files": sorted({*files, about.name})}, indent=2, ensure_ascii=False) + "\n")
     _sync(part)
     storage.replace_folder(part, out)
 

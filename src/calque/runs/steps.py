@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,7 +14,7 @@ import calque
 from calque.corpora.languages import name_and_path
 from calque.errors import InputError
 from calque.named import file_of, is_path
-from calque.storage import part_of, remove, replace_folder, temporary_folder, write_text
+from calque.storage import json_text, part_of, remove, replace_folder, temporary_folder, write_text
 
 Paths = Mapping[str, Sequence[str]]
 DONE, SCORES = "done.json", "scores.json"
@@ -47,7 +46,9 @@ class Step:
         named = {role: [name_and_path(file) for file in several] for role, several in self.files.items()}
         files = {role: [f"{lang}{digest(path)}" for lang, path in several] for role, several in named.items()}
         after = {role: [Path(place).name for place in several] for role, several in self.after.items()}
-        text = json.dumps([self.kind, self.settings, files, after, self.code], sort_keys=True, default=str)
+        text = json_text(
+            [self.kind, self.settings, files, after, self.code], undefined="name", sort_keys=True, default=str
+        )
         return hashlib.blake2b(text.encode(), digest_size=10).hexdigest()
 
     def check(self) -> None:
@@ -100,7 +101,7 @@ class Steps:
                 self.work[step.kind](step, part)
                 step.check()
                 about = {**vars(step), "calque": calque.__version__}
-                write_text(part / DONE, json.dumps(about, indent=2, default=str) + "\n")
+                write_text(part / DONE, json_text(about, indent=2, default=str) + "\n")
             replace_folder(part, place)
             remove(temporary)
         return place

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
@@ -21,7 +20,7 @@ from calque.input_texts import Say, Words, check_pairs, digest_of
 from calque.pairs import WordPairs
 from calque.progress import bar
 from calque.runs.settings import LinkSettings, language_pairs
-from calque.storage import locked, write_lines
+from calque.storage import json_text, locked, write_lines
 from calque.text import ParallelCorpus
 
 if TYPE_CHECKING:
@@ -161,7 +160,7 @@ def links_of(
     linked = []
     for corpus in corpora:
         settings = [corpus.langs, words.model, words.symmetrize, words.seed]
-        digest = hashlib.blake2b(json.dumps(settings).encode(), digest_size=16)
+        digest = hashlib.blake2b(json_text(settings, undefined="name").encode(), digest_size=16)
         digest.update((digest_of(corpus.source) + digest_of(corpus.target)).encode())
         path = folder / f"{digest.hexdigest()}.align"
         about = f"{len(corpus):,} sentence pairs ({'-'.join(corpus.langs)})"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -16,6 +15,7 @@ from calque.cli.options import SubjectCommand, Tracking, by_name, grouped, news,
 from calque.corpora.languages import language_and_path, name_and_path, pair_of
 from calque.errors import SettingError
 from calque.runs.settings import CheckpointEvery, Limit, Overwrite, OwnOption, Pretokenized, Quiet, Seed
+from calque.storage import json_text
 
 
 @dataclass(frozen=True)
@@ -204,7 +204,7 @@ def perplexity(
         say=news(quiet),
     )  # fmt: skip
     if as_json:
-        print(json.dumps({**scores[0].to_dict(), "scores": [score.to_dict() for score in scores]}, default=str))
+        print(json_text({**scores[0].to_dict(), "scores": [score.to_dict() for score in scores]}, default=str))
     else:
         print(table(scores))
 
@@ -257,7 +257,7 @@ def senses(
     if word is not None:
         refuse_unused(context, {"out": "cannot be combined with WORD"})
         found = of_word(folder, word, text or [], k=k, trained=trained, **how)
-        print(json.dumps(found, ensure_ascii=False) if as_json else table(found))
+        print(json_text(found, ensure_ascii=False) if as_json else table(found))
         return
     if out is None or not text or trained:
         raise SettingError(

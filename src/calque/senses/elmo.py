@@ -25,7 +25,7 @@ from calque.encoders.split import SplitSentences, number_words
 from calque.errors import InputError, MissingExtraError, SettingError, check_number
 from calque.nn.ragged import Ragged
 from calque.offsets import ranges
-from calque.storage import whole
+from calque.storage import json_text, whole
 from calque.text import Sentence
 from calque.vectors import Embeddings
 
@@ -355,7 +355,7 @@ class ElmoEncoder(Encoder):
         about = [self._chosen, self.mix, self.scale, [False], shape, weights_digest(network)]
         about += [self.precision] if self.precision != "highest" else []
         about += ["lower"] if self.lower else []
-        return hashlib.blake2b(json.dumps(about, sort_keys=True).encode(), digest_size=16).hexdigest()
+        return hashlib.blake2b(json_text(about, undefined="name", sort_keys=True).encode(), digest_size=16).hexdigest()
 
     def save(self, folder: str | PathLike[str]) -> None:
         """Write `options.json` and `weights.hdf5` in AllenNLP's format, and `calque.json`."""
@@ -506,7 +506,9 @@ def write_network(network: ElmoNetwork, folder: Path) -> None:
     with whole(folder / ELMO_FILES[1]) as part, h5py.File(part, "w") as file:
         for key, parameter, shape in _layout(network):
             file[key] = parameter.detach().to("cpu", torch.float32).numpy().reshape(shape)
-    (folder / ELMO_FILES[0]).write_text(json.dumps(network.options, indent=2) + "\n", encoding="utf-8")
+    (folder / ELMO_FILES[0]).write_text(
+        json_text(network.options, undefined="refuse", indent=2) + "\n", encoding="utf-8"
+    )
 
 
 def _layout(network: ElmoNetwork) -> Iterator[tuple[str, Tensor, tuple[int, ...]]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -24,7 +23,7 @@ from calque.senses.elmo import h5py_module
 from calque.senses.masked import MaskedLanguageModel
 from calque.senses.perplexity import masked_perplexity, word_perplexity
 from calque.senses.training import LanguageModel, Senses
-from calque.storage import write_text
+from calque.storage import json_text, write_text
 from calque.tasks.base import Score
 from calque.text import Sentences
 
@@ -85,7 +84,7 @@ def pretrain(
         }
         if is_first():
             method.save(folder)
-            write_text(folder / RUN_FILE, json.dumps(record, indent=2, ensure_ascii=False) + "\n")
+            write_text(folder / RUN_FILE, json_text(record, indent=2, ensure_ascii=False) + "\n")
             write_text(folder / "README.md", _card(method.unit, record))
     return record
 
@@ -148,7 +147,7 @@ def _card(unit: str, record: dict[str, Any]) -> str:
     """Return the model card."""
     templates = Environment(loader=PackageLoader("calque.senses", "."), trim_blocks=True, lstrip_blocks=True)
     return (
-        templates.get_template("card.md.j2").render(record=record, unit=unit, json=partial(json.dumps, indent=2)) + "\n"
+        templates.get_template("card.md.j2").render(record=record, unit=unit, json=partial(json_text, indent=2)) + "\n"
     )
 
 

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from calque.errors import InputError, SettingError
+from calque.storage import json_text
 
 SENSES_FILE = "senses.safetensors"
 _KEPT = ("weight", "bias", "centres", "projection", "mean", "counts", "live")
@@ -242,7 +243,7 @@ def save_senses(tables: Sequence[SenseTable], folder: Path, settings: Mapping[st
         parts |= {f"{k}.{name}": getattr(table, name).detach().cpu().contiguous() for name in _KEPT}
         parts[f"{k}.senses"] = (table.index >= 0).sum(1).to(torch.int32).cpu()
     # The metadata is a single entry, because safetensors would write several entries in random order.
-    about = json.dumps({"tables": len(tables), "settings": dict(settings)}, sort_keys=True)
+    about = json_text({"tables": len(tables), "settings": dict(settings)}, sort_keys=True)
     save_file(parts, folder / SENSES_FILE, metadata={"senses": about})
 
 

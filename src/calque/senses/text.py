@@ -14,6 +14,7 @@ from calque.encoders.split import SplitSentences, number_words
 from calque.errors import InputError, SettingError
 from calque.offsets import offsets_of, ranges
 from calque.senses.elmo import END, with_ends
+from calque.storage import json_text
 from calque.text import Sentence, Sentences
 
 #: index of out-of-vocabulary words (after those of the boundary tokens), and index of the first vocabulary word
@@ -202,11 +203,11 @@ class Vocabulary:
 
     @property
     def fingerprint(self) -> str:
-        return hashlib.blake2b(json.dumps([self.words, self.counts.tolist()]).encode(), digest_size=16).hexdigest()
+        return hashlib.blake2b(json_text([self.words, self.counts.tolist()]).encode(), digest_size=16).hexdigest()
 
     def save(self, folder: Path) -> None:
         about = {"words": self.words, "counts": self.counts.tolist()}
-        (folder / VOCABULARY_FILE).write_text(json.dumps(about, ensure_ascii=False), encoding="utf-8")
+        (folder / VOCABULARY_FILE).write_text(json_text(about, ensure_ascii=False), encoding="utf-8")
 
     @classmethod
     def open(cls, folder: Path) -> Vocabulary:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from calque.storage import json_text
 
 if TYPE_CHECKING:
     from calque.encoders.base import Encoder
@@ -59,11 +60,13 @@ class Score:
         return value, low, high
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the score as a JSON-compatible dictionary. NaN becomes None, the key `queries` is a copy of `n`, and empty
-        `runs`, `resamples` and `texts` are omitted."""
+        """Return the score as a JSON-compatible dictionary.
+
+        NaN and infinity become None, the key `queries` is a copy of `n`, and empty `runs`, `resamples` and `texts` are omitted.
+        """
 
         def defined(value: float) -> float | None:
-            return None if math.isnan(value) else value
+            return value if math.isfinite(value) else None
 
         plain = {each.name: getattr(self, each.name) for each in fields(self)}
         plain |= {name: defined(plain[name]) for name in ("value", "low", "high")}
@@ -74,7 +77,7 @@ class Score:
 
     def to_json(self) -> str:
         """Return the score as one line of JSON."""
-        return json.dumps(self.to_dict(), ensure_ascii=False)
+        return json_text(self.to_dict(), ensure_ascii=False)
 
     def about(self, **more: Any) -> Score:
         """Return a copy of the score with additional settings."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import inspect
 import itertools
-import json
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
@@ -22,6 +21,7 @@ from calque.encoders.base import require
 from calque.encoders.trainable import TrainableEncoder
 from calque.errors import SettingError
 from calque.offsets import offsets_of
+from calque.storage import json_text
 from calque.tasks.base import Languages, Score, Task, about_encoder
 from calque.tasks.bootstrap import Statistic, measure_all, over_groups
 from calque.tasks.datasets import Answers, Dataset, read_datasets, warn_of_shared
@@ -368,7 +368,7 @@ class Experiment(Generic[D]):
             for name, values in {**gold.words, **gold.texts}.items():
                 digest.update(repr((name, np.asarray(values).tolist())).encode("utf-8", "replace"))
         about = [task.name, seed, self.encoder.fingerprint, task.select, task.settings(), task.training(self.encoder)]
-        digest.update(json.dumps(about, sort_keys=True, default=str).encode())
+        digest.update(json_text(about, undefined="name", sort_keys=True, default=str).encode())
         return digest.hexdigest()
 
     def train(self, seed: int) -> Trained:

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from calque import storage
 from calque.errors import InputError, SettingError
+from calque.storage import json_text
 from calque.training.objective import Objective
 
 History = list[dict[str, float]]
@@ -40,7 +41,7 @@ class Checkpoint:
         self, path: Path, identity: dict[str, Any], objective: Objective[Any], optimiser: torch.optim.Optimizer
     ):
         self.path = path
-        self._identity = json.dumps(identity, sort_keys=True, default=str)
+        self._identity = json_text(identity, undefined="name", sort_keys=True, default=str)
         self._objective, self._optimiser = objective, optimiser
 
     def state(self, step: int, history: History) -> dict[str, Any]:
@@ -51,7 +52,7 @@ class Checkpoint:
             "module": changed_tensors(self._objective.module),
             "objective": self._objective.state(),
             "optimiser": self._optimiser.state_dict(),
-            "history": json.dumps(history),
+            "history": json_text(history),
         }
 
     def write(self, state: dict[str, Any]) -> None:

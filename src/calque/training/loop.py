@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from abc import ABC, abstractmethod
@@ -17,7 +16,7 @@ from calque.distributed import Processes
 from calque.encoders.numerics import arithmetic
 from calque.errors import InputError, SettingError, check_number
 from calque.progress import bar
-from calque.storage import write_text
+from calque.storage import json_text, write_text
 from calque.training.checkpoint import Checkpoint, trained_parameters
 from calque.training.interruption import Interruption
 from calque.training.objective import Objective
@@ -253,7 +252,7 @@ class Loop:
         """Rewrite the whole metrics file, because a resumed run repeats the updates after its checkpoint."""
         if self.folder is None or not self.processes.is_first:
             return
-        write_text(self.folder / "metrics.jsonl", "".join(json.dumps(line) + "\n" for line in self.history))
+        write_text(self.folder / "metrics.jsonl", "".join(json_text(line) + "\n" for line in self.history))
 
     def _agreed(self, interruption: Interruption) -> tuple[bool, bool]:
         """Return whether to write a checkpoint and whether to stop training; all processes return the same values."""

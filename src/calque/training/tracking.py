@@ -42,7 +42,7 @@ class Tracking:
         """Start tracking the training of one model, and return a function that logs metrics; see the function `begin`."""
         if not self._titles:
             self._trackers = [self._started(name, kind, step) for name, kind in self._kinds.items()]
-            plain = {k: v if isinstance(v, bool | int | float | str) else str(v)[:200] for k, v in settings.items()}
+            plain = {name: value if _is_plain(value) else str(value)[:200] for name, value in settings.items()}
             for tracker in self._trackers:
                 tracker.store_init_configuration(plain)
         self._titles.append(title)
@@ -70,6 +70,11 @@ class Tracking:
         tracker = kind(self._run if own else "calque", *where, **options)
         tracker.start()
         return tracker
+
+
+def _is_plain(value: object) -> bool:
+    """Return whether trackers, some of which write JSON, can store a setting without converting it to a string."""
+    return math.isfinite(value) if isinstance(value, float) else isinstance(value, bool | int | str)
 
 
 def _kind(name: str) -> Any:

@@ -20,7 +20,7 @@ from calque.errors import InputError, SettingError, check_number
 from calque.offsets import offsets_of
 from calque.pairs import WordPairs
 from calque.progress import bar
-from calque.storage import whole
+from calque.storage import json_text, whole
 from calque.text import ParallelCorpus
 from calque.wordalign.bitext import Bitext, Side, loop, mix
 from calque.wordalign.fast_align import DiagonalModel, FastAlignSettings
@@ -229,7 +229,7 @@ class WordAligner:
             "classes": asdict(self.vocabularies[0].classes),
         }
         # All metadata is in one entry, because safetensors writes several entries in an order that varies between processes.
-        record = json.dumps({**about, "digest": _digest(json.dumps(about), arrays)})
+        record = json_text({**about, "digest": _digest(json_text(about), arrays)})
         with whole(path) as part:
             save_file(arrays, part, metadata={"calque": record})
 
@@ -250,7 +250,7 @@ class WordAligner:
                 arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
             about = json.loads(metadata["calque"])
             # Compiled loops do not check array bounds, so corrupt arrays must be rejected here.
-            if about.pop("digest") != _digest(json.dumps(about), arrays):
+            if about.pop("digest") != _digest(json_text(about), arrays):
                 raise ValueError("the checksum is wrong, so the file is corrupt; train the aligner again")
             kind, classes = _KINDS[about["model"]], Classes(**about["classes"])
             tables = {k.removeprefix("model."): v for k, v in arrays.items() if k.startswith("model.")}

@@ -23,7 +23,7 @@ from calque.runs.steps import SCORES, Step, Steps, unique
 from calque.runs.study.grid import Grid, label_of
 from calque.runs.study.recipe import BASE, Study, read_study
 from calque.runs.study.work import WORK
-from calque.storage import locked, write_text
+from calque.storage import json_text, locked, write_text
 
 RESULTS, TABLES = "results.jsonl", "results.md"
 __all__ = ["Study", "read_study", "study"]
@@ -74,7 +74,7 @@ def study(
     for name in unchanged(records):
         message = f"all scores of {name} are identical to the scores of {BASE}; does the method change any vector?"
         warnings.warn(CalqueWarning(message), stacklevel=2)
-    write_text(folder / RESULTS, "".join(json.dumps(each, ensure_ascii=False) + "\n" for each in records))
+    write_text(folder / RESULTS, "".join(json_text(each, ensure_ascii=False) + "\n" for each in records))
     then(folder, records)
     return records
 
@@ -84,7 +84,7 @@ def unchanged(records: Sequence[Mapping[str, Any]]) -> list[str]:
     found: dict[str, set[str]] = {BASE: set()}
     for record in records:
         score = [record["encoder"], record["layer"], *test_of(record), record["value"], record.get("resamples")]
-        found.setdefault(record["method"], set()).add(json.dumps(score))
+        found.setdefault(record["method"], set()).add(json_text(score))
     return [name for name, scores in found.items() if name != BASE and scores <= found[BASE]]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ from calque.errors import SettingError
 from calque.named import imported
 from calque.runs.steps import SCORES, Step
 from calque.runs.study.values import PRETRAINING
-from calque.storage import write_text
+from calque.storage import json_text, write_text
 
 LINKS, ENTRIES = "links.align", "entries.tsv"
 
@@ -101,7 +100,7 @@ def _score(step: Step, folder: Path) -> None:
 
 
 def _write_scores(folder: Path, scores: list[dict[str, Any]]) -> None:
-    write_text(folder / SCORES, json.dumps(scores, ensure_ascii=False, indent=1) + "\n")
+    write_text(folder / SCORES, json_text(scores, ensure_ascii=False, indent=1) + "\n")
 
 
 def encoder_of(step: Step) -> str:
