@@ -85,7 +85,9 @@ def conlleval(sentences):
 
 def written(sentences, scheme):
     """Encode spans as tags in the given tagging scheme."""
-    single, begin, inside, last = {"iob2": "BBII", "bioes": "SBIE", "bilou": "UBIL", "iob1": "IIII"}[scheme]
+    single, begin, inside, last = {
+        "iob2": "BBII", "bioes": "SBIE", "bilou": "UBIL", "bmes": "SBME", "bmewo": "WBME", "iob1": "IIII", "ioe": "EIIE"
+    }[scheme]  # fmt: skip
     result = []
     for sentence in sentences:
         tags, before = [], None
@@ -114,7 +116,7 @@ def test_counts_equal_those_of_conlleval(text):
     assert counts.sentences.tolist() == [conlleval([sentence])[0] for sentence in text]
 
 
-@given(SPANS, st.sampled_from(["iob1", "iob2", "bioes", "bilou"]))
+@given(SPANS, st.sampled_from(["iob1", "iob2", "bioes", "bilou", "bmes", "bmewo", "ioe"]))
 @settings(max_examples=100, deadline=None)
 def test_valid_tags_in_every_scheme_are_converted_to_bio_without_repairs(sentences, scheme):
     codes, names, offsets = coded(written(sentences, scheme))
@@ -123,7 +125,7 @@ def test_valid_tags_in_every_scheme_are_converted_to_bio_without_repairs(sentenc
     assert repaired == 0
     assert list(bio.names) == sorted({tag for sentence in written(sentences, "iob2") for tag in sentence})
     if any(name for sentence in sentences for _, name in sentence):
-        assert detect_scheme(codes, names, offsets) == scheme
+        assert detect_scheme(codes, names, offsets) == {"bmes": "bioes", "bmewo": "bioes"}.get(scheme, scheme)
 
 
 @pytest.mark.parametrize(

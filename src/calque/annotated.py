@@ -171,6 +171,7 @@ class ProbeText(_AnnotatedSentences):
         label_offsets: offsets of each target's labels in `labels`, int64 `[n_targets + 1]`; a target can have no labels.
         probe: name of the probing task, such as "pos".
         path, lines: path of the file and line number of each sentence, for use in messages.
+        repaired: number of tags corrected by the reader, see `TaggedText`.
 
     Raises:
         InputError: the lengths of the arrays are inconsistent.
@@ -183,6 +184,7 @@ class ProbeText(_AnnotatedSentences):
     probe: str
     path: str | None = None
     lines: np.ndarray | None = None
+    repaired: int = 0
 
     def __post_init__(self):
         _check(len(self.sentences) + 1, len(self.offsets), "one per sentence, plus the end", "offsets", self.path)

@@ -11,15 +11,20 @@ The tags of "Ann in Paris Rome Old York" in each scheme, where the three places 
 | iob2 | B-PER | O | B-LOC | B-LOC | B-LOC | I-LOC | every span begins with B (CoNLL-2002); also called BIO |
 | bioes | S-PER | O | S-LOC | S-LOC | B-LOC | E-LOC | S marks a one-word span, E the last word of a longer span |
 | bilou | U-PER | O | U-LOC | U-LOC | B-LOC | L-LOC | BIOES with L for E and U for S |
+| ioe | E-PER | O | E-LOC | E-LOC | I-LOC | E-LOC | E marks the last word of a span; B is not used (IOE1, IOE2) |
 
-A tag that is invalid at its position (such as I after O) begins a span, and a tag without a type (`B`) has the type `_`, as in
-conlleval, the evaluation script of the CoNLL shared tasks (Tjong Kim Sang and Buchholz 2000).
+BIOES is also written with M for I and W for S (BMES, BMESO, BMEWO), and these letters may be mixed. A tag that is invalid at its
+position (such as I after O) begins a span, and a tag without a type (`B`) has the type `_`, as in conlleval, the evaluation
+script of the CoNLL shared tasks (Tjong Kim Sang and Buchholz 2000).
+
+Any other tag among tags of a scheme is an error (`unknown_tags`). Words with tags such as `B_PER`, `i-PER` or `X-PER` would
+otherwise be outside every span, and the scores would count other spans than those of the file.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -27,12 +32,14 @@ import numpy as np
 from calque.annotated import Labels
 from calque.errors import InputError
 
-Scheme = Literal["plain", "iob1", "iob2", "bioes", "bilou"]
+Scheme = Literal["plain", "iob1", "iob2", "bioes", "bilou", "ioe"]
 
 _LETTERS = "OBI"
 _O, _B, _I, _E, _S = range(5)
-_KIND = {"B": _B, "I": _I, "E": _E, "L": _E, "S": _S, "U": _S}
-_SPAN = re.compile(r"([BIESLU])(?:-(.*))?", re.DOTALL)
+_KIND = {"B": _B, "I": _I, "M": _I, "E": _E, "L": _E, "S": _S, "U": _S, "W": _S}
+_SPAN = re.compile(rf"([{''.join(_KIND)}])(?:-(.*))?", re.DOTALL)
+#: misspelt tag of a span: a prefix in lower case, or a separator other than the hyphen
+_MISSPELT = re.compile(rf"([{''.join(_KIND)}])[-_:./|‐‑–—−](.+)", re.DOTALL | re.IGNORECASE)
 
 
 class Spans(NamedTuple):
@@ -61,8 +68,9 @@ class SpanCounts(NamedTuple):
 def detect_scheme(codes: np.ndarray, names: Sequence[str], offsets: np.ndarray) -> Scheme:
     """Detect the tagging scheme.
 
-    Tags are `plain` (parts of speech) if most names except O have no scheme prefix such as `B-`. L or U implies `bilou`, and
-    E or S implies `bioes`. Tags are `iob1` if a span begins with I and every B directly follows a span of the same type.
+    Tags are `plain` (parts of speech) if most names except O have no scheme prefix such as `B-`. L or U implies `bilou`. E
+    without letters other than I implies `ioe`, and otherwise E, S, M or W implies `bioes`. Tags are `iob1` if a span begins with
+    I and every B directly follows a span of the same type.
     """
     occurring: list[int] = np.unique(codes).tolist()
     used = [names[code] for code in occurring if code >= 0 and names[code] != "O"]
@@ -71,12 +79,48 @@ def detect_scheme(codes: np.ndarray, names: Sequence[str], offsets: np.ndarray) 
     if len(spans) < len(used) - len(spans):
         return "plain"
     letters = {name[0] for name in spans}
-    if letters & set("ESLU"):
-        return "bilou" if letters & set("LU") else "bioes"
+    if letters & set("LU"):
+        return "bilou"
+    if "E" in letters and letters <= {"I", "E"}:
+        return "ioe"
+    if letters & set("ESMW"):
+        return "bioes"
     words = _Words(codes, names, offsets)
     touches = (words.before != _O) & (words.type_before == words.type)
     i_begins = bool((words.begins & (words.kind == _I)).any())
     return "iob1" if i_begins and touches[words.kind == _B].all() else "iob2"
+
+
+def unknown_tags(names: Sequence[str], scheme: Scheme) -> list[str]:
+    """Return the tags that do not belong to a tagging scheme, such as `B_LOC`, `b-LOC` or `X-LOC` among `B-LOC` and `O`.
+
+    O with a type (`Oloc`, `O-loc`) is not among them, because such a word is outside every span in any reading.
+    """
+    if scheme == "plain":
+        return []
+    types = {match[2] for name in names if (match := _SPAN.fullmatch(name)) and match[2]}
+    return [name for name in names if not (_SPAN.fullmatch(name) or _is_outside(name, types))]
+
+
+def _is_outside(name: str, types: Collection[str]) -> bool:
+    """Return whether a tag is O, alone or with a type. In xSID, O is directly followed by a type, as in `Otime`."""
+    prefix, rest = name[:1], name[1:]
+    return prefix == "O" and (not rest or rest[0] == "-" or rest[0].islower() or rest in types)
+
+
+def names_without_spans(names: Sequence[str]) -> list[str]:
+    """Return the tags that are neither O nor a BIO tag, such as `NOUN` or `B_PER`; `to_bio` leaves them in `plain` tags."""
+    return [name for name in names if name != "O" and not name.startswith(("B-", "I-"))]
+
+
+def unknown_tag_fact(name: str, names: Sequence[str]) -> str:
+    """Return a message about a tag that does not belong to the scheme of the other tags."""
+    known = [other for other in names if _SPAN.fullmatch(other)]
+    match = _MISSPELT.fullmatch(name)
+    remedy = (
+        f"write {match[1].upper()}-{match[2]}" if match else "correct the tag, or write O for a word outside every span"
+    )
+    return f"the tag {name!r:.40} does not belong to the scheme of the other tags, such as {known[0]!r:.40}; {remedy}"
 
 
 def to_bio(
@@ -86,14 +130,21 @@ def to_bio(
 
     Returns:
         the tags with sorted names, and the number of repaired tags. I or E at the beginning of a span becomes B (in
-        `iob1`, I is valid there and not counted), and a tag outside the scheme (`Oloc` among `O` and `B-loc`) becomes O.
+        `iob1` and `ioe`, tags are valid there and not counted), and O with a type (`Oloc` or `O-loc` among `O` and `B-loc`)
+        becomes O.
+
+    Raises:
+        InputError: a tag does not belong to the scheme (see `unknown_tags`).
     """
     scheme = scheme or detect_scheme(codes, names, offsets)
     if scheme == "plain":
         return Labels(np.asarray(codes, np.int32), tuple(names)), 0
+    if unknown := unknown_tags(names, scheme):
+        raise InputError(unknown_tag_fact(unknown[0], names))
     words = _Words(codes, names, offsets)
     strange = np.array([name != "O" and not _SPAN.fullmatch(name) for name in names] + [True])[codes]
-    wrong = words.begins & ((words.kind == _E) | ((words.kind == _I) & (scheme != "iob1")))
+    valid_first = {"iob1": (_B, _S, _I), "ioe": (_B, _S, _I, _E)}.get(scheme, (_B, _S))
+    wrong = words.begins & ~np.isin(words.kind, valid_first)
     letters = np.where(words.kind == _O, _O, np.where(words.begins, _B, _I))
     return words.written(letters), int(strange.sum() + wrong.sum())
 

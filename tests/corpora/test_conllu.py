@@ -5,7 +5,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from calque.corpora import read_treebank
-from calque.errors import InputError
+from calque.errors import InputError, SkippedWarning
 from conllu_text import row, tree
 
 
@@ -40,6 +40,16 @@ def test_ranges_and_empty_nodes_do_not_shift_heads(tmp_path):
     assert read(tmp_path, SPANISH, subtypes=True).relations[1] == "obj:arg"
     with pytest.raises(InputError, match=r"f\.conllu: no sentences could be read: the file is empty"):
         read(tmp_path, "# text = x\n\n")
+
+
+def test_a_comment_inside_a_sentence_is_an_error_that_names_it(tmp_path):
+    content = row(1, "a", 0, "root", "X") + "# mid comment\n" + row(2, "b", 1, "dep", "X") + "\n" + tree(0)
+    with pytest.raises(
+        InputError, match=r"line 2: the comment '# mid comment' is inside a sentence, expected comments"
+    ):
+        read(tmp_path, content)
+    with pytest.warns(SkippedWarning, match="1 × comment inside a sentence"):
+        assert len(read(tmp_path, content, on_error="skip")) == 1
 
 
 def circles(heads):

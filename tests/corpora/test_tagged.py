@@ -6,7 +6,7 @@ import json
 import pytest
 
 from calque.corpora import read_tagged
-from calque.errors import InputError, SettingError
+from calque.errors import InputError, SettingError, SkippedWarning
 
 
 def write(folder, content, name="f.tsv"):
@@ -59,6 +59,48 @@ def test_formats_of_tagged_text_are_detected_by_content(tmp_path, content, expec
     assert text.sentences.lang == "en"
     if content == XSID:
         assert text.intents.to_list() == ["weather/find", "alarm"]
+
+
+@pytest.mark.parametrize(
+    ("tags", "expected"),
+    [
+        ("B-PER M-PER E-PER O S-PER", "B-PER I-PER I-PER O B-PER"),  # BMES
+        ("B-PER M-PER M-PER E-PER W-LOC", "B-PER I-PER I-PER I-PER B-LOC"),  # BMEWO
+        ("B M E O S", "B-_ I-_ I-_ O B-_"),
+        ("I-PER E-PER E-PER O I-LOC", "B-PER I-PER B-PER O B-LOC"),  # IOE
+        ("B-PER Oper O-PER I-PER O", "B-PER O O B-PER O"),
+        ("B_PER I_PER O", "B_PER I_PER O"),  # no tag has a known prefix
+        ("NOUN M-x W VERB O", "NOUN M-x W VERB O"),
+    ],
+    ids=["bmes", "bmewo", "untyped", "ioe", "typed O", "no scheme", "plain"],
+)
+def test_tags_of_every_scheme_become_bio(tmp_path, tags, expected):
+    path = write(tmp_path, "".join(f"w\t{tag}\n" for tag in tags.split()))
+    assert read_tagged(path, lang="zh").tags.to_list() == expected.split()
+
+
+@pytest.mark.parametrize(
+    ("tag", "remedy"),
+    [
+        ("B_PER", "write B-PER"),
+        ("i-PER", "write I-PER"),
+        ("M–PER", "write M-PER"),
+        ("X-PER", "correct the tag, or write O"),
+        ("PER", "correct the tag, or write O"),
+        ("o", "correct the tag, or write O"),
+        ("_", "correct the tag, or write O"),
+    ],
+)
+def test_an_unknown_prefix_beside_known_ones_is_an_error_that_names_line_and_tag(tmp_path, tag, remedy):
+    rows = f"a\tO\n\nb\tB-LOC\nc\tI-LOC\nd\t{tag}\n\ne\tO\n"
+    numbered = "# id = 1\n1\ta\tB-LOC\n2\tb\tI-LOC\n3\tc\tO\n4\td\t" + tag + "\n"
+    for content, line in ((rows, 5), (numbered, 5)):
+        path = write(tmp_path, content)
+        with pytest.raises(InputError, match=rf"f\.tsv line {line}: the tag '{tag}' does not belong .*; {remedy}"):
+            read_tagged(path, lang="en")
+    with pytest.warns(SkippedWarning, match=r"skipped 1 of 3 sentences: 1 × unknown tag"):
+        text = read_tagged(write(tmp_path, rows), lang="en", on_error="skip")
+    assert pairs(text) == ["a/O", "e/O"]
 
 
 def test_tags_can_be_read_from_another_column(tmp_path):

@@ -1,5 +1,6 @@
 """Test that zero-shot transfer succeeds if and only if both languages have the same vectors."""
 
+import json
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -17,6 +18,7 @@ from calque.tasks.tagging import Tagging, renamed
 from calque.text import Sentences
 from calque.training.sources import WordRows
 from calque.training.supervised import tuned_rate
+from command import works
 from planted import QUICK, Planted, jobs, labelled, tagged
 
 
@@ -165,6 +167,28 @@ def test_labels_that_occur_only_in_a_test_text_are_rejected_or_count_as_missed()
     )
     assert missed.value < known.value
     assert missed.n == known.n == 12
+
+
+def test_tags_that_are_no_spans_are_rejected_in_every_file():
+    train, other = tagged(30, "en"), tagged(9, "de", 1, tag=lambda k: "B-PER" if k < 4 else "B_LOC")
+    for given in (([other], [train], []), ([train], [other], []), ([train], [train], [other])):
+        with pytest.raises(
+            InputError, match=r"de\.tsv line \d+: the tag 'B_LOC' is not a span tag, expected tags such as"
+        ):
+            Tagging("ner", *given[:2], dev=given[2], seeds=(0,), unknown="miss", select="last")
+    renamed_back = replace(other, data=renamed(other.data, {"B_LOC": "B-LOC"}))
+    assert Tagging("ner", [renamed_back], [train], seeds=(0,)).kinds == ("LOC", "PER")
+
+
+def test_the_number_of_repaired_tags_is_recorded_and_shown_even_with_q(tmp_path, capsys, monkeypatch):
+    (tmp_path / "ner.train.en.tsv").write_text("Ann\tB-PER\nin\tO\nRome\tB-LOC\n\n" * 12)
+    (tmp_path / "ner.test.de.tsv").write_text("Ann\tI-PER\nin\tO\nRom\tI-LOC\n\n" + "Ann\tB-PER\n\n" * 5)
+    monkeypatch.chdir(tmp_path)
+    few = ("--seeds", "1", "--epochs", "1", "--head", "linear")
+    arguments = ("ner", "--train", "ner.train.en.tsv", "--test", "ner.test.de.tsv", *few)
+    printed, errors = works(capsys, "evaluate", "mini", *arguments, "--json", "-q")
+    assert "ner.test.de.tsv: 2 tags repaired" in errors
+    assert json.loads(printed)["settings"]["repaired_tags"] == {"train": 0, "dev": 0, "test": 2}
 
 
 def test_tags_and_intents_can_be_renamed():

@@ -47,6 +47,7 @@ class TaggedSentence(NamedTuple):
         line: number of the first line of the sentence.
         intent: intent label of the sentence, or None if the format has no intents.
         repaired: number of spans that were adjusted to word boundaries.
+        word_lines: line number of each word, or an empty sequence if all words are on the same line.
     """
 
     line: int
@@ -54,6 +55,7 @@ class TaggedSentence(NamedTuple):
     tags: Sequence[str]
     intent: str | None = None
     repaired: int = 0
+    word_lines: Sequence[int] = ()
 
 
 def read_treebank(
@@ -97,7 +99,9 @@ def tagged_words(path: str | PathLike[str], column: int) -> Iterator[TaggedSente
             yield item
         else:
             words, tags = [row[_FORM] for row in item.rows], [row[column] for row in item.rows]
-            yield missing_value(words, tags, item.lines) or TaggedSentence(item.line, words, tags)
+            yield missing_value(words, tags, item.lines) or TaggedSentence(
+                item.line, words, tags, word_lines=item.lines
+            )
 
 
 def _read_words(path: str | PathLike[str]) -> Iterator[Words | Flaw]:
@@ -151,6 +155,12 @@ def is_comment(line: str, *, numbered: bool) -> bool:
     return line.startswith("#") and (numbered or _NAMING.match(line) is not None)
 
 
+def _is_comment_inside(line: str, row: str, *, numbered: bool) -> bool:
+    """Return whether a line after the first row of a sentence is a comment. If rows are not numbered, a line with as many columns
+    as the first row is a row, because its first word can be #."""
+    return is_comment(line, numbered=numbered) and (numbered or len(line.split()) != len(row.split()))
+
+
 def read_stanzas(path: str | PathLike[str], *, numbered: bool) -> Iterator[Stanza | Flaw]:
     """Yield a `Stanza` for each sentence of a file, or a `Flaw` if a line of the sentence is unreadable."""
     flaw: Flaw | None = None
@@ -168,6 +178,9 @@ def read_stanzas(path: str | PathLike[str], *, numbered: bool) -> Iterator[Stanz
             flaw, rows, comments = None, [], []
         elif not rows and is_comment(line, numbered=numbered):
             comments.append(line)
+        elif rows and _is_comment_inside(line, rows[0], numbered=numbered):
+            fact = f"the comment {line!r:.40} is inside a sentence, expected comments only before its first row"
+            flaw = flaw or Flaw(number, "comment inside a sentence", f"{fact}; move it, or is a blank line missing?")
         else:
             first = first if rows else number
             rows.append(line)

@@ -18,7 +18,7 @@ from calque.corpora.tagged import find_format, read_tagged
 from calque.errors import InputError
 from calque.offsets import offsets_of
 from calque.segment import split_spaces
-from calque.spans import span_table
+from calque.spans import names_without_spans, span_table
 from calque.text import Sentences
 
 Kind = Literal["edges", "conllu", "tags"]
@@ -107,6 +107,9 @@ def of_tags(text: TaggedText, probe: str | None = None) -> ProbeText:
         raise InputError(f"has the tags {tags}; expected {expected} for the probe {probe}", path=text.path)
     words = offsets_of(text.sentences.lengths())
     if probe == "entities":
+        if strange := names_without_spans(names):
+            fact = f"the tag {strange[0]!r:.40} is not a span tag, expected tags such as B-PER, I-PER and O; correct it"
+            raise InputError(fact, path=text.path)
         found = span_table(text.tags.codes, names, words)
         labels = Labels(found.type, found.types)
         return _one_label(text, words, np.stack([found.start, found.end], axis=1)[:, None], labels, probe)
@@ -137,8 +140,9 @@ def _one_label(
     counts = np.bincount(sentence, minlength=len(words) - 1)
     inside = (spans - words[sentence][:, None, None]).astype(np.int32)
     return ProbeText(
-        text.sentences, offsets_of(counts), inside, labels, np.arange(len(labels) + 1), probe, text.path, text.lines
-    )
+        text.sentences, offsets_of(counts), inside, labels, np.arange(len(labels) + 1), probe, text.path, text.lines,
+        text.repaired if isinstance(text, TaggedText) else 0,
+    )  # fmt: skip
 
 
 # -- JSON lines, the format of jiant (Wang et al. 2019) ----------------------------------------------------------------

@@ -29,7 +29,7 @@ from calque.corpora.rows import first_of, is_dataset, open_rows
 from calque.errors import InputError, SettingError
 from calque.offsets import offsets_of
 from calque.segment import split_spaces, split_words, word_places
-from calque.spans import to_bio
+from calque.spans import Scheme, detect_scheme, to_bio, unknown_tag_fact, unknown_tags
 from calque.text import Sentences
 
 _SLOT = r"[0-9]{1,9}:[0-9]{1,9}:[^,]+"
@@ -158,7 +158,8 @@ def read_tagged(
 
     Raises:
         InputError: the file cannot be read or contains no sentence; or, with `raise`, a row has the wrong number of columns,
-            a word or its tag is missing, words are not numbered 1, 2, 3 …, or a line is not valid UTF-8.
+            a word or its tag is missing, words are not numbered 1, 2, 3 …, a tag does not belong to the scheme of the other tags
+            (`B_PER` or `i-PER` among `B-LOC` and `O`), or a line is not valid UTF-8.
     """
     if format not in get_args(Format):
         raise SettingError(f"format must be one of {', '.join(get_args(Format))}, got {format!r}")
@@ -179,22 +180,36 @@ def read_tagged(
         raise SettingError(f"column is {column!r}, but the format {format!r} has a fixed tag column; omit column")
     else:
         items = read_facebook(path, lang)
-    words, tags, intents, lines, repaired = [], [], [], [], 0
-    for item in losses.kept(items):
-        words.append(item.words)
-        tags += item.tags
-        lines.append(item.line)
-        repaired += item.repaired
-        if item.intent is not None:
-            intents.append(item.intent)
-    losses.settle(len(lines))
-    sentences, labels = Sentences.of(words, lang), Labels.of(tags)
-    offsets = offsets_of(sentences.lengths())
-    bio, repairs = to_bio(labels.codes, labels.names, offsets, scheme)
-    return TaggedText(
-        sentences, bio, Labels.of(intents) if intents else None, repaired + repairs, fspath(path),
-        np.array(lines, np.int64),
-    )  # fmt: skip
+    read = list(losses.kept(items))
+    scheme = scheme or _scheme_of(read)
+    read = list(losses.kept(_with_known_tags(read, scheme)))
+    losses.settle(len(read))
+    sentences = Sentences.of((item.words for item in read), lang)
+    labels = Labels.of(tag for item in read for tag in item.tags)
+    bio, repairs = to_bio(labels.codes, labels.names, offsets_of(sentences.lengths()), scheme)
+    intents = [item.intent for item in read if item.intent is not None]
+    repaired = repairs + sum(item.repaired for item in read)
+    lines = np.array([item.line for item in read], np.int64)
+    return TaggedText(sentences, bio, Labels.of(intents) if intents else None, repaired, fspath(path), lines)
+
+
+def _scheme_of(read: Sequence[TaggedSentence]) -> Scheme:
+    """Detect the tagging scheme of the sentences."""
+    labels = Labels.of(tag for item in read for tag in item.tags)
+    return detect_scheme(labels.codes, labels.names, offsets_of([len(item.tags) for item in read]))
+
+
+def _with_known_tags(read: Sequence[TaggedSentence], scheme: Scheme) -> Iterator[TaggedSentence | Flaw]:
+    """Yield each sentence, or a `Flaw` at the first word of the sentence whose tag does not belong to the scheme."""
+    names = sorted({tag for item in read for tag in item.tags})
+    unknown = set(unknown_tags(names, scheme))
+    for item in read:
+        wrong = next((k for k, tag in enumerate(item.tags) if tag in unknown), None) if unknown else None
+        if wrong is None:
+            yield item
+        else:
+            line = item.word_lines[wrong] if item.word_lines else item.line
+            yield Flaw(line, "unknown tag", unknown_tag_fact(item.tags[wrong], names))
 
 
 # -- detected formats --------------------------------------------------------------------------------------------------
@@ -266,12 +281,12 @@ def _sentence(stanza: Stanza, layout: _Layout) -> TaggedSentence | Flaw:
     if (flaw := missing_value(words, tags, lines)) is not None:
         return flaw
     if not layout.intents:
-        return TaggedSentence(stanza.line, words, tags)
+        return TaggedSentence(stanza.line, words, tags, word_lines=lines)
     intent = next((match[1].strip() for line in stanza.comments if (match := _INTENT.match(line))), "")
     if not intent:
         fact = "the sentence has no comment # intent = …; add one above the sentence"
         return Flaw(stanza.line, "no intent", fact)
-    return TaggedSentence(stanza.line, words, tags, intent)
+    return TaggedSentence(stanza.line, words, tags, intent, word_lines=lines)
 
 
 # -- data sets ---------------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -12,7 +13,7 @@ import torch
 from calque.corpora.by_name import name_of
 from calque.corpora.languages import language_and_path
 from calque.corpora.spread import spread_over
-from calque.errors import InputError
+from calque.errors import CalqueWarning, InputError
 from calque.input_texts import Say
 from calque.offsets import offsets_of, ranges
 from calque.tasks.overlap import shared_texts, warn_of_overlap
@@ -57,10 +58,20 @@ def read_datasets(
             n, repaired = len(data), getattr(data, "repaired", 0)
             chosen = spread_over(n, max_texts)
             used = "" if chosen is None else f", of which {len(chosen):,} are used"
-            say(f"{path}: {n:,} texts in {lang}{f', {repaired:,} tags repaired' if repaired else ''}{used}")
+            say(f"{path}: {n:,} texts in {lang}{used}")
+            if repaired:
+                # Shown even with -q, because the scores count the changed spans.
+                kinds = "invalid at their position, or slots that end inside a word"
+                warnings.warn(CalqueWarning(f"{path}: {repaired:,} tags repaired ({kinds})"), stacklevel=2)
             known[key] = data if chosen is None else data.take(chosen)
         datasets.append(Dataset(name_of(path), lang, known[key]))
     return datasets
+
+
+def repaired_tags(train: Sequence[Dataset[Any]], dev: Sequence[Dataset[Any]], test: Dataset[Any]) -> dict[str, int]:
+    """Return the number of repaired tags in the training, development and test files, for the record of a score."""
+    parts = {"train": train, "dev": dev, "test": [test]}
+    return {part: sum(each.data.repaired for each in several) for part, several in parts.items()}
 
 
 def number_or_name(column: str | None) -> int | str | None:

@@ -16,7 +16,7 @@ from calque.errors import SettingError
 from calque.nn.probe import Probe, SpanRows
 from calque.offsets import offsets_of, ranges
 from calque.tasks.bootstrap import f1, ratio
-from calque.tasks.datasets import Answers, Dataset, number_or_name
+from calque.tasks.datasets import Answers, Dataset, number_or_name, repaired_tags
 from calque.tasks.zeroshot import ZeroShot
 from calque.training.sources import FrozenSource, VectorSource
 from calque.vectors import Embeddings
@@ -182,7 +182,8 @@ class Probing(ZeroShot[ProbeText]):
 
     def settings_of(self, test: Dataset[ProbeText]) -> dict[str, Any]:
         unknown = int((test.data.labels.among(self.labels) < 0).sum())
-        return {"targets": len(test.data.spans), "unknown_labels": unknown}
+        repaired = {"repaired_tags": repaired_tags(self.train, self.dev, test)} if self.probe == "entities" else {}
+        return {"targets": len(test.data.spans), "unknown_labels": unknown, **repaired}
 
     def sentences(self, data: ProbeText) -> Sentences:
         return data.sentences

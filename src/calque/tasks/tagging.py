@@ -16,9 +16,9 @@ from calque.corpora import read_tagged
 from calque.errors import InputError, SettingError
 from calque.nn.tagging import TaggingHead
 from calque.offsets import offsets_of, ranges
-from calque.spans import span_counts
+from calque.spans import names_without_spans, span_counts
 from calque.tasks.bootstrap import accuracy, f1
-from calque.tasks.datasets import Answers, Dataset, codes_of, number_or_name
+from calque.tasks.datasets import Answers, Dataset, codes_of, number_or_name, repaired_tags
 from calque.tasks.projection import LabelProjection
 from calque.tasks.zeroshot import Experiment, ZeroShot
 
@@ -75,6 +75,8 @@ class Tagging(ZeroShot[TaggedText]):
         if kind != "pos":
             for each in train:
                 _need_spans(each)
+            for each in (*train, *tests, *dev):
+                _refuse_other_tags(each)
         self.tags = _names(each.data.tags for each in train)
         with_intents = kind == "slots" and all(data.data.intents is not None for data in (*train, *tests))
         self.intents = _names(each.data.intents for each in train) if with_intents else ()
@@ -131,6 +133,11 @@ class Tagging(ZeroShot[TaggedText]):
         lstm = {"hidden": self.hidden, "layers": self.layers} if self.kind_of_head == "bilstm-crf" else {}
         return {"head": self.kind_of_head, **lstm, "dropout": self.dropout, "tags": len(self.tags),
                 "unknown": self.unknown}  # fmt: skip
+
+    def settings_of(self, test: Dataset[TaggedText]) -> dict[str, Any]:
+        if self.name == "pos":
+            return {}
+        return {"repaired_tags": repaired_tags(self.train, self.dev, test)}
 
     def sentences(self, data: TaggedText) -> Sentences:
         return data.sentences
@@ -199,6 +206,20 @@ def _need_spans(each: Dataset[TaggedText]) -> None:
         has = f"has the tags {', '.join(names[:6])}{', …' if len(names) > 6 else ''}" if names else "has only the tag O"
         fact = f"{has}; expected spans, e.g. B-PER, I-PER and O (for tags without spans, use the task pos)"
         raise InputError(fact, path=each.data.path or each.name)
+
+
+def _refuse_other_tags(each: Dataset[TaggedText]) -> None:
+    """Raise an `InputError` if a tag is neither O nor a BIO tag. Such words would be outside every span."""
+    tags = each.data.tags
+    strange = names_without_spans(tags.names)
+    words = np.flatnonzero(np.array([name in strange for name in (*tags.names, "O")])[tags.codes])
+    if not len(words):
+        return
+    ends = np.cumsum(each.data.sentences.lengths())
+    line = None if each.data.lines is None else int(each.data.lines[np.searchsorted(ends, words[0], side="right")])
+    fact = f"the tag {tags[int(words[0])]!r:.40} is not a span tag, expected tags such as B-PER, I-PER and O"
+    remedy = "correct it, or rename it with --rename (for tags without spans, use the task pos)"
+    raise InputError(f"{fact}; {remedy}", path=each.data.path or each.name, line=line)
 
 
 def _names(labels: Iterable[Any]) -> tuple[str, ...]:
