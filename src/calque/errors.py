@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from contextlib import suppress
 from functools import partial
 from math import isfinite
@@ -70,6 +71,26 @@ class SettingError(CalqueError):
 
 class OutputError(CalqueError):
     """Error for a file or folder that cannot be written, for example for lack of disk space or permission."""
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return "; did you mean NAME?" for the known name that is most similar to a misspelt name, or "" if none is similar.
+
+    Names that differ only in case, or in hyphens and underscores, count as similar. So does a name that starts with the
+    misspelt name.
+    """
+    from difflib import get_close_matches
+
+    plain = {_plain_name(each): each for each in known}
+    given = _plain_name(name)
+    near = get_close_matches(given, plain, n=1)
+    if not near and given:
+        near = [each for each in plain if each.startswith(given)]
+    return f"; did you mean {plain[near[0]]}?" if near else ""
+
+
+def _plain_name(name: str) -> str:
+    return name.lower().replace("_", "-")
 
 
 def check_number(

@@ -17,7 +17,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
-from calque.errors import InputError, SettingError
+from calque.errors import InputError, SettingError, did_you_mean
 
 
 class Row(Protocol):
@@ -172,8 +172,8 @@ class Table(Mapping[str, R], Generic[R]):
         if name in self.rows:
             return self.rows[name]
         if not is_path(name):
-            names = ", ".join(self.rows)
-            raise SettingError(f"unknown {self.what} {name!r}, expected one of {names}, or package.module:Class")
+            expected = f"one of {', '.join(self.rows)}, or package.module:Class"
+            raise SettingError(f"unknown {self.what} {name!r}, expected {expected}{did_you_mean(name, self.rows)}")
         return self._row_of(name, self._checked(name))
 
     def load(self, name: str) -> type[Any]:

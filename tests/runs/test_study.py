@@ -297,7 +297,7 @@ def test_a_study_pretrains_elmos_and_maps_them_with_dictionaries(own):
     assert {r["n"] for r in records if r["metric"] == "p@1"} == {3}
     assert {(r["n"], r["settings"]["senses"]) for r in records if r["task"] == "senses"} == {(3, 2)}
     # The maps move German word vectors and leave English ones unchanged.
-    place = next((own.parent / "study" / "steps").glob("join-*"))
+    place = next((own.parent / "own" / "steps").glob("join-*"))
     made = [json.loads(p.read_text())["settings"] for p in place.parent.glob("fit-*/calque-run.json")]
     assert {"patience": 1, "growth": 9.0} in [each["start_options"] for each in made]
     done = {p: json.loads((p / "done.json").read_text()) for p in place.parent.glob("fit-*")}

@@ -216,6 +216,63 @@ def test_errors_name_the_file_the_key_and_the_expected_value(place, value, fact,
         laid_out(changed(tomllib.loads(PLAN), place, value), path)
 
 
+#: misspelt keys and values in every kind of table, and the name that the message suggests
+MISSPELT = [
+    (("task",), {"ner": {}}, "tasks"),
+    (("seed",), 1, "seeds"),
+    (("words", "modle"), "hmm", "model"),
+    (("words", "model"), "gibs", "gibbs"),
+    (("words", "symmetrize"), "grow-diag-finl", "grow-diag-final"),
+    (("encoders", "layered", "layer"), [1], "layers"),
+    (("encoders", "layered", "pooling"), "fist", "first"),
+    (("encoders", "own", "pretrain", "text"), {"en": "a.txt"}, "texts"),
+    (("encoders", "own", "pretrain", "model"), "emlo", "elmo"),
+    (("encoders", "sense-aware", "pretrain", "preset"), "tinny", "tiny"),
+    (("encoders", "sense-aware", "pretrain", "senses", "strat"), "fresh", "start"),
+    (("methods", "linear", "encoders"), ["owm"], "own"),
+    (("methods", "contrastiv"), {}, "contrastive"),
+    (("methods", "mine"), {"method": "rotatoin"}, "rotation"),
+    (("methods", "mine"), {"method": "Contrastive"}, "contrastive"),
+    (("methods", "rotation", "combin"), "mean", "combine"),
+    (("methods", "rotation", "supervision"), "paralel", "parallel"),
+    (("methods", "finetune", "supervision"), ["dictionary", "paralel"], "parallel"),
+    (("methods", "finetune", "learning-rate"), 1e-4, "learning_rate"),
+    (("methods", "adversarial", "start_options", "epoch"), 1, "epochs"),
+    (("methods", "mine"), {"start": "adverserial"}, "adversarial"),
+    (("supervision", "parallel", "limt"), 10, "limit"),
+    (("supervision", "parallel", "kinds"), "parallel", "kind"),
+    (("supervision", "dictionary", "kind"), "dictionnary", "dictionary"),
+    (("supervision", "dictionary", "entrys"), [0, 10], "entries"),
+    (("tasks", "retreival"), {"test": {"de": "a.tsv"}}, "retrieval"),
+    (("tasks", "mine"), {"task": "NER", "test": ["a.de.tsv"]}, "ner"),
+    (("tasks", "retrieval", "candidate"), "linked", "candidates"),
+    (("tasks", "retrieval", "similarity"), "csl", "csls"),
+    (("tasks", "ner", "trian"), ["a.en.tsv"], "train"),
+    (("tasks", "ner", "test-limit"), 3, "test_limit"),
+    (("tasks", "ner", "select"), "traget", "target"),
+    (("tasks", "senses", "encoders"), ["berd"], "bert"),
+    (("tasks", "senses", "methods"), "bsae", "base"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("place", "value", "name"), MISSPELT)
+def test_every_misspelt_key_or_value_suggests_the_similar_name(place, value, name, tmp_path, unread):
+    said = what_is_said(changed(tomllib.loads(PLAN), place, value), tmp_path / "study.toml")
+    assert said is not None
+    assert said.endswith(f"; did you mean {name}?")
+
+
+@pytest.mark.parametrize(("place", "value"), [
+    (("methods", "x"), {}), (("methods", "mine"), {"method": "x:"}), (("tasks", "x"), {"test": ["a.de.tsv"]}),
+    (("tasks", "mine"), {"task": "x", "test": ["a.de.tsv"]}),
+])  # fmt: skip
+def test_an_unknown_method_or_task_mentions_classes_of_other_packages(place, value, tmp_path, unread):
+    said = what_is_said(changed(tomllib.loads(PLAN), place, value), tmp_path / "study.toml")
+    assert said is not None
+    assert "package.module:Class" in said
+    assert "did you mean" not in said
+
+
 @pytest.mark.parametrize("text", ["[" * 100_000, "seeds = " + "9" * 5000, "seeds = \xff", "seeds = 1\nseeds = 2"])
 def test_invalid_toml_is_rejected(text, tmp_path):
     (tmp_path / "study.toml").write_bytes(text.encode("latin-1"))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from calque.alignment import METHODS, learns_from, methods_for
 from calque.alignment.base import RunOptions
-from calque.errors import SettingError
+from calque.errors import SettingError, did_you_mean
 
 if TYPE_CHECKING:
     from calque.alignment.base import AnchorsByLayer, Links, Method, Text
@@ -83,7 +83,9 @@ def make_method(
     """
     if not learns_from(name, kind):
         data = {"parallel": "parallel text", "dictionary": "dictionaries", "text": "text alone"}[kind]
-        raise SettingError(f"method must be one of {', '.join(methods_for(kind))} for {data}, got {name!r}")
+        names = methods_for(kind)
+        meant = did_you_mean(name, names)
+        raise SettingError(f"method must be one of {', '.join(names)} for {data}, got {name!r}{meant}")
     settings, built = METHODS[name].settings, METHODS.load(name)
     if kind == "dictionary":
         from calque.alignment.dictionary import DictionaryMaps

@@ -21,7 +21,7 @@ from calque.encoders.checkpoint import weights_digest
 from calque.encoders.per_language import PerLanguage
 from calque.encoders.split import SplitSentences
 from calque.encoders.trainable import TrainableEncoder
-from calque.errors import SettingError, check_number
+from calque.errors import SettingError, check_number, did_you_mean
 from calque.offsets import offsets_of
 from calque.pairs import WordPairs
 from calque.text import ParallelCorpus
@@ -181,8 +181,10 @@ class KeyPointAlignment(Method):
         return self.trained.scores
 
     def rows(self, load: Mapping[str, Any]) -> str:
-        if unknown := load.keys() - {"steps", "delta", "translations"}:
-            raise SettingError(f"settings must be steps, delta or translations, got {', '.join(sorted(unknown))}")
+        known = ("steps", "delta", "translations")
+        if unknown := sorted(load.keys() - {*known}):
+            meant = did_you_mean(unknown[0], known)
+            raise SettingError(f"settings must be steps, delta or translations, got {', '.join(unknown)}{meant}")
         if "delta" in load:
             check_number("delta", load["delta"], least=0, below=1)
         translations = load.get("translations", {})

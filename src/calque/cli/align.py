@@ -12,7 +12,7 @@ import typer
 from calque.alignment import METHODS, learns_from, methods_for
 from calque.cli.checks import given, output_folder, refuse_unused
 from calque.cli.options import Linking, Loading, SubjectCommand, Tracking, grouped, names_of, news, own_options
-from calque.errors import SettingError
+from calque.errors import SettingError, did_you_mean
 from calque.runs.settings import DEFAULT_METHOD, AlignSettings, named_pairs
 
 
@@ -102,7 +102,8 @@ def align(
     _refuse(context, kind, method, how.links)
     if kind == "TRAIN" and not learns_from(method, "parallel"):
         expected = ", ".join(methods_for("parallel"))
-        raise SettingError(f"unknown --method {method}, expected one of {expected}, or package.module:Class")
+        meant = did_you_mean(method, methods_for("parallel"))
+        raise SettingError(f"unknown --method {method}, expected one of {expected}, or package.module:Class{meant}")
     options = own_options(context, how.option)
     how = replace(how, method=method)
     if kind == "TRAIN":

@@ -21,7 +21,7 @@ import typer
 from typer.core import TyperCommand
 
 from calque import launched
-from calque.errors import SettingError
+from calque.errors import SettingError, did_you_mean
 from calque.runs.settings import Layer, MaxLength, Model, Pooling, Seed, numbers, opt
 
 if TYPE_CHECKING:
@@ -167,7 +167,8 @@ def by_name(items: Sequence[str], known: Mapping[str, Any], option: str = "--opt
     for item in items:
         name, equals, text = item.partition("=")
         if not equals or name not in known:
-            raise SettingError(f"{option} {item}: expected NAME=VALUE with NAME one of {', '.join(known) or 'none'}")
+            expected = f"NAME=VALUE with NAME one of {', '.join(known) or 'none'}{did_you_mean(name, known)}"
+            raise SettingError(f"{option} {item}: expected {expected}")
         try:
             options[name] = value_of(f"{option} {name}", text, known[name])
         except SettingError as error:

@@ -15,7 +15,7 @@ from calque.annotated import LabelledText, Labels
 from calque.corpora.languages import best_match
 from calque.corpora.lines import Flaw, Losses, Omission, OnError, is_text, json_lines, read_lines, unpacked_name
 from calque.corpora.rows import PREFIX, open_rows
-from calque.errors import InputError, SettingError
+from calque.errors import InputError, SettingError, did_you_mean
 from calque.segment import language_parts, splitter
 from calque.text import Sentences
 
@@ -84,7 +84,8 @@ def read_labelled(
             row has the wrong number of columns, an empty text, an empty label, or invalid UTF-8.
     """
     if format not in get_args(Format):
-        raise SettingError(f"format must be one of {', '.join(get_args(Format))}, got {format!r}")
+        meant = did_you_mean(str(format), get_args(Format))
+        raise SettingError(f"format must be one of {', '.join(get_args(Format))}, got {format!r}{meant}")
     losses, split = Losses(path, on_error, "texts"), splitter(lang, pretokenized=pretokenized)
     texts: list[Sequence[Sequence[str]]] = []
     lines, labels = [], []

@@ -26,7 +26,7 @@ from calque.corpora.conllu import (
 )  # fmt: skip
 from calque.corpora.lines import Flaw, Losses, OnError, read_lines
 from calque.corpora.rows import first_of, is_dataset, open_rows
-from calque.errors import InputError, SettingError
+from calque.errors import InputError, SettingError, did_you_mean
 from calque.offsets import offsets_of
 from calque.segment import split_spaces, split_words, word_places
 from calque.spans import Scheme, detect_scheme, to_bio, unknown_tag_fact, unknown_tags
@@ -162,7 +162,8 @@ def read_tagged(
             (`B_PER` or `i-PER` among `B-LOC` and `O`), or a line is not valid UTF-8.
     """
     if format not in get_args(Format):
-        raise SettingError(f"format must be one of {', '.join(get_args(Format))}, got {format!r}")
+        meant = did_you_mean(str(format), get_args(Format))
+        raise SettingError(f"format must be one of {', '.join(get_args(Format))}, got {format!r}{meant}")
     losses = Losses(path, on_error, "sentences")
     format = find_format(path) if format == "auto" else format
     scheme = None

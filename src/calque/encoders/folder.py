@@ -22,9 +22,9 @@ ELMO_FILES = "options.json", "weights.hdf5"  # in the format of bilm-tf and Alle
 BUNDLED = {"mini": Path(__file__).parent.parent / "data" / "mini"}
 FORMAT = 1  # increased with every change that older versions would misread; a file without a format number has format 1
 OWN = "own"  # kind of an encoder whose class cannot be imported by name
-_ENCODER_MARKS = (ABOUT_FILE, "config.json", "options.json", ADAPTERS_FILE)
+ENCODER_MARKS = (ABOUT_FILE, "config.json", "options.json", ADAPTERS_FILE)
 #: files that identify the content of a folder as an encoder or another result; they are moved last and removed first
-MARKS = (RUN_FILE, *_ENCODER_MARKS)
+MARKS = (RUN_FILE, *ENCODER_MARKS)
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ def file_pair(path: Path) -> tuple[Path, Path] | None:
 
 def holds_encoder(folder: Path) -> bool:
     """Return whether a folder seems to contain an encoder."""
-    return any((folder / name).is_file() for name in _ENCODER_MARKS)
+    return any((folder / name).is_file() for name in ENCODER_MARKS)
 
 
 def read_about(folder: str | PathLike[str]) -> dict[str, Any]:

@@ -6,8 +6,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from calque.encoders.checkpoint import first_line
-from calque.encoders.folder import holds_encoder
+from calque.encoders.checkpoint import first_line, unconnected
+from calque.encoders.folder import ENCODER_MARKS, holds_encoder
 from calque.errors import InputError, OutputError, SettingError
 
 CARD = "README.md"
@@ -72,6 +72,23 @@ def push(
     except Exception as error:  # the HTTP library and its errors depend on the version of huggingface_hub
         remedy = "check the connection, the token (hf auth whoami), HF_ENDPOINT and HF_HUB_OFFLINE"
         raise OutputError(f"{repo}: the upload failed ({first_line(error)}); {remedy}") from error
+
+
+def has_encoder(repo: str) -> bool:
+    """Return whether a repository on the hub, or its local copy, can be reached and contains a file that marks an encoder."""
+    from huggingface_hub import hf_hub_download
+    from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError
+
+    offline = unconnected()
+    for mark in ENCODER_MARKS:
+        try:
+            hf_hub_download(repo, mark, local_files_only=offline)
+            return True
+        except EntryNotFoundError:
+            continue
+        except (OSError, ValueError, HfHubHTTPError):  # no such repository, no access or no connection
+            return False
+    return False
 
 
 def check_repo(repo: str) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 
 import calque
 from calque.corpora.languages import name_and_path
-from calque.errors import InputError
+from calque.errors import InputError, did_you_mean
 from calque.named import file_of, is_path
 from calque.storage import json_text, part_of, remove, replace_folder, temporary_folder, write_text
 
@@ -121,7 +121,7 @@ def digest(path: str) -> str:
     """
     hashed, root = hashlib.blake2b(digest_size=16), Path(path)
     try:
-        for file in _files(root):
+        for file in files_at(root):
             about = file.stat()
             state = (about.st_size, about.st_mtime_ns, about.st_ctime_ns, about.st_ino)
             named = f"{os.path.relpath(file, root)}\0{_content(str(file.absolute()), state)}"
@@ -131,8 +131,13 @@ def digest(path: str) -> str:
     return hashed.hexdigest()
 
 
-def _files(root: Path) -> list[Path]:
-    """Return the file at a path, or all files in a folder or with a prefix."""
+def files_at(path: str | Path) -> list[Path]:
+    """Return the file at a path, or all files in a folder or with a prefix (`PREFIX.de`, …).
+
+    Raises:
+        InputError: there is no such file, or the file is not a regular file.
+    """
+    root = Path(path)
     if root.is_dir():
         return sorted(file for file in root.rglob("*") if file.is_file())
     if root.is_file():
@@ -141,7 +146,8 @@ def _files(root: Path) -> list[Path]:
         raise InputError("is not a regular file", path=root)
     beside = root.parent.iterdir() if root.parent.is_dir() else ()
     if not (files := sorted(file for file in beside if file.name.startswith(f"{root.name}.") and file.is_file())):
-        raise InputError("no such file or folder", path=root)
+        meant = did_you_mean(root.name, os.listdir(root.parent)) if root.parent.is_dir() else ""
+        raise InputError(f"no such file or folder{meant}", path=root)
     return files
 
 

@@ -15,7 +15,7 @@ from calque.corpora import read_dictionary
 from calque.distributed import is_first
 from calque.distributed.environment import environment
 from calque.encoders.folder import RUN_FILE
-from calque.errors import SettingError
+from calque.errors import SettingError, did_you_mean
 from calque.input_texts import Say, read_languages
 from calque.runs.folder import TRAINING, check, writing
 from calque.senses.bidirectional import BiLanguageModel
@@ -33,7 +33,9 @@ MODELS: Mapping[str, type[LanguageModel]] = {"bert": MaskedLanguageModel, "elmo"
 def model_class(name: Any) -> type[LanguageModel]:
     """Return the class of the language model "bert" or "elmo"."""
     if not isinstance(name, str) or name not in MODELS:
-        raise SettingError(f"unknown model {name!r} to pretrain, expected {' or '.join(MODELS)}")
+        raise SettingError(
+            f"unknown model {name!r} to pretrain, expected {' or '.join(MODELS)}{did_you_mean(str(name), MODELS)}"
+        )
     return MODELS[name]
 
 
@@ -95,7 +97,9 @@ def settings_for(
 ) -> dict[str, Any]:  # fmt: skip
     """Return the keyword arguments of a language model: the settings of a preset, overridden by `senses` and `options`."""
     if preset is not None and preset not in PRESETS:
-        raise SettingError(f"unknown preset {preset!r}, expected {', '.join(PRESETS)}")
+        raise SettingError(
+            f"unknown preset {preset!r}, expected {', '.join(PRESETS)}{did_you_mean(str(preset), PRESETS)}"
+        )
     settings = {} if preset is None else dict(PRESETS[preset][model])
     if preset == "paper":
         settings["updates"] = 600_000 if len(langs) > 1 else 1_000_000

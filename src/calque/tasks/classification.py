@@ -16,7 +16,7 @@ from torch.nn import functional
 from calque.annotated import LabelledText, Labels
 from calque.corpora import read_labelled
 from calque.encoders.split import SplitSentences
-from calque.errors import InputError, SettingError
+from calque.errors import InputError, SettingError, did_you_mean
 from calque.nn.esim import ESIM
 from calque.nn.pooling import maxima, means
 from calque.nn.recurrent import StackedLSTM
@@ -69,7 +69,7 @@ class Classification(ZeroShot[LabelledText]):
         self.name: str = kind
         head = ("cls" if tune else "bilstm" if kind == "nli" else "mean") if head is None else head
         if head not in HEADS:
-            raise SettingError(f"head must be one of {', '.join(HEADS)}, got {head!r}")
+            raise SettingError(f"head must be one of {', '.join(HEADS)}, got {head!r}{did_you_mean(str(head), HEADS)}")
         if tune != (head == "cls"):
             raise SettingError(
                 f"head {head} cannot be used with tune={tune}; cls requires --tune, other heads require frozen vectors"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from calque.named import Table
 from calque.tasks.base import Languages, Task
@@ -30,6 +31,7 @@ class TaskRow:
             language.
         one: entries of `files` for which the task accepts only one file.
         lang: default language of files that do not declare a language; None if a language is required.
+        reads: kind of file that `test`, `train` and `dev` are if `languages` is "pairs".
         pretokenized: default of `--pretokenized`; true for tasks with gold links, which refer to words separated by spaces.
     """
 
@@ -42,6 +44,7 @@ class TaskRow:
     one: tuple[str, ...] = ()
     lang: str | None = None
     pretokenized: bool = False
+    reads: Literal["parallel", "dictionary"] = "parallel"
 
     @property
     def takes(self) -> tuple[str, ...]:
@@ -155,6 +158,7 @@ TASKS: Table[TaskRow] = Table(
             ("langs", "similarity", "entries", "lower", "on_error", "pretokenized"),
             languages="pairs",
             one=("test",),
+            reads="dictionary",
         ),
         "wsd": TaskRow(
             "calque.senses.disambiguation:Disambiguation",

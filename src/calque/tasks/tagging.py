@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from calque.annotated import Labels, TaggedText
 from calque.corpora import read_tagged
-from calque.errors import InputError, SettingError
+from calque.errors import InputError, SettingError, did_you_mean
 from calque.nn.tagging import TaggingHead
 from calque.offsets import offsets_of, ranges
 from calque.spans import names_without_spans, span_counts
@@ -70,7 +70,7 @@ class Tagging(ZeroShot[TaggedText]):
         self.name: str = kind
         self.kind_of_head = ("linear" if tune else "bilstm-crf") if head is None else head
         if self.kind_of_head not in HEADS:
-            raise SettingError(f"head must be one of {', '.join(HEADS)}, got {head!r}")
+            raise SettingError(f"head must be one of {', '.join(HEADS)}, got {head!r}{did_you_mean(str(head), HEADS)}")
         self.hidden, self.layers, self.dropout = hidden, layers, dropout
         if kind != "pos":
             for each in train:

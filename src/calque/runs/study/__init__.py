@@ -20,7 +20,9 @@ from calque.input_texts import SKIP_UNUSABLE, Say
 from calque.named import TRUST_CODE, imported
 from calque.runs.compare import check_results, test_of
 from calque.runs.steps import SCORES, Step, Steps, unique
+from calque.runs.study.files import check_files
 from calque.runs.study.grid import Grid, label_of
+from calque.runs.study.owner import claim, keep_removed
 from calque.runs.study.recipe import BASE, Study, read_study
 from calque.runs.study.work import WORK
 from calque.storage import json_text, locked, write_text
@@ -53,6 +55,7 @@ def study(
     plan = read_study(path)
     plan = plan if data is None else replace(plan, data=str(Path(data).resolve()))
     folder = Path(plan.folder) / plan.out if out is None else Path(out)
+    check_files(plan, path)
     if (folder / RESULTS).exists():
         check_results(folder / RESULTS)
     elif (folder / TABLES).exists():
@@ -63,20 +66,29 @@ def study(
     for name in own:  # import the user's classes, because the folders of steps refer to them
         imported(name)
     with working(steps, workers, say, own) as do:
+        claim(folder, Path(path))
         for title, phase in grid.phases.items():
             do(title, phase)
-    records = []
+        records = list(_records(grid, steps))
+        for name in unchanged(records):
+            message = f"all scores of {name} are identical to the scores of {BASE}; does the method change any vector?"
+            warnings.warn(CalqueWarning(message), stacklevel=2)
+        if (kept := keep_removed(folder / RESULTS, records)) is not None:
+            n, copy = kept
+            fact = f"{n:,} earlier scores belong to rows or tasks that {Path(path).name} no longer has"
+            warnings.warn(CalqueWarning(f"{fact}; the earlier results are kept in {copy}"), stacklevel=2)
+        write_text(folder / RESULTS, "".join(json_text(each, ensure_ascii=False) + "\n" for each in records))
+        then(folder, records)
+    return records
+
+
+def _records(grid: Grid, steps: Steps) -> Iterator[dict[str, Any]]:
+    """Yield the scores of all finished steps, with the keys that identify them."""
     for about, step in grid.scores:
         for score in json.loads((steps.place(step) / SCORES).read_text(encoding="utf-8")):
             if "encoder" in score["settings"]:  # replace the folder's name by the encoder's name in the study
                 score["settings"]["encoder"] = label_of(about)
-            records.append({**score, **about})
-    for name in unchanged(records):
-        message = f"all scores of {name} are identical to the scores of {BASE}; does the method change any vector?"
-        warnings.warn(CalqueWarning(message), stacklevel=2)
-    write_text(folder / RESULTS, "".join(json_text(each, ensure_ascii=False) + "\n" for each in records))
-    then(folder, records)
-    return records
+            yield {**score, **about}
 
 
 def unchanged(records: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, replace
@@ -12,7 +13,7 @@ from typing import Any, Literal, TypeVar
 from calque.alignment import METHODS, learns_from, methods_for
 from calque.alignment.driver import make_method
 from calque.corpora.languages import language_of, name_and_path, pair_of
-from calque.errors import InputError, SettingError
+from calque.errors import InputError, SettingError, did_you_mean
 from calque.input_texts import Words
 from calque.named import imported, is_path
 from calque.runs.align import IDENTICAL, STARTS
@@ -39,6 +40,7 @@ BASE = "base"
 PARTS = ("train", "test", "dev", "ceiling", "links")
 _KINDS = ("parallel", "dictionary", "text")
 Pooling = Literal["last", "first", "mean"]
+_CODE = re.compile(r"[A-Za-z]{2,3}([-_]\w+)?")  # code of a language, such as de, deu or pt-BR
 Table = TypeVar("Table")
 
 
@@ -208,7 +210,7 @@ class Study:
             are not tested with fewer than three runs. If an encoder has `runs`, each method is trained once per run.
         words: aligner, symmetrisation and seed for the word links.
         data: folder with the texts.
-        out: folder for the steps and results.
+        out: folder for the steps and results; default: the name of the study file without `.toml`.
         folder: folder that contains the study file.
     """
 
@@ -222,7 +224,7 @@ class Study:
     runs: Few = 3
     words: Mapping[str, Any] = field(default_factory=dict)
     data: str = "."
-    out: str = "study"
+    out: str
     folder: str = "."
 
     def path(self, name: str) -> str:
@@ -277,9 +279,16 @@ def read_study(path: str | Path) -> Study:
         reason = (isinstance(error, OSError) and error.strerror) or error
         raise InputError(f"cannot read the study ({reason})", path=path) from error
     try:
-        return _study(tables, str(Path(path).resolve().parent))
+        return _study({"out": default_out(path), **tables}, str(Path(path).resolve().parent))
     except SettingError as error:
         raise InputError(str(error), path=path) from error
+
+
+def default_out(path: str | Path) -> str:
+    """Return the default folder for the results: the name of the study file without its suffix."""
+    name = Path(path).resolve().name
+    stem = Path(name).stem
+    return f"{name}-results" if stem == name else stem
 
 
 def _study(tables: dict[str, Any], folder: str) -> Study:
@@ -344,7 +353,13 @@ def _supervision(where: str, table: Mapping[str, Any], source: str, towards: str
     kind = table.get("kind", "parallel")
     check_value(f"{where}.kind", kind, Literal[_KINDS])
     unused = {"parallel": ("texts", "entries", *OF_ANCHORS), "text": ("entries",)}.get(kind, ())
-    langs = [] if kind == "text" else [name for name in table if name not in of(SupervisionTable, "options")]
+    settings = of(SupervisionTable, "options")
+    langs = [] if kind == "text" else [name for name in table if name not in settings]
+    for lang in langs:  # any other key names a language, so a misspelt setting must be recognised by its similarity
+        meant = "" if _CODE.fullmatch(lang) else did_you_mean(lang, settings)
+        if meant:
+            expected = f"{', '.join(settings)}, or a language with its file, such as de"
+            raise SettingError(f"unknown setting {lang!r} of {where}, expected {expected}{meant}")
     supervision = _table(SupervisionTable, where, table, dict.fromkeys(langs, str), *unused)
     _check_entries(where, supervision.entries)
     languages = supervision.languages(source)
@@ -373,7 +388,9 @@ def _method(
     method, start = table["method"], table.get("start")
     every = sorted({*STARTS, *(each for kind in _KINDS for each in methods_for(kind))})
     if not (isinstance(method, str) and is_path(method)):
-        check_value(f"{where}.method", method, Literal[tuple(every)])
+        check_value(f"{where}.method", method, Literal[tuple(every)], ", or package.module:Class")
+        if start is not None:
+            check_value(f"{where}.start", start, Literal[STARTS])
     if "supervision" in table:
         names = Literal[tuple(supervision)]
         check_value(f"{where}.supervision", table["supervision"], names | Sequence[names])
@@ -451,7 +468,8 @@ def _check_names(study: Study) -> None:
         for kind, known in (("encoders", list(study.encoders)), ("methods", rows)):
             for each in listed(getattr(table, kind, None)):
                 if each not in known:
-                    raise SettingError(f"{where}.{kind}: unknown {each!r}, expected {', '.join(known)}")
+                    expected = f"{', '.join(known)}{did_you_mean(each, known)}"
+                    raise SettingError(f"{where}.{kind}: unknown {each!r}, expected {expected}")
     _check_rows_of_vectors(study)
 
 

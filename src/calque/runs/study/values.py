@@ -8,14 +8,13 @@ import tomllib
 import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import cache
 from inspect import signature
 from typing import Annotated, Any, Literal, NewType, Union, get_args, get_origin
 
 from calque.alignment import METHODS, methods_for
 from calque.alignment.driver import align_options
-from calque.errors import SettingError
+from calque.errors import SettingError, did_you_mean
 from calque.runs.align import AVERAGING, STARTS, map_method
 from calque.tasks.table import TASKS, option_names
 
@@ -91,18 +90,18 @@ def check(where: str, given: Mapping[str, Any], known: Mapping[str, Any], what: 
     """
     for name, value in given.items():
         if name not in known:
-            near = get_close_matches(name, known, n=1)
-            meant = f"; did you mean {near[0]}?" if near else ""
             expected = ", ".join(known) or "none"
+            meant = did_you_mean(name, known)
             raise SettingError(f"unknown setting {name!r} of {what or where}, expected {expected}{meant}")
         check_value(f"{where}.{name}" if where else name, value, known[name])
 
 
-def check_value(where: str, value: Any, wanted: Any) -> None:
-    """Check the type of a value.
+def check_value(where: str, value: Any, wanted: Any, also: str = "") -> None:
+    """Check the type of a value. `also` is appended to the description of the expected value.
 
     Raises:
-        SettingError: the value has the wrong type. For a table, the message shows the innermost invalid value.
+        SettingError: the value has the wrong type. For a table, the message shows the innermost invalid value. If the value
+            is one of several names, the message suggests the nearest name.
     """
     if not fits(value, wanted):
         for part in get_args(wanted) if get_origin(wanted) in (Union, types.UnionType) else (wanted,):
@@ -111,7 +110,22 @@ def check_value(where: str, value: Any, wanted: Any) -> None:
                     check_value(f"{where}.{name}", each, get_args(part)[1])
         text = repr(value)
         text = text if len(text) <= 60 else f"{text[:57]}..."
-        raise SettingError(f"{where} = {text}, expected {_in_words(wanted)}")
+        raise SettingError(f"{where} = {text}, expected {_in_words(wanted)}{also}{_meant(value, wanted)}")
+
+
+def _meant(value: Any, wanted: Any) -> str:
+    """Return a suggestion for the first misspelt name in a value, which is a name or a list of names."""
+    names = _names(wanted)
+    given = value if isinstance(value, list) else [value]
+    wrong = [each for each in given if isinstance(each, str) and each not in names]
+    return did_you_mean(wrong[0], names) if names and wrong else ""
+
+
+def _names(wanted: Any) -> list[str]:
+    """Return the names that a type allows, alone or in a list."""
+    if get_origin(wanted) is Literal:
+        return list(get_args(wanted))
+    return [name for part in get_args(wanted) for name in _names(part)]
 
 
 def parsed(where: str, text: str, wanted: Any) -> Any:

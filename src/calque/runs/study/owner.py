@@ -1,0 +1,81 @@
+"""Remember to which study file a folder of results belongs, and keep the scores of rows that were removed from the study."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from calque.errors import InputError, SettingError
+from calque.storage import json_text, write_text
+
+OWNER = "study.json"
+_ROW = ("encoder", "layer", "method", "supervision", "training_seed")
+
+
+def claim(folder: Path, study: Path) -> None:
+    """Record in the folder that it contains the results of a study file.
+
+    The path is relative to the folder, so both can be moved together.
+
+    Raises:
+        SettingError: the folder contains the results of another study.
+        InputError: the file that names the study is corrupt.
+    """
+    file, study = folder / OWNER, study.resolve()
+    if file.is_file():
+        named = _owner(file)
+        if not _is_same(folder / named, study):
+            fact = f"{folder} contains the results of {Path(named).name}, not of {study.name}"
+            remedy = "choose another folder with --out, or with `out` in the study file"
+            moved = f"if {study.name} is the same study under another name or in another place, delete {file}"
+            raise SettingError(f"{fact}; {remedy} ({moved})")
+    folder.mkdir(parents=True, exist_ok=True)
+    relative = os.path.relpath(study, folder.resolve())
+    write_text(file, json_text({"study": Path(relative).as_posix()}, ensure_ascii=False) + "\n")
+
+
+def _owner(file: Path) -> str:
+    """Return the path of the study file to which a folder belongs."""
+    try:
+        named = json.loads(file.read_text(encoding="utf-8"))["study"]
+        if isinstance(named, str) and named:
+            return named
+        raise ValueError("it names no study file")
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        fact = f"calque did not write this file ({error}); delete it if the folder belongs to your study"
+        raise InputError(fact, path=file) from error
+
+
+def _is_same(known: Path, study: Path) -> bool:
+    """Return whether two paths are the same study. A study file that was moved keeps its name."""
+    return os.path.samefile(known, study) if known.exists() else known.name == study.name
+
+
+# -- scores of removed rows ----------------------------------------------------------------------------------------------
+def keep_removed(results: Path, records: Iterable[Mapping[str, Any]]) -> tuple[int, Path] | None:
+    """Copy a result file to `results.jsonl.1` (or `.2`, …) if it contains scores of rows or tasks that are not in `records`.
+
+    Returns:
+        number of such scores, and the path of the copy; None if there are none.
+    """
+    if not results.is_file():
+        return None
+    text = results.read_text(encoding="utf-8")
+    known = {_key(record) for record in records}
+    removed = sum(_key(json.loads(line)) not in known for line in text.split("\n") if line.strip())
+    if not removed:
+        return None
+    number = 1
+    while (copy := results.with_name(f"{results.name}.{number}")).exists():
+        number += 1
+    write_text(copy, text)
+    return removed, copy
+
+
+def _key(record: Mapping[str, Any]) -> str:
+    """Return what identifies a score within a study; the folder of the test data can change."""
+    row = [record.get(name) for name in _ROW]
+    return json_text([*row, record["task"], record["metric"], record["languages"], Path(record["data"]).name])
