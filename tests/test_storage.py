@@ -20,6 +20,7 @@ from calque.errors import CalqueError, OutputError, SettingError
 from calque.storage import (
     append_lines,
     json_text,
+    locked,
     mapped_array,
     naming,
     unwritten,
@@ -119,11 +120,176 @@ def test_appending_lines_writes_all_of_them_or_none(tmp_path):
     assert names(tmp_path) == ["results.jsonl"]
 
 
+# -- what belongs to the user ------------------------------------------------------------------------------------------
+def victim_file(place, tmp_path):
+    (tmp_path / "victim").write_text("mine")
+    place.symlink_to(tmp_path / "victim")
+
+
+def victim_folder(place, tmp_path):
+    (tmp_path / "victim").mkdir()
+    (tmp_path / "victim" / "new").write_text("mine")
+    place.symlink_to(tmp_path / "victim")
+
+
+def dangling_link(place, tmp_path):
+    place.symlink_to(tmp_path / "nowhere")
+
+
+def link_inside(place, tmp_path):
+    (tmp_path / "victim").mkdir()
+    (tmp_path / "victim" / "thesis").write_text("mine")
+    place.mkdir()
+    (place / storage.NEW).symlink_to(tmp_path / "victim")
+
+
+def hard_link(place, tmp_path):
+    (tmp_path / "victim").write_text("mine")
+    os.link(tmp_path / "victim", place)
+
+
+def own_file(place, tmp_path):
+    place.write_text("mine")
+
+
+def own_folder(place, tmp_path):
+    place.mkdir()
+    (place / "thesis").write_text("mine")
+
+
+def pipe(place, tmp_path):
+    os.mkfifo(place)
+
+
+def snapshot(folder):
+    """Return the kind and content of everything below a folder."""
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        about = path.lstat()
+        content = os.readlink(path) if path.is_symlink() else path.read_bytes() if stat.S_ISREG(about.st_mode) else None
+        found[str(path)] = (stat.S_IFMT(about.st_mode), content)
+    return found
+
+
+def writing_a_folder(out):
+    from calque.runs.folder import writing
+
+    with writing(out) as part:
+        (part / "x").write_text("x")
+
+
+def saving_an_encoder(out):
+    from calque.encoders.folder import saving
+
+    with saving(out) as part:
+        (part / "x").write_text("x")
+
+
+def taking_a_lock(out):
+    with locked(out):
+        pass
+
+
+WRITERS = {
+    "part": (lambda out: write_text(out, "x"), writing_a_folder),
+    "saving": (saving_an_encoder,),
+    "lock": (taking_a_lock, lambda out: append_lines(out, ["x\n"]), writing_a_folder),
+}
+
+
+@pytest.mark.parametrize(
+    "make", [victim_file, victim_folder, dangling_link, link_inside, hard_link, own_file, own_folder, pipe]
+)
+@pytest.mark.parametrize("kind", WRITERS)
+def test_what_a_user_has_at_a_temporary_name_is_never_changed(tmp_path, kind, make):
+    for write in WRITERS[kind]:
+        place = tmp_path / write.__name__.strip("<>") / f".out.calque-{kind}"
+        place.parent.mkdir()
+        make(place, place.parent)
+        before = snapshot(place.parent)
+        with pytest.raises(OutputError, match=r"that calque did not create.*rename or remove it$"):
+            write(place.parent / "out")
+        assert snapshot(place.parent) == before
+
+
+def test_what_a_killed_process_left_is_replaced(tmp_path):
+    place = storage.part_of(tmp_path / "out")
+    place.mkdir()
+    (place / storage.NEW).write_text("half")
+    (place / ".tmpAb12Cd").write_text("half")  # safetensors creates such a file
+    write_text(tmp_path / "out", "x")
+    assert snapshot(tmp_path) == {str(tmp_path / "out"): (stat.S_IFREG, b"x")}
+
+
+def test_libraries_create_their_temporary_files_in_the_temporary_folder(tmp_path):
+    seen = []
+    with whole(tmp_path / "out") as part:
+        part.with_name(".tmpAb12Cd").write_text("half")
+        seen += names(tmp_path)
+        part.write_text("x")
+    assert seen == [".out.calque-part"]
+    assert names(tmp_path) == ["out"]
+
+
+def test_links_above_an_output_are_followed(tmp_path):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    (tmp_path / "link" / "to").symlink_to("file")
+    write_text(tmp_path / "link" / "to", "x")
+    writing_a_folder(tmp_path / "link" / "folder")
+    assert names(tmp_path / "real") == ["file", "folder", "to"]
+    assert (tmp_path / "real" / "to").is_symlink()
+    assert (tmp_path / "real" / "folder" / "x").read_text() == "x"
+
+
+@pytest.mark.parametrize(
+    "write",
+    [lambda out: write_text(out, "x"), lambda out: append_lines(out, ["x\n"]), writing_a_folder, saving_an_encoder],
+)
+def test_a_loop_of_links_is_an_error(tmp_path, write):
+    (tmp_path / "a").symlink_to("b")
+    (tmp_path / "b").symlink_to("a")
+    for out in (tmp_path / "a", tmp_path / "a" / "x"):
+        with pytest.raises(
+            OutputError, match=r"is a loop of symbolic links; choose another path, or remove the links$"
+        ):
+            write(out)
+    assert names(tmp_path) == ["a", "b"]
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="/proc does not exist")
+def test_the_error_for_a_folder_without_files_does_not_name_another_process():
+    with pytest.raises(OutputError, match=r"^/proc/x: cannot be written"), locked("/proc/x"):
+        pass
+
+
+# -- interruptions -----------------------------------------------------------------------------------------------------
+def interrupted_write(error):
+    """Raise the error of a library that was interrupted while it wrote a file."""
+    try:
+        raise KeyboardInterrupt
+    except KeyboardInterrupt:
+        raise error  # noqa: B904
+
+
+@pytest.mark.parametrize(
+    "error", [RuntimeError("PytorchStreamWriter failed writing file data/0"), OSError(errno.EIO, "x")]
+)
+def test_an_interruption_while_writing_is_not_reported_as_a_failed_write(tmp_path, capsys, monkeypatch, error):
+    with pytest.raises(KeyboardInterrupt), whole(tmp_path / "x"):
+        interrupted_write(error)
+    with pytest.raises(KeyboardInterrupt), naming(tmp_path / "x"):
+        interrupted_write(error)
+    assert names(tmp_path) == []
+    monkeypatch.setattr("calque.cli.app", lambda **_: interrupted_write(CalqueError("corrupt")))
+    assert run(capsys, "words") == (130, "", "calque: interrupted\n")
+
+
 # -- disk space of mapped files ----------------------------------------------------------------------------------------
 def test_space_is_allocated_when_a_file_is_created(tmp_path):
     """Without allocation, writing to mapped memory on a full disk would kill the process."""
     with filling(tmp_path / "x", {"a": ((300_000,), np.float64)}):
-        assert os.stat(storage.part_of(tmp_path / "x")).st_blocks * 512 >= 300_000 * 8
+        assert os.stat(storage.part_of(tmp_path / "x") / storage.NEW).st_blocks * 512 >= 300_000 * 8
 
 
 def test_a_full_disk_does_not_change_the_old_arrays(tmp_path, monkeypatch):
@@ -235,6 +401,8 @@ RAISED = {
     "safetensors": type("SafetensorError", (Exception,), {})(
         "Error while serializing: I/O error: No space left on device (os error 28)"
     ),
+    "a broken disk": OSError(errno.EIO, "Input/output error"),
+    "a broken disk, safetensors": Exception("Error while serializing: I/O error: Input/output error (os error 5)"),
     "tokenizers": Exception("No space left on device (os error 28)"),
     "torch": RuntimeError("[enforce fail at inline_container.cc:672] . unexpected pos 576 vs 534"),
     "torch, zip": RuntimeError("PytorchStreamWriter failed writing file data/0: file write failed"),
@@ -245,7 +413,7 @@ RAISED = {
 
 @pytest.mark.parametrize("name", RAISED)
 def test_a_full_disk_is_recognised_in_errors_of_libraries(tmp_path, name):
-    said = r"^/not/there: (no space left|the disk|only part|the file is larger)[a-z ]*( \(|$)"
+    said = r"^/not/there: (no space left|the disk|only part|the file is larger|input/output error)[a-z ]*( \(|$)"
     with pytest.raises(OutputError, match=said), naming("/not/there"):
         raise RAISED[name]
 

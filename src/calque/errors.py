@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import partial
 from math import isfinite
@@ -131,3 +131,20 @@ class Stopped(KeyboardInterrupt):
     def __init__(self, message: str, signal: int):
         self.signal = signal
         super().__init__(message)
+
+
+def causes(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield an error, its cause, the cause of this cause, and so on."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+
+
+def interruption(error: BaseException) -> KeyboardInterrupt | None:
+    """Return the interruption that caused an error, or None.
+
+    Libraries that are interrupted while they write a file may raise another error, for example because the file is truncated.
+    """
+    return next((each for each in causes(error) if isinstance(each, KeyboardInterrupt)), None)

@@ -8,7 +8,9 @@ import math
 import os
 import re
 import shutil
+import stat
 import tempfile
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from os import PathLike, fspath
@@ -18,14 +20,20 @@ from typing import IO, Any, Literal
 import numpy as np
 import pyarrow as pa
 
-from calque.errors import OutputError, SettingError
+from calque.errors import OutputError, SettingError, causes, interruption
 
-NEW, _OLD = "new", "old"  # subfolders of a temporary folder for the new and the replaced contents
+# Subfolders of a temporary folder for the new and the replaced contents, and for the data from which a run resumes. The
+# temporary file of a single file is also called `new`.
+NEW, _OLD, TRAINING = "new", "old", "training"
+# Names in temporary folders: of files that safetensors creates, and of the temporary folders and locks of subfolders.
+_OF_LIBRARY = re.compile(r"\.tmp\w{6}")
+_OF_SUBFOLDER = re.compile(rf"\.({NEW}|{TRAINING})\.calque-[a-z]+")
 _TEMPORARY = re.compile(rf"(.*/)?\.?([^/]*)\.calque-[a-z]+(/{NEW}(?=/|$))?")  # matches names returned by `part_of`
 _FULL = {
     errno.ENOSPC: "no space left on the disk",
     errno.EDQUOT: "the disk quota is exceeded",
     errno.EFBIG: "the file is larger than the system allows",
+    errno.EIO: "input/output error (while reading or writing); check the disk",
 }
 # Libraries report a full disk in different ways. Rust libraries (safetensors, tokenizers) report the error number.
 # NumPy reports the number of written items, and PyTorch's zip writer reports only that the write failed.
@@ -43,7 +51,8 @@ _PATIENCE = 7 * 86_400  # maximum time in seconds to wait for a lock
 def whole(path: str | PathLike[str]) -> Iterator[Path]:
     """Write a file atomically: the block writes a temporary file, which replaces `path` at the end and is removed on failure.
 
-    Missing folders are created. Devices and pipes are written directly.
+    The temporary file has its own folder next to `path`, because libraries create further files next to the file that they
+    write. Missing folders are created. Devices and pipes are written directly.
 
     Yields:
         the path of the temporary file.
@@ -52,6 +61,7 @@ def whole(path: str | PathLike[str]) -> Iterator[Path]:
         OutputError: the disk is full, or the file cannot be written.
     """
     name = Path(path)
+    check_links(name)
     if name.is_dir():
         raise OutputError(f"{name}: is a folder, expected a file name")
     if name.exists() and not name.is_file():
@@ -59,23 +69,41 @@ def whole(path: str | PathLike[str]) -> Iterator[Path]:
             yield name
         return
     where = Path(os.path.realpath(name)) if name.is_symlink() else name  # replace the target of a symbolic link
-    part = part_of(where)
+    place = part_of(where)
+    part = place / NEW
+    check_temporary(place, files=True)
     try:
+        remove(place)
         if not where.parent.exists():
             where.parent.mkdir(parents=True, exist_ok=True)
+        place.mkdir()
         yield part
         readable(part)
         sync(part)
         os.replace(part, where)
     except BaseException as error:
-        with suppress(OSError):
-            part.unlink()
+        if (stopped := interruption(error)) is not None:
+            raise stopped from None
         reason = None if isinstance(error, OutputError) else unwritten(error)
-        if isinstance(error, OSError) and error.filename in (None, *map(fspath, (part, *where.parents))):
+        if isinstance(error, OSError) and error.filename in (None, *map(fspath, (part, place, *where.parents))):
             reason = reason or f"cannot be written ({os.strerror(error.errno) if error.errno else error})"
         if reason is None:
             raise
         raise failure(name, reason) from error
+    finally:
+        with suppress(OSError):
+            remove(place)
+
+
+def check_links(path: Path) -> None:
+    """Raise an error if a path leads into a loop of symbolic links."""
+    try:
+        os.stat(path)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise OutputError(
+                f"{path}: is a loop of symbolic links; choose another path, or remove the links"
+            ) from error
 
 
 def part_of(path: Path, kind: str = "part") -> Path:
@@ -88,13 +116,53 @@ def part_of(path: Path, kind: str = "part") -> Path:
     return path.with_name(f".{path.name}.calque-{kind}")
 
 
+def check_temporary(place: Path, *, files: bool = False) -> None:
+    """Check that a temporary folder is absent, or contains only what a killed process of calque left there.
+
+    calque creates neither links nor other files there. Following a link or removing such files would destroy a user's data.
+
+    Args:
+        place: path returned by `part_of`.
+        files: whether the folder is that of a file; otherwise it contains the subfolders `new`, `old` and `training`.
+
+    Raises:
+        OutputError: the path contains something that calque did not create.
+    """
+    if not os.path.lexists(place):
+        return
+    if place.is_symlink() or not place.is_dir():
+        raise _in_the_way(place)
+    for entry in os.scandir(place):
+        if files:
+            ours = entry.is_file(follow_symlinks=False) and (entry.name == NEW or _OF_LIBRARY.fullmatch(entry.name))
+        else:
+            ours = entry.is_dir(follow_symlinks=False) and entry.name in (NEW, _OLD, TRAINING)
+            ours = ours or (_OF_SUBFOLDER.fullmatch(entry.name) and not entry.is_symlink())
+        if not ours:
+            raise _in_the_way(Path(entry))
+        if entry.name != _OLD:  # files below these folders are written again
+            below = (Path(root) / name for root, folders, names in os.walk(entry) for name in (*folders, *names))
+            if link := next(filter(Path.is_symlink, below), None):
+                raise _in_the_way(link)
+
+
+def _in_the_way(entry: Path) -> OutputError:
+    kind = "a folder" if entry.is_dir() else "a file"
+    kind = "a symbolic link" if entry.is_symlink() else kind
+    return OutputError(f"{entry}: is {kind} that calque did not create, at a path that it needs; rename or remove it")
+
+
 def temporary_folder(place: Path, out: Path) -> Path:
     """Create a temporary folder, or reuse one left by a killed process, and return the subfolder to write to.
 
     Args:
         place: path returned by `part_of`.
         out: final path; if a killed `replace_folder` moved an older folder away, that folder is first moved back.
+
+    Raises:
+        OutputError: see `check_temporary`.
     """
+    check_temporary(place)
     old, new = place / _OLD, place / NEW
     place.mkdir(parents=True, exist_ok=True)
     if old.is_dir() and not out.exists():
@@ -168,11 +236,18 @@ def locked(out: str | PathLike[str], *, wait: bool = False) -> Iterator[None]:
     from filelock import FileLock, Timeout  # imported only here, because filelock imports asyncio
 
     name = Path(out)
+    check_links(name)
     if name.exists() and not name.is_file() and not name.is_dir():  # a lock file cannot be created next to a device
         with naming(out):
             yield
         return
-    path = part_of(name.resolve(), "lock")
+    path = part_of(Path(os.path.realpath(name)), "lock")
+    with suppress(FileNotFoundError, NotADirectoryError):
+        about = os.lstat(path)
+        if not stat.S_ISREG(about.st_mode) or about.st_size:
+            raise _in_the_way(path)  # lock files are empty; this one would be removed with the lock
+    if _refuses_files(path.parent):
+        raise OutputError(f"{fspath(out)}: cannot be written, because no file can be created next to it")
     missing = [folder for folder in path.parents if not folder.exists()]  # innermost first
     file = FileLock(path, timeout=_PATIENCE if wait else 0)
     try:
@@ -197,6 +272,21 @@ def locked(out: str | PathLike[str], *, wait: bool = False) -> Iterator[None]:
         with suppress(OSError):  # a folder can contain other files
             for folder in missing:
                 folder.rmdir()
+
+
+def _refuses_files(folder: Path) -> bool:
+    """Return whether a file system such as /proc reports that a new file does not exist, which `FileLock` takes for a race."""
+    for _ in range(10):
+        try:
+            with tempfile.TemporaryFile(dir=folder):
+                return False
+        except FileNotFoundError:
+            if not folder.exists():  # another process has just removed the folder
+                return False
+            time.sleep(0.01)
+        except OSError:
+            return False
+    return True
 
 
 def reserve(file: IO[bytes], size: int) -> None:
@@ -241,6 +331,8 @@ def naming(path: str | PathLike[str]) -> Iterator[None]:
     try:
         yield
     except Exception as error:
+        if (stopped := interruption(error)) is not None:
+            raise stopped from None
         reason = None if isinstance(error, OutputError) else unwritten(error)
         if reason is None:
             raise
@@ -250,17 +342,16 @@ def naming(path: str | PathLike[str]) -> Iterator[None]:
 def unwritten(error: BaseException | None) -> str | None:
     """Return the reason for a failed write, as reported by an error or its causes, or None if no failed write is reported."""
     reason = None
-    while error is not None:
-        numbers = [error.errno] if isinstance(error, OSError) else []
-        numbers += map(int, _NUMBER.findall(str(error)))
-        if isinstance(error, OSError) and _NUMPY.search(str(error)):
+    for each in causes(error):
+        numbers = [each.errno] if isinstance(each, OSError) else []
+        numbers += map(int, _NUMBER.findall(str(each)))
+        if isinstance(each, OSError) and _NUMPY.search(str(each)):
             numbers.append(errno.ENOSPC)
         for number in numbers:
             if number in _FULL:
                 return _FULL[number]
-        if isinstance(error, RuntimeError) and _TORCH.search(str(error)):
+        if isinstance(each, RuntimeError) and _TORCH.search(str(each)):
             reason = "only part of the file could be written"
-        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     return reason
 
 

@@ -16,6 +16,7 @@ from calque.encoders.per_language import PerLanguage
 from calque.encoders.static import StaticEncoder
 from calque.errors import InputError
 from calque.maps.released import read_released
+from calque.storage import part_of
 from calque.text import Sentence, Sentences
 from command import fails, run, works
 from linked_text import WORDS
@@ -90,7 +91,8 @@ def test_an_interrupted_computation_of_anchors_is_resumed(capsys, data, tiny_fol
     monkeypatch.setattr("calque.corpora.plain.stream_sentences", stream)
     monkeypatch.setattr("calque.encoders.anchors.time.monotonic", lambda: 1e9 * len(calls))
     assert run(capsys, *job, "--out", tmp_path / "stopped")[0] == 130
-    assert (tmp_path / "stopped" / "sums.safetensors").is_file()
+    assert not (tmp_path / "stopped").exists()
+    assert (part_of(tmp_path / "stopped", "training") / "new" / "sums.safetensors").is_file()
     works(capsys, *job, "--out", tmp_path / "stopped")
     whole, again = (open_anchors(tmp_path / name) for name in ("whole", "stopped"))
     for layer in whole:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from calque import launched
-from calque.errors import CalqueError, CalqueWarning, SettingError, Stopped
+from calque.errors import CalqueError, CalqueWarning, SettingError, Stopped, interruption
 
 # For each command: its options that accept any number of values, and its minimum number of positional arguments.
 _SEVERAL = {
@@ -105,6 +105,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         program, given = of_program(list(sys.argv[1:] if arguments is None else arguments) or ["--help"])
         code = _parser(given[0] if given else "")(args=[*program, *spread(given)], standalone_mode=False)
     except CalqueError as error:
+        if interruption(error) is not None:
+            _stopped("interrupted")
         _fail(str(error))
     except KeyboardInterrupt:
         _stopped("interrupted")
@@ -118,7 +120,9 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         message = getattr(error, "format_message", None)
         if message is not None:  # an error of the parser, such as a missing option
             _fail(message() or "no command given; calque --help lists the commands")
-        if type(error).__name__ == "Abort" or _is_interrupted(error):  # the parser converts an interruption to Abort
+        if (
+            type(error).__name__ == "Abort" or interruption(error) is not None
+        ):  # the parser converts an interruption to Abort
             _stopped("interrupted")
         _flush()
         if (reason := _of_the_disk(error)) is not None:
@@ -133,13 +137,6 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         _stopped("interrupted")
     _flush()
     sys.exit(code if isinstance(code, int) else 0)
-
-
-def _is_interrupted(error: BaseException | None) -> bool:
-    """Return whether an error was caused by a KeyboardInterrupt, which libraries may convert to another error."""
-    while error is not None and not isinstance(error, KeyboardInterrupt):
-        error = error.__cause__ or error.__context__
-    return error is not None
 
 
 def _of_the_disk(error: Exception) -> str | None:

@@ -13,7 +13,7 @@ import typer
 
 from calque.corpora.languages import name_and_path
 from calque.errors import SettingError
-from calque.storage import is_text
+from calque.storage import check_links, is_text
 
 
 def positive(parameter: typer.CallbackParam, value: float | None) -> float | None:
@@ -50,8 +50,13 @@ def output_file(
             check_results(path)
             with open(path, "ab"):
                 return
-        with TemporaryFile(dir=next(parent for parent in path.parents if parent.exists())) as probe:
-            probe.write(b" ")
+        _probe(path)
+
+
+def _probe(path: Path) -> None:
+    """Raise an error of the operating system if no file can be created in the innermost existing folder above a path."""
+    with TemporaryFile(dir=next(parent for parent in path.parents if parent.exists())) as probe:
+        probe.write(b" ")
 
 
 def output_folder(option: str, path: Path | None, inputs: Iterable[str | Path | None] = ()) -> None:
@@ -61,6 +66,8 @@ def output_folder(option: str, path: Path | None, inputs: Iterable[str | Path | 
     with _writable(option, path, "folder", path.is_dir, inputs, ()):
         if not is_text(path.absolute()):
             raise SettingError(f"{option} {path}: the name must be UTF-8, which libraries that write weights require")
+        if not path.exists():
+            _probe(path)
 
 
 @contextmanager
@@ -70,6 +77,7 @@ def _writable(
     """Check a path, and convert operating-system errors in the block to a `SettingError`."""
     if not str(path).strip():
         raise SettingError(f"{option} must name a {kind} to write, got an empty name")
+    check_links(path)
     try:
         if path.exists() and not is_kind():
             what = "a folder" if path.is_dir() else "a file" if path.is_file() else "a device or a pipe"

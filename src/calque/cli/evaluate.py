@@ -24,6 +24,7 @@ from calque.runs.settings import (
     language_pairs,
     numbers,
     opt,
+    out_file,
 )
 from calque.storage import append_lines, json_text
 from calque.tasks.inputs import FIELDS, Inputs
@@ -87,7 +88,7 @@ class Output:
     """Options for the output of the scores."""
 
     record: bool = opt(False, "Add the scores to the model card in the folder ENCODER.", "--record")
-    out: Path | None = opt(None, "JSON Lines file to which the scores are appended.")
+    out: Path | None = out_file(None, "JSON Lines file to which the scores are appended.")
     as_json: bool = opt(False, "Print the scores as one JSON object instead of a table.", "--json")
     quiet: Quiet = False
 

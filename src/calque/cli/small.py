@@ -32,6 +32,7 @@ from calque.runs.settings import (
     Quiet,
     Seed,
     Several,
+    file_name,
     language,
     language_pairs,
     numbers,
@@ -103,7 +104,10 @@ def encode(
     text: str = typer.Argument(..., metavar="TEXT", help="Text file, one sentence per line (may be .gz or .zst)."),
     lang: str = typer.Option(..., callback=language, help="Language of the text."),
     out: Path = typer.Option(
-        ..., metavar="PATH", help="Safetensors file for the tensors data [words, dim] and offsets [sentences + 1]."
+        ...,
+        metavar="PATH",
+        parser=file_name,
+        help="Safetensors file for the tensors data [words, dim] and offsets [sentences + 1].",
     ),
     loading: Loading,
     pretokenized: Pretokenized = False,
@@ -361,7 +365,7 @@ def report(
     results: list[Path] = typer.Argument(
         ..., metavar="RESULTS...", help="Result files (JSON Lines), or folders that contain result files."
     ),
-    out: Path = typer.Option(Path("report.html"), help="HTML file to write."),
+    out: Path = typer.Option(Path("report.html"), metavar="PATH", parser=file_name, help="HTML file to write."),
     title: str | None = typer.Option(None, help="Title of the report; default: the names of the folders."),
     base: str | None = typer.Option(None, help="Encoder to compare with; default: the encoder before alignment."),
     plots: Path | None = typer.Option(None, help="Folder in which each plot is also saved as SVG, e.g. for a paper."),

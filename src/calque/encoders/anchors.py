@@ -57,6 +57,7 @@ def sum_anchors(
     most_occurrences: int | None = None,
     block: int = 2048,
     partial: str | PathLike[str] | None = None,
+    earlier: str | PathLike[str] | None = None,
     seed: int = 0,
     progress: bool = False,
 ) -> AnchorSums:
@@ -71,9 +72,10 @@ def sum_anchors(
         vocabulary, most_occurrences: see `AnchorSums`.
         block, seed: number of sentences encoded at a time, and a number that is recorded in `partial` only to distinguish runs.
         partial: file for partial sums, written every minute; a call with the same arguments resumes from this file.
+        earlier: file written by an earlier call, from which the sums are read if `partial` does not exist.
 
     Raises:
-        SettingError: the text has several languages, the encoder lacks a layer, or `partial` was written by a different run.
+        SettingError: the text has several languages, the encoder lacks a layer, or a file of sums was written by a different run.
     """
     require(encoder, "measured")
     if layers is None:  # use -1 for an encoder with maps, because no further maps can be fitted to its layers
@@ -86,16 +88,17 @@ def sum_anchors(
     first = next(blocks, Sentences.of([]))
     words = None if vocabulary is None else list(dict.fromkeys(vocabulary))
     sums = AnchorSums(encoder.dim, layers=numbers, vocabulary=words, most_occurrences=most_occurrences, lang=first.lang)
-    about, seen = {"encoder": encoder.name}, ""
+    about, seen, known = {"encoder": encoder.name}, "", partial
     if partial is not None:
         settings = json_text([numbers, words, most_occurrences, 0, [0, 1], seed, first.lang])  # keeps old hashes valid
         about["settings"] = hashlib.blake2b(settings.encode(), digest_size=16).hexdigest()
         about["fingerprint"] = encoder.fingerprint
-        if Path(partial).exists():
-            recorded = pass_of(partial)
+        known = partial if earlier is None or Path(partial).exists() else earlier
+        if Path(known).exists():
+            recorded = pass_of(known)
             if any(recorded.get(name) != about[name] for name in ("fingerprint", "settings")):
-                raise SettingError(f"{partial} has sums from another run (encoder or settings differ); remove the file")
-            sums, seen = AnchorSums.open(partial), recorded["text"]
+                raise SettingError(f"{known} has sums from another run (encoder or settings differ); remove the file")
+            sums, seen = AnchorSums.open(known), recorded["text"]
     resumed, saved, done = sums.n_sentences, time.monotonic(), 0
     digest = hashlib.blake2b(digest_size=16)  # hash of the text read so far
     total = len(text) if isinstance(text, Sentences) else None
@@ -110,7 +113,7 @@ def sum_anchors(
                 digest.update(part.lengths().tobytes() + "\n".join(part.flat()[0].to_pylist()).encode())
                 if done - len(part) < resumed:
                     if done > resumed or (done == resumed and digest.hexdigest() != seen):
-                        raise SettingError(f"{partial} contains sums from another text; remove the file")
+                        raise SettingError(f"{known} contains sums from another text; remove the file")
                     continue
             wanted = np.flatnonzero(sums.wanted(part))
             chosen = part if len(wanted) == len(part) else part.take(wanted)
@@ -122,7 +125,7 @@ def sum_anchors(
                 saved = time.monotonic()
             counter.update(len(part))
     if done < resumed:
-        raise SettingError(f"{partial} contains sums from a longer text; remove the file")
+        raise SettingError(f"{known} contains sums from a longer text; remove the file")
     if partial is not None:
         sums.save(partial, note=json_text(about | {"text": digest.hexdigest()}))
     if sums.uncovered:

@@ -13,7 +13,7 @@ from typing import Any
 
 from calque.errors import InputError, SettingError
 from calque.named import Table, is_path
-from calque.storage import json_text, part_of, readable, remove, temporary_folder
+from calque.storage import check_links, check_temporary, json_text, part_of, readable, remove, temporary_folder
 
 ABOUT_FILE, RUN_FILE = "calque.json", "calque-run.json"
 ADAPTERS_FILE = "adapter_config.json"  # written by PEFT
@@ -146,7 +146,9 @@ def saving(folder: str | PathLike[str], encoder: Any = None) -> Iterator[Path]:
     A new folder is created atomically; in an existing folder, files are replaced one by one. Aligned encoders get a model card.
     """
     folder = Path(folder).absolute()
+    check_links(folder)
     place = part_of(folder, "saving")
+    check_temporary(place)
     remove(place)
     part = temporary_folder(place, folder)
     try:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +13,7 @@ from calque.errors import InputError, SettingError
 from calque.input_texts import Say, skipped
 from calque.runs.folder import check_files
 from calque.runs.settings import AnchorSettings, numbers
-from calque.storage import locked
+from calque.storage import locked, part_of, remove, replace_folder, sync, temporary_folder
 
 if TYPE_CHECKING:
     from calque.anchors import Anchors
@@ -45,10 +47,11 @@ def make_anchors(
     words = None if how.vocabulary is None else read_vocabulary(how.vocabulary)
     loaded = load_encoder(how.encoder, **dict(load or {}))
     read = {"lang": how.lang, "pretokenized": how.pretokenized, "limit": how.limit, "block": _BLOCK}
-    with locked(folder / SUMS_FILE):
+    with _publishing(folder) as part:
         sums = sum_anchors(
             loaded, chain.from_iterable(stream_sentences(text, **read) for text in how.text), numbers(how.layers),
-            vocabulary=words, most_occurrences=how.most_occurrences, seed=how.seed, partial=folder / SUMS_FILE, progress=progress,
+            vocabulary=words, most_occurrences=how.most_occurrences, seed=how.seed, partial=part / SUMS_FILE,
+            earlier=folder / SUMS_FILE, progress=progress,
         )  # fmt: skip
         occurrences = f"{int(sums.counts.sum()):,} occurrences of {len(sums.words):,} words"
         say(f"{sums.n_sentences:,} sentences, {occurrences}")
@@ -58,9 +61,39 @@ def make_anchors(
         first = next(iter(anchors.values()))
         if not len(first):
             raise SettingError("no word occurs often enough to compute an anchor; lower --at-least or use more text")
-        (save_anchors if how.format == "safetensors" else write_avg_embeds)(folder, anchors)
+        (save_anchors if how.format == "safetensors" else write_avg_embeds)(part, anchors)
     say(f"{len(first):,} anchors in {len(anchors)} layer{'s' if len(anchors) > 1 else ''} in {folder}")
     return anchors
+
+
+@contextmanager
+def _publishing(folder: Path) -> Iterator[Path]:
+    """Yield a temporary folder, and move its files to `folder` at the end of the block; a new folder appears atomically.
+
+    The temporary folder may contain the sums of an interrupted run. It remains if the block is interrupted after
+    the sums were saved. It is inside `folder` if that exists, because the folder above may not be writable.
+    """
+    inside = folder.is_dir()
+    with locked(folder / SUMS_FILE if inside else folder):
+        folder = Path(os.path.realpath(folder))
+        place = part_of(folder / "anchors" if inside else folder, "training")
+        part = temporary_folder(place, folder)
+        for entry in part.iterdir():
+            if entry.name != SUMS_FILE:  # written by a process that was killed
+                remove(entry)
+        try:
+            yield part
+            if inside:  # the sums are moved last, because anchors without sums are a complete result
+                for entry in sorted(part.iterdir(), key=lambda entry: entry.name == SUMS_FILE):
+                    os.replace(entry, folder / entry.name)
+                sync(folder)
+            else:
+                replace_folder(part, folder)
+        except BaseException:
+            if not (part / SUMS_FILE).is_file():
+                remove(place)
+            raise
+        remove(place)
 
 
 def open_folder(path: str, *, lang: str = "", encoder: Any = None) -> dict[int, Anchors]:

@@ -14,10 +14,8 @@ from calque import storage
 from calque.distributed import is_first, meet
 from calque.encoders.folder import ABOUT_FILE, RUN_FILE
 from calque.errors import CalqueError, InputError, SettingError
-from calque.storage import NEW, is_text, json_text, locked, remove, write_text
+from calque.storage import NEW, TRAINING, is_text, json_text, locked, remove, write_text
 
-#: folder with the checkpoints, metrics and prepared data from which a run resumes
-TRAINING = "training"
 METRICS = "metrics.jsonl"
 
 
@@ -73,6 +71,7 @@ def check(out: str | Path, *, overwrite: bool = False, holds: str = "an encoder"
         InputError: `out` is a file, or the folder contains files that calque did not write.
     """
     out = Path(out)
+    storage.check_links(out)
     if not is_text(out.absolute()):
         raise InputError("the name must be UTF-8, which libraries that write weights require; choose another", path=out)
     if out.exists() and not out.is_dir():

@@ -5,8 +5,10 @@ The name, type, default and help of a field define a command-line option, see `o
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from os import PathLike, fspath
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,6 +23,24 @@ from calque.errors import SettingError
 def opt(default: Any, help: str, *names: str, **how: Any) -> Any:
     """Return a dataclass field that defines a command-line option; the option is required if `default` is `...`."""
     return _field(default, typer.Option(*names, help=help, **how))
+
+
+def out_file(default: Any, help: str, *names: str) -> Any:
+    """Return a dataclass field that defines the option of an output file, see `opt`."""
+    return opt(default, help, *names, parser=file_name, metavar="PATH")
+
+
+def file_name(text: str | PathLike[str]) -> Path:
+    """Parse the name of an output file.
+
+    Raises:
+        SettingError: the name ends with a slash, and so names a folder.
+    """
+    name = fspath(text)
+    if name.endswith((os.sep, f"{os.sep}.", f"{os.sep}..")):
+        example = Path(name) / "results"
+        raise SettingError(f"the output must be a file, but {name} names a folder; add a file name, e.g. {example}")
+    return Path(name)
 
 
 def arg(default: Any, help: str, **how: Any) -> Any:
@@ -231,7 +251,7 @@ class LinkSettings:
 
     train: str = arg(..., "Parallel text in a format such as TSV, a ||| b, Moses or TMX.", metavar="TRAIN")
     langs: list[str] = opt(..., "Languages of the text, e.g. en de.", "--langs", metavar="SOURCE TARGET")
-    out: Path = opt(..., "Pharaoh file to write, with one line of word links (i-j) per sentence pair.", metavar="PATH")
+    out: Path = out_file(..., "Pharaoh file to write, with one line of word links (i-j) per sentence pair.")
     encoder: str | None = opt(None, "Encoder whose vector similarities are used to link words.", metavar="ENCODER")
     extract: str | None = opt(None, "With --encoder: rule for selecting links, mutual (default) or softmax.")
     prior: bool = opt(False, "Use similarities from --encoder as a prior for the aligner (hmm or gibbs).", "--prior")
@@ -247,7 +267,9 @@ class LinkSettings:
     pretokenized: Pretokenized = False
     extra: Several = opt(None, "More text to train the aligner on, in the same languages; no links are written for it.")
     posteriors: bool = opt(False, "Write the probability or score of each link, as i-j:p.", "--posteriors", "--scores")
-    tables: Path | None = opt(None, "File for saving the trained aligner, which --use can load to link other text.")
+    tables: Path | None = out_file(
+        None, "File for saving the trained aligner, which --use can load to link other text."
+    )
     use: Path | None = opt(None, "Aligner saved by --tables, used to link the text without training.", metavar="PATH")
     sample: int | None = opt(None, "Train on only N random sentence pairs, but link the full text.", min=1)
     limit: Limit = None
@@ -277,7 +299,7 @@ class AnalysisSettings:
     pairs: int = opt(100, "Number of word pairs to plot in the points analysis.", min=2)
     projection: str = opt("auto", "Projection in the points analysis: pca, tsne, or auto (tsne if available).")
     bootstrap: int = opt(1000, "Number of bootstrap samples for the confidence intervals.", min=0)
-    out: Path | None = opt(None, "JSON Lines file to which the results are appended.")
+    out: Path | None = out_file(None, "JSON Lines file to which the results are appended.")
     quiet: Quiet = False
 
 

@@ -96,7 +96,7 @@ class Steps:
             if not (part / DONE).exists():
                 for name in (SCORES, DONE):  # `save` replaces an encoder only if the folder has no other files
                     (part / name).unlink(missing_ok=True)
-                    part_of(part / name).unlink(missing_ok=True)  # left by a process that was killed while writing
+                    remove(part_of(part / name))  # left by a process that was killed while writing
                 step.check()
                 self.work[step.kind](step, part)
                 step.check()

@@ -14,7 +14,7 @@ from calque.cli.checks import output_file, output_folder, positive, refuse_unuse
 from calque.cli.options import SubjectCommand, Tracking, by_name, grouped, news, own_options
 from calque.corpora.languages import language_and_path, name_and_path, pair_of
 from calque.errors import SettingError
-from calque.runs.settings import CheckpointEvery, Limit, Overwrite, OwnOption, Pretokenized, Quiet, Seed
+from calque.runs.settings import CheckpointEvery, Limit, Overwrite, OwnOption, Pretokenized, Quiet, Seed, file_name
 from calque.storage import json_text
 
 
@@ -225,8 +225,10 @@ def senses(
     out: Annotated[
         Path | None,
         typer.Option(
+            parser=file_name,
+            metavar="PATH",
             help="Without WORD: output file; for each line of --text, it contains a line with the sense number of each word, or "
-            "a hyphen for a word without senses."
+            "a hyphen for a word without senses.",
         ),
     ] = None,
     trained: Annotated[
