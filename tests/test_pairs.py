@@ -154,3 +154,27 @@ def test_invalid_lists_of_links_are_rejected(links):
         WordPairs.of(links)
     with pytest.raises(SettingError, match="at least 0, got a negative position"):
         WordPairs.of([[(-1, 0)]])
+
+
+def test_links_listed_several_times_count_once():
+    """Compare with a dictionary of links: the order is kept, and a link is sure if any occurrence is sure."""
+    rng = np.random.default_rng(4)
+    sentence = np.sort(rng.integers(4, size=60))
+    source, target = rng.integers(3, size=(2, 60))
+    possible, posterior = rng.random(60) < 0.7, rng.random(60).astype(np.float32)
+    given = WordPairs(sentence, source, target, n_sentences=5, possible=possible, posterior=posterior)
+    expected: dict[tuple[int, int, int], list] = {}
+    for link, maybe, value in zip(zip(sentence, source, target, strict=True), possible, posterior, strict=True):
+        expected.setdefault(link, [True, value])[0] &= bool(maybe)
+    found = given.distinct()
+    assert list(zip(found.sentence, found.source, found.target, strict=True)) == list(expected)
+    assert found.possible.tolist() == [maybe for maybe, _ in expected.values()]
+    assert found.posterior.tolist() == [value for _, value in expected.values()]
+    assert found.distinct() is found
+    none = WordPairs([], [], [], n_sentences=2)
+    assert len(none.distinct()) == len(none.one_to_one()) == 0
+
+
+def test_a_repeated_link_is_still_one_to_one():
+    links = WordPairs([0, 0, 0, 0, 1], [0, 0, 1, 2, 0], [3, 3, 1, 1, 0], n_sentences=2)
+    assert items(links.one_to_one()) == {(0, 0, 3): False, (1, 0, 0): False}

@@ -117,13 +117,31 @@ class WordPairs:
         )  # fmt: skip
 
     def one_to_one(self) -> WordPairs:
-        """Drop every link whose source or target word has another link in its sentence (as in the code of Cao et al. 2020)."""
-        alone = np.ones(len(self), dtype=bool)
-        for words in (self.source, self.target):
-            keys = self.sentence * (int(words.max(initial=0)) + 1) + words
+        """Drop every link whose source or target word has a link to a different word in its sentence, as in the code of Cao et al.
+        (2020). A link that is listed several times counts once."""
+        links = self.distinct()
+        alone = np.ones(len(links), dtype=bool)
+        for words in (links.source, links.target):
+            keys = links.sentence * (int(words.max(initial=0)) + 1) + words
             _, inverse, counts = np.unique(keys, return_inverse=True, return_counts=True)
             alone &= counts[inverse] == 1
-        return self.select(alone)
+        return links.select(alone)
+
+    def distinct(self) -> WordPairs:
+        """Return the links without repetitions; a link is sure if any occurrence is sure, and has the posterior of the first."""
+        order = np.lexsort((self.target, self.source, self.sentence))
+        differs = np.zeros(len(self), dtype=bool)
+        for column in (self.sentence, self.source, self.target):
+            differs |= np.diff(column[order], prepend=-1) != 0
+        if differs.all():
+            return self
+        starts = np.flatnonzero(differs)
+        first = order[starts]  # lexsort is stable, so this is the first occurrence of each link
+        possible = np.logical_and.reduceat(self.possible[order], starts)
+        in_order = np.argsort(first)
+        links = self.select(first[in_order])
+        links.possible = possible[in_order]
+        return links
 
     @property
     def sure(self) -> WordPairs:

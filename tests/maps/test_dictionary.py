@@ -5,6 +5,7 @@ import pytest
 from scipy.linalg import orthogonal_procrustes
 
 from calque.algebra.normalize import unit_rows
+from calque.algebra.similarity import csls_neighbours
 from calque.alignment.dictionary import DictionaryMaps, FailedMapWarning, joined
 from calque.anchors import Anchors
 from calque.annotated import Dictionary
@@ -153,6 +154,23 @@ def test_precision_at_1_counts_any_gold_translation_among_frequent_words():
     # the candidates are the first word and the words of the pairs
     assert precision_at_1(x, z, np.array([[1, 2]]), k=1, among=1) in (0.0, 1.0)
     assert np.isnan(precision_at_1(x, z, np.zeros((0, 2), dtype=np.int64)))
+
+
+def test_repeated_pairs_change_the_fit_but_not_the_held_out_score():
+    """A repeated pair has a larger weight in the fit, like a repeated row in a literal least-squares solution."""
+    rng = np.random.default_rng(2)
+    x, z = rng.standard_normal((2, 40, 5)).astype(np.float32)
+    once = np.array([(k, k) for k in range(30)] + [(3, 7), (4, 9)])
+    twice = np.concatenate([once, once[:10], once[-1:]])
+    x_unit, z_unit = unit_rows(x), unit_rows(z)
+    assert precision_at_1(x_unit, z_unit, twice) == precision_at_1(x_unit, z_unit, once)
+    right = {tuple(pair) for pair in once.tolist()}
+    near = csls_neighbours(x_unit, z_unit).targets[:30, 0].tolist()
+    assert precision_at_1(x_unit, z_unit, twice) == np.mean([(k, near[k]) in right for k in range(30)])
+    lists = WordList([f"e{k}" for k in range(40)], x), WordList([f"d{k}" for k in range(40)], z)
+    fitted = fit_dictionary(*lists, twice, method="linear", normalise="none", refinement=Refinement(rounds=0))
+    expected = np.linalg.lstsq(x[twice[:, 0]].astype(float), z[twice[:, 1]].astype(float), rcond=None)[0]
+    np.testing.assert_allclose(fitted.source.matrix, expected, atol=1e-6)
 
 
 def test_an_entry_with_several_senses_uses_the_closest_pair():

@@ -157,6 +157,33 @@ def test_a_sense_vector_is_the_mean_of_unnormalised_vectors():
     assert score.value == pytest.approx(right / len(test))
 
 
+def test_a_key_that_is_listed_twice_counts_once():
+    """In training, a repeated key must not double the weight of its word in the mean and among the most frequent senses."""
+    words = [("e1", "bank%1"), ("e2", "bank%1"), ("e3", "bank%2"), ("e4", "bank%2")]
+    once = senses([(word, "bank", "NOUN", key) for word, key in words])
+    twice = senses(
+        [(word, "bank", "NOUN", f"{key} {key} {key}" if word in ("e2", "e3") else key) for word, key in words]
+    )
+    test = senses([(f"e{k % 9}", "bank", "NOUN", f"bank%{1 + k % 2} bank%{1 + k % 2}") for k in range(18)])
+    first, second = (Disambiguation(train, {"t": test}, bootstrap=0).evaluate(Planted())[0] for train in (once, twice))
+    assert second == first
+    means = [np.mean([Planted().vector(w) for w, key in words if key == f"bank%{k}"], axis=0) for k in (1, 2)]
+    right = 0
+    for k in range(18):
+        cosines = [Planted().vector(f"e{k % 9}") @ mean / np.linalg.norm(mean) for mean in means]
+        right += int(np.argmax(cosines)) == k % 2
+    assert second.value == pytest.approx(right / 18)
+
+
+def test_repeated_keys_in_a_file_are_merged(tmp_path):
+    path = tmp_path / "t.data.xml"
+    path.write_text(
+        '<corpus><text><sentence><instance id="d1" lemma="bank" pos="NOUN">bank</instance></sentence></text></corpus>'
+    )
+    (tmp_path / "t.gold.key.txt").write_text("d1 bank%2 bank%1 bank%2\n")
+    assert read_senses(path).keys == (("bank%2", "bank%1"),)
+
+
 def test_words_without_a_vector_have_the_first_sense_or_count_as_wrong():
     train = senses([("e1", "bank", "NOUN", "bank%1"), ("?", "bank", "NOUN", "bank%1"), ("e2", "bank", "NOUN", "bank%2"),
                     ("?", "bank", "NOUN", "bank%3"), ("?", "run", "VERB", "run%1")])  # fmt: skip

@@ -153,14 +153,23 @@ def test_words_without_a_vector_are_dropped_and_counted():
 
 
 def test_links_that_share_a_word_are_dropped():
-    corpus = ParallelCorpus.of([["a", "b"]], [["c", "d"]], ("en", "de"))
-    eye = Embeddings(np.eye(2, dtype=np.float32), np.array([0, 2]))
-    many = WordPairs([0, 0, 0], [0, 1, 1], [0, 0, 1], n_sentences=1)
+    corpus = ParallelCorpus.of([["a", "b", "x"]], [["c", "d", "y"]], ("en", "de"))
+    eye = Embeddings(np.eye(3, dtype=np.float32), np.array([0, 3]))
+    many = WordPairs([0, 0, 0], [0, 1, 2], [0, 0, 1], n_sentences=1)
     with pytest.raises(SettingError, match="one-to-one"):
         retrieve(eye, eye, many)
-    task = WordRetrieval(corpus, WordPairs([0, 0, 0], [0, 0, 1], [0, 0, 1], n_sentences=1), bootstrap=0)
+    task = WordRetrieval(corpus, many, bootstrap=0)
     score = task.evaluate(Fixed(en=eye, de=eye))[0]
     assert (score.n, score.settings["links_not_one_to_one"]) == (1, 2)
+
+
+def test_a_link_that_is_listed_twice_counts_once():
+    corpus = ParallelCorpus.of([["a", "b"]], [["c", "d"]], ("en", "de"))
+    eye = Embeddings(np.eye(2, dtype=np.float32), np.array([0, 2]))
+    once, twice = WordPairs.of([[(0, 0), (1, 1)]]), WordPairs([0, 0, 0], [0, 0, 1], [0, 0, 1], n_sentences=1)
+    scores = [WordRetrieval(corpus, pairs, bootstrap=0).evaluate(Fixed(en=eye, de=eye)) for pairs in (once, twice)]
+    assert scores[0] == scores[1]
+    assert (scores[1][0].n, scores[1][0].settings["links_not_one_to_one"]) == (2, 0)
 
 
 def test_texts_without_unseen_pairs_have_no_score_and_texts_without_links_are_rejected():

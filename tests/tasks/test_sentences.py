@@ -58,6 +58,21 @@ def test_xsim_is_an_error_rate_and_duplicate_translations_count_as_correct():
     assert worse["xsim.en-de"].value == pytest.approx(1 - worse["accuracy.en-de"].value, abs=0.03)
 
 
+def test_each_translation_of_a_repeated_sentence_counts_as_correct():
+    """Compare with a loop over the sentence pairs. The second pair repeats the first, the third has another translation."""
+    source = [["e1", "e2"], ["e1", "e2"], ["e1", "e2"], ["e3"], ["e4"], ["e5"], ["e6"]]
+    target = [["d1", "d9"], ["d1", "d9"], ["d1", "d2"], ["d3"], ["d4"], ["d6"], ["d6"]]
+    text, encoder = ParallelCorpus.of(source, target, ("en", "de")), Planted()
+    found = by_metric(SentenceRetrieval(text, bootstrap=0).evaluate(encoder))
+    x, y = vectors(encoder, text.source), vectors(encoder, text.target)
+    pairs = {(tuple(a), tuple(b)) for a, b in zip(source, target, strict=True)}
+    forward = [(tuple(source[i]), tuple(target[int((x[i] @ y.T).argmax())])) in pairs for i in range(7)]
+    backward = [(tuple(source[int((y[i] @ x.T).argmax())]), tuple(target[i])) in pairs for i in range(7)]
+    assert found["accuracy.en-de"].value == np.mean(forward) == pytest.approx(6 / 7)
+    assert found["accuracy.de-en"].value == np.mean(backward) == 1
+    assert found["accuracy"].n == 7
+
+
 def test_sentences_without_words_or_vectors_are_not_retrieved():
     class Half(Planted):
         """Encoder that has no vector for the number 0."""

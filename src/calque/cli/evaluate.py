@@ -59,7 +59,8 @@ class Texts:
 
 #: help texts of options, which are shown instead of the descriptions in docstrings
 _HELPS = {
-    "candidates": "Words among which translations are searched: all words (all; default) or only linked words (linked).",
+    "candidates": "Words among which translations are searched: all words (all; default), only linked words (linked; for "
+    "retrieval) or only the words of the dictionary (dictionary; for lexicon).",
     "similarity": "Similarity measure: csls (default) or cosine (default for the task sentences).",
     "sentence_pooling": "Sentence pooling: own (the saved pooling of a sentence-transformers folder; default there), words "
     "(mean of word vectors; default otherwise), subwords (mean of subword vectors) or cls (vector of the [CLS] token).",

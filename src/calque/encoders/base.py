@@ -102,6 +102,11 @@ class Encoder(ABC):
         """Languages for which the encoder has word vector tables, separate encoders or maps; empty if it accepts any language."""
         return ()
 
+    def stored_words(self, lang: str) -> Sequence[str] | None:
+        """Return the words of a language that have a stored vector, usually the most frequent first; None if there is no such
+        list, because the encoder computes vectors from text."""
+        return None
+
     @property
     def layers(self) -> Sequence[int]:
         """Numbers of all layers that `encode_layers` can return."""

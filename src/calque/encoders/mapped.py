@@ -162,6 +162,9 @@ class MappedEncoder(Encoder):
                     digest.update(f"{lang}.{layer}.{name}".encode() + np.ascontiguousarray(array).tobytes())
         return digest.hexdigest()
 
+    def stored_words(self, lang: str) -> Sequence[str] | None:
+        return self.base.stored_words(lang)
+
     def encode(self, sentences: Iterable[Sentence], *, progress: bool = False) -> Embeddings:
         """Return one vector per word; every sentence must have a language."""
         wanted = self._layers[-1:] if self.combine == "last" else self._layers

@@ -51,6 +51,11 @@ class PerLanguage(Encoder):
     def languages(self) -> tuple[str, ...]:
         return tuple(self.encoders)
 
+    def stored_words(self, lang: str) -> Sequence[str] | None:
+        encoder = self._of(lang)
+        words = encoder.stored_words(lang)
+        return encoder.stored_words("") if words is None else words
+
     def encode(self, sentences: Iterable[Sentence], *, progress: bool = False) -> Embeddings:
         """Return one vector per word; raise SettingError if a language has no encoder."""
         return encode_by_language(

@@ -93,6 +93,15 @@ class StaticEncoder(Encoder):
     def languages(self) -> tuple[str, ...]:
         return () if "" in self.tables else tuple(self.tables)
 
+    def stored_words(self, lang: str) -> Sequence[str] | None:
+        """Return the words of the language's table in file order; None if the language has no table of its own, because a table
+        that is used for all languages may contain words of several languages. Use the language "" to get its words."""
+        if lang:
+            table = self.tables.get(best_match(lang, [key for key in self.tables if key]) or lang)
+        else:
+            table = self.tables.get("")
+        return None if table is None else table.words
+
     def encode(self, sentences: Iterable[Sentence], *, progress: bool = False) -> Embeddings:
         """Return one vector per word; out-of-vocabulary words have no vector and are not `covered`."""
         return encode_by_language(sentences, [0], self.dim, lambda part: {0: self._of_language(part, progress)})[0]

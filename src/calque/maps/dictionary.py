@@ -165,7 +165,8 @@ def fit_dictionary(
     Args:
         source, target: words and their vectors, the most frequent first. If a word has several vectors (sense anchors), the
             first map is fitted on all combinations, and later maps are fitted only on the closest pair of each entry.
-        dictionary: pairs of words, or pairs of row indices, int64 `[n_pairs, 2]`.
+        dictionary: pairs of words, or pairs of row indices, int64 `[n_pairs, 2]`. All translations of a word are used. A pair
+            that is listed several times has a correspondingly larger weight in the fit, but counts once among held-out pairs.
         method: `rotation` (orthogonal Procrustes) or `linear` (least squares).
         normalise: preprocessing of the vectors: `none`, `unit` (L2-normalised), `centre` (centred, then L2-normalised) or
             `unit-centre-unit` (Artetxe et al. 2018). The fitted map accepts unnormalised vectors and contains the means; for

@@ -23,7 +23,7 @@ DEFINE = dict.fromkeys(_HEADS, _HEAD) | {
     "retrieval": ("contextual", "candidates", "similarity", "k", "special"),
     "sentences": ("sentence_pooling", "similarity", "k", "margin_k"),
     "word-alignment": ("links_from", "threshold", "temperature"),
-    "lexicon": ("similarity", "k", "anchors", "lower"),
+    "lexicon": ("similarity", "k", "anchors", "lower", "candidates_from", "max_candidates"),
     "wsd": ("restrict", "first_senses"),
     "consistency": ("letters",),
     "masked-words": ("share",),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -57,7 +57,26 @@ def _plain(scores: Sequence[Score]) -> str:
         rows.append((test, f"{score.task} {score.metric}", value, f"{low} – {high}", f"{score.n:,}"))
     several = len({(score.task, score.metric) for score in scores}) < len(scores)
     lines = columns(rows, range(2, 5)) if several else columns([row[1:] for row in rows], range(1, 4))
-    return "\n".join([*lines, "", ONE_RUN])
+    return "\n".join([*lines, "", *_candidates(scores), ONE_RUN])
+
+
+def _candidates(scores: Sequence[Score]) -> Iterator[str]:
+    """Describe the candidates and the skipped entries of each dictionary."""
+    of_tests = {
+        (score.data, score.languages): score.settings for score in scores if "candidates_from" in score.settings
+    }
+    for (data, langs), about in of_tests.items():
+        source, target = langs
+        words = {"vectors": "most frequent words with a vector", "text": "words of the text"}
+        kind = words.get(about["candidates_from"], "words of the dictionary")
+        yield f"Candidates: {about['candidates']:,} {kind} in {target} ({Path(data).name})."
+        if about["left_out"]:
+            entries = about["left_out"] + about["entries_tested"]
+            yield (
+                f"{about['left_out']:,} of {entries:,} entries left out: no vector for "
+                f"{about['source_words_without_vector']:,} words in {source} and "
+                f"{about['target_words_without_vector']:,} in {target}."
+            )
 
 
 def _trained(scores: Sequence[Score]) -> str:

@@ -146,10 +146,9 @@ class Disambiguation(Task):
         """
         require(encoder, "measured", self.rows)
         trained, has_vector = _vectors(encoder, self.train, progress)
-        rows = np.repeat(
-            np.arange(len(self.train)), [len(keys) for keys in self.train.keys]
-        )  # an instance may have several keys
-        names, codes = np.unique([key for keys in self.train.keys for key in keys], return_inverse=True)
+        keys_of = [list(dict.fromkeys(keys)) for keys in self.train.keys]  # an instance may have several keys
+        rows = np.repeat(np.arange(len(self.train)), [len(keys) for keys in keys_of])
+        names, codes = np.unique([key for keys in keys_of for key in keys], return_inverse=True)
         used = has_vector[rows]
         keys, counts, seen = names.tolist(), np.bincount(codes), np.bincount(codes[used], minlength=len(names))
         if not seen.any():
@@ -278,5 +277,5 @@ def _read_keys(path: str | PathLike[str]) -> dict[str, tuple[str, ...]]:
             wrong = f"{name!r:.40} has no key" if not senses else f"{name!r:.40} occurs a second time"
             raise InputError(f"{wrong}; expected one line with all keys for each instance", path=path, line=number)
         if name:
-            keys[name] = tuple(senses)
+            keys[name] = tuple(dict.fromkeys(senses))  # a key that is listed twice counts once
     return keys

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 import torch
 
-from calque.algebra.similarity import csls_neighbours
+from calque.algebra.normalize import unit_rows
+from calque.algebra.similarity import full_precision, largest_products
 from calque.anchors import Anchors, anchors_of
 from calque.corpora import read_dictionary
 from calque.corpora.languages import language_and_path
 from calque.encoders.base import require
-from calque.errors import SettingError
+from calque.errors import SettingError, check_number
 from calque.input_texts import check_pairs, read_languages, skipped
+from calque.progress import bar
 from calque.tasks.base import Score, Task, about_encoder
 from calque.tasks.bootstrap import accuracy, measure_all
 from calque.text import Sentences
@@ -27,7 +29,11 @@ if TYPE_CHECKING:
     from calque.tasks.inputs import Inputs
 
 _CELLS = 40_000_000  # maximum number of similarity values in memory
-_TYPES = 200_000  # maximum number of candidates, which are the most frequent word types of a language
+_MOST = 200_000  # default number of candidates, as in MUSE and vecmap
+_BLOCK = 8192  # number of candidates whose neighbourhoods are searched between two updates of the progress bar
+_TIE = 1e-6  # similarities that differ by less are equal, because they are computed in float32
+
+CandidateWords = Literal["all", "dictionary"]
 
 
 class Lexicon(Task):
@@ -35,34 +41,60 @@ class Lexicon(Task):
 
     Precision at k is the fraction of source words with a gold translation among the k nearest words (Conneau et al. 2018a). The
     mean reciprocal rank uses the rank of the best gold translation (Glavaš et al. 2019). If a word has several entries, all of
-    their translations count as correct. `left_out` counts the entries that are skipped because a word has no vector.
+    their translations count as correct. An entry that is listed several times counts once, also if only `lower` makes two
+    entries equal; `repeated` counts such entries. `left_out` counts the entries that are skipped because a word has no vector.
+
+    The words of the target language that are searched are the *candidates*. CSLS also searches the neighbourhood of each
+    candidate among the source words, which are chosen in the same way:
+
+    - with `texts`, the word types of the text;
+    - without `texts`, if the encoder has a list of words for each language (static vectors), the words of this list;
+    - otherwise, the words of the dictionary.
+
+    At most `max_candidates` words are used, the most frequent ones. A list of static vectors is assumed to be sorted by
+    frequency.
 
     Args:
         dictionary: word pairs to test.
         texts: text in each language, by language code. The vector of a word is the mean over its occurrences in the text. If
             None, every word is encoded as a one-word sentence, which suits static vectors.
+        candidates: "all" words of the text or of the static vectors, or only the words of the "dictionary", which makes the
+            search much easier.
+        max_candidates: maximum number of candidates, and of source words among which CSLS neighbourhoods are searched.
         similarity: similarity measure, "csls" or "cosine".
-        lower: whether to merge words that differ only in case, in the texts and in the dictionary. The texts are encoded
-            in their original case. This option is meant for lower-cased dictionaries.
+        lower: whether to merge words that differ only in case, in the texts or static vectors and in the dictionary. The texts
+            are encoded in their original case. Of several static vectors, the first one is used. This option is meant for
+            lower-cased dictionaries.
         k: number of nearest neighbours in CSLS.
         bootstrap: number of bootstrap samples for the confidence intervals.
         seed, data: seed and name of the dictionary, both recorded with the scores.
     """
 
     def __init__(
-        self, dictionary: Dictionary, *, texts: Mapping[str, Sentences] | None = None,
-        similarity: Literal["csls", "cosine"] = "csls", lower: bool = False, k: int = 10, bootstrap: int = 1000, seed: int = 0,
-        data: str = "",
+        self, dictionary: Dictionary, *, texts: Mapping[str, Sentences] | None = None, candidates: CandidateWords = "all",
+        max_candidates: int = _MOST, similarity: Literal["csls", "cosine"] = "csls", lower: bool = False, k: int = 10,
+        bootstrap: int = 1000, seed: int = 0, data: str = "",
     ):  # fmt: skip
         if similarity not in ("csls", "cosine"):
             raise SettingError(f"similarity must be csls or cosine, got {similarity!r}")
+        if candidates not in get_args(CandidateWords):
+            raise SettingError(f"candidates must be one of {', '.join(get_args(CandidateWords))}, got {candidates!r}")
+        if texts is not None and candidates == "dictionary":
+            raise SettingError("candidates=dictionary cannot be combined with texts, whose words are the candidates")
         if texts is not None and set(dictionary.langs) - set(texts):
             raise SettingError(f"texts must be in {', '.join(dictionary.langs)}, got {', '.join(sorted(texts))}")
+        for name, number in (("max_candidates", max_candidates), ("k", k)):
+            check_number(name, number, least=1, whole=True)
         self.lower = lower
-        if lower:
-            source, target = (tuple(word.lower() for word in side) for side in (dictionary.source, dictionary.target))
-            dictionary = replace(dictionary, source=source, target=target)
-        self.dictionary, self.texts, self.similarity, self.k = dictionary, texts, similarity, k
+        self.dictionary = distinct_entries(dictionary, lower=lower)
+        self.repeated = len(dictionary) - len(self.dictionary)
+        self.texts, self.candidates, self.max_candidates, self.similarity, self.k = (
+            texts,
+            candidates,
+            max_candidates,
+            similarity,
+            k,
+        )
         self.bootstrap, self.seed, self.data = bootstrap, seed, data
 
     @classmethod
@@ -71,6 +103,8 @@ class Lexicon(Task):
         inputs: Inputs,
         *,
         similarity: Literal["csls", "cosine"] = "csls",
+        candidates: CandidateWords = "all",
+        max_candidates: int = _MOST,
         entries: Sequence[int] = (0,),
         lower: bool = False,
         on_error: Literal["raise", "skip"] = "raise",
@@ -92,7 +126,10 @@ class Lexicon(Task):
         if inputs.text:
             files = map(language_and_path, inputs.text)
             texts = read_languages(files, pretokenized=words.pretokenized, limit=words.limit, say=inputs.say)
-        task = cls(dictionary, texts=texts, similarity=similarity, lower=lower, data=Path(test).name)
+        task = cls(
+            dictionary, texts=texts, candidates=candidates, max_candidates=max_candidates, similarity=similarity, lower=lower,
+            data=Path(test).name,
+        )  # fmt: skip
         texts_used = [Path(text).name for text in inputs.text]
         task.notes = {"entries": f"{start}-{'' if stop is None else stop}", "text": texts_used}
         return [task]
@@ -100,6 +137,8 @@ class Lexicon(Task):
     def news(self, scores: Sequence[Score]) -> Iterator[str]:
         left_out, path = scores[0].settings["left_out"], self.dictionary.path
         yield f"{path}: {scores[0].n:,} source words"
+        if self.repeated:
+            yield f"{path}: {self.repeated:,} repeated entries count once"
         if left_out:
             skipped(f"{path}: {left_out:,} of {len(self.dictionary):,} entries skipped because a word has no vector")
 
@@ -110,20 +149,18 @@ class Lexicon(Task):
             SettingError: no entry has a vector for both words.
         """
         require(encoder, "measured", self.rows)
-        source, target = self.anchors(encoder, progress=progress)
-        ranks, left_out = self._ranks(source, target)
-        if not len(ranks):
-            name, n, langs = (
-                self.dictionary.path or self.data or "the dictionary",
-                len(self.dictionary),
-                self.dictionary.langs,
-            )
-            where = f"is in the texts in {' and '.join(langs)}" if self.texts else "consists of two words with vectors"
-            fact = f"{name}: none of its {n:,} entries {where}"
-            raise SettingError(f"{fact}, so there is nothing to measure; check the languages")
+        source, target = self._sides(encoder, progress=progress)
+        gold, left_out = self._gold(source, target)
+        if not gold:
+            raise SettingError(self._nothing())
+        ranks = self._ranks(source.vectors, target.vectors, gold, progress=progress)
         about = {
             "similarity": self.similarity, "k": self.k, "anchors": self.texts is not None, "lower": self.lower,
-            "candidates": len(target), "left_out": left_out, **about_encoder(encoder),
+            "candidates": len(target.vectors), "candidates_from": target.origin,
+            "max_candidates": self.max_candidates, "source_words": len(source.vectors),
+            "entries_tested": len(self.dictionary) - left_out, "left_out": left_out, "repeated": self.repeated,
+            "source_words_without_vector": source.n_missing, "target_words_without_vector": target.n_missing,
+            **about_encoder(encoder),
         }  # fmt: skip
         metrics = [("p@1", ranks <= 1), ("p@5", ranks <= 5), ("p@10", ranks <= 10), ("mrr", 1 / ranks)]
         sums = [(np.stack([right, np.ones(len(ranks))], axis=1), accuracy) for _, right in metrics]
@@ -134,46 +171,156 @@ class Lexicon(Task):
             for (metric, _), each in found
         ]
 
+    def _nothing(self) -> str:
+        """Return the error message for a dictionary without a usable entry."""
+        name = self.dictionary.path or self.data or "the dictionary"
+        where = f"is in the texts in {' and '.join(self.dictionary.langs)}"
+        if self.texts is None:
+            where = "consists of two words with vectors"
+        fact = f"{name}: none of its {len(self.dictionary):,} entries {where}"
+        return f"{fact}, so there is nothing to measure; check the languages"
+
+    # -- words and their vectors -------------------------------------------------------------------------------------------
     def anchors(self, encoder: Encoder, *, progress: bool = False) -> tuple[Anchors, Anchors]:
-        """Return the word types of both languages with their vectors."""
+        """Return the word types of the texts in both languages with their vectors; without texts, those of the dictionary."""
         anchors = []
         for lang, words in zip(self.dictionary.langs, (self.dictionary.source, self.dictionary.target), strict=True):
-            alone = Sentences.of([[word] for word in dict.fromkeys(words)], lang)
-            text = alone if self.texts is None else self.texts[lang]
+            text = one_word_sentences(dict.fromkeys(words), lang) if self.texts is None else self.texts[lang]
             embeddings = encoder.encode(text, progress=progress)
             if self.lower:
                 text = Sentences.of([[word.lower() for word in sentence.words] for sentence in text], lang)
-            anchors.append(anchors_of(text, embeddings, most=_TYPES))
+            anchors.append(anchors_of(text, embeddings, most=self.max_candidates))
         return anchors[0], anchors[1]
 
-    def _ranks(self, source: Anchors, target: Anchors) -> tuple[np.ndarray, int]:
-        """Return the rank of each source word's best gold translation, counted from 1, and the number of skipped entries."""
-        left, right = ({word: k for k, word in enumerate(side.words)} for side in (source, target))
-        gold: dict[int, list[int]] = {}
-        entries = zip(self.dictionary.source, self.dictionary.target, strict=True)
-        known = [(left[a], right[b]) for a, b in entries if a in left and b in right]
-        left_out = len(self.dictionary) - len(known)
-        if not known:
-            return np.zeros(0), left_out
-        for a, b in known:
-            gold.setdefault(a, []).append(b)
-        vectors = (torch.from_numpy(np.asarray(side.vectors, dtype=np.float32)) for side in (source, target))
-        x, y = (torch.nn.functional.normalize(each, dim=1) for each in vectors)
+    def _sides(self, encoder: Encoder, *, progress: bool) -> tuple[_Words, _Words]:
+        """Return the words of both languages with their vectors."""
+        langs, words = self.dictionary.langs, (self.dictionary.source, self.dictionary.target)
+        if self.texts is None and self.candidates == "all":
+            stored = [_stored_words(encoder, lang) for lang in langs]
+            if stored[0] is not None and stored[1] is not None:
+                source, target = (
+                    self._of_list(encoder, lang, list_, asked, progress=progress)
+                    for lang, list_, asked in zip(langs, stored, words, strict=True)
+                )
+                return source, target
+        origin = "dictionary" if self.texts is None else "text"
+        sides = []
+        for anchors, asked in zip(self.anchors(encoder, progress=progress), words, strict=True):
+            rows = {word: row for row, word in enumerate(anchors.words)}
+            sides.append(_Words(anchors.vectors, {word: rows.get(word) for word in asked}, origin))
+        return sides[0], sides[1]
+
+    def _of_list(
+        self, encoder: Encoder, lang: str, stored: Iterable[str], asked: Sequence[str], *, progress: bool
+    ) -> _Words:
+        """Return the most frequent of the words that the encoder stores for a language, with their vectors.
+
+        A dictionary word that is not in the list is looked up in lower case if the encoder has a vector for it.
+        """
+        chosen: dict[str, str] = {}  # maps a word, lower-cased if `lower` is set, to its most frequent spelling
+        for word in stored:
+            chosen.setdefault(word.lower() if self.lower else word, word)
+            if len(chosen) == self.max_candidates:
+                break
+        rows = {word: row for row, word in enumerate(chosen)}
+        row_of: dict[str, int | None] = {word: rows.get(word) for word in asked}
+        absent = [word for word, row in row_of.items() if row is None and word.lower() in rows]
+        if absent:
+            found = encoder.encode(one_word_sentences(absent, lang)).covered
+            for number, word in enumerate(absent):
+                if found is None or found[number]:
+                    row_of[word] = rows[word.lower()]
+        embeddings = encoder.encode(one_word_sentences(chosen.values(), lang), progress=progress)
+        return _Words(embeddings.data, row_of, "vectors")
+
+    def _gold(self, source: _Words, target: _Words) -> tuple[dict[int, list[int]], int]:
+        """Return the distinct rows of the gold translations of each source row, and the number of entries without vectors."""
+        gold: dict[int, set[int]] = {}
+        left_out = 0
+        for word, translation in zip(self.dictionary.source, self.dictionary.target, strict=True):
+            a, b = source.row_of[word], target.row_of[translation]
+            if a is None or b is None:
+                left_out += 1
+            else:
+                gold.setdefault(a, set()).add(b)
+        return {row: sorted(gold[row]) for row in sorted(gold)}, left_out
+
+    # -- search ------------------------------------------------------------------------------------------------------------
+    def _ranks(
+        self, source: np.ndarray, target: np.ndarray, gold: Mapping[int, list[int]], *, progress: bool
+    ) -> np.ndarray:
+        """Return the rank of each source word's best gold translation, counted from 1, float64 `[n_queries]`."""
+        x, y = (torch.from_numpy(unit_rows(side)) for side in (source, target))
         hubness = torch.zeros(len(y))
         if self.similarity == "csls":
-            none = np.zeros(0, dtype=np.int64)
-            neighbours = csls_neighbours(x.numpy(), y.numpy(), k=self.k, source_queries=none, target_queries=none)
-            assert neighbours.target_hubness is not None
-            hubness = torch.from_numpy(neighbours.target_hubness).float()
-        queries, ranks = sorted(gold), []
+            hubness = _hubness(y, x, self.k, progress=progress)
+        queries, ranks = list(gold), []
         step = max(1, _CELLS // len(y))
         for start in range(0, len(queries), step):
             part = queries[start : start + step]
-            for query, scores in zip(part, (2 * x[part] @ y.T).sub_(hubness), strict=True):
+            with full_precision():
+                similarities = (2 * x[part] @ y.T).sub_(hubness)
+            for query, scores in zip(part, similarities, strict=True):
                 of_gold = scores[gold[query]]
+                least = of_gold.max() - _TIE
                 # Candidates with the same similarity are ranked before the gold word, so a tie counts as wrong.
-                ranks.append(int((scores >= of_gold.max()).sum()) - int((of_gold == of_gold.max()).sum()) + 1)
-        return np.array(ranks, dtype=np.float64), left_out
+                ranks.append(int((scores >= least).sum()) - int((of_gold >= least).sum()) + 1)
+        return np.array(ranks, dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class _Words:
+    """Words of one language.
+
+    Attributes:
+        vectors: vectors of the words, `[n_words, dim]`.
+        row_of: row of each dictionary word in `vectors`, or None for a word without a vector.
+        origin: where the words come from: "text", "vectors" (the list of static vectors) or "dictionary".
+    """
+
+    vectors: np.ndarray
+    row_of: Mapping[str, int | None]
+    origin: str
+
+    @property
+    def n_missing(self) -> int:
+        """Number of dictionary words without a vector."""
+        return sum(row is None for row in self.row_of.values())
+
+
+def _stored_words(encoder: Encoder, lang: str) -> Sequence[str] | None:
+    # Encoders from other packages need not be subclasses of `Encoder`.
+    return encoder.stored_words(lang) if hasattr(encoder, "stored_words") else None
+
+
+def _hubness(y: torch.Tensor, x: torch.Tensor, k: int, *, progress: bool) -> torch.Tensor:
+    """Return the mean cosine of each row of `y` with its `k` nearest rows of `x`, float32 `[len(y)]`."""
+    hubness = torch.zeros(len(y))
+    with bar(len(y), unit="word", title="neighbourhoods", show=progress and len(y) > _BLOCK) as counter:
+        for start in range(0, len(y), _BLOCK):
+            products, _ = largest_products(y[start : start + _BLOCK], x, k)
+            hubness[start : start + _BLOCK] = torch.from_numpy(products.mean(axis=1, dtype=np.float64)).float()
+            counter.update(len(products))
+    return hubness
+
+
+def one_word_sentences(words: Iterable[str], lang: str) -> Sentences:
+    """Return a text with one sentence for each word."""
+    return Sentences.of([[word] for word in words], lang)
+
+
+def distinct_entries(dictionary: Dictionary, *, lower: bool = False) -> Dictionary:
+    """Return a dictionary without repeated entries, in the order of their first occurrence.
+
+    Args:
+        dictionary: dictionary in which an entry can be listed several times.
+        lower: whether to convert the words to lower case first, which can make entries equal.
+    """
+    pairs = list(zip(dictionary.source, dictionary.target, strict=True))
+    if lower:
+        pairs = [(word.lower(), translation.lower()) for word, translation in pairs]
+    pairs = list(dict.fromkeys(pairs))
+    return replace(dictionary, source=tuple(a for a, _ in pairs), target=tuple(b for _, b in pairs))
 
 
 def by_frequency(dictionary: Dictionary, start: int, stop: int | None) -> Dictionary:

@@ -66,7 +66,12 @@ class ProbeAnswers(Answers):
         target = np.repeat(np.arange(len(data.spans)), np.diff(data.label_offsets))
         gold = np.zeros((len(data.spans), len(labels)), dtype=bool)
         gold[target[codes >= 0], codes[codes >= 0]] = True
-        true = np.diff(data.label_offsets[data.offsets])
+        # A label that is listed twice for a target counts once.
+        distinct = np.unique(target * max(1, len(data.labels.names)) + data.labels.codes) // max(
+            1, len(data.labels.names)
+        )
+        per_target = np.bincount(distinct, minlength=len(data.spans))
+        true = np.diff(offsets_of(per_target)[data.offsets])
         return cls(data.sentences.lengths(), np.diff(data.offsets), data.spans.astype(np.int64), gold, true)
 
     @classmethod

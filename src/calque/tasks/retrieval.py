@@ -187,7 +187,7 @@ class WordRetrieval(Task):
         counts: dict[str, Any] = {
             "links": "given" if given is not None else f"{self.model}, from the test text",
             "symmetrize": symmetrize if given is None else "one-to-one of those given",
-            "links_not_one_to_one": 0 if given is None else len(given) - len(pairs),
+            "links_not_one_to_one": 0 if given is None else len(given.distinct()) - len(pairs),
             "identical_forms": int(identical_words(self.corpus, pairs).sum()),
         }
         if self.train is not None and self._seen is not None:

@@ -44,7 +44,8 @@ class SentenceRetrieval(Task):
 
     `accuracy` is the fraction of sentences whose nearest sentence is the translation. `xsim` is LASER's error rate, which
     uses the ratio margin over the k nearest sentences. Both metrics are computed in each direction and averaged.
-    A sentence with the same text as the translation counts as correct.
+    Every sentence pair is one query in each direction, also if the text contains the pair several times. If a sentence occurs
+    with several translations, each of them counts as correct, and so does every sentence with the same text.
 
     With a development text, the F1, precision and recall of mined pairs are also computed (Artetxe & Schwenk 2019). The
     mining threshold is the ratio margin with the best F1 on the development text.
@@ -167,8 +168,12 @@ class SentenceRetrieval(Task):
         xsim = [xsim_neighbours(a.data, b.data, k=self.margin_k) for a, b in ((source, target), (target, source))]
         uncomputed: list[Uncomputed] = []
         for name, found, more in (("accuracy", (near.targets[:, 0], near.sources[:, 0]), about), ("xsim", xsim, {})):
-            # The i-th sentences of both sides are translations. Any sentence with the same text as the translation is correct.
-            hits = [(at >= 0) & (of[at] == of) & covered for at, of in zip(found, numbers[::-1], strict=True)]
+            # The i-th sentences of both sides are translations. A sentence is correct if its text is a translation of the
+            # query's text anywhere in the parallel text.
+            hits = [
+                (at >= 0) & np.isin(own * n + other[at], own * n + other) & covered
+                for at, own, other in ((found[0], *numbers), (found[1], *numbers[::-1]))
+            ]
             forward, backward = (each if name == "accuracy" else ~each for each in hits)
             for metric, counts in (
                 (name, [forward.astype(float) + backward, np.full(n, 2.0)]),

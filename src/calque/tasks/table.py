@@ -155,7 +155,7 @@ TASKS: Table[TaskRow] = Table(
             "Bilingual lexicon induction: precision at 1, 5 and 10, and mean reciprocal rank.",
             "bilingual lexicon",
             ("test", "text"),
-            ("langs", "similarity", "entries", "lower", "on_error", "pretokenized"),
+            ("langs", "similarity", "candidates", "max_candidates", "entries", "lower", "on_error", "pretokenized"),
             languages="pairs",
             one=("test",),
             reads="dictionary",

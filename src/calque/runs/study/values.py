@@ -49,7 +49,7 @@ _COUNTS = frozenset([
     "limit", "test_limit", "most", "at_least", "most_occurrences", "batch", "accumulate", "budget", "window",
     "per_epoch", "patience", "max_words", "hidden", "layers", "arc", "label", "heads", "dim", "inner", "positions",
     "length", "updates", "vocabulary", "max_characters", "character_dim", "min_count", "negatives", "tables",
-    "restarts", "frequent", "k", "words", "most_rounds", "judge_updates", "selected_on", "width",
+    "restarts", "frequent", "k", "words", "most_rounds", "judge_updates", "selected_on", "width", "max_candidates",
 ])  # fmt: skip
 _OWN = {"dropout": Share, "layer": Layer, "rename": Mapping[str, Label]}
 
