@@ -117,8 +117,8 @@ class WordPairs:
         )  # fmt: skip
 
     def one_to_one(self) -> WordPairs:
-        """Drop every link whose source or target word has a link to a different word in its sentence, as in the code of Cao et al.
-        (2020). A link that is listed several times counts once."""
+        """Drop every link whose source or target word has a link to a different word in its sentence (as in the code of Cao et
+        al. 2020). A link that is listed several times counts once."""
         links = self.distinct()
         alone = np.ones(len(links), dtype=bool)
         for words in (links.source, links.target):
