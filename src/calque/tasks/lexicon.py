@@ -196,12 +196,10 @@ class Lexicon(Task):
         """Return the words of both languages with their vectors."""
         langs, words = self.dictionary.langs, (self.dictionary.source, self.dictionary.target)
         if self.texts is None and self.candidates == "all":
-            stored = [words for lang in langs if (words := _stored_words(encoder, lang)) is not None]
-            if len(stored) == 2:
-                source, target = (
-                    self._of_list(encoder, lang, list_, asked, progress=progress)
-                    for lang, list_, asked in zip(langs, stored, words, strict=True)
-                )
+            stored = [_stored_words(encoder, lang) for lang in langs]
+            if stored[0] is not None and stored[1] is not None:
+                source = self._of_list(encoder, langs[0], stored[0], words[0], progress=progress)
+                target = self._of_list(encoder, langs[1], stored[1], words[1], progress=progress)
                 return source, target
         origin = "dictionary" if self.texts is None else "text"
         sides = []
