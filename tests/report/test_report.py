@@ -8,18 +8,49 @@ import re
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from calque.algebra.student import quantile
+from calque.annotated import Dictionary
 from calque.errors import InputError, SettingError
+from calque.pairs import WordPairs
 from calque.report import report
 from calque.report.content import compose
-from calque.report.questions import DEFINE, DEFINE_HERE, find_subjects
-from calque.report.reading import read_results, short_names
+from calque.report.questions import find_subjects, sort_questions
+from calque.report.reading import Record, Results, read_results, short_names
+from calque.tasks import SentenceRetrieval, WordAlignment, WordRetrieval
+from calque.tasks.consistency import Consistency
+from calque.tasks.lexicon import Lexicon
+from calque.text import ParallelCorpus
 from command import fails, works
 from html_page import Page
-from planted import Planted, jobs
+from planted import Planted, jobs, words
 from report_results import HOSTILE, analyses, hostile_lines, line, run_record, study, write
+
+
+def parallel(n: int = 12) -> ParallelCorpus:
+    """Return sentences in the languages of `Planted`, with words that occur several times."""
+    text = words(np.random.default_rng(0), n, "en", 2, 6, vocabulary=8)
+    target = [[f"d{word[1:]}" for word in sentence] for sentence in text]
+    return ParallelCorpus.of(text, target, ("en", "de"))
+
+
+def links() -> WordPairs:
+    return WordPairs.of([[(k, k) for k in range(len(source))] for source, _ in parallel()])
+
+
+#: tasks that train a task head, and functions that build the others
+TRAINED = ("ner", "slots", "pos", "sentiment", "nli", "parsing", "probing", "qa")
+UNTRAINED = {
+    "retrieval": lambda: WordRetrieval(parallel(), links(), train=parallel(4), bootstrap=2),
+    "sentences": lambda: SentenceRetrieval(parallel(), dev=parallel(6), bootstrap=2),
+    "word-alignment": lambda: WordAlignment(parallel(), links(), bootstrap=2),
+    "consistency": lambda: Consistency(parallel().source, letters=1, bootstrap=2),
+    "lexicon": lambda: Lexicon(
+        Dictionary(("e1", "e2", "e3"), ("d1", "d2", "d3"), ("en", "de")), texts=dict(en=parallel().source, de=parallel().target)
+    ),
+}  # fmt: skip
 
 
 # -- expected numbers, computed naively --------------------------------------------------------------------------------
@@ -370,6 +401,11 @@ def asked(value, task="ner", metric="f1", lang="de", settings=(), **more) -> dic
     return line(task, ("en", lang), metric, value, 0.02, settings={"encoder": "m", **dict(settings)}, **more)
 
 
+def results_of(lines) -> Results:
+    """Return lines as if they were read from a file."""
+    return Results(tuple(Record(f"r.jsonl:{number}", line) for number, line in enumerate(lines, 1)), {})
+
+
 def tables_of(lines, tmp_path) -> list:
     """Return the tables of a report on a single task."""
     composed = compose(read_results([write(tmp_path / "r.jsonl", lines)]), title="x")
@@ -417,20 +453,102 @@ def test_results_of_two_studies_are_not_mixed(tmp_path):
     assert len(composed.summary) == 2 or "one · new" in str(composed.summary)
 
 
-@pytest.mark.parametrize("task", ["retrieval", "word-alignment", "lexicon", "wsd", "ner", "parsing"])
+#: settings of calque's tasks that define the question, and the headline metric of the task
+SETTINGS = {
+    "retrieval": (
+        "accuracy.unseen", "contextual candidates similarity k special links symmetrize train training_sentence_pairs",
+    ),
+    "sentences": ("accuracy", "sentence_pooling similarity k margin_k dev"),
+    "word-alignment": ("aer", "links_from threshold temperature"),
+    "lexicon": ("p@1", "similarity k anchors lower entries text text_sentences"),
+    "wsd": ("f1", "restrict first_senses train training_words"),
+    "consistency": ("same-form", "letters similarity"),
+    "ner": ("f1", "protocol features head hidden layers dropout unknown select epochs batch patience train train_texts dev"),
+    "parsing": ("las", "arc label upos learning_rate warmup decay clip per_epoch text"),
+    "probing": ("f1", "probe width"),
+    "qa": ("f1", "max_answer"),
+    "never-heard-of": ("quality", "centred candidates links share threshold labels train"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("task", SETTINGS)
 def test_results_with_different_task_settings_are_kept(tmp_path, task):
     """Check that results are in separate tables, whose captions contain the setting."""
-    metrics = {"retrieval": "accuracy.unseen", "word-alignment": "aer", "lexicon": "p@1", "parsing": "las"}
-    for name in (*DEFINE.get(task, ()), *DEFINE_HERE.get(task, ())):
+    metric, names = SETTINGS[task]
+    for name in names.split():
         settings = [{"encoder_fingerprint": "f", name: setting} for setting in ("one way", "another")]
-        lines = [
-            asked(value, task, metrics.get(task, "f1"), settings=s)
-            for value, s in zip((0.2, 0.4), settings, strict=True)
-        ]
+        lines = [asked(value, task, metric, settings=s) for value, s in zip((0.2, 0.4), settings, strict=True)]
         lines.append({**lines[-1], "value": 0.5, "low": 0.48, "high": 0.52})  # replaces the previous line
         tables = tables_of(lines, tmp_path)
         assert [table.lines[0].cells[0].figure.value for table in tables] == [0.2, 0.5], name
         assert ["one way" in tables[0].caption, "another" in tables[1].caption] == [True, True], name
+
+
+def values_of(tables) -> list[float]:
+    """Return all values in tables, without means."""
+    cells = [cell for table in tables for line in table.lines for cell in line.cells]
+    return [cell.figure.value for cell in cells if cell.figure is not None and cell.figure.kind == "line"]
+
+
+def test_a_task_unknown_to_calque_loses_no_line(tmp_path):
+    """Two settings and two training texts in two languages, with metrics that calque does not know either."""
+    lines = [
+        asked(k / 100, "weather", "skill", lang, settings={"encoder_fingerprint": "f", "centred": way, "train": [text]})
+        for k, (lang, way, text) in enumerate(
+            (lang, way, text) for lang in ("de", "fr") for way in (False, True) for text in ("a.en.tsv", "b.en.tsv")
+        )
+    ]
+    composed = compose(read_results([write(tmp_path / "r.jsonl", lines)]), title="x")
+    tables = [block for block in composed.sections[0].blocks if hasattr(block, "caption")]
+    assert sorted(values_of(tables)) == [k / 100 for k in range(8)]
+    assert len({table.caption for table in tables}) == 4
+    assert not any("replaced" in note for note in composed.notes)
+
+
+def test_results_with_and_without_a_setting_are_kept(tmp_path):
+    lines = [
+        asked(0.2, "weather", "skill", settings={"encoder_fingerprint": "f"}),
+        asked(0.4, "weather", "skill", settings={"encoder_fingerprint": "f", "centred": True}),
+    ]
+    assert values_of(tables_of(lines, tmp_path)) == [0.2, 0.4]
+    older = [lines[0], {**lines[1], "settings": {**lines[1]["settings"], "encoder_fingerprint": "g", "encoder": "n"}}]
+    assert len(tables_of(older, tmp_path)) == 1  # a line of an older version may lack settings
+
+
+def test_settings_that_a_task_declares_as_descriptive_do_not_separate_its_results(tmp_path):
+    declared = {
+        "descriptive": ["skipped"],
+        "main": ["wer"],
+        "lower": ["wer"],
+        "by_test_set": ["train"],
+        "title": "speech",
+    }
+    lines = [
+        asked(value, "mine", "wer", lang, method=method, reporting=declared, settings={"skipped": k, "train": [f"{lang}.tsv"]})
+        for k, (method, lang, value) in enumerate(
+            [("base", "de", 0.6), ("base", "fr", 0.6), ("new", "de", 0.2), ("new", "fr", 0.2)]
+        )
+    ]  # fmt: skip
+    (table,) = tables_of(lines, tmp_path)
+    assert [head.label for head in table.heads] == ["de", "fr", "mean"]
+    assert table.caption.startswith("Speech: wer, per cent, lower is better")
+    assert verdict_of(lines, tmp_path)[0].startswith("new lowers the error of speech by 40.0 on average")
+    lines[0]["reporting"] = {"descriptive": "skipped"}
+    with pytest.raises(InputError, match="reporting.descriptive must be written by calque, got 'skipped'"):
+        tables_of(lines, tmp_path)
+
+
+def test_a_task_with_a_name_of_its_own_keeps_the_questions_of_its_kind(tmp_path):
+    """In a study, `[tasks.topics]` with `task = "sentiment"` is titled by its name; older lines have no `kind`."""
+    head = {"features": "frozen", "select": "source", "seeds": [0], "dev_scores": [0.5], "epochs": 20}
+    for kind in ({"kind": "sentiment"}, {}):
+        lines = [
+            asked(value, "topics", "accuracy", settings={**head, "chosen_epochs": [k], "encoder": str(k)}, **kind)
+            for k, value in enumerate((0.2, 0.4))
+        ]
+        (table,) = tables_of(lines, tmp_path)
+        assert table.caption.startswith("Topics: accuracy")
+        assert values_of([table]) == [0.2, 0.4]
 
 
 @pytest.mark.parametrize(("features", "tables"), [("tuned", 1), ("frozen", 2)])
@@ -465,16 +583,32 @@ def test_languages_with_different_training_texts_share_a_table(tmp_path):
     assert [head.label for head in table.heads] == ["de", "fr", "mean"]
 
 
-@pytest.mark.parametrize("task", ["ner", "sentiment", "parsing", "probing", "qa"])
-def test_every_task_setting_is_listed_as_defining_or_descriptive(task):
-    """Each setting of a task must be in one of the two lists."""
-    job = jobs(n=20, options={"epochs": 0.5}, bootstrap=2)[task]
-    qualify = {
-        "encoder", "encoder_fingerprint", "seeds", "chosen_epochs", "dev_scores", "values", "sd", "gap", "tags",
-        "labels", "relations", "targets", "unknown_labels",
-    }  # fmt: skip
-    found = {name for score in job.evaluate(Planted()) for name in score.settings}
-    assert found <= qualify | {*DEFINE[task], *DEFINE_HERE[task]}
+@pytest.mark.parametrize("task", [*TRAINED, *UNTRAINED])
+def test_scores_of_two_encoders_on_the_same_text_answer_the_same_questions(task, tmp_path):
+    """Check that each setting that depends on the encoder is declared as descriptive."""
+    job = UNTRAINED[task]() if task in UNTRAINED else jobs(n=20, options={"epochs": 2}, bootstrap=2)[task]
+    lines = []
+    for number, encoder in enumerate((Planted(), Planted(apart=True), Planted(constant=True))):
+        encoder.name = encoder.fingerprint = f"encoder {number}"
+        lines += [{**score.to_dict(), "task": task} for score in job.evaluate(encoder)]
+    questions, superseded = sort_questions(results_of(lines).records, find_subjects(results_of(lines)))
+    assert {question.variant for question in questions} == {""}
+    assert (superseded, {len(question.subjects) for question in questions}) == (0, {3})
+
+
+# -- one cell for each question in the overview ------------------------------------------------------------------------
+def test_the_overview_has_a_labelled_cell_for_each_setting_of_a_task(tmp_path):
+    lines = [
+        {**each, "settings": {**each["settings"], "epochs": epochs}}
+        for epochs, values in ((6, (0.286, 0.368)), (20, (0.534, 0.488)))
+        for each in two("ner", "f1", {"de": values})
+    ]
+    composed = compose(read_results([write(tmp_path / "study" / "results.jsonl", lines)]), title="x")
+    assert [(head.label, head.detail) for head in composed.glance.heads] == [
+        ("named entities", "F1, epochs: 6"),
+        ("named entities", "F1, epochs: 20"),
+    ]
+    assert [cell.number.shown for cell in composed.glance.lines[0].cells] == ["+8.2", "−4.6"]
 
 
 # -- invalid and hostile files -----------------------------------------------------------------------------------------

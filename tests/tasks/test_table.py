@@ -9,8 +9,10 @@ import sys
 import pytest
 
 from calque.errors import SettingError
+from calque.report.content import compose
+from calque.report.reading import read_results
 from calque.tasks.inputs import FIELDS, Inputs
-from calque.tasks.table import TASKS, TaskRow, option_names, users
+from calque.tasks.table import TASKS, TaskRow, option_names, title_of, users
 from command import fails, works
 from documents import code_of, hooks
 
@@ -52,8 +54,6 @@ def study(folder, encoder, task, more=""):
 
 
 def test_a_task_in_the_table_appears_in_help_studies_reports_and_reference(row, own, capsys, tiny_folder):
-    from calque.report.verdict import task_name
-
     assert "means" in works(capsys, "evaluate", "--help")[0]
     shown, _ = works(capsys, "evaluate", tiny_folder, "means", "--help")
     assert "Is the nearest sentence the translation?" in shown
@@ -63,7 +63,7 @@ def test_a_task_in_the_table_appears_in_help_studies_reports_and_reference(row, 
     works(capsys, "study", study(own, tiny_folder, "means", "centred = true"), "--out", own / "out", "-q")
     (record,) = map(json.loads, (own / "out" / "results.jsonl").read_text().splitlines())
     assert record["settings"]["centred"] is True
-    assert task_name("means") == "sentence retrieval"
+    assert title_of("means") == "sentence retrieval"
     assert "Is the nearest sentence the translation?" in hooks().commands()
     assert "means" in fails(capsys, "evaluate", tiny_folder, "no-such-task", "--test", "x")
 
@@ -73,6 +73,7 @@ def test_a_class_from_another_package_can_be_used_as_a_task(own, capsys, tiny_fo
     works(capsys, "study", path, "--out", own / "out", "-q")
     (record,) = map(json.loads, (own / "out" / "results.jsonl").read_text().splitlines())
     assert (record["task"], record["settings"]["centred"]) == ("mine", True)
+    assert (record["kind"], record["reporting"]) == ("sentences", {})
     line = fails(
         capsys, "study", study(own, tiny_folder, "elsewhere:SentenceRetrieval", "far = 5"), "--out", own / "out"
     )
@@ -80,6 +81,23 @@ def test_a_class_from_another_package_can_be_used_as_a_task(own, capsys, tiny_fo
     job = ("evaluate", tiny_folder, "elsewhere:SentenceRetrieval", "--test", "test.tsv", "--langs", "en", "de")
     assert "--option far=1: expected NAME=VALUE with NAME one of centred" in fails(capsys, *job, "--option", "far=1")
     assert "task elsewhere:Word must be a subclass" in fails(capsys, *job[:2], "elsewhere:Word", *job[3:])
+
+
+def test_a_report_shows_each_setting_of_a_task_from_another_package(own, capsys, tiny_folder):
+    """The task has the name of one of calque's tasks, whose declaration for reports must not be used."""
+    job = ("evaluate", tiny_folder, "elsewhere:SentenceRetrieval", "--test", "test.tsv", "--langs", "en", "de", "-q")
+    for centred in ("false", "true"):
+        works(capsys, *job, "--option", f"centred={centred}", "--out", own / "results.jsonl")
+    lines = [json.loads(line) for line in (own / "results.jsonl").read_text().splitlines()]
+    assert [line["reporting"] for line in lines] == [{}, {}]
+    composed = compose(read_results([own / "results.jsonl"]), title="x")
+    (section,) = composed.sections
+    assert section.title == "Sentences"
+    assert [table.caption for table in section.blocks] == [
+        "Sentences: accuracy, per cent, higher is better, non-centred",
+        "Sentences: accuracy, per cent, higher is better, centred",
+    ]
+    assert not any("replaced" in note for note in composed.notes)
 
 
 def test_from_files_passes_inputs_and_options_to_the_class_by_default(own):
@@ -107,6 +125,7 @@ def test_table_rows_match_the_options_of_their_classes(task):
         assert (row.files, row.languages) == (kind.files, kind.languages)
         assert not kind.names or task in kind.names
     assert row.help.endswith((".", "?"))
+    assert row.reporting == kind.reporting
 
 
 def test_the_function_users_returns_the_tasks_that_have_an_option():

@@ -9,7 +9,7 @@ from calque.alignment import METHODS
 from calque.analyses.table import ANALYSES, axis_of
 from calque.named import imported
 from calque.report.document import Facts, Report
-from calque.report.questions import Question, Subjects, find_subjects, sort_questions
+from calque.report.questions import Subjects, find_subjects, sort_questions
 from calque.report.reading import Record, Results, RunRecord
 from calque.report.sections import examples, grouped, points, shape, transfer
 from calque.report.tables import glance, task
@@ -101,10 +101,10 @@ def compose(results: Results, *, title: str, base: str | None = None) -> Report:
     answers = [record for record in results.records if not record.is_of_training]
     questions, superseded = sort_questions(answers, subjects)
     main = [question for question in questions if question.is_main]
-    firsts: dict[str, Question] = {}  # first main question of each task
+    first: dict[str, str] = {}  # the headline metric of each task, which is its first main metric
     for question in main:
-        firsts.setdefault(question.task, question)
-    headlines = list(firsts.values())
+        first.setdefault(question.task, question.metric)
+    headlines = [question for question in main if question.metric == first[question.task]]
     claims = claim(main, subjects)
     found, replaced = _latest(results.records)
     of_shape = [record for name, row in ANALYSES.items() if row.kind == "measure" for record in found.get(name, ())]

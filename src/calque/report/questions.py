@@ -2,54 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import hashlib
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 
 from calque.errors import SettingError
 from calque.report.numbers import Figure, average, figure_of, mean_of
 from calque.report.reading import FORMER, Record, Results
+from calque.runs.compare import lower_is_better
+from calque.tasks.reporting import ALWAYS_DESCRIPTIVE, Reporting
+from calque.tasks.table import likely_reporting, title_of
+from calque.tasks.table import reporting_of as declared_for
 
 BASE = "base"
 _ABOUT_SEVERAL = (*FORMER, "examples")
-_HEAD = (
-    "protocol", "features", "head", "hidden", "layers", "arc", "label", "upos", "dropout", "unknown", "select", "epochs", "batch",
-    "learning_rate", "warmup", "decay", "clip", "patience", "per_epoch",
-)  # fmt: skip
-_HEADS = ("ner", "slots", "pos", "nli", "sentiment", "parsing", "probing", "qa")
-# Settings of each task that must be equal for two results to be comparable. Other settings only describe a result.
-# A result line replaces an earlier line only if all of these settings are equal.
-DEFINE = dict.fromkeys(_HEADS, _HEAD) | {
-    "retrieval": ("contextual", "candidates", "similarity", "k", "special"),
-    "sentences": ("sentence_pooling", "similarity", "k", "margin_k"),
-    "word-alignment": ("links_from", "threshold", "temperature"),
-    "lexicon": ("similarity", "k", "anchors", "lower", "candidates_from", "max_candidates"),
-    "wsd": ("restrict", "first_senses"),
-    "consistency": ("letters",),
-    "masked-words": ("share",),
-    "probing": ("probe", "width", *_HEAD),
-    "qa": ("max_answer", *_HEAD),
-}
-# Settings that may differ between languages. They distinguish questions only if they differ for the same test set.
-DEFINE_HERE = dict.fromkeys(_HEADS, ("train", "dev", "text")) | {
-    "retrieval": ("links", "symmetrize", "train", "training_sentence_pairs"),
-    "sentences": ("dev",),
-    "lexicon": ("entries", "text"),
-    "wsd": ("train",),
-}
 _WORDS = {
     "links": "links", "symmetrize": "symmetrisation", "train": "training text", "training_sentence_pairs": "training pairs",
-    "links_from": "extraction", "dev": "development text",
-    "learning_rate": "learning rate", "per_epoch": "texts per epoch", "first_senses": "first senses",
-    "max_answer": "maximum answer length", "sentence_pooling": "pooling", "margin_k": "neighbours of margins",
+    "train_texts": "training texts", "links_from": "extraction", "dev": "development text", "text_sentences": "sentences of text",
+    "training_words": "training words", "learning_rate": "learning rate", "per_epoch": "texts per epoch",
+    "first_senses": "first senses", "max_answer": "maximum answer length", "sentence_pooling": "pooling",
+    "margin_k": "neighbours of margins",
 }  # fmt: skip
-# Main metrics by task; collapsed tables show the other metrics.
-_MAIN = {
-    "word-alignment": ("aer",), "lexicon": ("p@1",), "parsing": ("las",), "probing": ("f1",), "qa": ("f1",),
-    "sentences": ("accuracy", "f1"),
-}  # fmt: skip
-
-_OF_TEXTS = ("unigram-perplexity",)  # metrics that describe a text and do not depend on the encoder
+_LONGEST = 60  # maximum length of the value of a setting in the name of a question, in characters
 
 
 # -- subjects: encoders before and after alignment ---------------------------------------------------------------------
@@ -209,6 +184,7 @@ class Question:
     columns: tuple[Column, ...]
     subjects: tuple[Subject, ...]
     cells: Mapping[tuple[Subject, Column], Figure]
+    about: Asked = field(default_factory=lambda: Asked(""))
 
     @property
     def targets(self) -> tuple[Column, ...]:
@@ -227,8 +203,33 @@ class Question:
     @property
     def is_main(self) -> bool:
         """Whether the metric is a main metric of the task rather than, for example, recall or the score of one direction."""
-        stem, _, part = self.metric.partition(".")
-        return part in ("", "all", "unseen") and stem in _MAIN.get(self.task, (stem,)) and stem not in _OF_TEXTS
+        return self.about.is_main
+
+    @property
+    def lower_is_better(self) -> bool:
+        return self.about.lower_is_better
+
+    @property
+    def title(self) -> str:
+        """Name of the task in the report."""
+        return self.about.title or self.task
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a task declares about a question, see `Reporting`.
+
+    Attributes:
+        title: name of the task in the report.
+        is_main: see `Question`.
+        lower_is_better: whether lower values of the metric are better.
+        role: role of the task in the plot of retrieval and transfer.
+    """
+
+    title: str
+    is_main: bool = True
+    lower_is_better: bool = False
+    role: str = ""
 
 
 def sort_questions(records: Iterable[Record], subjects: Subjects) -> tuple[list[Question], int]:
@@ -236,11 +237,13 @@ def sort_questions(records: Iterable[Record], subjects: Subjects) -> tuple[list[
 
     Lines for the same subject and question are averaged if their encoders (fingerprints), seeds or training seeds differ:
     first within each training run, then over runs. A line replaces an earlier line if both agree in encoder, seed, training seed
-    and all settings that define the question (`DEFINE`).
+    and all settings that define the question (see `Reporting`).
     """
     superseded = 0
     records = [record for record in records if record.analysis is None]
-    variants = _variants(records)
+    declared = {record.source: reporting_of(record) for record in records}
+    variants = _variants(records, declared)
+    about = _declared_questions(records, declared)
     sources_of: dict[str, set[str]] = {}
     for record in records:
         sources_of.setdefault(record["task"], set()).update(record.pair[:1] if len(record.pair) > 1 else ())
@@ -251,7 +254,7 @@ def sort_questions(records: Iterable[Record], subjects: Subjects) -> tuple[list[
         column = Column(lang, record["data"], tested in sources, label=lang)
         key = (record["task"], record["metric"], variants[record.source])
         cell = groups.setdefault(key, {}).setdefault((subjects[record], column), {})
-        model = _hash(record), str(record.plain.get("seed")), str(record.plain.get("training_seed"))
+        model = _model(record)
         superseded += model in cell
         cell[model] = record
     questions = []
@@ -262,7 +265,7 @@ def sort_questions(records: Iterable[Record], subjects: Subjects) -> tuple[list[
         columns = [replace(c, label=f"{c.lang}{file}") for c, file in zip(columns, files, strict=True)]
         cells = {place: pooled(list(own.values())) for place, own in lines.items()}
         answered = sorted({subject for subject, _ in lines}, key=lambda s: s.number)
-        questions.append(Question(*key, tuple(columns), tuple(answered), cells))
+        questions.append(Question(*key, tuple(columns), tuple(answered), cells, about[key[:2]]))
     return questions, superseded
 
 
@@ -273,41 +276,115 @@ def pooled(lines: Sequence[Record]) -> Figure:
     return average([figure_of(line) for line in lines], runs)
 
 
-def _variants(records: Sequence[Record]) -> dict[str, str]:
+def _model(record: Record) -> tuple[str, ...]:
+    """Return a key that is equal for results of the same encoder, test seed and training seed."""
+    return _hash(record), str(record.plain.get("seed")), str(record.plain.get("training_seed"))
+
+
+# -- what tasks declare ------------------------------------------------------------------------------------------------
+def reporting_of(record: Record) -> Reporting:
+    """Return the declaration of a line's task: the one stored in the line or, for calque's own tasks, the one in the table.
+
+    Older lines of studies name a task only as the user did; its declaration then follows from the recorded settings.
+    """
+    stored = record.plain.get("reporting")
+    if stored is not None:
+        return Reporting.from_dict(stored)
+    known = declared_for(record.plain.get("kind") or record["task"])
+    return likely_reporting(record.settings) if known is None else known
+
+
+def _declared_questions(records: Sequence[Record], declared: Mapping[str, Reporting]) -> dict[tuple[str, str], Asked]:
+    """Return what the tasks declare about each task and metric. If the lines of a task differ, the first line decides."""
+    metrics: dict[str, set[str]] = {}
+    for record in records:
+        metrics.setdefault(record["task"], set()).add(record["metric"])
+    found: dict[tuple[str, str], Asked] = {}
+    for record in records:
+        task, metric = record["task"], record["metric"]
+        if (task, metric) in found:
+            continue
+        reporting, stem = declared[record.source], metric.partition(".")[0]
+        is_main = not is_part(metric, metrics[task]) and (reporting.main is None or stem in reporting.main)
+        title = _title(record, reporting)
+        lower = stem in reporting.lower or metric in reporting.lower or lower_is_better(metric)
+        found[task, metric] = Asked(title, is_main, lower, reporting.role)
+    return found
+
+
+def _title(record: Record, reporting: Reporting) -> str:
+    """Return the name of a line's task: the name that the user gave to it, or else the title that the task declares."""
+    task = record["task"]
+    if record.plain.get("kind") is not None:  # the task has a name of its own in the study
+        return task
+    declared = title_of(task) if record.plain.get("reporting") is None else reporting.title
+    return declared or task
+
+
+def is_part(metric: str, metrics: Collection[str]) -> bool:
+    """Return whether a metric is a part of another metric, as `f1.PER` is of `f1`, and `accuracy.all.en-de` of `accuracy.all`."""
+    names = metric.split(".")
+    return any(".".join(names[:end]) in metrics for end in range(1, len(names)))
+
+
+# -- settings that distinguish questions -------------------------------------------------------------------------------
+_Place = tuple[object, ...]  # scores among which a setting is compared, and the name of the setting
+
+
+def _variants(records: Sequence[Record], declared: Mapping[str, Reporting]) -> dict[str, str]:
     """Describe the settings that distinguish the question of each line from other questions of its task, keyed by source.
 
-    Missing settings do not distinguish questions, because lines from older versions have fewer settings.
+    A missing setting distinguishes questions only if the same encoder has scores with and without this setting on the same test
+    set, because lines from older versions have fewer settings.
     """
-    keys = {record.source: _asked(record) for record in records}
-    values: dict[object, set[str]] = {}
-    for asked in keys.values():
-        for place, value in asked.items():
+    settings = {record.source: _defining(record, declared[record.source]) for record in records}
+    values: dict[_Place, set[str]] = {}
+    for own in settings.values():
+        for place, value in own.items():
             values.setdefault(place, set()).add(value)
+    distinguishing = {place for place, found in values.items() if len(found) > 1}
+    same_test: dict[tuple[object, ...], list[dict[_Place, str]]] = {}
+    for record in records:
+        key = (*_test_of(record), _encoder(record), *_model(record))
+        same_test.setdefault(key, []).append(settings[record.source])
+    for lines in same_test.values():
+        always = set.intersection(*({place[-1] for place in own} for own in lines))
+        distinguishing |= {place for own in lines for place in own if place[-1] not in always}
     return {
-        source: ", ".join(_in_words(place[-1], value) for place, value in asked.items() if len(values[place]) > 1)
-        for source, asked in keys.items()
+        source: ", ".join(_in_words(str(place[-1]), value) for place, value in own.items() if place in distinguishing)
+        for source, own in settings.items()
     }
 
 
-def _asked(record: Record) -> dict[tuple[str, ...], str]:
-    """Return the settings that define the question of a line, by scope and name."""
-    task, metric, settings = record["task"], record["metric"], record.settings
-    here, define = (task, metric, record["data"], *record.pair), DEFINE.get(task, ())
-    asked: dict[tuple[str, ...], str] = {(task, name): str(settings[name]) for name in define if name in settings}
-    if settings.get("features") == "tuned" and (task, "learning_rate") in asked:
-        # The default depends on the encoder's dimension, so learning rates are compared only within one encoder.
-        asked[*here, str(settings.get("encoder")), "learning_rate"] = asked.pop((task, "learning_rate"))
-    for name in DEFINE_HERE.get(task, ()):
-        indifferent = task == "retrieval" and name.startswith("train") and metric.split(".")[1:2] != ["unseen"]
-        if name in settings and not indifferent:  # the training text matters only for unseen pairs
-            value = settings[name]
-            asked[*here, name] = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
-    if record.plain.get("texts") and task != "lexicon":  # in a lexicon, the number of texts depends on the encoder
-        asked[*here, "texts"] = f"{record.plain['texts']:,}"
-    return asked
+def _test_of(record: Record) -> tuple[object, ...]:
+    """Return a key that is equal for results in the same metric on the same test set."""
+    return record["task"], record["metric"], record["data"], *record.pair
+
+
+def _defining(record: Record, reporting: Reporting) -> dict[_Place, str]:
+    """Return the settings that define the question of a line, by the scores among which they are compared and by name."""
+    settings, parts = record.settings, record["metric"].split(".")[1:]
+    left_out = {*ALWAYS_DESCRIPTIVE, *reporting.descriptive}
+    everywhere, here = (record["task"], record["metric"]), _test_of(record)
+    found: dict[_Place, str] = {}
+    for name, value in settings.items():
+        if name in left_out or reporting.only_for.get(name, "") not in ("", *parts):
+            continue
+        other, expected = reporting.by_encoder.get(name, ("", None))
+        if other and settings.get(other) == expected:
+            place = (*here, str(settings.get("encoder")), name)
+        else:
+            place = (*(here if name in reporting.by_test_set else everywhere), name)
+        found[place] = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+    if record.plain.get("texts") and "texts" not in left_out:
+        found[*here, "texts"] = f"{record.plain['texts']:,}"
+    return found
 
 
 def _in_words(name: str, value: str) -> str:
+    words = _WORDS.get(name, name.replace("_", " "))
     if value in ("True", "False"):
-        return name.replace("_", " ") if value == "True" else f"non-{name.replace('_', ' ')}"
-    return f"{_WORDS.get(name, name)}: {value}"
+        return words if value == "True" else f"non-{words}"
+    if len(value) > _LONGEST:  # a hash of the value keeps the names of questions distinct
+        value = f"{value[:_LONGEST]}… ({hashlib.blake2b(value.encode(), digest_size=2).hexdigest()})"
+    return f"{words}: {value}"

@@ -17,14 +17,15 @@ from calque.alignment import METHODS
 from calque.analyses.table import ANALYSES
 from calque.errors import InputError
 from calque.storage import finished, json_text
+from calque.tasks.reporting import Reporting
 
 _NUMBERS = ("value", "low", "high", "x", "n")
 _FIELDS = (  # keys of a line, with their types and the descriptions for error messages
     (("task", "data", "metric"), str, "text"),
-    (("encoder", "method", "supervision", "group", "analysis"), str | None, "text"),
+    (("encoder", "method", "supervision", "group", "analysis", "kind"), str | None, "text"),
     (_NUMBERS, int | float | None, "a number or null"),
     (("languages",), list, "a list of names"),
-    (("settings",), dict | None, "an object"),
+    (("settings", "reporting"), dict | None, "an object"),
     (("items",), list | None, "a list of objects"),
 )
 _NEEDED = ("task", "data", "languages", "metric", "value", "low", "high")
@@ -260,6 +261,10 @@ def _unusable(plain: Any) -> str | None:
                 return f"{name} must be {expected}, got {plain.get(name)!r:.100}"
     if not plain["languages"] or not all(isinstance(lang, str) for lang in plain["languages"]):
         return f"languages must be a list of names, got {plain['languages']!r:.100}"
+    try:
+        Reporting.from_dict(plain.get("reporting") or {})
+    except ValueError as error:
+        return str(error)
     analysis = plain.get("analysis")
     if analysis not in (None, *FORMER, *ANALYSES):
         return f"analysis must be one of {', '.join(ANALYSES)}, got {analysis!r}"

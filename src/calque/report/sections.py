@@ -13,10 +13,9 @@ from calque.report.numbers import Figure, average, figure_of, mean_of, pearson
 from calque.report.plots.charts import Dot, Point, bars, curve, projection, scatter
 from calque.report.questions import Question, Subject, Subjects
 from calque.report.reading import Record
-from calque.report.verdict import metric_name, task_name
+from calque.report.verdict import metric_name
 
 ALL = "mean over languages"
-ZERO_SHOT = ("ner", "slots", "pos", "nli", "sentiment", "parsing", "probing", "qa")
 _SHARED = "Points that share a language or a method are not independent, so the interval is too narrow."
 _MAX_DOTS = 8_000  # maximum total number of points in all projections, which limits the page size
 _MAX_EXAMPLES = 60
@@ -180,16 +179,17 @@ def _by_language(name: str, title: str, figures: Figures, langs: Sequence[str]) 
 
 # -- retrieval and transfer --------------------------------------------------------------------------------------------
 def transfer(headlines: Sequence[Question]) -> Section | None:
-    """Plot zero-shot scores against retrieval scores (Cao et al. 2020, Fig. 2), with one view per zero-shot task."""
-    retrieval = next((question for question in headlines if question.task == "retrieval"), None)
-    zero_shot = [question for question in headlines if question.task in ZERO_SHOT and retrieval is not None]
-    panels = [panel for question in zero_shot if retrieval and (panel := _panel(retrieval, question))]
+    """Plot zero-shot scores against retrieval scores (Cao et al. 2020, Fig. 2), with one view for each pair of questions."""
+    retrieval = [question for question in headlines if question.about.role == "retrieval"]
+    zero_shot = [question for question in headlines if question.about.role == "transfer"]
+    pairs = enumerate(product(retrieval, zero_shot))
+    panels = [panel for number, pair in pairs if (panel := _panel(*pair, name=f"transfer{number}"))]
     note = ("Each point is one method in one language. The dashed line is the least-squares fit to all points.",)
     plot = Plot("transfer-plot", "Retrieval and transfer", note, tuple(panels), kind="wide")
     return Section("transfer", "Retrieval and transfer", (), (plot,)) if panels else None
 
 
-def _panel(retrieval: Question, question: Question) -> Panel | None:
+def _panel(retrieval: Question, question: Question, *, name: str) -> Panel | None:
     points = [
         Point(subject.label, subject.number, column.label, x, y)
         for (subject, column), y in question.cells.items()
@@ -205,15 +205,17 @@ def _panel(retrieval: Question, question: Question) -> Panel | None:
     if low.value > 0 or high.value < 0:
         claim = "the correlation is positive" if low.value > 0 else "the correlation is negative"
     note = ("Pearson's r over all points is ", r, " (", low, " to ", high, f"): {claim}. {_SHARED}")
-    task, metric = task_name(question.task), metric_name(question.metric)
-    across, up = f"retrieval, {metric_name(retrieval.metric)}", f"{task}, {metric}"
+    task = question.title
+    measured, found = (
+        ", ".join(filter(None, (metric_name(each.metric), each.variant))) for each in (question, retrieval)
+    )
+    across, up = f"retrieval, {found}", f"{task}, {measured}"
     title = f"Retrieval and {task}"
     text = f"One point per method and language: {across} (horizontal), {up} (vertical). The table below has the values."
     drawing = scatter(points, title=title, across=across, up=up, description=text)
-    key = f"{question.task}-{question.metric}"
     lines = tuple(Line(f"{p.label}, {p.lang}", (Cell(p.x), Cell(p.y)), p.number) for p in points)
-    tables = (Table(f"transfer-{key}", title, "method and language", (Head(across), Head(up)), lines),)
-    return Panel({"task": f"{task}, {metric}"}, (drawing,), tables, note)
+    tables = (Table(name, title, "method and language", (Head(across), Head(up)), lines),)
+    return Panel({"task": up, "retrieval": found}, (drawing,), tables, note)
 
 
 # -- word pairs in the plane -------------------------------------------------------------------------------------------

@@ -9,13 +9,10 @@ from typing import Any
 from calque.report.content import compose
 from calque.report.document import Cell, Line, Name, Table, Text
 from calque.report.plots.charts import SIGNS
-from calque.report.questions import find_subjects, sort_questions
+from calque.report.questions import find_subjects, is_part, sort_questions
 from calque.report.reading import Record, Results
 from calque.report.tables import question_table
 from calque.report.verdict import Claims, claim
-
-#: metrics with one of these suffixes get a table; other suffixes denote single span types or directions
-_PARTS = ("", "all", "unseen")
 
 
 def tables(records: Sequence[Mapping[str, Any]]) -> str:
@@ -29,7 +26,11 @@ def tables(records: Sequence[Mapping[str, Any]]) -> str:
     claims = claim([question for question in questions if question.is_main], subjects)
     others, _ = sort_questions(moved.records, find_subjects(moved))
     tested = [*((question, claims) for question in questions), *((question, Claims({}, {}, 0)) for question in others)]
-    found = [table(question_table(q, of_q, "")) for q, of_q in tested if q.metric.partition(".")[2] in _PARTS]
+    metrics: dict[str, set[str]] = {}
+    for question, _ in tested:
+        metrics.setdefault(question.task, set()).add(question.metric)
+    # Parts of another metric, such as the scores of single span types or directions, get no table.
+    found = [table(question_table(q, of_q, "")) for q, of_q in tested if not is_part(q.metric, metrics[q.task])]
     return "\n\n".join([*found, bullets([*page.summary, *((text,) for text in page.reading)])])
 
 
@@ -39,6 +40,7 @@ def _in_columns(line: Record) -> Record | None:
     model = line.settings.get("model")
     if model is not None and line["data"] == f"held out, {model}":
         once = {"method": f"{line['method']}: {model}", "data": "held out", "languages": list(dict.fromkeys(line.pair))}
+        once["reporting"] = {"descriptive": list(line.settings)}  # all models of a run are rows of one table
         return Record(line.source, {**line.plain, **once})
     if line["metric"] == f"perplexity.{line['languages'][-1]}":
         return Record(line.source, {**line.plain, "task": f"{line['task']}, masked words", "metric": "perplexity"})

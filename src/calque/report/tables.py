@@ -8,8 +8,7 @@ from calque.report.document import Block, Cell, Head, Line, More, Panel, Plot, S
 from calque.report.numbers import Figure, difference
 from calque.report.plots.charts import heat
 from calque.report.questions import Column, Question, Subject
-from calque.report.verdict import Claims, Comparison, metric_name, task_name
-from calque.runs.compare import lower_is_better
+from calque.report.verdict import Claims, Comparison, metric_name
 
 BEST: Text = (
     "Bold marks a score clearly better than all others in its column; ▲ and ▼ mark scores clearly better or worse than the "
@@ -20,18 +19,26 @@ OUTCOMES = {"better": "clearly better", "worse": "clearly worse", "unclear": "no
 
 
 def task(name: str, questions: Sequence[Question], headlines: Sequence[Question], claims: Claims) -> Section:
-    """Return the section of a task: tables of its main questions, a heat map of the first question, and collapsed tables."""
+    """Return the section of a task: tables of its main questions, heat maps of its headlines, and collapsed tables."""
     blocks: list[Block] = []
     own = [question for question in questions if question.task == name]
+    heats = 0
     for number, question in enumerate(question for question in own if question.is_main):
         blocks.append(question_table(question, claims, f"{name}-{number}"))
-        heat = heat_map(question, claims, f"{name}-heat") if question in headlines else None
-        blocks += [] if heat is None else [heat]
+        plot = heat_map(question, claims, f"{name}-heat{heats or ''}") if question in headlines else None
+        if plot is not None:
+            blocks.append(plot)
+            heats += 1
     rest = [question for question in own if not question.is_main]
     if rest:
         tables = tuple(question_table(q, claims, f"{name}-more-{k}") for k, q in enumerate(rest))
         blocks.append(More("Further metrics", tables))
-    return Section(f"task-{name}", task_name(name).capitalize(), (), tuple(blocks))
+    return Section(f"task-{name}", _capitalised(own[0].title), (), tuple(blocks))
+
+
+def _capitalised(title: str) -> str:
+    """Return a title with a capital first letter; names that users gave keep their other letters."""
+    return title[:1].upper() + title[1:]
 
 
 def question_table(question: Question, claims: Claims, name: str) -> Table:
@@ -57,7 +64,7 @@ def question_table(question: Question, claims: Claims, name: str) -> Table:
     )
     unit = "per cent" if question.cells and all(figure.percent for figure in question.cells.values()) else ""
     parts = (metric_name(question.metric), unit, _way(question) or "higher is better", question.variant)
-    caption = f"{task_name(question.task).capitalize()}: {', '.join(part for part in parts if part)}"
+    caption = f"{_capitalised(question.title)}: {', '.join(part for part in parts if part)}"
     note = BEST if question.is_main else BEHIND
     return Table(name, caption, "method", tuple(heads), lines, _sizes(columns), note)
 
@@ -67,7 +74,7 @@ def _heads(question: Question) -> list[Head]:
 
 
 def _way(question: Question) -> str:
-    return "lower is better" if lower_is_better(question.metric) else ""
+    return "lower is better" if question.lower_is_better else ""
 
 
 def _sizes(columns: Mapping[Column | None, Mapping[Subject, Figure | None]]) -> tuple[Line, ...]:
@@ -93,7 +100,7 @@ def glance(headlines: Sequence[Question], claims: Claims) -> Table | None:
         own = by_subject[subject]
         cells = tuple(_glance(own[q.key]) if q.key in own else Cell() for q in headlines)
         lines.append(Line(subject.label, cells, subject.number, f"against {next(iter(own.values())).base.label}"))
-    heads = [Head(task_name(q.task), ", ".join(filter(None, (metric_name(q.metric), _way(q))))) for q in headlines]
+    heads = [Head(q.title, ", ".join(filter(None, (metric_name(q.metric), _way(q), q.variant)))) for q in headlines]
     note = (
         "Mean difference over the target languages in points, followed by a sign for each language: ▲ clearly better, "
         "▼ clearly worse, · no clear difference.",
@@ -124,7 +131,7 @@ def heat_map(question: Question, claims: Claims, name: str) -> Plot | None:
                 row[c] = Cell(number=number, outcome=outcome)
         lines.append(Line(subject.label, tuple(row), subject.number))
     bases = dict.fromkeys(comparison.base.label for comparison in comparisons)
-    title = f"{task_name(question.task).capitalize()}: difference from {', '.join(bases)}"
+    title = f"{_capitalised(question.title)}: difference from {', '.join(bases)}"
     points = "points of " if all(f.percent for f in question.cells.values()) else ""
     metric, way = metric_name(question.metric), _way(question)
     description = (

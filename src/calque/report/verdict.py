@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from calque.report.document import Name, Piece, Text
 from calque.report.numbers import Figure, counted, difference, distance
 from calque.report.questions import Column, Question, Subject, Subjects
-from calque.runs.compare import LEVEL, above_all, cannot_be_shown, holm, lower_is_better, outcome, p_value, too_few
-from calque.tasks.table import TASKS
+from calque.runs.compare import LEVEL, above_all, cannot_be_shown, holm, outcome, p_value, too_few
 
 Key = tuple[object, ...]
 Pairs = dict[Column | None, tuple[Figure, Figure]]
@@ -49,7 +48,7 @@ class Comparison:
     def gain(self, column: Column | None) -> float:
         """Return the improvement over the baseline, significant or not, on one test set, or on average if `column` is None."""
         gap = difference(*self.pairs[column]).value
-        return -gap if lower_is_better(self.question.metric) else gap
+        return -gap if self.question.lower_is_better else gap
 
 
 @dataclass(frozen=True)
@@ -97,7 +96,7 @@ def claim(questions: Iterable[Question], subjects: Subjects) -> Claims:
         for column in (*question.columns, *([None] if len(question.targets) > 1 else [])):
             figures = {subject: own[column] for subject, own in scores.items() if column in own}
             known = {subject: figure.known for subject, figure in figures.items() if figure.known is not None}
-            top = above_all(known, question.metric) if len(known) == len(figures) else None
+            top = above_all(known, lower=question.lower_is_better) if len(known) == len(figures) else None
             if top is not None:  # with two subjects, this is the comparison with the baseline
                 same = [s for s in known if len(known) == 2 and subjects.base.get(s) in known]
                 key = (question.key, same[0] if same else "best", column)
@@ -110,7 +109,7 @@ def claim(questions: Iterable[Question], subjects: Subjects) -> Claims:
         for column, (one, other) in pairs.items():
             tested = corrected.get((question.key, subject, column))
             if tested is not None and one.known is not None and other.known is not None:
-                outcomes[column] = outcome(one.known, other.known, question.metric, tested)
+                outcomes[column] = outcome(one.known, other.known, tested, lower=question.lower_is_better)
         comparisons.setdefault(question.key, []).append(Comparison(question, subject, base, pairs, outcomes))
     best = {(key[0], key[2]): subject for key, subject in tops.items() if corrected[key] < LEVEL}
     return Claims(comparisons, best, len(p))  # type: ignore[arg-type]
@@ -131,11 +130,6 @@ METRICS = {
     "xsim": "xsim error rate",
     "p@1": "precision at 1", "p@5": "precision at 5", "p@10": "precision at 10", "mrr": "mean reciprocal rank",
 }  # fmt: skip
-
-
-def task_name(task: str) -> str:
-    """Return the name of a task in the report."""
-    return {"masked-words": "masked words", **{name: row.title for name, row in TASKS.items()}}.get(task, task)
 
 
 def metric_name(metric: str) -> str:
@@ -179,7 +173,7 @@ def _compared(by_subject: Mapping[Subject, Sequence[Comparison]]) -> Text:
     """Return sentences that name the baselines and tasks and explain the tests."""
     comparisons = [comparison for of_subject in by_subject.values() for comparison in of_subject]
     bases = dict.fromkeys(_name(comparison.base) for comparison in comparisons)
-    tasks = list(dict.fromkeys(task_name(comparison.question.task) for comparison in comparisons))
+    tasks = list(dict.fromkeys(comparison.question.title for comparison in comparisons))
     return (
         "Each method is compared with " if len(by_subject) > 1 else "The method is compared with ",
         *_joined([(base,) for base in bases], " and "), " on ", *_joined([(task,) for task in tasks]), ". ",
@@ -216,7 +210,7 @@ def _overall(subject: Subject, comparisons: Sequence[Comparison], every: Sequenc
 def _gained(comparison: Comparison) -> Text:
     """Return the significant gain in the mean on a task or, if the mean has none, the significant gains on single test sets."""
     question, outcomes = comparison.question, comparison.on_targets
-    what = f"{'lowers the error of' if lower_is_better(question.metric) else 'raises'} {task_name(question.task)}"
+    what = f"{'lowers the error of' if question.lower_is_better else 'raises'} {question.title}"
     if comparison.outcomes.get(None) == "better":
         pairs = [comparison.pairs[column] for column in outcomes]
         clear, of = (counted(name, tuple(outcomes.values()), pairs) for name in ("better", "compared"))
@@ -281,7 +275,7 @@ def _asked(question: Question) -> str:
         "macro-f1": "macro-F1", "intent": "intents", "uas": "UAS", "mrr": "MRR", "similarities": "similarities as before",
     }  # fmt: skip
     part = f" ({names[question.metric]})" if question.metric in names else part
-    return f"{task_name(question.task)}{part}{f' ({question.variant})' if question.variant else ''}"
+    return f"{question.title}{part}{f' ({question.variant})' if question.variant else ''}"
 
 
 def _without_base(headlines: Sequence[Question]) -> tuple[Text, ...]:

@@ -18,13 +18,15 @@ import numpy as np
 
 from calque.algebra import student
 from calque.errors import InputError
+from calque.tasks.table import LOWER_IN_TASKS
 
 LEVEL = 0.05  # family-wise error rate of a page
 FEWEST = 3  # minimum number of training runs for a test, because two runs have only one degree of freedom
 _NORMAL = 3.919927969080108  # width of a 95% confidence interval in standard errors
+# metrics of analyses and of held-out scores for which lower values are better; tasks declare theirs (`Reporting.lower`)
 _LOWER = (
-    "aer", "perplexity", "unigram-perplexity", "distance", "relative distance", "soft distance", "ambiguous", "xsim",
-    "eigenvalue-similarity", "skewness", "mean-cosine", "probe-accuracy",  # metrics of analyses
+    "distance", "relative distance", "soft distance", "ambiguous", "eigenvalue-similarity", "skewness", "mean-cosine",
+    "probe-accuracy",
 )  # fmt: skip
 
 Record = Mapping[str, Any]  # one line of a result file, see `Score.to_dict`
@@ -33,8 +35,8 @@ K = TypeVar("K", bound=Hashable)
 
 
 def lower_is_better(metric: str) -> bool:
-    """Return whether lower values of a metric are better."""
-    return metric.partition(".")[0] in _LOWER
+    """Return whether lower values of a metric are better in calque's tasks and analyses."""
+    return metric.partition(".")[0] in {*_LOWER, *LOWER_IN_TASKS}
 
 
 def check_results(path: str | Path) -> None:
@@ -229,19 +231,19 @@ def holm(found: Mapping[K, float], weights: Mapping[K, float] | None = None) -> 
     return corrected
 
 
-def outcome(one: Estimate, other: Estimate, metric: str, p: float) -> Outcome:
-    """Return the outcome of a comparison with the corrected p-value `p`."""
+def outcome(one: Estimate, other: Estimate, p: float, *, lower: bool) -> Outcome:
+    """Return the outcome of a comparison with the corrected p-value `p`; `lower` states whether lower scores are better."""
     if p >= LEVEL or one.value == other.value:
         return "unclear"
-    return "better" if (one.value < other.value) == lower_is_better(metric) else "worse"
+    return "better" if (one.value < other.value) == lower else "worse"
 
 
-def above_all(figures: Mapping[K, Estimate], metric: str) -> tuple[K, float] | None:
+def above_all(figures: Mapping[K, Estimate], *, lower: bool) -> tuple[K, float] | None:
     """Return the key of the best estimate, and the largest p-value of its comparisons with the other estimates. Return None if
     there is only one estimate, or if an estimate has too few training runs."""
     if len(figures) < 2 or too_few(*figures.values()):
         return None
-    sign = -1 if lower_is_better(metric) else 1
+    sign = -1 if lower else 1
     best = max(figures, key=lambda key: sign * figures[key].value)
     return best, max(p_value(figures[best], other) for key, other in figures.items() if key != best)
 

@@ -6,12 +6,14 @@ import json
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from calque.analyses.groups import compare_layers
 from calque.distributed import is_first
 from calque.errors import SettingError
+from calque.named import is_path
 from calque.storage import part_of, remove, temporary_folder
 from calque.tasks.table import TASKS
 
@@ -73,13 +75,15 @@ def evaluate(
         loaded = load_encoder(encoder, **dict(load or {}))
     scores: list[Score] = []
     aligned = alignment_of(encoder)
+    reporting = row.reporting if is_path(inputs.task) else None  # reports look up the tasks of the table by name
     if layers is not None:
         findings = compare_layers(tasks, loaded, layers, {"aligned": aligned}, progress=progress)
         then(findings)
         return [finding.score for finding in findings]
     with _resumable(tasks, out):
         for task in tasks:
-            of_task = [score.about(**task.notes, aligned=aligned) for score in task.evaluate(loaded, progress=progress)]
+            found = task.evaluate(loaded, progress=progress)
+            of_task = [replace(score.about(**task.notes, aligned=aligned), reporting=reporting) for score in found]
             for line in task.news(of_task):
                 inputs.say(line)
             scores += of_task

@@ -19,6 +19,7 @@ from calque.encoders.base import require
 from calque.errors import InputError, SettingError
 from calque.tasks.base import Score, Task
 from calque.tasks.bootstrap import f1, measure
+from calque.tasks.reporting import DISAMBIGUATION
 from calque.text import Sentences
 
 if TYPE_CHECKING:
@@ -85,6 +86,8 @@ class Disambiguation(Task):
         bootstrap: number of bootstrap samples.
         seed: seed that is recorded in the scores but does not affect them.
     """
+
+    reporting = DISAMBIGUATION
 
     def __init__(
         self, train: SenseText, tests: Mapping[str, SenseText], *, first_sense: Mapping[str, str] | None = None,
@@ -176,7 +179,7 @@ class Disambiguation(Task):
                 sums[text.sentence[i]] += answer in right, answer is not None, 1
             frequent, chance = f1(blind)
             about = {
-                "restrict": "lemma", "first_senses": len(self.first),
+                "restrict": "lemma", "first_senses": len(self.first), "training_words": len(self.train),
                 "senses": len(keys), "senses_without_vector": int((seen == 0).sum()),
                 "words_without_vector": int((~covered).sum()),
                 "training_words_without_vector": int((~has_vector).sum()),

@@ -14,6 +14,7 @@ from calque.pairs import WordPairs
 from calque.tasks.base import Score, Task, about_encoder
 from calque.tasks.bootstrap import measure_all, ratio
 from calque.tasks.overlap import covered_words
+from calque.tasks.reporting import WORD_ALIGNMENT
 from calque.wordalign.similarity import Method, links_from_embeddings
 
 if TYPE_CHECKING:
@@ -101,6 +102,8 @@ class WordAlignment(Task):
         seed: seed that is recorded with the scores.
         data: name of the text, which is recorded with the scores.
     """
+
+    reporting = WORD_ALIGNMENT
 
     def __init__(
         self, corpus: ParallelCorpus, gold: WordPairs, *, method: str = "mutual", bootstrap: int = 1000, seed: int = 0,

@@ -19,6 +19,7 @@ from calque.nn.answers import MatchedEnds, best_ends, end_losses
 from calque.offsets import offsets_of, ranges
 from calque.tasks.bootstrap import accuracy
 from calque.tasks.datasets import Answers, Dataset
+from calque.tasks.reporting import of_trained_heads
 from calque.tasks.zeroshot import ZeroShot
 from calque.text import Sentences
 from calque.training.sources import FrozenSource, VectorSource, WordRows
@@ -137,6 +138,7 @@ class Answering(ZeroShot[QuestionText]):
     """
 
     name = "qa"
+    reporting = of_trained_heads("f1")
     statistics: Mapping[str, Any] = {"f1": accuracy, "em": accuracy}
 
     def __init__(

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from calque.storage import json_text
+from calque.tasks.reporting import Reporting
 
 if TYPE_CHECKING:
     from calque.encoders.base import Encoder
@@ -36,6 +37,8 @@ class Score:
         runs: values of the training runs, whose mean is `value`; empty if nothing is trained.
         resamples: values on the bootstrap samples, for paired comparisons; see `calque.tasks.bootstrap`.
         texts: number of texts that the bootstrap resamples.
+        reporting: declaration of the task for reports. It is needed only for tasks that are not in `calque.tasks.table`, and
+            `calque evaluate` and studies set it from the task's class.
     """
 
     task: str
@@ -52,6 +55,7 @@ class Score:
     runs: tuple[float, ...] = ()
     resamples: tuple[float, ...] = field(default=(), repr=False)
     texts: int = 0
+    reporting: Reporting | None = field(default=None, repr=False)
 
     def shown(self, digits: int = 1) -> tuple[str, str, str]:
         """Return the value and the two ends of its confidence interval as strings."""
@@ -63,6 +67,7 @@ class Score:
         """Return the score as a JSON-compatible dictionary.
 
         NaN and infinity become None, the key `queries` is a copy of `n`, and empty `runs`, `resamples` and `texts` are omitted.
+        So is `reporting` if it is None.
         """
 
         def defined(value: float) -> float | None:
@@ -72,6 +77,9 @@ class Score:
         plain |= {name: defined(plain[name]) for name in ("value", "low", "high")}
         lists = {name: [defined(each) for each in plain.pop(name)] for name in ("runs", "resamples")}
         lists["texts"] = plain.pop("texts")
+        reporting = plain.pop("reporting")
+        if reporting is not None:
+            plain["reporting"] = reporting.to_dict()
         plain |= {name: values for name, values in lists.items() if values}
         return {**plain, "languages": list(self.languages), "queries": self.n, "settings": dict(self.settings)}
 
@@ -104,12 +112,14 @@ class Task(ABC):
         files: names of the attributes of `Inputs` that list the files read by the task, including `test`.
         languages: "pairs" if `langs` sets the languages of parallel text or dictionaries; "files" if each file has its own.
         rows: units that the vectors of a supported encoder may represent, see `Encoder.rows`.
+        reporting: declaration for reports, such as the names of the settings that only describe a score.
         notes: additional settings that are recorded with the scores.
     """
 
     files: ClassVar[tuple[str, ...]] = ("test",)
     languages: ClassVar[Languages] = "pairs"
     rows: ClassVar[tuple[str, ...]] = ("words",)
+    reporting: ClassVar[Reporting] = Reporting()
     notes: Mapping[str, Any] = MappingProxyType({})
 
     @classmethod

@@ -17,6 +17,7 @@ from calque.errors import SettingError
 from calque.tasks.base import Score, Task, about_encoder
 from calque.tasks.bootstrap import accuracy, measure
 from calque.tasks.overlap import covered_words, word_types
+from calque.tasks.reporting import CONSISTENCY
 from calque.text import Sentences
 
 if TYPE_CHECKING:
@@ -44,6 +45,8 @@ class Consistency(Task):
 
     files = ("test",)
     languages = "files"
+
+    reporting = CONSISTENCY
 
     def __init__(
         self, text: Sentences, *, letters: int = LETTERS, bootstrap: int = 1000, seed: int = 0, data: str = ""

@@ -21,6 +21,7 @@ from calque.input_texts import check_pairs, read_languages, skipped
 from calque.progress import bar
 from calque.tasks.base import Score, Task, about_encoder
 from calque.tasks.bootstrap import accuracy, measure_all
+from calque.tasks.reporting import LEXICON
 from calque.text import Sentences
 
 if TYPE_CHECKING:
@@ -69,6 +70,8 @@ class Lexicon(Task):
         bootstrap: number of bootstrap samples for the confidence intervals.
         seed, data: seed and name of the dictionary, both recorded with the scores.
     """
+
+    reporting = LEXICON
 
     def __init__(
         self, dictionary: Dictionary, *, texts: Mapping[str, Sentences] | None = None, candidates: CandidateWords = "all",
@@ -131,7 +134,12 @@ class Lexicon(Task):
             data=Path(test).name,
         )  # fmt: skip
         texts_used = [Path(text).name for text in inputs.text]
-        task.notes = {"entries": f"{start}-{'' if stop is None else stop}", "text": texts_used}
+        sentences = [len(text) for text in (texts or {}).values()]
+        task.notes = {
+            "entries": f"{start}-{'' if stop is None else stop}",
+            "text": texts_used,
+            "text_sentences": sentences,
+        }
         return [task]
 
     def news(self, scores: Sequence[Score]) -> Iterator[str]:

@@ -20,6 +20,7 @@ from calque.nn.pooling import sums
 from calque.nn.recurrent import StackedLSTM
 from calque.tasks.bootstrap import ratio
 from calque.tasks.datasets import Answers, Dataset
+from calque.tasks.reporting import of_trained_heads
 from calque.tasks.zeroshot import ZeroShot
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ class Parsing(ZeroShot[Treebank]):
     """
 
     name = "parsing"
+    reporting = of_trained_heads("las")
     statistics: Mapping[str, Any] = {
         "las": lambda counts: ratio(counts[..., 1], counts[..., 2]),
         "uas": lambda counts: ratio(counts[..., 0], counts[..., 2]),

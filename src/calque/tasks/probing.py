@@ -17,6 +17,7 @@ from calque.nn.probe import Probe, SpanRows
 from calque.offsets import offsets_of, ranges
 from calque.tasks.bootstrap import f1, ratio
 from calque.tasks.datasets import Answers, Dataset, number_or_name, repaired_tags
+from calque.tasks.reporting import of_trained_heads
 from calque.tasks.zeroshot import ZeroShot
 from calque.training.sources import FrozenSource, VectorSource
 from calque.vectors import Embeddings
@@ -139,6 +140,7 @@ class Probing(ZeroShot[ProbeText]):
     """
 
     name = "probing"
+    reporting = of_trained_heads("f1")
     rows = ("words", "key points")
     epochs = (20, 5)
     statistics: Mapping[str, Any] = {

@@ -26,6 +26,7 @@ from calque.tasks.overlap import (
     warn_of_overlap,
     word_types,
 )
+from calque.tasks.reporting import RETRIEVAL
 from calque.text import Sentences
 from calque.vectors import Embeddings
 
@@ -71,6 +72,8 @@ class WordRetrieval(Task):
         SettingError: the arguments cannot be combined.
         InputError: links refer to words that do not exist in the text.
     """
+
+    reporting = RETRIEVAL
 
     def __init__(
         self,

@@ -20,6 +20,7 @@ from calque.errors import SettingError, check_number
 from calque.segment import splitter
 from calque.tasks.base import Score, Task, about_encoder
 from calque.tasks.bootstrap import Statistic, accuracy, f1, measure_all
+from calque.tasks.reporting import SENTENCES
 from calque.text import ParallelCorpus, Sentences
 
 if TYPE_CHECKING:
@@ -64,6 +65,8 @@ class SentenceRetrieval(Task):
     Raises:
         SettingError: the arguments cannot be combined.
     """
+
+    reporting = SENTENCES
 
     def __init__(
         self, text: ParallelCorpus, *, dev: ParallelCorpus | None = None, sentence_pooling: Pooling | None = None,

@@ -7,13 +7,25 @@ documentation read the table without importing the tasks.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
 from typing import Literal
 
 from calque.named import Table
 from calque.tasks.base import Languages, Task
 from calque.tasks.inputs import FIELDS
+from calque.tasks.reporting import (
+    CONSISTENCY,
+    DISAMBIGUATION,
+    LEXICON,
+    OTHER_SCORES,
+    RETRIEVAL,
+    SENTENCES,
+    TRAINED_HEADS,
+    WORD_ALIGNMENT,
+    Reporting,
+    of_trained_heads,
+)
 
 
 @dataclass(frozen=True)
@@ -33,6 +45,7 @@ class TaskRow:
         lang: default language of files that do not declare a language; None if a language is required.
         reads: kind of file that `test`, `train` and `dev` are if `languages` is "pairs".
         pretokenized: default of `--pretokenized`; true for tasks with gold links, which refer to words separated by spaces.
+        reporting: declaration for reports, the same as `reporting` of the class.
     """
 
     target: str
@@ -45,6 +58,7 @@ class TaskRow:
     lang: str | None = None
     pretokenized: bool = False
     reads: Literal["parallel", "dictionary"] = "parallel"
+    reporting: Reporting = field(default_factory=Reporting)
 
     @property
     def takes(self) -> tuple[str, ...]:
@@ -68,7 +82,8 @@ def _row_of(name: str, kind: type[Task]) -> TaskRow:
     langs = ("langs",) if kind.languages == "pairs" else ()
     of_words = ("model", "symmetrize", "seed", "pretokenized", "test_limit")
     options = (*langs, *of_words, *option_names(kind))
-    return TaskRow(name, summary, name.partition(":")[2], kind.files, options, kind.languages)
+    title = name.partition(":")[2]
+    return TaskRow(name, summary, title, kind.files, options, kind.languages, reporting=kind.reporting)
 
 
 _LINKING = ("langs", "model", "symmetrize", "seed")
@@ -81,12 +96,14 @@ _ANNOTATED = ("test", "train", "dev", "ceiling")
 
 def _tags(help: str, title: str) -> TaskRow:
     options = (*_TRAINED, "head", "layers", "rename", "format", "unknown", "column")
-    return TaskRow("calque.tasks.tagging:Tagging", help, title, (*_ANNOTATED, "project", "links"), options)
+    files = (*_ANNOTATED, "project", "links")
+    return TaskRow("calque.tasks.tagging:Tagging", help, title, files, options, reporting=TRAINED_HEADS)
 
 
 def _labels(help: str, title: str) -> TaskRow:
     options = (*_TRAINED, "head", "rename", "format", "pretokenized")
-    return TaskRow("calque.tasks.classification:Classification", help, title, _ANNOTATED, options)
+    target = "calque.tasks.classification:Classification"
+    return TaskRow(target, help, title, _ANNOTATED, options, reporting=TRAINED_HEADS)
 
 
 TASKS: Table[TaskRow] = Table(
@@ -99,6 +116,7 @@ TASKS: Table[TaskRow] = Table(
             ("test", "train", "links", "train_links"),
             (*_LINKING, "candidates", "similarity", "contextual", "by_layer", "pretokenized"),
             languages="pairs",
+            reporting=RETRIEVAL,
         ),
         "sentences": TaskRow(
             "calque.tasks.sentences:SentenceRetrieval",
@@ -107,6 +125,7 @@ TASKS: Table[TaskRow] = Table(
             ("test", "dev"),
             ("langs", "sentence_pooling", "similarity", "k", "pretokenized"),
             languages="pairs",
+            reporting=SENTENCES,
         ),
         "word-alignment": TaskRow(
             "calque.tasks.alignment:WordAlignment",
@@ -116,6 +135,7 @@ TASKS: Table[TaskRow] = Table(
             ("langs", "seed", "method", "pretokenized"),
             languages="pairs",
             pretokenized=True,
+            reporting=WORD_ALIGNMENT,
         ),
         "consistency": TaskRow(
             "calque.tasks.consistency:Consistency",
@@ -123,6 +143,7 @@ TASKS: Table[TaskRow] = Table(
             "same-language consistency",
             ("test",),
             ("langs", "letters", "seed", "pretokenized"),
+            reporting=CONSISTENCY,
         ),
         "ner": _tags("Named entity recognition: F1 over whole spans.", "named entities"),
         "slots": _tags("Slot filling and intent detection: F1 over whole spans, and accuracy.", "slot filling"),
@@ -135,6 +156,7 @@ TASKS: Table[TaskRow] = Table(
             "parsing",
             _ANNOTATED,
             (*_TRAINED, "upos", "layers", "arc", "label"),
+            reporting=of_trained_heads("las"),
         ),
         "probing": TaskRow(
             "calque.tasks.probing:Probing",
@@ -142,6 +164,7 @@ TASKS: Table[TaskRow] = Table(
             "edge probing",
             _ANNOTATED,
             (*_TRAINED, "probe", "width", "column", "subtypes"),
+            reporting=of_trained_heads("f1"),
         ),
         "qa": TaskRow(
             "calque.tasks.answering:Answering",
@@ -149,6 +172,7 @@ TASKS: Table[TaskRow] = Table(
             "question answering",
             _ANNOTATED,
             (*_TRAINED, "max_answer"),
+            reporting=of_trained_heads("f1"),
         ),
         "lexicon": TaskRow(
             "calque.tasks.lexicon:Lexicon",
@@ -159,6 +183,7 @@ TASKS: Table[TaskRow] = Table(
             languages="pairs",
             one=("test",),
             reads="dictionary",
+            reporting=LEXICON,
         ),
         "wsd": TaskRow(
             "calque.senses.disambiguation:Disambiguation",
@@ -168,6 +193,7 @@ TASKS: Table[TaskRow] = Table(
             ("test_limit",),
             one=("train",),
             lang="en",
+            reporting=DISAMBIGUATION,
         ),
     },
     base="calque.tasks.base:Task",
@@ -179,3 +205,35 @@ def users(name: str) -> Sequence[str]:
     """Return the tasks that accept a file or option, or an empty list if all tasks or no tasks accept it."""
     tasks = [task for task, row in TASKS.items() if name in row.takes]
     return [] if len(tasks) == len(TASKS) else tasks
+
+
+#: metrics of calque's tasks for which lower values are better
+LOWER_IN_TASKS = frozenset(
+    metric
+    for each in (*(row.reporting for row in TASKS.rows.values()), *OTHER_SCORES.values())
+    for metric in each.lower
+)
+
+
+def reporting_of(task: str) -> Reporting | None:
+    """Return the declaration for reports of a task in the table or of another score of calque; None if the name is unknown."""
+    return TASKS.rows[task].reporting if task in TASKS.rows else OTHER_SCORES.get(task)
+
+
+def title_of(task: str) -> str | None:
+    """Return the title of a task in the table or of another score of calque; None if the name is unknown."""
+    if task in TASKS.rows:
+        return TASKS.rows[task].title
+    return OTHER_SCORES[task].title if task in OTHER_SCORES else None
+
+
+def likely_reporting(settings: Collection[str]) -> Reporting:
+    """Return the declaration of the task that recorded the given settings, for results without the name of their task.
+
+    Studies of earlier versions recorded only the name that the user gave to a task. A task is recognised if three of the
+    settings that it declares as descriptive were recorded, or all of them if it declares fewer.
+    """
+    known = [row.reporting for row in TASKS.rows.values()] + list(OTHER_SCORES.values())
+    shared = {number: len(set(each.descriptive) & set(settings)) for number, each in enumerate(known)}
+    best = max(shared, key=shared.__getitem__)
+    return known[best] if shared[best] >= min(3, len(known[best].descriptive)) else Reporting()

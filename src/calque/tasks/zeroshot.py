@@ -25,6 +25,7 @@ from calque.storage import json_text
 from calque.tasks.base import Languages, Score, Task, about_encoder
 from calque.tasks.bootstrap import Statistic, measure_all, over_groups
 from calque.tasks.datasets import Answers, Dataset, read_datasets, warn_of_shared
+from calque.tasks.reporting import TRAINED_HEADS
 from calque.training.sources import (
     FrozenSource,
     SubsetSource,
@@ -95,6 +96,7 @@ class ZeroShot(Task, Generic[D]):
     protocol = "zero-shot"
     files = ("test", "train", "dev", "ceiling")
     languages: ClassVar[Languages] = "files"
+    reporting = TRAINED_HEADS
     #: default number of epochs for a task head on frozen vectors, and for a task head that is trained with its encoder
     epochs: ClassVar[tuple[int, int]] = (15, 3)
     #: task names, for a class that implements several tasks and receives the name as its first argument
@@ -274,6 +276,7 @@ class ZeroShot(Task, Generic[D]):
         without_dev = "one in ten training texts" if self.select == "source" else "the last one"
         about = {
             "protocol": self.protocol, **about_encoder(encoder), "train": [e.name for e in self.train],
+            "train_texts": [len(e.data) for e in self.train],
             "features": "tuned" if self.tune else "frozen", "select": self.select, "seeds": self.seeds,
             "dev": [e.name for e in self.dev] or without_dev, "chosen_epochs": [run.epoch for run in runs],
             "dev_scores": [round(run.score, 5) for run in runs], **self.settings(), **self.training(encoder),

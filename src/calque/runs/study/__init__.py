@@ -50,7 +50,8 @@ def study(
 
     Returns:
         a record for each score, with `encoder`, `layer`, `method`, `supervision`, `training_seed`, `task` and the keys of
-        `Score.to_dict`. Encoders have the names given in the study. The records are also written to `results.jsonl`.
+        `Score.to_dict`. Encoders and tasks have the names given in the study, and `kind` is calque's name of a task with
+        another name. The records are also written to `results.jsonl`.
     """
     plan = read_study(path)
     plan = plan if data is None else replace(plan, data=str(Path(data).resolve()))
@@ -88,7 +89,8 @@ def _records(grid: Grid, steps: Steps) -> Iterator[dict[str, Any]]:
         for score in json.loads((steps.place(step) / SCORES).read_text(encoding="utf-8")):
             if "encoder" in score["settings"]:  # replace the folder's name by the encoder's name in the study
                 score["settings"]["encoder"] = label_of(about)
-            yield {**score, **about}
+            kind = {"kind": score["task"]} if score["task"] != about["task"] else {}
+            yield {**score, **kind, **about}
 
 
 def unchanged(records: Sequence[Mapping[str, Any]]) -> list[str]:
