@@ -7,6 +7,7 @@ from scipy.linalg import orthogonal_procrustes
 from calque.algebra.normalize import unit_rows
 from calque.algebra.similarity import csls_neighbours
 from calque.alignment.dictionary import DictionaryMaps, FailedMapWarning, joined
+from calque.alignment.maps import LinkedMaps
 from calque.anchors import Anchors
 from calque.annotated import Dictionary
 from calque.encoders import load_encoder
@@ -32,7 +33,8 @@ from calque.maps.refine import (
     refine,
 )
 from calque.maps.unsupervised import check_map, fit_unsupervised, start_options
-from calque.text import Sentence, Sentences
+from calque.pairs import WordPairs
+from calque.text import ParallelCorpus, Sentence, Sentences
 from linked_text import WORDS, make_text
 
 DIM = 16
@@ -85,7 +87,7 @@ def test_maps_from_a_dictionary_equal_the_scipy_solution():
     assert isinstance(linear.source, LinearMap)
 
 
-@pytest.mark.parametrize("normalise", ["none", "unit", "centre", "unit-centre-unit"])
+@pytest.mark.parametrize("normalise", ["none", "unit", "centre", "centre-unit", "unit-centre-unit"])
 def test_every_normalisation_recovers_a_rotation(normalise):
     source, target, gold, turn = planted(noise=0.0)
     fit = fit_dictionary(source, target, gold[:100], normalise=normalise, refinement=NO_ROUNDS)
@@ -99,6 +101,109 @@ def test_every_normalisation_recovers_a_rotation(normalise):
         np.testing.assert_allclose(
             shifted.source.transform(source.vectors[:9]) - 5, source.vectors[:9] @ turn, atol=0.01
         )
+
+
+def centred_rotation(x, y):
+    """Return W, x̄ and ȳ of a rotation between centred vectors (Kulshreshtha et al. 2020, Eqs. 2 to 4; rows are vectors)."""
+    x, y = x.astype(float), y.astype(float)
+    source_mean, target_mean = x.mean(axis=0), y.mean(axis=0)
+    u, _, vt = np.linalg.svd((y - target_mean).T @ (x - source_mean))
+    return (u @ vt).T, source_mean, target_mean
+
+
+def shifted(noise=0.5, n=600, seed=0):
+    """Return planted vectors that are longer for rare words, so the means over frequent words differ from those over all words."""
+    source, target, gold, _ = planted(n=n, noise=noise, seed=seed)
+    x, z = source.vectors * np.linspace(1, 3, n, dtype=np.float32)[:, None] + 2, target.vectors - 1
+    return WordList(source.words, x), WordList(target.words, z), gold
+
+
+@pytest.mark.parametrize("rounds", [0, 3])
+@pytest.mark.parametrize("held_out", [0.0, 0.2])
+def test_a_normalized_rotation_is_centred_at_the_means_of_its_own_pairs(rounds, held_out):
+    """The vectors keep their lengths (Kulshreshtha et al. 2020, Eqs. 4 and 5), and each refinement round has its own means."""
+    source, target, gold = shifted()
+    how = Refinement(rounds=rounds, held_out=held_out, frequent=300)
+    fit = fit_dictionary(source, target, gold[:60], normalise="centre", refinement=how)
+    x, y = source.vectors[fit.pairs[:, 0]], target.vectors[fit.pairs[:, 1]]
+    matrix, source_mean, target_mean = centred_rotation(x, y)
+    np.testing.assert_allclose(fit.source.matrix, matrix, atol=1e-9)
+    np.testing.assert_allclose(fit.source.source_mean, source_mean, atol=1e-9)
+    np.testing.assert_allclose(fit.source.target_mean, target_mean, atol=1e-9)
+    expected = (source.vectors.astype(float) - source_mean) @ matrix + target_mean
+    np.testing.assert_allclose(fit.source.transform(source.vectors.astype(float)), expected, atol=1e-9)
+    assert isinstance(fit.source, NormalizedRotation)
+    assert fit.source.n_pairs == len(fit.pairs)
+    if fit.best == 0:
+        assert fit.pairs.tolist() == gold[:60].tolist()
+    linear = fit_dictionary(source, target, gold[:60], method="linear", normalise="centre", refinement=NO_ROUNDS).source
+    x, y = (side.astype(float) for side in (source.vectors[gold[:60, 0]], target.vectors[gold[:60, 1]]))
+    expected = np.linalg.lstsq(x - x.mean(axis=0), y - y.mean(axis=0), rcond=None)[0]
+    np.testing.assert_allclose(linear.matrix, expected, atol=1e-8)
+    np.testing.assert_allclose(linear.target_mean, y.mean(axis=0), atol=1e-9)
+
+
+def test_refinement_scores_the_mapped_vectors_with_their_means():
+    source, target, gold = shifted(n=120)
+    how = Refinement(rounds=0, held_out=0)
+    fit = fit_dictionary(source, target, gold[:40], normalise="centre", refinement=how)
+    x, z = unit_rows(fit.source.transform(source.vectors)), unit_rows(target.vectors)
+    pairs, scores = mutual_neighbours(x, z)
+    assert fit.rounds[0].mutual_pairs == len(pairs)
+    assert fit.rounds[0].mutual == pytest.approx(scores.mean(), abs=1e-6)
+
+
+def test_a_map_centred_at_all_words_is_a_named_option():
+    """With `centre-unit`, the mean of all words is subtracted, and the vectors are then L2-normalised."""
+    source, target, gold = shifted()
+    fit = fit_dictionary(source, target, gold[:60], normalise="centre-unit", refinement=NO_ROUNDS)
+    x, z = (unit_rows(side.vectors - side.vectors.mean(axis=0)) for side in (source, target))
+    expected = orthogonal_procrustes(x[gold[:60, 0]].astype(float), z[gold[:60, 1]].astype(float))[0]
+    np.testing.assert_allclose(fit.source.matrix, expected, atol=1e-5)
+    np.testing.assert_allclose(fit.source.source_mean, source.vectors.mean(axis=0, dtype=float), atol=1e-6)
+
+
+@pytest.mark.parametrize("method", ["normalized-rotation", "rotation", "linear"])
+def test_maps_on_parallel_text_have_the_form_of_the_papers(method, tmp_path):
+    """With the same pairs, the maps of a dictionary and of parallel text are equal, before and after saving."""
+    source, target, gold = shifted(n=60)
+    dictionary = dictionary_of(source, target, gold[:40])
+    encoder = StaticEncoder(
+        {"xx": WordTable(list(source.words), source.vectors), "en": WordTable(list(target.words), target.vectors)},
+        normalise=False,
+    )
+    anchors = {
+        lang: {0: Anchors(tuple(side.words), side.vectors, np.ones(60, dtype=np.int64), lang)}
+        for lang, side in (("xx", source), ("en", target))
+    }
+    normalise = {} if method == "normalized-rotation" else {"normalise": "none"}
+    made = DictionaryMaps(method, towards="en", refinement=NO_ROUNDS, **normalise).align(encoder, anchors, [dictionary])
+    made.save(tmp_path / "made")
+    found = load_encoder(tmp_path / "made").maps["xx"]
+    corpus = ParallelCorpus.of(
+        [[word] for word in dictionary.source], [[word] for word in dictionary.target], ("xx", "en")
+    )
+    links = WordPairs.of([[(0, 0)]] * 40)
+    text = LinkedMaps(method, towards="en").align(encoder, corpus, links).maps["xx"]
+    for name, array in text.arrays().items():
+        np.testing.assert_allclose(found.arrays()[name], array, atol=1e-6)
+    if method == "normalized-rotation":
+        matrix, source_mean, _ = centred_rotation(source.vectors[gold[:40, 0]], target.vectors[gold[:40, 1]])
+        np.testing.assert_allclose(found.matrix, matrix, atol=1e-6)
+        np.testing.assert_allclose(found.source_mean, source_mean, atol=1e-6)
+
+
+def test_an_unsupervised_normalized_rotation_is_centred_at_the_means_of_its_own_pairs():
+    source, target, gold, _ = planted(noise=0.05)
+    moved = WordList(target.words, target.vectors + 3)
+    fit = fit_unsupervised(source, moved, normalise="centre", options={"patience": 5, "growth": 3.0})
+    assert not fit.verdict.failed
+    x, y = source.vectors[fit.pairs[:, 0]], moved.vectors[fit.pairs[:, 1]]
+    matrix, source_mean, target_mean = centred_rotation(x, y)
+    np.testing.assert_allclose(fit.source.matrix, matrix, atol=1e-9)
+    np.testing.assert_allclose(fit.source.source_mean, source_mean, atol=1e-9)
+    np.testing.assert_allclose(fit.source.target_mean, target_mean, atol=1e-9)
+    assert right(fit, source, moved, gold) > 0.9
 
 
 def test_refinement_improves_on_a_noisy_dictionary():
@@ -132,12 +237,14 @@ def test_refinement_equals_a_naive_implementation_of_the_published_rounds():
     x, z = unit_rows(source.vectors), unit_rows(target.vectors)
 
     def solve(pairs):
-        return orthogonal_procrustes(x[pairs[:, 0]].astype(float), z[pairs[:, 1]].astype(float))[0]
+        return Rotation.from_arrays(
+            {"matrix": orthogonal_procrustes(x[pairs[:, 0]].astype(float), z[pairs[:, 1]].astype(float))[0]}
+        )
 
     found = refine(x, z, gold[:20], solve, Refinement(rounds=2, k=4, held_out=0))
     pairs = gold[:20]
     for number in range(3):
-        w = solve(pairs)
+        w = solve(pairs).matrix
         cosines = mapped(x, w).astype(float) @ z.T.astype(float)
         r = np.sort(cosines, axis=1)[:, -4:].mean(axis=1)
         s = np.sort(cosines, axis=0)[-4:].mean(axis=0)

@@ -9,14 +9,13 @@ from typing import Any, Literal, Protocol, get_args
 import numpy as np
 
 from calque.algebra.normalize import unit_centre_unit, unit_rows
-from calque.algebra.procrustes import least_squares, procrustes
 from calque.annotated import Dictionary
 from calque.errors import SettingError
 from calque.maps.linear import LinearMap, NormalizedRotation, Rotation, VectorMap
-from calque.maps.refine import Refined, Refinement, Round, hold_out, mapped, refine
+from calque.maps.refine import Refined, Refinement, Round, hold_out, refine
 
 Method = Literal["rotation", "linear"]
-Normalisation = Literal["none", "unit", "centre", "unit-centre-unit"]
+Normalisation = Literal["none", "unit", "centre", "centre-unit", "unit-centre-unit"]
 METHODS: tuple[Method, ...] = get_args(Method)
 NORMALISATIONS: tuple[Normalisation, ...] = get_args(Normalisation)
 
@@ -168,9 +167,15 @@ def fit_dictionary(
         dictionary: pairs of words, or pairs of row indices, int64 `[n_pairs, 2]`. All translations of a word are used. A pair
             that is listed several times has a correspondingly larger weight in the fit, but counts once among held-out pairs.
         method: `rotation` (orthogonal Procrustes) or `linear` (least squares).
-        normalise: preprocessing of the vectors: `none`, `unit` (L2-normalised), `centre` (centred, then L2-normalised) or
-            `unit-centre-unit` (Artetxe et al. 2018). The fitted map accepts unnormalised vectors and contains the means; for
-            `unit-centre-unit`, the mean of the normalised vectors is multiplied by the mean norm of the vectors.
+        normalise: preprocessing of the vectors. The fitted map accepts unnormalised vectors and contains the means.
+
+            - `none`: the vectors are not changed.
+            - `unit`: L2-normalised.
+            - `centre`: the means of the pairs on which a map is fitted are subtracted, and lengths are not changed
+              (Kulshreshtha et al. 2020, Eqs. 4 and 5). Each refinement round has its own means.
+            - `centre-unit`: the mean of all words is subtracted, then the vectors are L2-normalised.
+            - `unit-centre-unit`: L2-normalised, then as in `centre-unit` (Artetxe et al. 2018). In the map, the mean of the
+              normalised vectors is multiplied by the mean norm of the vectors.
         refinement: settings of the refinement; default: `Refinement()`.
 
     Raises:
@@ -190,7 +195,7 @@ def fit_dictionary(
         seeds, aside = hold_out(pairs, refinement.held_out, refinement.seed)
     refined = refine(problem.x, problem.z, seeds, problem.solve, refinement, aside)
     if refined.best == 0 and aside is not None:  # no round beats the initial map, so fit it on the full dictionary
-        refined = replace(refined, matrix=problem.solve(pairs), pairs=pairs)
+        refined = replace(refined, map=problem.solve(pairs), pairs=pairs)
     settings = {"held_out": 0 if aside is None else len(aside)}
     settings |= {name: getattr(refinement, name) for name in ("rounds", "frequent", "k")}
     return problem.result(refined, seeds=len(seeds), left_out=left_out, settings=settings)
@@ -202,7 +207,8 @@ class Problem:
 
     Attributes:
         x, z: normalised vectors, float32 `[n, dim]` and `[m, dim]`.
-        means: vectors subtracted from the source and target vectors, float64 `[dim]`, or None if the vectors are not centred.
+        means: means of all source and target vectors, which were subtracted from `x` and `z`, float64 `[dim]`; None if they
+            were not subtracted.
         method, normalise: see `fit_dictionary`.
     """
 
@@ -228,28 +234,43 @@ class Problem:
         means = None if x_mean is None or z_mean is None else (x_mean, z_mean)
         return cls(x, z, means, method, normalise)
 
-    def solve(self, pairs: np.ndarray) -> np.ndarray:
-        """Return the matrix of the map fitted on pairs of row indices, float64."""
-        x, z = self.x[pairs[:, 0]].astype(np.float64), self.z[pairs[:, 1]].astype(np.float64)
-        return least_squares(x.T @ x, x.T @ z) if self.method == "linear" else procrustes(x.T @ z)
+    def solve(self, pairs: np.ndarray) -> VectorMap:
+        """Return the map from `x` to `z`, fitted on pairs of row indices."""
+        return self._new_map().fit(self.x[pairs[:, 0]], self.z[pairs[:, 1]])
+
+    def _new_map(self) -> VectorMap:
+        centred = self.normalise == "centre"
+        if self.method == "linear":
+            return LinearMap(centred=centred)
+        return NormalizedRotation() if centred else Rotation()
+
+    def for_start(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return L2-normalised vectors from which pairs are induced without a map, float32 `[n, dim]` and `[m, dim]`.
+
+        With `centre`, they are centred at the mean of all words, because there are no pairs yet.
+        """
+        if self.normalise == "centre":
+            return _normalised(self.x, "centre-unit")[0], _normalised(self.z, "centre-unit")[0]
+        return unit_rows(self.x), unit_rows(self.z)
 
     def result(self, refined: Refined, *, settings: Mapping[str, Any], **about: Any) -> DictionaryFit:
         """Return the fitted map, which includes the means, with details of the fit."""
-        x_mean, z_mean = self.means or map(np.zeros, refined.matrix.shape)
-        kind = LinearMap if self.method != "rotation" else Rotation if self.means is None else NormalizedRotation
-        arrays = {"matrix": refined.matrix, "source_mean": x_mean, "target_mean": z_mean}
-        fitted = kind.from_arrays(arrays, len(refined.pairs))
+        fitted = refined.map
+        if self.means is not None:
+            kind = NormalizedRotation if self.method == "rotation" else LinearMap
+            arrays = {**fitted.arrays(), "source_mean": self.means[0], "target_mean": self.means[1]}
+            fitted = kind.from_arrays(arrays, fitted.n_pairs)
         settings = {"method": self.method, "normalise": self.normalise, **settings}
         return DictionaryFit(fitted, refined.pairs, refined.rounds, refined.best, settings=settings, **about)
 
 
 def _normalised(vectors: np.ndarray, how: Normalisation) -> tuple[np.ndarray, np.ndarray | None]:
-    """Return normalised float32 vectors, and the mean that the map must subtract from unnormalised vectors, if any."""
-    if how == "none":
+    """Return normalised float32 vectors, and the mean of all vectors if it was subtracted from them."""
+    if how in ("none", "centre"):  # with `centre`, the map subtracts the means of its own pairs
         return np.ascontiguousarray(vectors, dtype=np.float32), None
     if how == "unit":
         return unit_rows(vectors), None
-    if how == "centre":
+    if how == "centre-unit":
         mean = vectors.mean(axis=0, dtype=np.float64)
         return unit_rows(vectors - mean.astype(np.float32)), mean
     unit, mean = unit_centre_unit(vectors)
@@ -258,7 +279,7 @@ def _normalised(vectors: np.ndarray, how: Normalisation) -> tuple[np.ndarray, np
 
 def _closest(problem: Problem, pairs: np.ndarray, entries: np.ndarray) -> np.ndarray:
     """Return the closest pair of each entry under the map fitted on all pairs."""
-    x, z = mapped(problem.x, problem.solve(pairs)), unit_rows(problem.z)
+    x, z = unit_rows(problem.solve(pairs).transform(problem.x)), unit_rows(problem.z)
     cosines = np.einsum("ij,ij->i", x[pairs[:, 0]], z[pairs[:, 1]])
     order = np.lexsort((-cosines, entries))
     first = np.unique(entries[order], return_index=True)[1]

@@ -10,9 +10,10 @@ import numpy as np
 from calque.algebra.normalize import unit_rows
 from calque.algebra.similarity import csls_neighbours
 from calque.errors import SettingError, check_number
+from calque.maps.linear import VectorMap
 
-#: function that fits a map on pairs of row indices, int64 `[n_pairs, 2]`, and returns the matrix of the map, float64
-Solve = Callable[[np.ndarray], np.ndarray]
+#: function that fits a map on pairs of row indices, int64 `[n_pairs, 2]`
+Solve = Callable[[np.ndarray], VectorMap]
 
 
 @dataclass(frozen=True)
@@ -64,13 +65,13 @@ class Refined:
     """Result of a refinement.
 
     Attributes:
-        matrix: matrix of the map in the best round, float64.
+        map: map of the best round.
         pairs: row indices of the pairs on which the best map was fitted, int64 `[n_pairs, 2]`.
         rounds: scores of the initial map and of the map of each refinement round.
         best: index of the best round.
     """
 
-    matrix: np.ndarray
+    map: VectorMap
     pairs: np.ndarray
     rounds: tuple[Round, ...]
     best: int
@@ -93,12 +94,12 @@ def refine(
     """
     if not len(pairs):
         raise SettingError("no dictionary entry has vectors for both words")
-    maps: list[tuple[np.ndarray, np.ndarray]] = []
+    maps: list[tuple[VectorMap, np.ndarray]] = []
     rounds: list[Round] = []
     right = unit_rows(z)
     for number in range(how.rounds + 1):
         maps.append((solve(pairs), pairs))
-        left = mapped(x, maps[-1][0])
+        left = unit_rows(maps[-1][0].transform(x))
         precision = np.nan if held_out is None else precision_at_1(left, right, held_out, k=how.k, among=how.frequent)
         if number == how.rounds and held_out is not None:
             rounds.append(Round(len(pairs), precision, np.nan, 0))

@@ -9,8 +9,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from calque.algebra.normalize import unit_rows
-from calque.algebra.procrustes import procrustes
 from calque.errors import SettingError
 from calque.maps.adversarial import adversarial_start
 from calque.maps.dictionary import (
@@ -23,6 +21,7 @@ from calque.maps.dictionary import (
     identical_words,
 )
 from calque.maps.distributions import distribution_start, self_learning, similarity_seeds
+from calque.maps.linear import Rotation
 from calque.maps.refine import Refined, Refinement, mapped, mutual_neighbours, refine
 
 Start = Literal["identical", "distributions", "adversarial"]
@@ -65,7 +64,7 @@ def fit_unsupervised(
         raise SettingError(f"restarts must be at least 1, got {restarts}")
     refinement = replace(refinement or Refinement(), held_out=0.0)
     problem = Problem.of(source.vectors, target.vectors, method, normalise)
-    x, z = unit_rows(problem.x), unit_rows(problem.z)
+    x, z = problem.for_start()
     tries: list[tuple[Refined, Verdict, int]] = []
     for number in range(1 if start == "identical" else restarts):
         if start == "identical":
@@ -79,7 +78,7 @@ def fit_unsupervised(
             frequent = refinement.frequent
             pairs, _ = mutual_neighbours(mapped(x[:frequent], matrix), z[:frequent], k=refinement.k)
         refined = refine(problem.x, problem.z, pairs, problem.solve, refinement)
-        verdict = check_map(x, z, refined.matrix, k=refinement.k, seed=seed)
+        verdict = check_map(x, z, refined.map.arrays()["matrix"], k=refinement.k, seed=seed)
         tries.append((refined, verdict, len(pairs)))
         if not verdict.failed:
             break
@@ -150,8 +149,8 @@ def _reached(x: np.ndarray, z: np.ndarray, pairs: np.ndarray, k: int) -> float:
     if not len(pairs):
         return 0.0
 
-    def solve(pairs: np.ndarray) -> np.ndarray:
-        return procrustes(x[pairs[:, 0]].T.astype(np.float64) @ z[pairs[:, 1]].astype(np.float64))
+    def solve(pairs: np.ndarray) -> Rotation:
+        return Rotation().fit(x[pairs[:, 0]], z[pairs[:, 1]])
 
     refined = refine(x, z, pairs, solve, Refinement(rounds=8, frequent=len(x), k=k, held_out=0.0))
     return max(round.mutual * round.mutual_pairs for round in refined.rounds) / len(x)

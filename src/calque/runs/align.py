@@ -196,7 +196,8 @@ def map_method(
     Args:
         start: initialisation without a dictionary: identical, distributions or adversarial.
         start_options: options of the initialisation, see `calque.maps.unsupervised.start_options`.
-        normalise: normalisation of the vectors (none, unit, centre or unit-centre-unit); the default depends on the method.
+        normalise: normalisation of the vectors (none, unit, centre, centre-unit or unit-centre-unit, see
+            `fit_dictionary`); default: centre for normalized-rotation, otherwise unit, or unit-centre-unit without a dictionary.
         refine: number of refinement rounds.
         held_out: fraction of the dictionary that is held out for choosing the best round.
         restarts: maximum number of random initialisations to try.
