@@ -112,7 +112,7 @@ def centred_rotation(x, y):
 
 
 def shifted(noise=0.5, n=600, seed=0):
-    """Return planted vectors that are longer for rare words, so the means over frequent words differ from those over all words."""
+    """Return planted vectors that are longer for rare words, so means over frequent words differ from those over all words."""
     source, target, gold, _ = planted(n=n, noise=noise, seed=seed)
     x, z = source.vectors * np.linspace(1, 3, n, dtype=np.float32)[:, None] + 2, target.vectors - 1
     return WordList(source.words, x), WordList(target.words, z), gold
