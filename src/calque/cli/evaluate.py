@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -15,7 +16,6 @@ from calque.cli.options import Linking, Loading, SubjectCommand, Tracking, group
 from calque.errors import SettingError
 from calque.named import is_path
 from calque.runs.settings import (
-    EncoderArgument,
     OwnOption,
     PairLangs,
     Quiet,
@@ -103,11 +103,19 @@ class TaskCommand(SubjectCommand):
     helps: ClassVar[Mapping[str, str]] = _HELPS
 
     def find_subject(self, words: Sequence[str]) -> str | None:
+        first = self._positional(words)
+        if len(first) > 1 and (first[-1] in TASKS or is_path(first[-1])):  # an encoder can have the name of a task, too
+            return first[-1]
         named = [word for word in words if not word.startswith("-")][1:]
         return next((word for word in named if word in TASKS), None) or next(filter(is_path, named), None)
 
     def subjects(self) -> Mapping[str, str]:
         return {f"calque evaluate ENCODER {name}": name for name in TASKS}
+
+    def _positional(self, words: Sequence[str]) -> list[str]:
+        """Return the arguments before the first option."""
+        first_option = next((k for k, word in enumerate(words) if word.startswith("-")), len(words))
+        return list(words[:first_option])
 
     def types_of(self, subject: str) -> Mapping[str, Any]:
         from calque.runs.study.values import Few, options_of
@@ -146,7 +154,11 @@ class TaskCommand(SubjectCommand):
 def evaluate(
     *,
     context: typer.Context,
-    encoder: EncoderArgument,
+    encoders: list[str] = typer.Argument(
+        ...,
+        metavar="ENCODER",
+        help="One or more encoders: Hugging Face names, folders, mini (bundled) or word vectors.",
+    ),
     task: str = typer.Argument(..., metavar="TASK", help="Name of a task, e.g. retrieval, or package.module:Class."),
     texts: Texts,
     loading: Loading,
@@ -172,7 +184,7 @@ def evaluate(
     ),
     test_limit: int | None = typer.Option(None, min=1, help="Use only N evenly spaced texts per --test or --dev file."),
 ) -> None:
-    """Measure an encoder on a task.
+    """Measure encoders on a task.
 
     Tasks include word and sentence retrieval, word alignment, bilingual lexicon induction, word-sense disambiguation, and
     zero-shot transfer, in which a task head is trained in one language and tested in others.
@@ -181,9 +193,7 @@ def evaluate(
 
     row = TASKS[task]
     _refuse_unused(given(context), task, row, projected=bool(texts.project))
-    if output.record and not (Path(encoder) / "calque.json").is_file():
-        fact = f"--record adds scores to the model card in a folder written by calque, but {encoder} has no calque.json"
-        raise SettingError(f"{fact}; pass a folder that has one, or save the scores with --out FILE")
+    _check_encoders(encoders, record=output.record)
     given_files = {name: value for name, value in vars(texts).items() if value}
     words = linking.words(row.pretokenized if pretokenized is None else pretokenized, limit)
     pairs, say = language_pairs(langs or []), news(output.quiet)
@@ -196,29 +206,74 @@ def evaluate(
     if layers is not None:
         refuse_unused(context, dict.fromkeys(("layer", "record"), "cannot be combined with --layers"))
     lists = [[each] if isinstance(each, str) else each for each in given_files.values()]
-    output_file("--out", output.out, [*chain(*lists), encoder], langs or [], adds=True)
-    from calque.runs.evaluate import evaluate as run
-    from calque.runs.score_table import layer_table, table
+    output_file("--out", output.out, [*chain(*lists), *encoders], langs or [], adds=True)
+    from calque.runs.evaluate import evaluate_each as run
 
-    def show(scores: Sequence[Any]) -> None:
+    def show(several: Sequence[Sequence[Any]]) -> None:
         """Print the scores before writing them, so no score is lost if the file is not writable."""
         if output.as_json:
-            every = [score.to_dict() for score in scores]
-            headline = next((score for score in every if score["metric"].endswith(".test-half")), every[0])
-            print(json_text({**headline, "scores": every}, default=str), flush=True)
+            print(json_text(_as_json(encoders, several), default=str), flush=True)
         else:
-            print(table(scores) if by_layer is None else layer_table(scores), flush=True)
+            print(_shown(encoders, several, by_layer=by_layer is not None), flush=True)
         if output.out is not None:
-            append_lines(output.out, (score.to_json() + "\n" for score in scores))
+            append_lines(output.out, (score.to_json() + "\n" for scores in several for score in scores))
 
     progress, load = not output.quiet, loading.arguments()
-    scores = run(
-        encoder, inputs, options=options, load=load, layers=layers, out=output.out, then=show, progress=progress
+    several = run(
+        encoders, inputs, options=options, load=load, layers=layers, out=output.out, then=show, progress=progress
     )
     if output.record:
         from calque.runs.card import add_scores
 
-        add_scores(Path(encoder), [score.to_dict() for score in scores])
+        for encoder, scores in zip(encoders, several, strict=True):
+            add_scores(Path(encoder), [score.to_dict() for score in scores])
+
+
+def _check_encoders(encoders: Sequence[str], *, record: bool) -> None:
+    """Check the names of the encoders before the first one is evaluated, which can take long.
+
+    Raises:
+        SettingError: an encoder is given twice, or scores cannot be recorded in its folder.
+        InputError: there are several encoders, and one of them does not exist.
+    """
+    places: dict[str, str] = {}
+    for encoder in encoders:
+        place = os.path.realpath(encoder) if os.path.exists(encoder) else encoder
+        if (first := places.setdefault(place, encoder)) is not encoder:
+            raise SettingError(f"each encoder must be given once, got {first} and {encoder}; remove one of them")
+        if record and not (Path(encoder) / "calque.json").is_file():
+            fact = f"--record adds scores to the model card in a folder written by calque, but {encoder} has no calque.json"
+            raise SettingError(f"{fact}; pass a folder that has one, or save the scores with --out FILE")
+    if len(encoders) > 1:
+        from calque.encoders.names import check_encoder
+
+        for encoder in encoders:
+            check_encoder(encoder)
+
+
+def _shown(encoders: Sequence[str], several: Sequence[Sequence[Any]], *, by_layer: bool) -> str:
+    """Return the scores of the encoders as text."""
+    from calque.runs.score_table import layer_table, table, table_of_encoders
+
+    if by_layer and len(encoders) > 1:
+        return "\n\n".join(f"{name}\n{layer_table(one)}" for name, one in zip(encoders, several, strict=True))
+    if by_layer:
+        return layer_table(several[0])
+    if len(encoders) > 1:
+        return table_of_encoders(dict(zip(encoders, several, strict=True)))
+    return table(several[0])
+
+
+def _as_json(encoders: Sequence[str], several: Sequence[Sequence[Any]]) -> dict[str, Any]:
+    """Return the scores as a JSON object: the main score with the list of all scores, or one such object for each encoder."""
+    found = []
+    for scores in several:
+        every = [score.to_dict() for score in scores]
+        headline = next((score for score in every if score["metric"].endswith(".test-half")), every[0])
+        found.append({**headline, "scores": every})
+    if len(encoders) == 1:
+        return found[0]
+    return {"encoders": [{"name": name, **one} for name, one in zip(encoders, found, strict=True)]}
 
 
 def _refuse_unused(named: Mapping[str, str], task: str, row: TaskRow, *, projected: bool) -> None:

@@ -180,6 +180,16 @@ def read_blocks(path: str | PathLike[str]) -> Iterator[bytes]:
             yield block
 
 
+def check_content(path: str | PathLike[str]) -> None:
+    """Read the first block of a plain or compressed file.
+
+    Raises:
+        InputError: the file cannot be read or decompressed, or is empty.
+    """
+    if next(read_blocks(path), None) is None:
+        raise InputError("the file is empty", path=path)
+
+
 def read_lines(path: str | PathLike[str]) -> Iterator[str | Flaw]:
     """Yield the lines of a file without their terminator (`\\n` or `\\r\\n`) and without a byte order mark.
 

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -18,6 +19,8 @@ from calque.storage import part_of, remove, temporary_folder
 from calque.tasks.table import TASKS
 
 if TYPE_CHECKING:
+    from calque.analyses.questions import Finding
+    from calque.input_texts import Say
     from calque.tasks import Score
     from calque.tasks.inputs import Inputs
 
@@ -47,47 +50,103 @@ def evaluate(
 ) -> list[Score]:
     """Return the scores of one encoder on one task, ordered by test set. The first score is the main score.
 
+    Arguments not listed here are those of `evaluate_each`.
+
     Args:
         encoder: Hugging Face name, folder, `mini`, or file of static vectors.
+        then: function that is called with all scores.
+
+    Raises:
+        SettingError: the task is unknown, or does not use one of the given files.
+    """
+    (scores,) = evaluate_each(
+        [encoder], inputs, options=options, load=load, layers=layers, out=out, then=lambda found: then(found[0]),
+        progress=progress,
+    )  # fmt: skip
+    return scores
+
+
+def evaluate_each(
+    encoders: Sequence[str],
+    inputs: Inputs,
+    *,
+    options: Mapping[str, Any] | None = None,
+    load: Mapping[str, Any] | None = None,
+    layers: Sequence[int] | Literal["all"] | None = None,
+    out: Path | None = None,
+    then: Callable[[list[list[Any]]], object] = lambda scores: None,
+    progress: bool = False,
+) -> list[list[Score]]:
+    """Return the scores of each encoder on one task, whose files are read only once. One encoder is loaded at a time.
+
+    Args:
         inputs: name of the task (a key of `TASKS` or `package.module:Class`) and its files.
         options: keyword arguments of the task's `from_files`.
         load: keyword arguments of `load_encoder`.
         layers: layers that `compare_layers` compares by word retrieval; `then` is called with its findings, not with scores.
         out: file for the scores. Checkpoints of trained task heads are written next to this file, so an interrupted command
             can be resumed; if `out` is None, no checkpoints are written.
-        then: function that is called with all scores.
+        then: function that is called with the scores of all encoders.
         progress: whether to show progress bars on standard error.
 
     Raises:
         SettingError: the task is unknown, or does not use one of the given files.
     """
-    from calque.encoders import load_encoder
-    from calque.encoders.layers import DefaultLayerWarning
-
     row = TASKS[inputs.task]
     unread = [name for name in inputs.given if name not in row.files]
     if unread:
         raise SettingError(f"{inputs.task} does not use {', '.join(unread)}, but only {', '.join(row.files)}")
     tasks = TASKS.load(inputs.task).from_files(inputs, **dict(options or {}))
-    with warnings.catch_warnings():
-        if layers is not None:  # the warning is irrelevant, because the default layer is not used
-            warnings.simplefilter("ignore", DefaultLayerWarning)
-        loaded = load_encoder(encoder, **dict(load or {}))
-    scores: list[Score] = []
-    aligned = alignment_of(encoder)
-    reporting = row.reporting if is_path(inputs.task) else None  # reports look up the tasks of the table by name
     if layers is not None:
-        findings = compare_layers(tasks, loaded, layers, {"aligned": aligned}, progress=progress)
+        findings = [_layers_of(encoder, tasks, layers, load, progress=progress) for encoder in encoders]
         then(findings)
-        return [finding.score for finding in findings]
+        return [[finding.score for finding in each] for each in findings]
+    scores = []
     with _resumable(tasks, out):
-        for task in tasks:
-            found = task.evaluate(loaded, progress=progress)
-            of_task = [replace(score.about(**task.notes, aligned=aligned), reporting=reporting) for score in found]
-            for line in task.news(of_task):
-                inputs.say(line)
-            scores += of_task
+        for encoder in encoders:
+            say = partial(_say_of, encoder, inputs.say) if len(encoders) > 1 else inputs.say
+            scores.append(_scores_of(encoder, inputs.task, tasks, load, say, progress=progress))
     then(scores)
+    return scores
+
+
+def _layers_of(
+    encoder: str, tasks: Any, layers: Sequence[int] | Literal["all"], load: Mapping[str, Any] | None, *, progress: bool
+) -> list[Finding]:
+    """Compare the layers of one encoder by word retrieval."""
+    from calque.encoders import load_encoder
+    from calque.encoders.layers import DefaultLayerWarning
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DefaultLayerWarning)  # irrelevant, because the default layer is not used
+        loaded = load_encoder(encoder, **dict(load or {}))
+    return compare_layers(tasks, loaded, layers, {"aligned": alignment_of(encoder)}, progress=progress)
+
+
+def _say_of(encoder: str, say: Say, line: str) -> None:
+    say(f"{encoder}: {line}")
+
+
+def _scores_of(
+    encoder: str, name: str, tasks: Any, load: Mapping[str, Any] | None, say: Say, *, progress: bool
+) -> list[Score]:
+    """Return the scores of one encoder on the tasks, and pass the messages about the scores to `say`.
+
+    Args:
+        name: name of the task, see `Inputs.task`.
+        tasks: result of the task's `from_files`.
+    """
+    from calque.encoders import load_encoder
+
+    loaded, aligned = load_encoder(encoder, **dict(load or {})), alignment_of(encoder)
+    reporting = TASKS[name].reporting if is_path(name) else None  # reports look up the tasks of the table by name
+    scores: list[Score] = []
+    for task in tasks:
+        found = task.evaluate(loaded, progress=progress)
+        of_task = [replace(score.about(**task.notes, aligned=aligned), reporting=reporting) for score in found]
+        for line in task.news(of_task):
+            say(line)
+        scores += of_task
     return scores
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from calque.runs.compare import ONE_RUN
 
@@ -16,6 +16,35 @@ if TYPE_CHECKING:
 def table(scores: Sequence[Score]) -> str:
     """Format the scores of one task as a table. Only the JSON output contains the F1 of each span type."""
     return _trained(scores) if "seeds" in scores[0].settings else _plain(scores)
+
+
+def table_of_encoders(by_encoder: Mapping[str, Sequence[Score]]) -> str:
+    """Format the scores of several encoders on one task as one table, with one row per encoder for each test set and metric.
+
+    Args:
+        by_encoder: scores of each encoder, keyed by its name.
+    """
+    by_question: dict[tuple[Any, ...], list[tuple[str, Score]]] = {}
+    for name, scores in by_encoder.items():
+        for score in scores:
+            question = (score.task, score.data, score.languages, score.metric, score.settings.get("protocol"))
+            by_question.setdefault(question, []).append((name, score))
+    pairs = [pair for same in by_question.values() for pair in same]
+    names, scores = [name for name, _ in pairs], [score for _, score in pairs]
+    is_trained = "seeds" in scores[0].settings
+    rows = _trained_rows(scores, names) if is_trained else _plain_rows(scores, names)
+    notes = {name: (_notes if is_trained else _plain_notes)(of_one) for name, of_one in by_encoder.items()}
+    return "\n".join([*rows, "", *_merged(notes)])
+
+
+def _merged(notes: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return the notes on several encoders: a note on all of them once, and any other note after the name of its encoder."""
+    lines: dict[str, None] = {}
+    for name, own in notes.items():
+        for note in own:
+            is_common = all(note in other for other in notes.values())
+            lines[note if is_common else f"{name}: {note}"] = None
+    return list(lines)
 
 
 def columns(rows: Sequence[Sequence[str]], right: range) -> list[str]:
@@ -49,15 +78,39 @@ def layer_table(findings: Sequence[Finding]) -> str:
 
 
 def _plain(scores: Sequence[Score]) -> str:
-    """Format the name, value, interval and number of items of each score, and the test set if several test sets were used."""
+    """Format the scores of a task without a trained head, followed by notes."""
+    return "\n".join([*_plain_rows(scores), "", *_plain_notes(scores)])
+
+
+def _plain_notes(scores: Sequence[Score]) -> list[str]:
+    return [*_candidates(scores), ONE_RUN]
+
+
+def _plain_rows(scores: Sequence[Score], names: Sequence[str] = ()) -> list[str]:
+    """Format the name, value, interval and number of items of each score, and the test set if several test sets were used.
+
+    Args:
+        names: name of the encoder of each score, shown in the first column; empty if there is only one encoder.
+    """
     rows = [("test", "metric", "value", "95% interval", "n")]
     for score in scores:
         value, low, high = score.shown(2)
         test = f"{Path(score.data).name} {'-'.join(score.languages)}"
         rows.append((test, f"{score.task} {score.metric}", value, f"{low} – {high}", f"{score.n:,}"))
-    several = len({(score.task, score.metric) for score in scores}) < len(scores)
-    lines = columns(rows, range(2, 5)) if several else columns([row[1:] for row in rows], range(1, 4))
-    return "\n".join([*lines, "", *_candidates(scores), ONE_RUN])
+    metrics = {(score.task, score.metric) for score in scores}
+    questions = {(score.task, score.metric, score.data, score.languages) for score in scores}
+    numbers = range(2, 5)
+    if len(questions) == len(metrics):  # there is only one test set
+        rows, numbers = [row[1:] for row in rows], range(1, 4)
+    return _columns(rows, numbers, names)
+
+
+def _columns(rows: Sequence[Sequence[str]], numbers: range, names: Sequence[str]) -> list[str]:
+    """Format rows with a header; the names of encoders, if there are any, become the first column."""
+    if not names:
+        return columns(rows, numbers)
+    named = [(name, *row) for name, row in zip(("encoder", *names), rows, strict=True)]
+    return columns(named, range(numbers.start + 1, numbers.stop + 1))
 
 
 def _candidates(scores: Sequence[Score]) -> Iterator[str]:
@@ -81,10 +134,15 @@ def _candidates(scores: Sequence[Score]) -> Iterator[str]:
 
 def _trained(scores: Sequence[Score]) -> str:
     """Format one row for each test set and metric, followed by notes on the training runs."""
+    return "\n".join([*_trained_rows(scores), "", *_notes(scores)])
+
+
+def _trained_rows(scores: Sequence[Score], names: Sequence[str] = ()) -> list[str]:
+    """Format one row for each test set and metric, without the F1 of each span type."""
+    shown = [number for number, score in enumerate(scores) if not score.metric.startswith("f1.")]
+    scores, names = [scores[number] for number in shown], [names[number] for number in shown if names]
     rows = [("test", "language", "metric", "value", "s.d.", "95% interval", "gap", "n", "trained on")]
     for score in scores:
-        if score.metric.startswith("f1."):
-            continue
         value, low, high = score.shown(1)
         sd, gap = score.settings.get("sd"), score.settings.get("gap")
         protocol = score.settings.get("protocol", "zero-shot")
@@ -93,7 +151,7 @@ def _trained(scores: Sequence[Score]) -> str:
             score.data, score.languages[-1], score.metric, value, "" if sd is None else f"{100 * sd:.1f}",
             f"{low} – {high}", "" if gap is None else f"{100 * gap:.1f}", f"{score.n:,}", train,
         ))  # fmt: skip
-    return "\n".join([*columns(rows, range(3, 8)), "", *_notes(scores)])
+    return _columns(rows, range(3, 8), names)
 
 
 def _notes(scores: Sequence[Score]) -> list[str]:

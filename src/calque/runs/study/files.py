@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,9 +12,9 @@ from typing import Any
 
 from calque.corpora import read_dictionary, read_parallel
 from calque.corpora.languages import pair_of
-from calque.corpora.lines import SUFFIXES, Flaw, read_blocks, read_lines
+from calque.corpora.lines import Flaw, check_content, read_lines
 from calque.corpora.plain import stream_sentences
-from calque.errors import CalqueError, CalqueWarning, InputError, did_you_mean
+from calque.errors import CalqueError, CalqueWarning, InputError
 from calque.input_texts import Words
 from calque.named import is_path
 from calque.pairs import WordPairs
@@ -25,9 +24,6 @@ from calque.tasks.inputs import Inputs
 from calque.tasks.table import TASKS
 
 _FIRST = 64  # number of lines that are read to recognise plain text
-_HUB_NAME = re.compile(r"\w[\w.-]*(/[\w.-]+)?")
-#: suffixes of encoders in a single file, which no name on the hub has
-_FILE_SUFFIXES = (*SUFFIXES, ".vec", ".txt", ".bin", ".hdf5", ".h5")
 _SHOWN = 3  # maximum number of further problems in the message
 
 
@@ -73,16 +69,14 @@ def check_files(study: Study, path: str | Path) -> None:
 
 # -- encoders ------------------------------------------------------------------------------------------------------------
 def _encoders(study: Study) -> Iterator[Check]:
-    from calque.encoders.loading import by_language
+    from calque.encoders.names import check_encoder
 
     for name, table in study.encoders.items():
         where = f"encoders.{name}"
         if table.pretrain is not None:
             yield from _pretraining(study, f"{where}.pretrain", table)
-            continue
-        whole = {"": table.path} if os.path.exists(study.path(table.path)) else by_language(table.path)
-        for part in (whole or {"": table.path}).values():
-            yield Check(where, [], partial(_open_encoder, study, part))
+        else:
+            yield Check(where, [], partial(check_encoder, table.path, folder=study.path("")))
 
 
 def _pretraining(study: Study, where: str, table: EncoderTable) -> Iterator[Check]:
@@ -93,30 +87,6 @@ def _pretraining(study: Study, where: str, table: EncoderTable) -> Iterator[Chec
         langs = pair_of(name, list(texts))
         if langs is not None:
             yield _dictionary(study, f"{where}.dictionaries.{name}", langs, file)
-
-
-def _open_encoder(study: Study, name: str) -> None:
-    """Check that an encoder is a bundled encoder, a class, a folder or file with an encoder, or a repository on the hub."""
-    from calque.encoders.folder import BUNDLED, file_pair, holds_encoder
-    from calque.encoders.hub import has_encoder
-
-    path = Path(study.path(name))
-    if path.exists():
-        if path.is_dir() and not holds_encoder(path) and file_pair(path) is None:
-            raise InputError("this folder contains no encoder; expected one saved by calque or transformers", path=path)
-        if path.is_file():
-            first_block(path)
-        return
-    if name in BUNDLED or is_path(name):
-        return
-    local = [each.name for each in path.parent.iterdir()] if path.parent.is_dir() else []
-    meant = did_you_mean(name, BUNDLED) or did_you_mean(path.name, local)
-    expected = "a folder, a file of word vectors, mini, a name on the Hugging Face hub, or package.module:Class"
-    if not _HUB_NAME.fullmatch(name) or path.suffix.lower() in _FILE_SUFFIXES:
-        raise InputError(f"no such file or folder; expected {expected}{meant}", path=path)
-    if not has_encoder(name):
-        fact = f"{name!r} is neither a local folder nor an encoder on the Hugging Face hub that can be reached"
-        raise InputError(f"{fact}; expected {expected}{meant}")
 
 
 # -- supervision ---------------------------------------------------------------------------------------------------------
@@ -230,16 +200,4 @@ def _read_links(path: str) -> None:
 def _first_blocks(paths: Sequence[str]) -> None:
     for path in paths:
         for file in files_at(path):
-            first_block(file)
-
-
-def first_block(path: str | Path) -> bytes:
-    """Return the first block of a plain or compressed file.
-
-    Raises:
-        InputError: the file cannot be read or decompressed, or is empty.
-    """
-    block = next(read_blocks(path), b"")
-    if not block:
-        raise InputError("the file is empty", path=path)
-    return block
+            check_content(file)
