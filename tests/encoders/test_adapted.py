@@ -131,7 +131,7 @@ def test_corrupt_adapters_are_rejected(tiny_encoder, tmp_path):
     for path, content, message in (
         (config, text.replace('"r": 2', '"r": 3'), "of the wrong shape"),
         (config, "{", "invalid configuration"),
-        (weights, "no", "do not match the base"),
+        (weights, "no", "the weights of the adapters cannot be read"),
     ):
         config.write_text(text)
         path.write_text(content)

@@ -8,43 +8,48 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Mapping
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import nn
 from transformers import PreTrainedModel
 
-from calque.encoders.checkpoint import first_line, read_checkpoint, weights_digest
+from calque.encoders.adapter_files import (
+    MODEL_PACKAGES,
+    PREFIX,
+    TOKENIZER_FILES,
+    WEIGHTS_FILE,
+    library,
+    of_encoder,
+    read_config,
+    read_weights,
+)
+from calque.encoders.checkpoint import first_line, hub_folder, read_checkpoint, read_tokenizer, weights_digest
 from calque.encoders.folder import ABOUT_FILE, ADAPTERS_FILE, BUNDLED, read_about, saving, write_about
 from calque.encoders.huggingface import HuggingFaceEncoder, recorded_options
 from calque.encoders.layers import find_blocks
+from calque.encoders.merging import merged_model
 from calque.encoders.numerics import number_type, usable_device
-from calque.errors import CalqueError, InputError, MissingExtraError, SettingError
+from calque.encoders.sentence_transformers import copy_modules, own_modules, write_layer
+from calque.errors import CalqueError, InputError, SettingError
 
-WEIGHTS_FILE = "adapter_model.safetensors"
 _NAME = "default"  # PEFT requires a name for each set of adapters; calque uses only one set
-_PREFIX = "base_model.model."  # prefix of tensor names in PEFT's files
-
-
-def library() -> Any:
-    """Return the module `peft`; raise MissingExtraError if it is not installed."""
-    try:
-        import peft
-    except ImportError as error:
-        raise MissingExtraError("peft", "peft", "an encoder with LoRA adapters") from error
-    return peft
 
 
 class Origin(NamedTuple):
-    """Source of the base encoder: its folder or name on the hub, a hash of its weights (`weights_digest`), and their type."""
+    """Source of the base encoder: its folder or name on the hub, a hash of its weights (`weights_digest`), their type, and
+    the revision on the hub."""
 
     place: str
     weights: str
     dtype: str
+    revision: str = ""
 
     @classmethod
     def of(cls, encoder: HuggingFaceEncoder) -> Origin:
@@ -60,7 +65,8 @@ class Origin(NamedTuple):
 
     def read(self, attention: str | None) -> tuple[Any, Any]:
         """Load the model and the tokenizer of the base encoder."""
-        return read_checkpoint(str(BUNDLED.get(self.place, self.place)), number_type(self.dtype), attention)
+        place = str(BUNDLED.get(self.place, self.place))
+        return read_checkpoint(place, number_type(self.dtype), attention, revision=self.revision or None)
 
 
 def _absolute(place: str) -> str:
@@ -76,40 +82,61 @@ class AdaptedEncoder(HuggingFaceEncoder):
     Args:
         origin: source of the base encoder, which has no adapters.
         model, tokenizer, options: see `HuggingFaceEncoder`; the model must contain the adapters.
+
+    Attributes:
+        own_tokenizer: whether the tokenizer was read from the folder of the adapters, and is saved with them.
+        own_embeddings: whether the adapters replace the embeddings, for example because words were added to the vocabulary.
     """
 
     def __init__(self, model: PreTrainedModel, tokenizer: Any, *, origin: Origin, **options: Any):
         super().__init__(model, tokenizer, **options)
         self.origin = origin
+        self.own_tokenizer = self.own_embeddings = False
 
     @torch.no_grad()
     def merged(self) -> HuggingFaceEncoder:
-        """Return an encoder with the merged weights W + (α/r) B A. The merged encoder is saved in full and does not need PEFT."""
+        """Return an encoder with the merged weights W + (α/r) B A. The merged encoder is saved in full and does not need PEFT.
+
+        Raises:
+            SettingError: PEFT cannot merge these adapters, or merging them would change the vectors.
+        """
         plain: Any = copy.copy(self)
-        plain.__class__, plain.model = HuggingFaceEncoder, copy.deepcopy(self.model)
-        del plain.origin, plain.model.peft_config
-        adapted = set(map(id, _adapted_modules(plain.model)))
-        for name in [name for name, module in plain.model.named_modules() if id(module) in adapted]:
-            parent, _, own = name.rpartition(".")
-            module = plain.model.get_submodule(name)
-            module.merge()
-            setattr(plain.model.get_submodule(parent), own, module.get_base_layer())
-        plain.model.requires_grad_(True)
+        plain.__class__, plain.model = HuggingFaceEncoder, merged_model(self.model)
+        del plain.origin, plain.own_tokenizer, plain.own_embeddings
+        batch, layers = self._probe(), self.layers
+        with self.reading(layers) as ours, plain.reading(layers) as theirs:
+            before, after = ours(batch), theirs(batch)
+        tolerance = max(1e-3, 32 * torch.finfo(self.model.dtype).eps)
+        for layer in layers:
+            if float((after[layer] - before[layer]).abs().max()) > tolerance * float(before[layer].abs().max()):
+                fact = f"merging these adapters would change the vectors of layer {layer} of {self.name}"
+                raise SettingError(f"{fact}; use the adapters without merging them")
         return plain
 
     def save(self, folder: str | PathLike[str], *, keep_layers: bool = False) -> None:
-        """Write only the adapters; `keep_layers` is ignored. `merged().save(folder)` writes the complete encoder."""
+        """Write only the adapters; `keep_layers` is ignored. `merged().save(folder)` writes the complete encoder.
+
+        The modules of a sentence-transformers model are written too, so that `SentenceTransformer(folder)` opens the folder.
+        """
         place, config = self.origin.place, copy.copy(self.model.peft_config[_NAME])
         with saving(folder, self) as path:
             config.base_model_name_or_path, config.inference_mode = str(BUNDLED.get(place, place)), True
+            config.revision = self.origin.revision or None
             kind = type(self.model)
-            config.auto_mapping = {"base_model_class": kind.__name__, "parent_library": kind.__module__}
-            if not isinstance(config.target_modules, str):
-                config.target_modules = sorted(config.target_modules)
+            if kind.__module__.partition(".")[0] in MODEL_PACKAGES:
+                config.auto_mapping = {"base_model_class": kind.__name__, "parent_library": kind.__module__}
+            config.target_modules = sorted(config.target_modules)
             config.save_pretrained(str(path))
-            state = {f"{_PREFIX}{name}": x.detach().cpu().contiguous() for name, x in _state(self.model).items()}
+            weights = _state(self.model, embeddings=self.own_embeddings)
+            state = {f"{PREFIX}{name}": x.detach().cpu().contiguous() for name, x in weights.items()}
             save_file(state, path / WEIGHTS_FILE, metadata={"format": "pt"})
-            about = self.origin._asdict()
+            modules = None if self.standard else self.modules
+            if modules is not None or self.own_tokenizer:
+                self.tokenizer.save_pretrained(path)
+            if modules is not None:
+                copy_modules(modules, path)
+                write_layer(path, dim=self.dim, layer=self.layer, n_layers=self.n_layers)
+            about = {name: value for name, value in self.origin._asdict().items() if name != "revision" or value}
             if os.path.isdir(place):  # record a relative path too, so that both folders can be moved together
                 about["beside"] = os.path.relpath(place, Path(folder).absolute())
             write_about(path, "adapters", {"adapted": about, **self._record(path)})
@@ -125,21 +152,16 @@ class AdaptedEncoder(HuggingFaceEncoder):
     ) -> Self:  # fmt: skip
         """Load adapters that `save` or PEFT wrote, with their base encoder; raise InputError if the base encoder has changed."""
         path, number = Path(folder), number_type(dtype)
-        peft = library()
-        try:
-            config = peft.PeftConfig.from_pretrained(str(path))
-        except Exception as error:  # corrupt files can raise many kinds of exceptions
-            raise InputError(f"invalid configuration ({first_line(error)})", path=path / ADAPTERS_FILE) from error
-        if not isinstance(config, peft.LoraConfig):
-            raise InputError(f"adapters must be of type LORA, got {config.peft_type}", path=path / ADAPTERS_FILE)
+        config = read_config(path)
         recorded = read_about(path) if about is None else about
-        adapted = recorded.get("adapted", {})
-        places = [str(path / adapted["beside"])] if "beside" in adapted else []
-        places += [str(adapted.get("place") or config.base_model_name_or_path or "")]
-        place = next((place for place in places if place in BUNDLED or os.path.isdir(place)), places[-1])
-        place = _absolute(place)
-        origin = Origin(place, adapted.get("weights", ""), adapted.get("dtype", "float32"))
-        remedy = f"check adapted.place in {ABOUT_FILE}" if adapted else f"check the base model in {ADAPTERS_FILE}"
+        origin = _recorded_origin(path, recorded, config)
+        place = origin.place
+        remedy = (
+            f"check adapted.place in {ABOUT_FILE}"
+            if "adapted" in recorded
+            else f"check the base model in {ADAPTERS_FILE}"
+        )
+        _check_base(path, place)
         try:
             model, tokenizer = origin.read(attention)
         except InputError as error:
@@ -147,15 +169,55 @@ class AdaptedEncoder(HuggingFaceEncoder):
         weights = weights_digest(model)
         if origin.weights not in ("", weights):
             raise InputError(f"these adapters were not trained on the weights of {place}; {remedy}", path=path)
-        _read_adapters(model, path, config)
+        own_embeddings = _read_adapters(model, path, config)
+        own_tokenizer = any((path / name).is_file() for name in TOKENIZER_FILES)
+        if own_tokenizer:
+            tokenizer = read_tokenizer(path, model.config)
         model.to(usable_device(device))
         if isinstance(number, torch.dtype):
             model.to(number)
         base = BUNDLED.get(place, place)
-        of_base = recorded_options(read_about(base), base)  # PEFT does not save these options with its adapters
+        about_base = read_about(base)
+        modules = own_modules(str(path), recorded) or own_modules(str(base), about_base)
+        # PEFT does not save these options with its adapters
+        of_base = {**({} if modules is None else {"layer": -1}), **recorded_options(about_base, base)}
         options = {"name": path.resolve().name, **of_base, **recorded_options(recorded, path), **options}
         opened = cls._of(model, tokenizer, {"origin": origin._replace(weights=weights), **options}, str(path))
-        return opened._read_standard(path, recorded)
+        opened.modules, opened.own_tokenizer, opened.own_embeddings = modules, own_tokenizer, own_embeddings
+        if recorded:
+            return opened._read_standard(path, recorded)
+        return opened._read_standard(Path(base), about_base)
+
+
+def _recorded_origin(path: Path, recorded: Mapping[str, Any], config: Any) -> Origin:
+    """Return the origin of the base encoder from the content of `calque.json`, or from PEFT's configuration."""
+    adapted = recorded.get("adapted", {})
+    places = [str(path / adapted["beside"])] if "beside" in adapted else []
+    places += [str(adapted.get("place") or config.base_model_name_or_path or "")]
+    if not adapted and _holds_model(path):
+        places = [str(path)]  # `transformers`, too, adds adapters to the complete model in the same folder
+    place = next((place for place in places if place in BUNDLED or os.path.isdir(place)), places[-1])
+    revision = str(adapted.get("revision") or ("" if adapted else config.revision) or "")
+    return Origin(_absolute(place), adapted.get("weights", ""), adapted.get("dtype", "float32"), revision)
+
+
+def _holds_model(folder: Path) -> bool:
+    """Return whether a folder contains a complete model beside the adapters."""
+    weights = [*folder.glob("model*.safetensors"), *folder.glob("pytorch_model*.bin")]
+    return (folder / "config.json").is_file() and bool(weights)
+
+
+def _check_base(path: Path, place: str) -> None:
+    """Check that the base encoder of adapters is named, and has no adapters itself."""
+    if not place:
+        fact = "base_model_name_or_path must name the base encoder of these adapters, got nothing"
+        raise InputError(f"{fact}; add a folder or a name on the hub", path=path / ADAPTERS_FILE)
+    if place in BUNDLED or (os.path.isdir(place) and os.path.realpath(place) == os.path.realpath(path)):
+        return
+    base = Path(place) if os.path.isdir(place) else hub_folder(place, ADAPTERS_FILE, [ADAPTERS_FILE])
+    if base is not None and (base / ADAPTERS_FILE).is_file():
+        fact = f"the base encoder of these adapters, {place}, contains adapters itself"
+        raise InputError(f"{fact}; merge them first (calque merge), and name the new folder as base", path=path)
 
 
 def with_adapters(
@@ -202,7 +264,9 @@ def with_adapters(
         max_length=encoder.max_length, name=encoder.name, precision=encoder.precision or "highest",
     )  # fmt: skip
     adapted.model.to(device=device).float()
-    adapted.standard = encoder.standard
+    adapted.standard, adapted.modules = encoder.standard, encoder.modules
+    if isinstance(encoder, AdaptedEncoder):
+        adapted.own_tokenizer, adapted.own_embeddings = encoder.own_tokenizer, encoder.own_embeddings
     return adapted
 
 
@@ -218,13 +282,9 @@ def _targets(model: Any, layers: range) -> list[str]:
     return linear
 
 
-def _adapted_modules(model: nn.Module) -> list[Any]:
-    return [module for module in model.modules() if hasattr(module, "lora_A") and hasattr(module, "base_layer")]
-
-
 def _trained_parts(model: nn.Module) -> list[nn.Parameter]:
-    """Return the matrices A and B of all adapted modules."""
-    return [p for part in _adapted_modules(model) for p in (*part.lora_A.parameters(), *part.lora_B.parameters())]
+    """Return the trained weights of the low-rank adapters: the matrices A and B, and the magnitudes of DoRA."""
+    return [p for name, p in model.named_parameters() if ".lora_" in name]
 
 
 def _inject(config: Any, model: Any) -> None:
@@ -235,22 +295,83 @@ def _inject(config: Any, model: Any) -> None:
         p.requires_grad_(True)
 
 
-def _state(model: Any) -> dict[str, Any]:
-    """Return the matrices A and B of all modules, keyed by name. `save_embedding_layers=False` avoids a query to the hub."""
-    state = library().get_peft_model_state_dict(model, adapter_name=_NAME, save_embedding_layers=False)
-    return {name.removeprefix(_PREFIX): value for name, value in state.items()}
+def _state(model: Any, *, embeddings: bool = False) -> dict[str, Any]:
+    """Return the weights of the adapters by name.
+
+    Args:
+        embeddings: whether to include the embeddings; PEFT's own default would query the hub.
+    """
+    with _without_warnings():
+        state = library().get_peft_model_state_dict(model, adapter_name=_NAME, save_embedding_layers=embeddings)
+    return {name.removeprefix(PREFIX): value for name, value in state.items()}
 
 
-def _read_adapters(model: Any, folder: Path, config: Any) -> None:
-    """Load the adapters in a folder into a model in place; raise InputError if names or shapes do not match."""
+def _read_adapters(model: Any, folder: Path, config: Any) -> bool:
+    """Load the adapters in a folder into a model in place, and return whether they replace the embeddings.
+
+    Raises:
+        InputError: names or shapes do not match the model.
+    """
+    weights, layers = read_weights(folder), config.layer_replication
     try:
-        _inject(config, model)
-        state = {name.removeprefix(_PREFIX): x for name, x in load_file(folder / WEIGHTS_FILE).items()}
+        if layers:
+            from peft.tuners.tuners_utils import replicate_layers
+
+            replicate_layers(model, layers)
+        state = of_encoder(config, weights, model, folder)
+        own_embeddings = _read_embeddings(model, config, state)
+        # The layers are replicated already. PiSSA is initialised with random numbers, which must be the same each time.
+        config.layer_replication = None
+        with _without_warnings(), torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            _inject(config, model)
+        config.layer_replication = layers
         shapes, expected = ({name: x.shape for name, x in each.items()} for each in (state, _state(model)))
-        if wrong := sorted(name for name in shapes | expected if shapes.get(name) != expected.get(name)):
-            raise InputError(f"{wrong[0]} is missing, unexpected or of the wrong shape", path=folder / WEIGHTS_FILE)
+        wrong = [name for name in shapes | expected if shapes.get(name) != expected.get(name)]
+        # A model under a head has no pooler, and the pooler does not change the vectors.
+        wrong = sorted(name for name in wrong if name in shapes or not name.startswith("pooler."))
+        if wrong:
+            raise InputError(f"{wrong[0]} is missing, unexpected or of the wrong shape", path=folder)
         library().set_peft_model_state_dict(model, state, adapter_name=_NAME)
     except CalqueError:
         raise
     except Exception as error:  # corrupt files can raise many kinds of exceptions
         raise InputError(f"the adapters do not match the base encoder ({first_line(error)})", path=folder) from error
+    return own_embeddings
+
+
+@torch.no_grad()
+def _read_embeddings(model: Any, config: Any, state: dict[str, torch.Tensor]) -> bool:
+    """Move the embeddings in `state` to the model; return whether they differ from the embeddings of the base encoder.
+
+    PEFT saves all embeddings if words were added to the vocabulary, or if the embeddings have adapters. If the embeddings are
+    in `modules_to_save`, they stay in `state`.
+    """
+    table: Any = model.get_input_embeddings()
+    name = next(name for name, part in model.named_modules() if part is table)
+    for repeated in (
+        "original_module",
+        "modules_to_save",
+    ):  # PEFT saves the trained embeddings under their own name, too
+        state.pop(f"{name}.{repeated}.weight", None)
+    trained = any(name.endswith(entry) for entry in config.modules_to_save or [])
+    places = [f"{name}.base_layer.weight", f"{name}.token_adapter.base_layer.weight"]
+    places += [] if trained else [f"{name}.weight"]
+    found = [state.pop(place) for place in places if place in state]
+    new_table = found[0] if found else state.get(f"{name}.weight")
+    rows = len(table.weight if new_table is None else new_table)
+    if rows != len(table.weight):
+        model.resize_token_embeddings(rows, mean_resizing=False)
+        table = model.get_input_embeddings()
+    if not found or torch.equal(found[0].to(table.weight), table.weight):
+        return False
+    table.weight.copy_(found[0])
+    return True
+
+
+@contextmanager
+def _without_warnings() -> Iterator[None]:
+    """Hide the warnings of PEFT, which are about training and about PEFT's own classes."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield

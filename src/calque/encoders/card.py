@@ -37,8 +37,11 @@ def write_card(folder: Path, encoder: Any, record: dict[str, Any]) -> None:
             record["vectors"]["language"] = encoder.tokenizer.convert_ids_to_tokens(languages[""])
         if "adapted" in about:
             record["vectors"]["adapted"] = about["adapted"]["place"]
-        if ("adapted" in about and not encoder.tokenizer.name_or_path) or encoder.standard:
-            del record["vectors"]  # transformers cannot load the tokenizer, or does not standardise vectors
+            record["vectors"]["revision"] = about["adapted"].get("revision", "")
+            record["vectors"]["own_tokenizer"] = (folder / "tokenizer.json").is_file()
+        if ("adapted" in about and (not encoder.tokenizer.name_or_path or encoder.own_embeddings)) or encoder.standard:
+            # transformers cannot load the tokenizer, does not resize the embeddings, or does not standardise vectors
+            del record["vectors"]
     model_card(folder, record)
 
 

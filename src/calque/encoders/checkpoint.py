@@ -17,42 +17,32 @@ from urllib.request import getproxies
 import torch
 from torch import nn
 
-from calque.errors import CalqueError, InputError, SettingError
+from calque.errors import CalqueError, InputError, OutputError, SettingError
 from calque.named import TRUST_CODE
 
 
-def read_checkpoint(name: str, dtype: torch.dtype | str, attention: str | None) -> tuple[Any, Any]:
+def read_checkpoint(
+    name: str, dtype: torch.dtype | str, attention: str | None, *, revision: str | None = None
+) -> tuple[Any, Any]:
     """Load a model and its tokenizer from a folder or from the hub, and check that both are complete and match each other.
 
     Args:
         dtype: weight type, or "auto" for the type in the file.
         attention: `attn_implementation` of `transformers`; None leaves the choice to `transformers`.
+        revision: branch, tag or commit on the hub; default: main. It does not apply to folders.
     """
-    from transformers import AutoConfig, AutoModel, AutoModelForTextEncoding, AutoTokenizer
+    from transformers import AutoConfig
 
     try:
         with _quiet(local=os.path.isdir(name)):
-            offline = not os.path.isdir(name) and unconnected()
-            where = {"local_files_only": offline, "trust_remote_code": bool(TRUST_CODE)}
+            where = _where(name, revision)
             config = AutoConfig.from_pretrained(name, **where)
             _check_size(config, name)
-            how: dict[str, Any] = {"dtype": dtype, "output_loading_info": True, **where}
+            how: dict[str, Any] = {"dtype": dtype, **where}
             if attention is not None:
                 how["attn_implementation"] = attention
-            kind = AutoModel
-            if type(config) in AutoModelForTextEncoding._model_mapping:  # load only the encoder of T5 models
-                kind = AutoModelForTextEncoding
-            elif config.is_encoder_decoder:
-                how["config"] = _without_decoder(config, name)
-            model, report = kind.from_pretrained(name, **how)
-            missing = set(report["missing_keys"])
-            if "config" in how:
-                missing = _drop_decoder(model, missing, name)
-            tokenizer = AutoTokenizer.from_pretrained(name, **where)
-            if type(tokenizer).__name__ in ("MarianTokenizer", "M2M100Tokenizer"):  # these have no fast version
-                from calque.encoders.sentencepiece_files import fast_tokenizer
-
-                tokenizer = fast_tokenizer(tokenizer)
+            model, missing, _ = _load(name, config, how)
+            tokenizer = _load_tokenizer(name, where)
     except CalqueError:
         raise
     except Exception as error:  # corrupt files raise exceptions from many libraries
@@ -70,6 +60,72 @@ def read_checkpoint(name: str, dtype: torch.dtype | str, attention: str | None) 
         fact = f"{len(missing)} weights are missing ({min(missing)}, …); use a complete {config.model_type} checkpoint"
         raise InputError(fact, path=name)
     return model, tokenizer
+
+
+def _where(name: str, revision: str | None) -> dict[str, Any]:
+    """Return the arguments of `from_pretrained` that say where files may come from."""
+    local = os.path.isdir(name)
+    where = {"local_files_only": not local and unconnected(), "trust_remote_code": bool(TRUST_CODE)}
+    return where if local or not revision else {**where, "revision": revision}
+
+
+def _load(name: str, config: Any, how: dict[str, Any]) -> tuple[Any, set[str], set[str]]:
+    """Load the encoder part of a model; return it with the names of the weights that are missing or unknown."""
+    from transformers import AutoModel, AutoModelForTextEncoding
+
+    # `transformers` would load adapters in the same folder without calque's checks, so it looks for them elsewhere.
+    how = {"output_loading_info": True, "adapter_kwargs": {"subfolder": "no-adapters"}, **how}
+    if type(config) in AutoModelForTextEncoding._model_mapping:  # load only the encoder of T5 models
+        kind = AutoModelForTextEncoding
+    elif config.is_encoder_decoder:
+        kind, how["config"] = AutoModel, _without_decoder(config, name)
+    else:
+        kind = AutoModel
+    model, report = kind.from_pretrained(name, **how)
+    missing, unknown = set(report["missing_keys"]), set(report["unexpected_keys"])
+    return model, _drop_decoder(model, missing, name) if "config" in how else missing, unknown
+
+
+def _load_tokenizer(name: str, where: dict[str, Any]) -> Any:
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(name, **where)
+    if type(tokenizer).__name__ in ("MarianTokenizer", "M2M100Tokenizer"):  # these have no fast version
+        from calque.encoders.sentencepiece_files import fast_tokenizer
+
+        return fast_tokenizer(tokenizer)
+    return tokenizer
+
+
+def read_tokenizer(folder: Path, config: Any) -> Any:
+    """Load a tokenizer from a folder that contains no model; `config` is the configuration of the model."""
+    try:
+        with _quiet(local=True):
+            return _load_tokenizer(str(folder), {**_where(str(folder), None), "config": config})
+    except CalqueError:
+        raise
+    except Exception as error:  # corrupt files raise exceptions from many libraries
+        raise InputError(f"the tokenizer cannot be loaded ({first_line(error)})", path=folder) from error
+
+
+def check_complete(folder: Path) -> None:
+    """Check that a folder contains all weights of its encoder and no others, without reading them.
+
+    Raises:
+        OutputError: a weight is missing or unknown.
+    """
+    from transformers import AutoConfig
+
+    where = _where(str(folder), None)
+    how = {"device_map": "meta", **where}
+    try:
+        with _quiet(local=True):
+            _, missing, unknown = _load(str(folder), AutoConfig.from_pretrained(folder, **where), how)
+    except Exception as error:  # `transformers` raises many kinds of exceptions
+        raise OutputError(f"{folder}: the encoder was not saved completely ({first_line(error)})") from error
+    wrong = sorted(name for name in missing | unknown if not name.startswith("pooler."))
+    if wrong:
+        raise OutputError(f"{folder}: the encoder was not saved completely ({wrong[0]})")
 
 
 def _without_decoder(config: Any, name: str) -> Any:
@@ -153,8 +209,16 @@ def first_line(error: BaseException) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[0][:300]
 
 
+def adapter_modules(model: nn.Module) -> list[str]:
+    """Return the names of the modules that PEFT added to a model."""
+    return [name for name, part in model.named_modules() if type(part).__module__.partition(".")[0] == "peft"]
+
+
 def save_model(model: Any, folder: str | PathLike[str]) -> None:
-    """Call `save_pretrained` without its progress bar."""
+    """Call `save_pretrained` without its progress bar; refuse a model with adapters, because the file would not be complete."""
+    if adapter_modules(model):
+        fact = "a model that contains adapters cannot be saved as a complete encoder"
+        raise SettingError(f"{fact}; merge them first (merge_and_unload in PEFT)")
     with _quiet(local=True):
         model.save_pretrained(folder)
 

@@ -81,14 +81,27 @@ def open_folder(place: str | PathLike[str], *, alike: bool = True, **options: An
         kind = "static"
     elif not plain and pair is not None:
         kind = "elmo"
-    elif not plain and (path / ADAPTERS_FILE).is_file():
+    elif (path / ADAPTERS_FILE).is_file():
         kind = "adapters"
     kind = about.get("kind", kind)
+    if kind == "huggingface":
+        _check_adapters(path, plain)
     for row in ENCODERS.rows.values():
         if kind in ENCODERS.rows and (wrong := options.keys() & set(row.options) - {*ENCODERS[kind].options}):
             raise SettingError(f"{', '.join(sorted(wrong))} does not apply to {place}, only to {row.help}")
     own = {"alike": False} if kind == "per-language" and not alike else {}
     return ENCODERS.load_from_file(kind, place).open(place, about=about, **options, **own)
+
+
+def _check_adapters(path: Path, plain: bool) -> None:
+    """Check that no adapters would be ignored in the folder of a Transformers model; `plain` is whether there is a model."""
+    if (path / ADAPTERS_FILE).is_file():
+        fact = f"{ABOUT_FILE} describes an encoder without adapters, but there is a file {ADAPTERS_FILE}"
+        raise InputError(f"{fact}; remove one of the two files", path=path)
+    inside = [] if plain else sorted(file.parent.name for file in path.glob(f"*/{ADAPTERS_FILE}"))
+    if inside:
+        fact = f"this folder has adapters only in its subfolders ({', '.join(inside)})"
+        raise InputError(f"{fact}; give one of the subfolders", path=path)
 
 
 def file_pair(path: Path) -> tuple[Path, Path] | None:

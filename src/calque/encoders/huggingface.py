@@ -82,8 +82,8 @@ class HuggingFaceEncoder(TrainableEncoder):
         self.pooling, self.precision = pooling, check_precision(precision)
         self.modules: Path | None = None
         self.standard: dict[int, Tensor] = {}
-        known: Any = model.get_input_embeddings()
-        self.subwords = Subwords(tokenizer, max_length=self._limit(max_length), vocabulary=known.num_embeddings)
+        vocabulary = _vocabulary_size(model)
+        self.subwords = Subwords(tokenizer, max_length=self._limit(max_length), vocabulary=vocabulary)
         self.max_length = self.subwords.max_length
         self.bidirectional = passes.attend_both_ways(model, bidirectional, self._probe())
         self.n_layers, self.dim, self._flat, self._shortened = passes.examine(model, self._probe())
@@ -300,6 +300,12 @@ class HuggingFaceEncoder(TrainableEncoder):
         except Exception as error:  # the model needs other inputs, such as pixels, or the files are corrupt
             fact = f"the tokenizer and {type(model).__name__} do not work together ({first_line(error)})"
             raise InputError(fact, path=place) from error
+
+
+def _vocabulary_size(model: PreTrainedModel) -> int:
+    """Return the number of embeddings. Modules that PEFT puts around the embeddings have only the weights in common with them."""
+    table: Any = model.get_input_embeddings()
+    return table.num_embeddings if hasattr(table, "num_embeddings") else len(table.weight)
 
 
 def recorded_options(about: Mapping[str, Any], folder: str | PathLike[str]) -> dict[str, Any]:

@@ -12,9 +12,15 @@ import torch
 from calque.corpora.languages import name_and_path
 from calque.encoders.base import Encoder, build
 from calque.encoders.checkpoint import hub_folder
-from calque.encoders.folder import ABOUT_FILE, BUNDLED, ENCODERS, file_pair, open_folder
+from calque.encoders.folder import ABOUT_FILE, ADAPTERS_FILE, BUNDLED, ENCODERS, file_pair, open_folder
 from calque.errors import SettingError
 from calque.named import TRUST_CODE, is_path
+
+#: files that are fetched from a hub repository of adapters: the adapters, the tokenizer, and modules of sentence-transformers
+_ADAPTER_PARTS = (
+    "*.json", "adapter_model.*", "vocab.txt", "merges.txt", "*.model", "*.spm", "[0-9]_*/model.safetensors",
+    "[0-9]_*/pytorch_model.bin",
+)  # fmt: skip
 
 
 def load_encoder(
@@ -74,8 +80,10 @@ def load_encoder(
 
 
 def fetched_folder(name: str | PathLike[str]) -> Path | None:
-    """Return the local copy of a hub repository that contains `calque.json`, or None for other names."""
-    return None if file_pair(Path(name)) is not None else hub_folder(fspath(name), ABOUT_FILE)
+    """Return the local copy of a hub repository that contains `calque.json` or adapters, or None for other names."""
+    if file_pair(Path(name)) is not None:
+        return None
+    return hub_folder(fspath(name), ABOUT_FILE) or hub_folder(fspath(name), ADAPTERS_FILE, _ADAPTER_PARTS)
 
 
 def by_language(name: str) -> dict[str, str] | None:

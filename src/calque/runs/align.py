@@ -362,9 +362,11 @@ def merge(adapters: str, *, out: str | Path, keep_layers: bool = False, overwrit
     """Merge LoRA adapters into the weights of their encoder.
 
     Raises:
-        SettingError: the folder contains no adapters.
+        SettingError: the folder contains no adapters, or they cannot be merged.
+        OutputError: the folder that was written does not contain a complete encoder.
     """
     from calque.encoders.adapted import AdaptedEncoder
+    from calque.encoders.checkpoint import check_complete
     from calque.encoders.loading import load_encoder
 
     encoder = load_encoder(adapters)
@@ -374,10 +376,12 @@ def merge(adapters: str, *, out: str | Path, keep_layers: bool = False, overwrit
         plain, run = encoder.merged(), Path(adapters) / RUN_FILE
         if not run.is_file():
             plain.save(folder, keep_layers=keep_layers)
+            check_complete(folder)
             return Path(out)
         record: dict[str, Any] = json.loads(run.read_text(encoding="utf-8"))
         scores = record.pop("scores", [])
         save_with_card(plain, folder, record, keep_layers=keep_layers)
+        check_complete(folder)
         if scores:
             add_scores(folder, scores)
     return Path(out)

@@ -1,0 +1,61 @@
+"""Merge adapters into the weights of a model, and check that nothing of the adapters is left."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import torch
+from torch import nn
+
+from calque.encoders.checkpoint import adapter_modules, first_line
+from calque.encoders.layers import find_blocks
+from calque.errors import SettingError
+
+
+@torch.no_grad()
+def merged_model(model: Any) -> Any:
+    """Return a copy of a model without adapters, whose weights contain them, as PEFT's `merge_and_unload` does.
+
+    Raises:
+        SettingError: PEFT cannot merge these adapters.
+    """
+    merged = copy.deepcopy(model)
+    (config,) = merged.peft_config.values()
+    del merged.peft_config
+    if config.layer_replication:
+        _separate_layers(merged)
+    try:
+        _replace(merged)
+    except Exception as error:  # PEFT raises many kinds of exceptions
+        fact = f"PEFT cannot merge these adapters ({first_line(error)})"
+        raise SettingError(f"{fact}; use the adapters without merging them") from error
+    if left := adapter_modules(merged):
+        raise SettingError(f"the adapters of {left[0]} cannot be merged; use the adapters without merging them")
+    return merged.requires_grad_(True)
+
+
+def _separate_layers(model: Any) -> None:
+    """Give each layer its own weights. Replicated layers share weights, which would otherwise be merged several times."""
+    blocks = find_blocks(model, model.config.num_hidden_layers)
+    for layer in () if blocks is None else model.get_submodule(blocks):
+        for module in layer.modules():
+            for name, weight in list(module.named_parameters(recurse=False)):
+                module.register_parameter(name, nn.Parameter(weight.detach().clone()))
+
+
+def _replace(parent: nn.Module) -> None:
+    """Replace all adapters below a module by the modules that they adapt, with merged weights."""
+    for name, child in list(parent.named_children()):
+        while hasattr(child, "unload_and_optionally_merge_module") or hasattr(child, "base_layer"):
+            child = _unloaded(child)
+            setattr(parent, name, child)
+        _replace(child)
+
+
+def _unloaded(module: Any) -> Any:
+    """Return the module inside an adapter, with merged weights."""
+    if hasattr(module, "unload_and_optionally_merge_module"):
+        return module.unload_and_optionally_merge_module(merge=True, safe_merge=False, adapter_names=None)
+    module.merge()
+    return module.get_base_layer()
