@@ -8,7 +8,7 @@ import calque
 ROOT = Path(calque.__file__).parent
 FLOOR = {
     "errors": -2, "offsets": -2, "launched": -2, "version": -2,
-    "storage": -1, "named": -1, "progress": -1,  # the lowest layers
+    "storage": -1, "named": -1, "progress": -1, "text_files": -1,  # the lowest layers
     "text": 0, "segment": 0,
     "pairs": 1, "vectors": 1, "annotated": 1,
     "spans": 2, "distributed": 2, "algebra": 2,

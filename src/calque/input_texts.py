@@ -8,12 +8,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
 
-from calque.corpora.lines import BLANK, Flaw, read_lines
+from calque.corpora.lines import BLANK
 from calque.corpora.parallel import read_parallel
 from calque.errors import InputError, SettingError, SkippedWarning
 from calque.named import Permission
 from calque.pairs import WordPairs
 from calque.text import ParallelCorpus, Sentences
+from calque.text_files import Flaw, read_lines
 
 Say = Callable[[str], None]
 
@@ -69,6 +70,7 @@ class Words:
         symmetrize: method that combines the links of the two alignment directions.
         pretokenized: whether the text is already tokenised, with words separated by spaces.
         limit: maximum number of sentence pairs of each file, evenly spaced over the file.
+        one_based: whether word numbers in files of word links start at 1; see `WordPairs.parse`.
     """
 
     model: str = "auto"
@@ -76,6 +78,7 @@ class Words:
     pretokenized: bool = False
     seed: int = 0
     limit: int | None = None
+    one_based: bool | None = None
 
     @property
     def unlimited(self) -> Words:
@@ -109,13 +112,17 @@ class Words:
 
         With `limit`, the file may have links for the chosen sentence pairs or for all lines of the text.
         """
-        pairs = WordPairs.open(path)
-        has_all_lines = pairs.n_sentences > len(corpus)
-        if self.limit is not None and corpus.lines is not None and has_all_lines:
-            inside = corpus.lines <= pairs.n_sentences  # otherwise `check` reports that the numbers differ
-            pairs = pairs.take(corpus.lines - 1) if inside.all() else pairs
-        pairs = pairs.check(corpus, path=path)
+        pairs = self.open_links(path, corpus).check(corpus, path=path)
         return pairs.one_to_one() if self.symmetrize == "one-to-one" else pairs
+
+    def open_links(self, path: str | PathLike[str], corpus: ParallelCorpus) -> WordPairs:
+        """Read word links from a Pharaoh file; with `limit`, return those of the chosen sentence pairs."""
+        pairs = WordPairs.open(path, one_based=self.one_based)
+        has_all_lines = pairs.n_sentences > len(corpus)
+        if self.limit is None or corpus.lines is None or not has_all_lines:
+            return pairs
+        inside = corpus.lines <= pairs.n_sentences  # otherwise `check` reports that the numbers differ
+        return pairs.take(corpus.lines - 1) if inside.all() else pairs
 
 
 def read_languages(

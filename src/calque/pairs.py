@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import re
+import warnings
 from array import array
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from operator import index
-from os import PathLike
+from os import PathLike, fspath
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from calque.errors import InputError, SettingError
+from calque.errors import CalqueWarning, InputError, SettingError
 from calque.offsets import ranges
 from calque.storage import write_lines
+from calque.text_files import readable_lines
 
 if TYPE_CHECKING:
     from calque.text import ParallelCorpus
@@ -186,13 +188,17 @@ class WordPairs:
             if len(wrong):
                 line = int(self.sentence[wrong[0]])
                 fact = f"no {name} word {words[wrong[0]]} (0-based): sentence {line + 1} has {lengths[line]} words;"
-                remedy = "was the corpus tokenised differently?"
+                counted = "do the links count words from 1 (--one-based), or " if self.never_use_word_0 else ""
+                remedy = f"{counted}was the corpus tokenised differently?"
                 raise InputError(f"{fact} {remedy}", path=path, line=line + 1)
         return self
 
     # -- Pharaoh files ---------------------------------------------------------------------------------------
-    def pharaoh_lines(self, *, posteriors: bool = False) -> Iterator[str]:
-        """Yield one line per sentence pair: `i-j` is a sure link, `i?j` a possible link, and a suffix `:p` the posterior."""
+    def pharaoh_lines(self, *, posteriors: bool = False, one_based: bool = False) -> Iterator[str]:
+        """Yield one line per sentence pair: `i-j` is a sure link, `i?j` a possible link, and a suffix `:p` the posterior.
+
+        With `one_based`, word numbers start at 1 instead of 0.
+        """
         offsets = self.offsets()
         for first in range(0, self.n_sentences, _LINES):
             cut = offsets[first : first + _LINES + 1]
@@ -201,28 +207,35 @@ class WordPairs:
             ends = [""] * len(marks)
             if posteriors and self.posterior is not None:
                 ends = [f":{p:.4g}" for p in self.posterior[part].tolist()]
-            links = [*zip(self.source[part].tolist(), self.target[part].tolist(), marks, ends, strict=True)]
+            source, target = (words[part] + int(one_based) for words in (self.source, self.target))
+            links = [*zip(source.tolist(), target.tolist(), marks, ends, strict=True)]
             for a, b in pairwise((cut - cut[0]).tolist()):
                 yield " ".join([f"{i}{mark}{j}{end}" for i, j, mark, end in sorted(links[a:b])])
 
-    def save(self, path: str | PathLike[str], *, posteriors: bool = False) -> None:
+    def save(self, path: str | PathLike[str], *, posteriors: bool = False, one_based: bool = False) -> None:
         """Write a Pharaoh file with one line per sentence pair; the line of a pair without links is empty."""
-        write_lines(path, (f"{line}\n" for line in self.pharaoh_lines(posteriors=posteriors)))
+        lines = self.pharaoh_lines(posteriors=posteriors, one_based=one_based)
+        write_lines(path, (f"{line}\n" for line in lines))
 
     @classmethod
     def parse(
-        cls, lines: Iterable[str], *, one_based: bool = False, path: str | PathLike[str] | None = None
+        cls, lines: Iterable[str], *, one_based: bool | None = None, path: str | PathLike[str] | None = None
     ) -> WordPairs:
         """Parse Pharaoh lines: `i-j` is a sure link, `i?j` or `ipj` a possible link, and an optional suffix `:p` the posterior.
 
-        A repeated link is kept once, and is sure if any occurrence is sure. With `one_based`, word numbers start at 1.
+        A repeated link is kept once, and is sure if any occurrence is sure.
+
+        Args:
+            one_based: whether word numbers start at 1. By default, they start at 0, and a warning says if they probably do not:
+                if no link uses word 0 on either side.
+            path: path of the file, for use in messages.
 
         Raises:
             InputError: a line is not in this format.
         """
         sentence, source, target = array("q"), array("q"), array("q")
         possible, posterior = bytearray(), array("f")
-        shift, number, any_posterior = int(one_based), -1, False
+        shift, number, any_posterior = int(bool(one_based)), -1, False
         for number, line in enumerate(lines):
             seen: dict[tuple[int, int], int] = {}
             for item in line.split():
@@ -246,19 +259,32 @@ class WordPairs:
                 any_posterior |= probability is not None
         ends = (np.array(column, dtype=np.int64) for column in (sentence, source, target))
         probabilities = np.array(posterior, dtype=np.float32) if any_posterior else None
-        return cls(*ends, n_sentences=number + 1, possible=np.array(possible, dtype=bool), posterior=probabilities)
+        pairs = cls(*ends, n_sentences=number + 1, possible=np.array(possible, dtype=bool), posterior=probabilities)
+        if one_based is None and pairs.never_use_word_0:
+            place = "" if path is None else f"{fspath(path)}: "
+            warnings.warn(
+                CalqueWarning(
+                    f"{place}no link uses word 0 on either side, so the links probably count words from 1: set --one-based "
+                    "(one_based=True), or --zero-based (one_based=False) if they count from 0"
+                ),
+                stacklevel=2,
+            )
+        return pairs
+
+    @property
+    def never_use_word_0(self) -> bool:
+        """Whether there are links, and none of them uses word 0 on either side.
+
+        In text of more than a few sentences, some first word has a link, so such links were probably counted from 1. A single
+        link to word 0 shows that they were not, because word 0 does not exist then.
+        """
+        return len(self) > 0 and min(int(self.source.min()), int(self.target.min())) > 0
 
     @classmethod
-    def open(cls, path: str | PathLike[str], *, one_based: bool = False) -> WordPairs:
-        """Read a Pharaoh file.
+    def open(cls, path: str | PathLike[str], *, one_based: bool | None = None) -> WordPairs:
+        """Read a Pharaoh file, plain or compressed (gzip, zstd, xz, bzip2); see `parse`.
 
         Raises:
             InputError: the file cannot be read, or a line is invalid.
         """
-        try:
-            with open(path, encoding="utf-8", newline="\n") as file:  # a lone \r must not change line numbers
-                if file.read(1) != "\ufeff":  # "utf-8-sig" would read a truncated byte order mark as an empty file
-                    file.seek(0)
-                return cls.parse(file, one_based=one_based, path=path)
-        except (OSError, UnicodeDecodeError) as error:
-            raise InputError(f"cannot be read as word links ({error})", path=path) from error
+        return cls.parse(readable_lines(path), one_based=one_based, path=path)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from os import PathLike, fspath
@@ -11,9 +12,10 @@ from typing import Literal
 
 import numpy as np
 
-from calque.errors import InputError
+from calque.errors import CalqueWarning, InputError
 from calque.offsets import offsets_of, ranges
 from calque.storage import json_text, reserve, whole
+from calque.text_files import Flaw, flaw_of_bytes
 
 _DTYPES = {"F16": np.float16, "F32": np.float32, "F64": np.float64, "I64": np.int64, "BOOL": np.bool_}
 _ROWS = 4096  # number of word vectors allocated at a time
@@ -199,39 +201,73 @@ def _mapped(
 
 # -- word2vec text -----------------------------------------------------------------------------------------------------
 def read_rows(
-    lines: Iterable[bytes], path: str | PathLike[str], n: int | None, dim: int, limit: int | None = None
-) -> tuple[list[str], np.ndarray]:
+    lines: Iterable[bytes], path: str | PathLike[str], n: int | None, dim: int, limit: int | None = None,
+    *, skip: Callable[[Flaw], None] | None = None,
+) -> tuple[list[str], np.ndarray]:  # fmt: skip
     """Read words and their vectors, float32 `[n_words, dim]`, from the lines that follow the header of a word2vec file.
 
     Args:
         path: path of the file, for use in messages.
-        n: number of words stated in the header; None if the file has no header.
-        limit: maximum number of words to read.
+        n: number of words stated in the header; None if the file has no header. Further words are read, too.
+        limit: maximum number of lines to read.
+        skip: function that receives the `Flaw` of each line without a usable word, which is skipped. By default, every
+            word is used, and bytes that are not UTF-8 are replaced by U+FFFD.
 
     Raises:
         InputError: a line is malformed, or there are fewer than `n` words.
     """
     words: list[str] = []
     blocks: list[np.ndarray] = []
-    most = min(x for x in (n, limit, 1 << 40) if x is not None)
+    rows = 0  # number of lines with a vector, including skipped lines
     first = line = 1 if n is None else 2
-    for line, text in enumerate(islice(lines, most), start=first):
+    for line, text in enumerate(islice(lines, limit), start=first):
+        if not text.strip():
+            continue
+        rows += 1
         # The numbers are the last `dim` fields, because words may contain spaces.
-        word, *numbers = text.decode("utf-8", "replace").rstrip(" \r\n").rsplit(" ", dim)
+        word, *numbers = text.replace(b"\t", b" ").rstrip(b" \r\n").rsplit(b" ", dim)
         if len(numbers) != dim:
             raise InputError(f"expected a word and {dim} numbers, got {len(numbers) + 1} fields", path=path, line=line)
+        word = word.strip(b" ")
+        if skip is not None and (flaw := _flaw_of_word(word, line, dim)) is not None:
+            skip(flaw)
+            continue
         if (place := len(words) % _ROWS) == 0:
-            blocks.append(np.empty((min(_ROWS, most - len(words)), dim), dtype=np.float32))
+            blocks.append(np.empty((_ROWS, dim), dtype=np.float32))
+        name = word.decode("utf-8", "replace")
         try:
             with np.errstate(over="ignore"):  # overflows are detected below
                 blocks[-1][place] = np.fromiter(map(float, numbers), dtype=np.float64, count=dim)
         except ValueError as error:
-            fact = f"invalid number in the vector of {word[:40]!r} ({error}); is this a word vector file?"
+            fact = f"invalid number in the vector of {name[:40]!r} ({error}); is this a word vector file?"
             raise InputError(fact, path=path, line=line) from None
         if not np.isfinite(blocks[-1][place]).all():
-            raise InputError(f"the vector of {word[:40]!r} is not finite", path=path, line=line)
-        words.append(word)
-    if not words or (n is not None and len(words) < most):
-        fact = f"the header declares {n or 'no'} words, but the file ends after {len(words)}"
+            raise InputError(f"the vector of {name[:40]!r} is not finite", path=path, line=line)
+        words.append(name)
+    if not rows or (n is not None and rows < min(n, limit or n)):
+        fact = f"the header declares {n or 'no'} words, but the file ends after {rows}"
         raise InputError(fact, path=path, line=line)
-    return words, np.concatenate(blocks)[: len(words)]
+    if n is not None and rows > n and skip is not None:
+        message = f"{fspath(path)}: the header declares {n:,} words, but the file has {rows:,}; all of them are used"
+        warnings.warn(CalqueWarning(message), stacklevel=3)
+    return words, np.concatenate(blocks)[: len(words)] if blocks else np.empty((0, dim), dtype=np.float32)
+
+
+def _flaw_of_word(word: bytes, line: int, dim: int) -> Flaw | None:
+    """Return a `Flaw` if a line of word vectors has no usable word."""
+    if not word:
+        return Flaw(line, "no word", "the vector has no word before its numbers, expected one; correct the line")
+    if b" " in word and is_number(word.rpartition(b" ")[2]):
+        shown = word[:40].decode("utf-8", "replace")
+        fact = f"more than {dim} numbers after the word {shown!r}; does the header match?"
+        return Flaw(line, "more numbers than dimensions", fact)
+    return flaw_of_bytes(word, line)
+
+
+def is_number(field: bytes) -> bool:
+    """Return whether a field contains a number."""
+    try:
+        float(field)
+    except ValueError:
+        return False
+    return True

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from calque.corpora import gold_links, read_parallel
-from calque.corpora.lines import LONGEST_LINE
 from calque.errors import InputError, SettingError
 from calque.pairs import WordPairs
+from calque.text_files import LONGEST_LINE
 
 LANGS = ("en", "de")
 PACK = {
@@ -254,13 +254,10 @@ def test_missing_and_empty_files_raise_an_error(tmp_path):
             read(path)
 
 
-@pytest.mark.parametrize(("content", "said"), [
-    ("a\tb\n".encode("utf-16"), "UTF-16 text, expected UTF-8; convert it"), (b"a\tb\rc\td\r", "lines end with CR, expected LF"),
-])  # fmt: skip
-def test_utf16_text_and_cr_line_endings_raise_an_error(tmp_path, content, said):
+def test_cr_line_endings_raise_an_error(tmp_path):
     path = tmp_path / "f.tsv"
-    path.write_bytes(content)
-    with pytest.raises(InputError, match=said):
+    path.write_bytes(b"a\tb\rc\td\r")
+    with pytest.raises(InputError, match="lines end with CR, expected LF"):
         read(path)
 
 

@@ -9,7 +9,7 @@ import pytest
 from calque.alignment.maps import LinkedMaps
 from calque.encoders import load_encoder
 from calque.encoders.static import StaticEncoder, WordTable, load_static, read_table
-from calque.errors import CalqueError, InputError, SettingError
+from calque.errors import CalqueError, CalqueWarning, InputError, SettingError, SkippedWarning
 from calque.maps import Rotation
 from calque.pairs import WordPairs
 from calque.text import ParallelCorpus, Sentence, Sentences
@@ -104,8 +104,81 @@ def test_files_longer_than_a_block_are_read_completely_or_up_to_a_limit(write):
         assert read_table(write(content), limit=2).words == words[:2]
 
 
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+@pytest.mark.parametrize("header", [True, False])
+def test_a_byte_order_mark_changes_nothing(write, pack, header):
+    for mark, encoding in ((b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be")):
+        table = read_table(write(pack(mark + as_text(header=header).decode().encode(encoding)), "v.vec"))
+        assert table.words == WORDS
+        np.testing.assert_array_equal(table.matrix, VECTORS)
+
+
+def test_fields_can_be_separated_by_tabs(write):
+    np.testing.assert_array_equal(read_table(write(as_text().replace(b" ", b"\t"))).matrix, VECTORS)
+
+
+MANY = "".join(f"w{k} 1 {k}\n" for k in range(1, 19)).encode()
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        (b"m\xfcde 1 2", "not UTF-8"),
+        (b"m\xc3 1 2", "not UTF-8"),
+        (b" 1 2", "no word"),
+        (b"a 0 1 2", "more numbers than dimensions"),
+    ],
+)
+def test_lines_without_a_usable_word_are_skipped_and_counted(write, line, reason):
+    for header in (b"19 2\n", b""):
+        path = write(header + b"w0 1 0\n" + line + b"\n" + MANY.replace(b"w18 1 18\n", b""))
+        with pytest.warns(
+            SkippedWarning, match=rf"skipped 1 of 19 words: 1 × {reason} \(first: .*line {2 + bool(header)}\)"
+        ):
+            table = read_table(path)
+        assert table.words == [f"w{k}" for k in range(18)]
+        np.testing.assert_array_equal(table.matrix, [[1, k] for k in range(18)])
+    rest = MANY.replace(b"w18 1 18\n", b"").replace(b"w17 1 17\n", line + b"\n").replace(b"w16 1 16\n", line + b"\n")
+    with pytest.raises(
+        InputError, match=r"line 17: 2 of 17 words cannot be used, expected at most a tenth; the first: "
+    ):
+        read_table(write(b"17 2\n" + rest))
+
+
+def test_binary_words_that_are_not_utf8_are_skipped_or_cannot_be_matched(write):
+    words = [f"w{k}" for k in range(20)]
+    vectors = np.arange(60, dtype=np.float32).reshape(20, 3)
+    with pytest.warns(SkippedWarning, match=r"skipped 1 of 20 words: 1 × not UTF-8 \(first: .* word 4\)"):
+        table = read_table(write(as_binary(words, vectors).replace(b"w3 ", b"w\xfc ")))
+    assert table.words == words[:3] + words[4:]
+    np.testing.assert_array_equal(table.matrix, np.delete(vectors, 3, axis=0))
+    with pytest.warns(CalqueWarning, match="2 of 5 words are not UTF-8, so no word of a text can match them"):
+        table = read_table(write(as_fasttext().replace(b"the\0", b"t\xfce\0").replace(b"Haus\0", b"t\xfde\0")))
+    assert len(set(table.words)) == 5
+    assert table.words[3:] == WORDS[3:]
+
+
+def test_a_header_that_declares_too_few_words_is_reported(write):
+    with pytest.warns(CalqueWarning, match="the header declares 2 words, but the file has 3; all of them are used"):
+        table = read_table(write(b"2 2\nx 1 2\ny 3 4\nz 5 6\n\n"))
+    assert table.words == ["x", "y", "z"]
+    assert read_table(write(b"2 2\nx 1 2\ny 3 4\nz 5 6\n"), limit=2).words == ["x", "y"]
+    with pytest.raises(InputError, match="line 4: invalid number"):
+        read_table(write(b"2 2\nx 1 2\ny 3 4\nz 5 a\n"))
+    with pytest.raises(InputError, match="declares 5 words, but more data follow"):
+        read_table(write(as_binary() + b"x 1234"))
+    assert read_table(write(as_binary() + b"x 1234"), limit=4).words == WORDS[:4]
+
+
+@pytest.mark.parametrize("first", [b"dog 0.5", b"words 2", b"2 2.0", b"-2 2", b"dog hund"])
+def test_two_fields_that_are_not_whole_numbers_are_no_header(write, first):
+    with pytest.raises(InputError, match=rf"line 1: the first line is '{first.decode()}', expected `words dimensions`"):
+        read_table(write(first + b"\nx 1 2\ny 3 4\n"))
+
+
 def test_words_can_contain_spaces_and_the_first_of_duplicates_is_used(write):
-    table = read_table(write(b"3 2\n. . . 1 2\nb 3 4\nb 5 6\n"))
+    with pytest.warns(CalqueWarning, match="1 of 3 words are repeated; the first vector of each is used"):
+        table = read_table(write(b"3 2\n. . . 1 2\nb 3 4\nb 5 6\n"))
     assert table.words == [". . .", "b", "b"]
     np.testing.assert_array_equal(table.lookup([". . .", "b"])[0], [[1, 2], [3, 4]])
 

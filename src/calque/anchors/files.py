@@ -115,7 +115,7 @@ def read_avg_embeds(folder: str | PathLike[str], *, lang: str = "") -> tuple[dic
                 n, dim = map(int, next(lines, b"").split())
                 if n < 0 or dim < 1 or 2 * n * dim > file.stat().st_size:  # each number takes at least two bytes
                     raise ValueError
-                words, vectors = read_rows(lines, file, n, dim)
+                words, vectors = read_rows(lines, file, n, dim, limit=n)
                 if lines.read(1) or any("\ufffd" in word for word in words):
                     raise InputError(f"must contain {n:,} words after the header, in UTF-8", path=file)
         except OSError as error:

@@ -19,7 +19,16 @@ from calque.runs.settings import DEFAULT_METHOD, AlignSettings, named_pairs
 class AlignCommand(SubjectCommand):
     """The command `calque align`, whose options depend on the method and the kind of data."""
 
-    hides = ("model", "symmetrize", "max_length", "bidirectional", "track_folder", "keep_layers", "checkpoint_every")
+    hides = (
+        "model",
+        "symmetrize",
+        "one_based",
+        "max_length",
+        "bidirectional",
+        "track_folder",
+        "keep_layers",
+        "checkpoint_every",
+    )
     asks_for = "calque align --method NAME --help; for other data add --dictionary or --unsupervised"
     helps: ClassVar[Mapping[str, str]] = {
         "layers": "layers that are mapped, or on whose vectors the loss is computed; default: the layer set by --layer.",
@@ -132,13 +141,15 @@ def _refuse(context: typer.Context, kind: str, method: str, links: Sequence[str]
     """Raise an error if the user gave an option that has no effect."""
     unused: dict[str, str] = {}
     if kind != "TRAIN":
-        of_parallel = ("links", "model", "symmetrize", "keep_layers", "checkpoint_every")
+        of_parallel = ("links", "model", "symmetrize", "one_based", "keep_layers", "checkpoint_every")
         unused |= dict.fromkeys(of_parallel, "is only for parallel text")
     elif method in METHODS and not METHODS[method].needs_links:
         unlinked = f"has no effect with --method {method}, which needs no word links"
         unused |= dict.fromkeys(("links", *names_of(Linking)), unlinked)
     elif links:
         unused["model"] = "has no effect with --links, whose files already contain the word links"
+    else:
+        unused["one_based"] = "is only for files of word links; add --links FILE"
     if kind not in ("--dictionary", "--unsupervised"):
         only = "is only for --dictionary and --unsupervised"
         unused |= dict.fromkeys(("text", "anchors") if kind != "--text" else ("anchors",), only)

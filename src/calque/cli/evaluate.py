@@ -31,7 +31,7 @@ from calque.tasks.inputs import FIELDS, Inputs
 from calque.tasks.table import TASKS, TaskRow, users
 
 #: options that tasks with a trained head accept only with parallel text
-_OF_PARALLEL = ("links", "langs", "model", "symmetrize", "seed")
+_OF_PARALLEL = ("links", "langs", "model", "symmetrize", "seed", "one_based")
 
 
 @dataclass(frozen=True)
@@ -195,6 +195,9 @@ def evaluate(
     _refuse_unused(given(context), task, row, projected=bool(texts.project))
     _check_encoders(encoders, record=output.record)
     given_files = {name: value for name, value in vars(texts).items() if value}
+    computes_links = "train_links" in row.files or "project" in row.files
+    if computes_links and linking.one_based is not None and not (texts.links or texts.train_links):
+        raise SettingError("--one-based and --zero-based are only for files of word links; add --links FILE")
     words = linking.words(row.pretokenized if pretokenized is None else pretokenized, limit)
     pairs, say = language_pairs(langs or []), news(output.quiet)
     inputs = Inputs(task, **given_files, langs=pairs, words=words, test_limit=test_limit, say=say)

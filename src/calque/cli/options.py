@@ -118,12 +118,18 @@ class Linking:
         "grow-diag-final-and.",
     )
     seed: Seed = 0
+    one_based: bool | None = opt(
+        None,
+        "Number from which files of word links count words: 1 (--one-based) or 0 (--zero-based; default, with a warning if no "
+        "link uses word 0).",
+        "--one-based/--zero-based",
+    )
 
     def words(self, pretokenized: bool, limit: int | None) -> Words:
         """Return the settings for tokenisation and word alignment."""
         from calque.input_texts import Words
 
-        return Words(self.model, self.symmetrize, pretokenized, self.seed, limit)
+        return Words(self.model, self.symmetrize, pretokenized, self.seed, limit, self.one_based)
 
 
 @dataclass(frozen=True)

@@ -167,6 +167,8 @@ def analyze(*, context: typer.Context, how: AnalysisSettings, loading: Loading, 
         refuse_unused(context, dict.fromkeys(("langs", "links", "train", "upos"), "needs --test FILE (parallel text)"))
     if how.train is None:
         refuse_unused(context, {"train_links": "needs a training text; add --train FILE"})
+    if how.links is None and how.train_links is None:
+        refuse_unused(context, {"one_based": "is only for files of word links; add --links FILE"})
     files = [how.test, how.train, how.links, how.train_links, *(how.upos or [])]
     output_file("--out", how.out, files, how.langs or [], adds=True)
     words = linking.words(how.pretokenized, how.limit)
@@ -187,7 +189,17 @@ def _refuse(context: typer.Context, chosen: list[str]) -> None:
 class AnalysisCommand(SubjectCommand):
     """The command `calque analyze`, whose help describes each analysis."""
 
-    hides = ("pooling", "max_length", "bidirectional", "non_contextual", "forms", "pairs", "projection", "bootstrap")
+    hides = (
+        "pooling",
+        "max_length",
+        "bidirectional",
+        "one_based",
+        "non_contextual",
+        "forms",
+        "pairs",
+        "projection",
+        "bootstrap",
+    )
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         super().format_options(ctx, formatter)

@@ -11,8 +11,9 @@ from typing import NamedTuple
 import numpy as np
 
 from calque.annotated import Labels, Treebank
-from calque.corpora.lines import Flaw, Losses, OnError, read_lines
+from calque.corpora.lines import Losses, OnError
 from calque.text import Sentences
+from calque.text_files import Flaw, read_lines
 
 # Pattern that distinguishes comments (`# id …⇥domain=en` in MultiCoNER) from words that begin with # (`#⇥O`, `# NN I-NP O`).
 _NAMING = re.compile(r"# +(?:[\w.-]+ ?[=:](?: |$)|(?:id|sent_id|newdoc|newpar)\b)")

@@ -13,11 +13,12 @@ import numpy as np
 
 from calque.annotated import LabelledText, Labels
 from calque.corpora.languages import best_match
-from calque.corpora.lines import Flaw, Losses, Omission, OnError, is_text, json_lines, read_lines, unpacked_name
+from calque.corpora.lines import Losses, Omission, OnError, is_text, json_lines
 from calque.corpora.rows import PREFIX, open_rows
 from calque.errors import InputError, SettingError, did_you_mean
 from calque.segment import language_parts, splitter
 from calque.text import Sentences
+from calque.text_files import Flaw, read_lines, unpacked_name
 
 Format = Literal["auto", "header", "pairs", "label-text", "text-label", "jsonl", "hub"]
 

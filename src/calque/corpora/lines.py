@@ -1,28 +1,24 @@
-"""Read lines of UTF-8 text from plain or compressed files, and define the items that readers yield."""
+"""Items that readers yield, and the handling of unusable items."""
 
 from __future__ import annotations
 
 import json
-import lzma
-import os
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from io import BufferedIOBase, BufferedReader
 from os import PathLike, fspath
-from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar, get_args
 
-import pyarrow as pa
-
 from calque.errors import InputError, SettingError, SkippedWarning
+from calque.text_files import LONGEST_LINE as LONGEST_LINE
+from calque.text_files import SUFFIXES as SUFFIXES
+from calque.text_files import Flaw, read_blocks
+from calque.text_files import check_content as check_content
+from calque.text_files import find_packed as find_packed
+from calque.text_files import read_lines as read_lines
+from calque.text_files import unpacked as unpacked
+from calque.text_files import unpacked_name as unpacked_name
 
-_MAGIC = {".gz": b"\x1f\x8b", ".zst": b"\x28\xb5\x2f\xfd", ".xz": b"\xfd7zXZ\x00", ".bz2": b"BZh"}
-_CODECS = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}
-SUFFIXES = tuple(_MAGIC)
-_BLOCK = 1 << 20
 BLANK = "blank line"
-LONGEST_LINE = 1 << 26  # in bytes; a small compressed file can expand to a line larger than memory
 
 T = TypeVar("T")
 OnError = Literal["raise", "skip"]
@@ -35,29 +31,6 @@ class RawPair(NamedTuple):
     source: str
     target: str
     extra: Sequence[str | None] = ()
-
-
-class Flaw(NamedTuple):
-    """Unusable item in a file.
-
-    Attributes:
-        reason: short reason, identical for all flaws of the same type, so that flaws can be counted by reason.
-        fact: message that states the problem, the expected content and the remedy.
-        path: file that contains the item; default: the file passed to `error`.
-        place: position shown in messages instead of the line number, such as `data[0].paragraphs[2]` in a JSON file.
-    """
-
-    line: int
-    reason: str
-    fact: str
-    path: str | PathLike[str] | None = None
-    place: str = ""
-
-    def error(self, path: str | PathLike[str], remedy: str) -> InputError:
-        """Return the error to raise for this item."""
-        link = " or" if self.fact.endswith("?") else "; or"
-        place, line = (f"{self.place}: ", None) if self.place else ("", self.line)
-        return InputError(f"{place}{self.fact}{link} {remedy}", path=self.path or path, line=line)
 
 
 class Omission(NamedTuple):
@@ -130,113 +103,6 @@ class RawCorpus(NamedTuple):
 
     items: Iterable[Item]
     columns: list[str] | None = None
-
-
-def unpacked_name(path: str | PathLike[str]) -> str:
-    """Return the name of a file without its compression suffix."""
-    name = Path(path).name
-    return name[: -len(Path(name).suffix)] if Path(name).suffix.lower() in SUFFIXES else name
-
-
-def find_packed(path: str | PathLike[str]) -> Path | None:
-    """Return the file with this path, plain or with a compression suffix, or None if there is no such file."""
-    names = (f"{fspath(path)}{suffix}" for suffix in ("", *SUFFIXES))
-    return next((Path(name) for name in names if os.path.isfile(name)), None)
-
-
-@contextmanager
-def unpacked(path: str | PathLike[str]) -> Iterator[BufferedIOBase]:
-    """Open a file for reading bytes; gzip, zstd, xz and bzip2 compression is detected from the first bytes.
-
-    Raises:
-        InputError: the file cannot be opened, or its compressed data is corrupt or truncated.
-    """
-    suffix = Path(path).suffix.lower()
-    try:
-        with open(path, "rb") as file:
-            start = file.peek(6)
-            packing = next((name for name, magic in _MAGIC.items() if start.startswith(magic)), None)
-            if suffix in SUFFIXES and packing is None:
-                raise InputError(
-                    f"named {suffix} but not compressed in this format; rename the file or compress it again", path=path
-                )
-            if packing is None:
-                yield file
-            elif packing == ".xz":
-                with lzma.open(file) as stream:
-                    yield stream
-            else:
-                yield BufferedReader(pa.CompressedInputStream(file, _CODECS[packing]))
-    except (EOFError, lzma.LZMAError, OSError) as error:
-        if isinstance(error, OSError) and error.errno is not None:
-            raise InputError(f"cannot be read ({error.strerror})", path=path) from error
-        raise InputError(f"compressed data is corrupt or truncated ({error}); download it again", path=path) from error
-
-
-def read_blocks(path: str | PathLike[str]) -> Iterator[bytes]:
-    """Yield the decompressed content of a file in non-empty blocks."""
-    with unpacked(path) as file:
-        while block := file.read(_BLOCK):
-            yield block
-
-
-def check_content(path: str | PathLike[str]) -> None:
-    """Read the first block of a plain or compressed file.
-
-    Raises:
-        InputError: the file cannot be read or decompressed, or is empty.
-    """
-    if next(read_blocks(path), None) is None:
-        raise InputError("the file is empty", path=path)
-
-
-def read_lines(path: str | PathLike[str]) -> Iterator[str | Flaw]:
-    """Yield the lines of a file without their terminator (`\\n` or `\\r\\n`) and without a byte order mark.
-
-    Other separators, such as U+2028 and NEL, do not end a line.
-
-    Yields:
-        each line, or a `Flaw` if the line contains invalid UTF-8 or a NUL character.
-
-    Raises:
-        InputError: the file cannot be decompressed, is UTF-16, ends lines with CR only, or contains a line of more than 64 MiB.
-    """
-    number = 0
-    with unpacked(path) as file:
-        while raw := file.readline(LONGEST_LINE):
-            number += 1
-            if len(raw) == LONGEST_LINE:
-                raise InputError("the line exceeds 64 MiB, expected a sentence; is it text?", path=path, line=number)
-            if number == 1:
-                if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
-                    raise InputError("UTF-16 text, expected UTF-8; convert it (iconv -f UTF-16 -t UTF-8)", path=path)
-                raw = raw.removeprefix(b"\xef\xbb\xbf")
-                if b"\r" in raw and b"\n" not in raw:
-                    raise InputError("lines end with CR, expected LF; convert the file (tr '\\r' '\\n')", path=path)
-                if not raw:
-                    return
-            yield _readable(raw.removesuffix(b"\n"), number, path)
-
-
-def _readable(raw: bytes, number: int, path: str | PathLike[str]) -> str | Flaw:
-    if b"\0" in raw:
-        return Flaw(number, "NUL character", "the line has a NUL character, expected text; is the file corrupt?", path)
-    try:
-        return raw.decode("utf-8").removesuffix("\r")
-    except UnicodeDecodeError as error:
-        fact = f"byte 0x{raw[error.start]:02x} at position {error.start} is not UTF-8"
-        like = _encoding(raw)
-        remedy = f"convert the file, which looks like {like}: iconv -f {like} -t UTF-8 FILE > NEW"
-        return Flaw(number, "not UTF-8", f"{fact}; {remedy}", path)
-
-
-def _encoding(raw: bytes) -> str:
-    """Guess the encoding of a line that is not UTF-8, and return the name of the encoding in iconv."""
-    high = [byte for byte in raw if byte > 127]
-    if 3 * len(high) < len(raw):  # few letters outside ASCII
-        return "ISO-8859-1" if min(high) >= 0xA0 else "WINDOWS-1252"
-    is_cyrillic = 2 * sum(byte >= 0xE0 for byte in high) > len(high)  # most letters are lower-case Cyrillic
-    return "WINDOWS-1251" if is_cyrillic else "GB18030"
 
 
 def json_lines(lines: Iterable[tuple[int, str | Flaw]]) -> Iterator[tuple[int, Any]]:

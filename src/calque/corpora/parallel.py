@@ -10,19 +10,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from calque.corpora.languages import TWO_LETTERS, two_languages
-from calque.corpora.lines import (
-    BLANK,
-    Flaw,
-    Item,
-    Omission,
-    RawCorpus,
-    RawPair,
-    Skipped,
-    find_packed,
-    read_blocks,
-    read_lines,
-    unpacked_name,
-)
+from calque.corpora.lines import BLANK, Item, Omission, RawCorpus, RawPair, Skipped
 from calque.corpora.rows import PREFIX, read_dataset
 from calque.corpora.spread import evenly_spaced, spread_over
 from calque.corpora.store import TableWriter
@@ -32,6 +20,7 @@ from calque.pairs import WordPairs
 from calque.progress import bar
 from calque.segment import language_parts, splitter
 from calque.text import ParallelCorpus
+from calque.text_files import Flaw, find_packed, read_blocks, read_lines, unpacked_name
 
 _MOST_COLUMNS = 100  # limit on extra columns, because a corrupt line can have a million
 
@@ -269,9 +258,11 @@ def _saved(path: str, langs: tuple[str, str], limit: int | None) -> ParallelCorp
 
 
 def gold_links(
-    corpus: ParallelCorpus, *, column: str = "column_3", one_based: bool = False, check: bool = True
+    corpus: ParallelCorpus, *, column: str = "column_3", one_based: bool | None = None, check: bool = True
 ) -> WordPairs:
     """Return the word links in a metadata column (such as `0-0 1?2`); `check` also verifies that the linked words exist.
+
+    See `WordPairs.parse` for `one_based`.
 
     Raises:
         SettingError: the column does not exist.

@@ -10,13 +10,14 @@ import pyarrow as pa
 
 from calque.annotated import Dictionary
 from calque.corpora.languages import two_languages
-from calque.corpora.lines import Flaw, Losses, OnError, read_lines
+from calque.corpora.lines import Losses, OnError
 from calque.corpora.spread import evenly_spaced
 from calque.corpora.store import Batches
 from calque.errors import InputError
 from calque.segment import splitter
 from calque.storage import WORDS, from_words
 from calque.text import Sentences
+from calque.text_files import Flaw, read_lines
 
 _BATCH = 16_384  # number of lines held as Python strings at a time
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from calque.annotated import Labels, ProbeText, TaggedText, Treebank
 from calque.corpora.conllu import read_treebank
-from calque.corpora.lines import Flaw, Losses, OnError, is_text, json_lines, read_lines
+from calque.corpora.lines import Losses, OnError, is_text, json_lines
 from calque.corpora.rows import PREFIX
 from calque.corpora.tagged import find_format, read_tagged
 from calque.errors import InputError
@@ -20,6 +20,7 @@ from calque.offsets import offsets_of
 from calque.segment import split_spaces
 from calque.spans import names_without_spans, span_table
 from calque.text import Sentences
+from calque.text_files import Flaw, read_lines
 
 Kind = Literal["edges", "conllu", "tags"]
 

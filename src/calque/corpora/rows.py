@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 from calque.corpora import by_name
 from calque.corpora.by_name import PREFIX
 from calque.corpora.languages import best_match
-from calque.corpora.lines import Flaw, RawCorpus, RawPair, unpacked_name
+from calque.corpora.lines import RawCorpus, RawPair
 from calque.errors import CalqueError, InputError, MissingExtraError
+from calque.text_files import Flaw, unpacked_name
 
 TABLES = {".parquet": "parquet", ".jsonl": "json", ".ndjson": "json", ".json": "json", ".csv": "csv"}
 

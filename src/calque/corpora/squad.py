@@ -11,12 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from calque.corpora.lines import Flaw, Losses, Omission, OnError, Skipped, SkippedWarning, is_text, read_json
+from calque.corpora.lines import Losses, Omission, OnError, Skipped, SkippedWarning, is_text, read_json
 from calque.corpora.rows import PREFIX, open_rows
 from calque.errors import InputError
 from calque.offsets import offsets_of, overlapped, ranges
 from calque.segment import splitter, word_places
 from calque.text import Sentences
+from calque.text_files import Flaw
 
 _SHAPE = "data[].paragraphs[] with context and qas[], where qas[] has question and answers[] with text and answer_start"
 

@@ -24,13 +24,14 @@ from calque.corpora.conllu import (
     read_stanzas,
     tagged_words,
 )  # fmt: skip
-from calque.corpora.lines import Flaw, Losses, OnError, read_lines
+from calque.corpora.lines import Losses, OnError
 from calque.corpora.rows import first_of, is_dataset, open_rows
 from calque.errors import InputError, SettingError, did_you_mean
 from calque.offsets import offsets_of
 from calque.segment import split_spaces, split_words, word_places
 from calque.spans import Scheme, detect_scheme, to_bio, unknown_tag_fact, unknown_tags
 from calque.text import Sentences
+from calque.text_files import Flaw, read_lines
 
 _SLOT = r"[0-9]{1,9}:[0-9]{1,9}:[^,]+"
 _SLOTS = re.compile(rf"(?:{_SLOT}(?:,{_SLOT})*)?")

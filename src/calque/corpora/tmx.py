@@ -8,8 +8,9 @@ from typing import Any
 from xml.etree.ElementTree import Element, ParseError, XMLPullParser
 
 from calque.corpora.languages import best_match
-from calque.corpora.lines import Omission, RawPair, unpacked
+from calque.corpora.lines import Omission, RawPair
 from calque.errors import InputError
+from calque.text_files import unpacked
 
 _CODES = {"bpt", "ept", "it", "ph", "ut"}  # elements that contain markup of the original document, unlike <hi> and <g>
 _LANG = "{http://www.w3.org/XML/1998/namespace}lang"

@@ -7,11 +7,11 @@ import re
 from pathlib import Path
 
 from calque.corpora.languages import name_and_path
-from calque.corpora.lines import SUFFIXES, check_content
 from calque.encoders.folder import BUNDLED, file_pair, holds_encoder
 from calque.encoders.hub import has_encoder
 from calque.errors import InputError, did_you_mean
 from calque.named import is_path
+from calque.text_files import SUFFIXES, check_content
 
 _HUB_NAME = re.compile(r"\w[\w.-]*(/[\w.-]+)?")
 #: suffixes of encoders in a single file, which no name on the hub has

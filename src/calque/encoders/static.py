@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import struct
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from io import BufferedIOBase, FileIO
@@ -18,18 +19,19 @@ import torch
 
 from calque.algebra.normalize import unit_centre_unit, unit_rows
 from calque.corpora.languages import best_match
-from calque.corpora.lines import LONGEST_LINE, unpacked
+from calque.corpora.lines import Losses
 from calque.encoders.base import Encoder
 from calque.encoders.folder import read_about, saving, write_about
 from calque.encoders.per_language import check_language, encode_by_language
 from calque.encoders.split import number_words
-from calque.errors import InputError, SettingError
+from calque.errors import CalqueWarning, InputError, SettingError
 from calque.maps import VectorMap, about_map, open_map
 from calque.nn.pooling import maxima, means, owners
 from calque.offsets import offsets_of
 from calque.progress import bar
 from calque.storage import json_text, mapped_array
 from calque.text import Sentence, Sentences
+from calque.text_files import LONGEST_LINE, Flaw, flaw_of_bytes, opened_text
 from calque.vectors import Embeddings, map_arrays, read_rows, write_arrays
 
 VECTORS_FILE, WORDS_FILE = "vectors.safetensors", "words.json"
@@ -348,14 +350,32 @@ _MAX_DIMENSIONS = 65_536  # more dimensions mean that the file is corrupt
 def read_table(path: str | PathLike[str], *, limit: int | None = None) -> WordTable:
     """Read word vectors in one of these formats, uncompressed or compressed with gzip, zstd, xz or bzip2:
 
-    - text (word2vec, fastText `.vec`, GloVe): a header `words dimensions`, except in GloVe, then one line per word;
+    - text (word2vec, fastText `.vec`, GloVe): a header `words dimensions`, except in GloVe, then one line per word, with fields
+      separated by spaces or tabs;
     - word2vec binary: the same header; then, for each word, the word, a space and little-endian float32 numbers;
     - fastText model (`.bin`): memory-mapped unless compressed, so only the rows that are used are read.
 
+    Lines whose word is empty or not UTF-8, or that have more numbers than dimensions, are skipped and counted in a
+    `SkippedWarning`. A warning also gives the number of words beyond that in the header, which are read, and of repeated words.
+
     Args:
         limit: maximum number of words; ignored for a fastText model.
+
+    Raises:
+        InputError: the file is in none of these formats, is incomplete, or has a vector that is not finite; or more than a tenth
+            of the lines must be skipped.
     """
-    with unpacked(path) as file:
+    table = _read_table(path, limit)
+    if repeated := len(table.words) - len(table.index):
+        message = (
+            f"{fspath(path)}: {repeated:,} of {len(table.words):,} words are repeated; the first vector of each is used"
+        )
+        warnings.warn(CalqueWarning(message), stacklevel=2)
+    return table
+
+
+def _read_table(path: str | PathLike[str], limit: int | None) -> WordTable:
+    with opened_text(path) as file:
         if file.peek(4)[:4] == _FASTTEXT:  # type: ignore[attr-defined]
             return _read_fasttext(file, path)
         first = file.readline(LONGEST_LINE)
@@ -367,27 +387,72 @@ def read_table(path: str | PathLike[str], *, limit: int | None = None) -> WordTa
                 raise InputError(fact, path=path, line=1)
             if any(byte < 32 and byte not in b"\t\n\r" for byte in file.peek(4096)[:4096]):  # type: ignore[attr-defined]
                 return _read_binary(file, path, n, dim, limit)
-            return WordTable(*read_rows(file, path, n, dim, limit))
+            return _read_text(file, path, n, dim, limit)
         if not 2 <= len(fields) <= _MAX_DIMENSIONS or b"\0" in first:
             fact = "not a word vector file: it must start with `words dimensions`, or with a word and its numbers"
             raise InputError(fact, path=path, line=1)
-        return WordTable(*read_rows(chain([first], file), path, None, len(fields) - 1, limit))
+        if (
+            len(fields) == 2
+        ):  # one-dimensional vectors do not occur, so this is a misspelt header or another kind of file
+            shown = first.strip()[:60].decode("utf-8", "replace")
+            fact = f"the first line is {shown!r}, expected `words dimensions` (two whole numbers), or a word and its numbers"
+            raise InputError(f"{fact} (at least 2); is this a word vector file?", path=path, line=1)
+        return _read_text(chain([first], file), path, None, len(fields) - 1, limit)
+
+
+def _read_text(
+    lines: Iterable[bytes], path: str | PathLike[str], n: int | None, dim: int, limit: int | None
+) -> WordTable:
+    flaws: list[Flaw] = []
+    words, matrix = read_rows(lines, path, n, dim, limit, skip=flaws.append)
+    _report(flaws, len(words), path)
+    return WordTable(words, matrix)
+
+
+def _report(flaws: Sequence[Flaw], used: int, path: str | PathLike[str]) -> None:
+    """Warn about skipped words, or raise an `InputError` if they are more than a tenth of the words.
+
+    A file with a few bad words is common; many bad words show that the file has another encoding or other dimensions.
+    """
+    if not flaws:
+        return
+    losses = Losses(path, "skip", "words")
+    for flaw in flaws:
+        losses.take(flaw)
+    if 10 * len(flaws) > len(flaws) + used:
+        fact = f"{len(flaws):,} of {len(flaws) + used:,} words cannot be used, expected at most a tenth"
+        raise InputError(f"{fact}; the first: {flaws[0].fact}", path=path, line=flaws[0].line)
+    losses.settle(used)
 
 
 # -- binary word2vec -----------------------------------------------------------------------------------------
 def _read_binary(file: BufferedIOBase, path, n: int, dim: int, limit: int | None) -> WordTable:
     words: list[str] = []
     rows: list[np.ndarray] = []
+    flaws: list[Flaw] = []
     for number in range(1, min(n, limit or n) + 1):
         word, data = _until(file, b" "), file.read(4 * dim)
         if len(data) != 4 * dim or word is None:
             raise InputError(f"the first line declares {n} words, but word {number} is incomplete", path=path)
-        rows.append(np.frombuffer(data, dtype="<f4"))
-        words.append(word.lstrip(b"\n").decode("utf-8", "replace"))
-    if not np.isfinite(matrix := np.stack(rows)).all():
-        number = int(np.flatnonzero(~np.isfinite(matrix).all(axis=1))[0]) + 1
-        raise InputError(f"the vector of word {number} is not finite; is the file corrupt?", path=path)
-    return WordTable(words, matrix)
+        if not np.isfinite(vector := np.frombuffer(data, dtype="<f4")).all():
+            raise InputError(f"the vector of word {number} is not finite; is the file corrupt?", path=path)
+        flaw = _flaw_of_binary(word.lstrip(b"\n"), number)
+        if flaw is not None:
+            flaws.append(flaw)
+            continue
+        rows.append(vector)
+        words.append(word.lstrip(b"\n").decode())
+    if (limit is None or limit >= n) and file.read(_ROWS).strip(b"\n"):
+        fact = f"the first line declares {n} words, but more data follow; correct the number, or copy the file again"
+        raise InputError(fact, path=path)
+    _report(flaws, len(words), path)
+    return WordTable(words, np.stack(rows))
+
+
+def _flaw_of_binary(word: bytes, number: int) -> Flaw | None:
+    """Return a `Flaw` if an entry of a binary file has no usable word; its place is the number of the entry."""
+    flaw = Flaw(number, "no word", "the vector has no word") if not word else flaw_of_bytes(word, number)
+    return None if flaw is None else flaw._replace(place=f"word {number}")
 
 
 def _until(file: BufferedIOBase, mark: bytes) -> bytes | None:
@@ -421,12 +486,20 @@ def _read_fasttext(file: BufferedIOBase, path: str | PathLike[str]) -> WordTable
     entries, n_words, _, _, pruned = take("iiiqq")
     if not (0 < dim < 1 << 20 and 0 <= n_words <= entries and bucket >= 0):
         raise InputError("the dictionary of the fastText model is invalid; is the file corrupt?", path=path)
-    words = []
+    words: list[str] = []
+    n_unreadable = 0
     for _ in range(entries):
-        word = _until(file, b"\0")
+        word = _until(file, b"\0") or b""
         _, label = take("qb")
         if not label:
-            words.append((word or b"").decode("utf-8", "replace"))
+            try:
+                words.append(word.decode())
+            except UnicodeDecodeError:  # the entry must be kept, because the matrix has a row for it
+                words.append(f"\ufffd{len(words)}")
+                n_unreadable += 1
+    if n_unreadable:
+        message = f"{fspath(path)}: {n_unreadable:,} of {len(words):,} words are not UTF-8, so no word of a text can match them"
+        warnings.warn(CalqueWarning(message), stacklevel=4)
     if len(words) != n_words:
         raise InputError(f"the model declares {n_words} words, but has {len(words)}; is the file corrupt?", path=path)
     (quantised,) = take("b")

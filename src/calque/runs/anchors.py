@@ -120,7 +120,7 @@ def open_folder(path: str, *, lang: str = "", encoder: Any = None) -> dict[int, 
 
 def read_vocabulary(path: str) -> list[str]:
     """Read a file with one word per line."""
-    from calque.corpora.lines import Flaw, read_lines
+    from calque.text_files import Flaw, read_lines
 
     lines = []
     for line in read_lines(path):

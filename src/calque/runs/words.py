@@ -72,7 +72,7 @@ def link_words(
         corpus = words.read(how.train, langs)
         if linker is not None:
             with bar(len(corpus), unit="pair", show=progress) as progress_bar:
-                return _write(how, linker.aligned(corpus), progress_bar.update), len(corpus)
+                return _write(how, linker.aligned(corpus), words, progress_bar.update), len(corpus)
         if how.use is not None:
             aligner = WordAligner.open(how.use, prior=similar)
         else:
@@ -90,17 +90,20 @@ def link_words(
             if how.tables is not None:
                 aligner.save(how.tables)
         links = aligner.aligned(corpus, symmetrize=words.symmetrize, seed=words.seed)
-        return _write(how, links), len(corpus)
+        return _write(how, links, words), len(corpus)
 
 
-def _write(how: LinkSettings, parts: Iterable[WordPairs], done: Callable[[int], object] = lambda n: None) -> int:
+def _write(
+    how: LinkSettings, parts: Iterable[WordPairs], words: Words, done: Callable[[int], object] = lambda n: None
+) -> int:
     """Write links in Pharaoh format, call `done` with the sentence count of each part, and return the number of links."""
     counts = []
 
     def lines() -> Iterator[str]:
         for pairs in parts:
             counts.append(len(pairs))
-            yield from (f"{line}\n" for line in pairs.pharaoh_lines(posteriors=how.posteriors))
+            written = pairs.pharaoh_lines(posteriors=how.posteriors, one_based=bool(words.one_based))
+            yield from (f"{line}\n" for line in written)
             done(pairs.n_sentences)
 
     write_lines(how.out, lines())
@@ -166,7 +169,7 @@ def links_of(
         about = f"{len(corpus):,} sentence pairs ({'-'.join(corpus.langs)})"
         if path.is_file():
             say(f"loading word links of {about} from an interrupted run")
-            linked.append(WordPairs.open(path))
+            linked.append(WordPairs.open(path, one_based=False))
             continue
         say(f"linking the words of {about}")
         linked.append(words.link(corpus, progress=progress))

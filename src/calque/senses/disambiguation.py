@@ -12,7 +12,6 @@ import numpy as np
 
 from calque.algebra.normalize import unit_rows
 from calque.corpora.languages import language_and_path
-from calque.corpora.lines import Flaw, find_packed, read_lines, unpacked_name
 from calque.corpora.spread import spread_over
 from calque.corpora.tmx import read_elements
 from calque.encoders.base import require
@@ -21,6 +20,7 @@ from calque.tasks.base import Score, Task
 from calque.tasks.bootstrap import f1, measure
 from calque.tasks.reporting import DISAMBIGUATION
 from calque.text import Sentences
+from calque.text_files import Flaw, find_packed, read_lines, unpacked_name
 
 if TYPE_CHECKING:
     from calque.encoders.base import Encoder

@@ -119,7 +119,10 @@ class WordAlignment(Task):
         """Return one task per test text. Without `links` files, gold links are read from the third column of the test text."""
         tasks: list[Task] = []
         for one, (test, corpus) in zip(inputs.each(), inputs.corpora(), strict=True):
-            gold = WordPairs.open(one.links[0]) if one.links else gold_links(corpus, check=False)
+            if one.links:
+                gold = inputs.words.open_links(one.links[0], corpus)
+            else:
+                gold = gold_links(corpus, one_based=inputs.words.one_based, check=False)
             corpus, gold = _fitting(corpus, gold, path=one.links[0] if one.links else test)
             tasks.append(cls(corpus, gold, method=method, data=test, seed=inputs.words.seed))
         return tasks

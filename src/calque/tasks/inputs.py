@@ -109,7 +109,7 @@ FILES = (
 )  # fmt: skip
 #: names that the options of a task must not have: the attributes of `Inputs` and of `Inputs.words`
 FIELDS = (
-    *(each.name for each in fields(Inputs)), "model", "symmetrize", "pretokenized", "seed", "limit", "by_layer",
+    *(each.name for each in fields(Inputs)), "model", "symmetrize", "pretokenized", "seed", "limit", "by_layer", "one_based",
 )  # fmt: skip
 
 

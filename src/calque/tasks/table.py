@@ -38,7 +38,7 @@ class TaskRow:
         title: name of the task in reports.
         files: names of the attributes of `Inputs` that list the files read by the task.
         options: names of further options, defined by the class, by `Words` or by `Inputs` (`langs`, `model`, `symmetrize`,
-            `seed`, `pretokenized`, `test_limit`).
+            `seed`, `pretokenized`, `test_limit`, `one_based`).
         languages: "pairs" if `langs` sets the languages of parallel text or dictionaries; "files" if each file has its own
             language.
         one: entries of `files` for which the task accepts only one file.
@@ -80,7 +80,7 @@ def option_names(kind: type[Task]) -> list[str]:
 def _row_of(name: str, kind: type[Task]) -> TaskRow:
     summary = (inspect.getdoc(kind) or "").partition("\n")[0]
     langs = ("langs",) if kind.languages == "pairs" else ()
-    of_words = ("model", "symmetrize", "seed", "pretokenized", "test_limit")
+    of_words = ("model", "symmetrize", "seed", "pretokenized", "test_limit", "one_based")
     options = (*langs, *of_words, *option_names(kind))
     title = name.partition(":")[2]
     return TaskRow(name, summary, title, kind.files, options, kind.languages, reporting=kind.reporting)
@@ -95,7 +95,7 @@ _ANNOTATED = ("test", "train", "dev", "ceiling")
 
 
 def _tags(help: str, title: str) -> TaskRow:
-    options = (*_TRAINED, "head", "layers", "rename", "format", "unknown", "column")
+    options = (*_TRAINED, "head", "layers", "rename", "format", "unknown", "column", "one_based")
     files = (*_ANNOTATED, "project", "links")
     return TaskRow("calque.tasks.tagging:Tagging", help, title, files, options, reporting=TRAINED_HEADS)
 
@@ -114,7 +114,7 @@ TASKS: Table[TaskRow] = Table(
             "Is the nearest word in the other language the translation in context?",
             "word retrieval",
             ("test", "train", "links", "train_links"),
-            (*_LINKING, "candidates", "similarity", "contextual", "by_layer", "pretokenized"),
+            (*_LINKING, "one_based", "candidates", "similarity", "contextual", "by_layer", "pretokenized"),
             languages="pairs",
             reporting=RETRIEVAL,
         ),
@@ -132,7 +132,7 @@ TASKS: Table[TaskRow] = Table(
             "Are the word links found by vector similarity correct? Error rate, precision, recall and F1.",
             "word alignment",
             ("test", "links"),
-            ("langs", "seed", "method", "pretokenized"),
+            ("langs", "seed", "method", "pretokenized", "one_based"),
             languages="pairs",
             pretokenized=True,
             reporting=WORD_ALIGNMENT,

@@ -12,7 +12,6 @@ from typing import Any
 
 from calque.corpora import read_dictionary, read_parallel
 from calque.corpora.languages import pair_of
-from calque.corpora.lines import Flaw, check_content, read_lines
 from calque.corpora.plain import stream_sentences
 from calque.errors import CalqueError, CalqueWarning, InputError
 from calque.input_texts import Words
@@ -22,6 +21,7 @@ from calque.runs.steps import files_at
 from calque.runs.study.recipe import PARTS, EncoderTable, Study, TaskTable, given, listed
 from calque.tasks.inputs import Inputs
 from calque.tasks.table import TASKS
+from calque.text_files import Flaw, check_content, read_lines
 
 _FIRST = 64  # number of lines that are read to recognise plain text
 _SHOWN = 3  # maximum number of further problems in the message
@@ -194,7 +194,7 @@ def _read_links(path: str) -> None:
         raise InputError("the file is empty, expected one line of word links (i-j) per sentence pair", path=path)
     if isinstance(first, Flaw):
         raise InputError(first.fact, path=path, line=first.line)
-    WordPairs.parse([first], path=path)
+    WordPairs.parse([first], path=path, one_based=False)
 
 
 def _first_blocks(paths: Sequence[str]) -> None:

@@ -273,8 +273,7 @@ def read_study(path: str | Path) -> Study:
             expected value.
     """
     try:
-        with open(path, "rb") as file:
-            tables = tomllib.load(file)
+        tables = tomllib.loads(Path(path).read_text(encoding="utf-8-sig"))  # some editors write a byte order mark
     except (OSError, ValueError, RecursionError) as error:
         reason = (isinstance(error, OSError) and error.strerror) or error
         raise InputError(f"cannot read the study ({reason})", path=path) from error

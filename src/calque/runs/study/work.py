@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from calque.errors import SettingError
 from calque.named import imported
 from calque.runs.steps import SCORES, Step
 from calque.runs.study.values import PRETRAINING
 from calque.storage import json_text, write_text
+
+if TYPE_CHECKING:
+    from calque.input_texts import Words
 
 LINKS, ENTRIES = "links.align", "entries.tsv"
 
@@ -36,7 +40,12 @@ def _link(step: Step, folder: Path) -> None:
 
     (text,), langs = step.files["text"], list(step.settings["langs"])
     how = LinkSettings(train=text, langs=langs, out=folder / LINKS, posteriors=True)
-    link_words(how, words=Words(**step.settings["words"]))
+    link_words(how, words=_counting_from_0(Words(**step.settings["words"])))
+
+
+def _counting_from_0(words: Words) -> Words:
+    """Return the settings for links between steps; `one_based` of a study is for the user's own files of links."""
+    return replace(words, one_based=False)
 
 
 def _entries(step: Step, folder: Path) -> None:
@@ -66,7 +75,7 @@ def _align(step: Step, folder: Path) -> None:
     made = {kind: [f"{place}{file}" for place in step.after.get(kind, ())] for kind, file in kinds.items()}
     texts = {"train" if step.kind == "align" else "text": list(step.files.get("text", ()))}
     settings |= {"encoder": encoder_of(step), "langs": langs, "out": folder, "overwrite": True, **texts, **made}
-    done = align(AlignSettings(**settings), **{**about, "words": Words(**about["words"])})
+    done = align(AlignSettings(**settings), **{**about, "words": _counting_from_0(Words(**about["words"]))})
     _write_scores(folder, done.record.get("scores", []))
 
 
