@@ -308,7 +308,7 @@ def test_every_lower_score_is_listed(tmp_path):
     lines += two("word-alignment", "aer", {"de": (0.3, 0.31), "fr": (0.3, 0.2)})
     lines += two("word-alignment", "precision", {"de": (0.9, 0.2), "fr": (0.9, 0.2)})  # not a main metric
     summary = verdict_of(lines, tmp_path)
-    clear, within, compared = summary
+    clear, further, within, compared = summary
     assert compared == (
         "The method is compared with base on named entities, inference, word retrieval and word alignment. “Clearly” means "
         "significantly, in tests over training runs and texts, corrected for the number of comparisons."
@@ -316,12 +316,81 @@ def test_every_lower_score_is_listed(tmp_path):
     assert clear == (
         "new raises word retrieval by 30.0 on average (clearly in 2 of 2 languages), raises named entities by 14.8 on average "
         "(clearly in 1 of 2 languages), and lowers the error of word alignment by 4.5 on average (clearly in 1 of 2 languages), "
-        "but is clearly worse by 20.0 in en (the training language) on named entities; 10.0 in de and 5.0 on average on "
-        "word retrieval (all linked words); 5.0 on average on inference."
+        "but is clearly worse by 20.0 in en (the training language) on named entities; 5.0 on average on inference."
+    )
+    assert further == (
+        "In further metrics, new is clearly worse by 10.0 in de and 5.0 on average on word retrieval (all linked words)."
     )
     assert within == (
         "new is worse, but not clearly, by 5.0 in de, 5.0 in fr and 1.0 in en (the training language) on inference; 1.0 in "
         "de on word alignment; 0.5 in fr on named entities."
+    )
+
+
+def test_gains_and_losses_are_counted_in_the_same_metrics(tmp_path):
+    """A method that gains only in a further metric must not be called nowhere better."""
+    lines = two("retrieval", "accuracy.unseen", {"de": (0.1, 0.1), "fr": (0.1, 0.072)}, half=0.01)
+    lines += two("retrieval", "form.unseen", {"de": (0.1, 0.51), "fr": (0.1, 0.506)})
+    headline, further, _ = verdict_of(lines, tmp_path)
+    assert headline == (
+        "new is nowhere clearly better than base in the headline metrics and is clearly worse by 2.8 in fr and 1.4 on average "
+        "on word retrieval."
+    )
+    assert further == (
+        "In further metrics, new raises word retrieval (by word type, unseen pairs) by 40.8 on average (clearly in 2 of 2 "
+        "languages)."
+    )
+
+
+NOT_CONVERGED = "not converged: the best epoch was the last"
+
+
+def test_scores_of_heads_that_have_not_converged_get_no_verdict(tmp_path):
+    lines = two("ner", "f1", {"de": (0.1, 0.3), "fr": (0.1, 0.4)}) + two("pos", "accuracy", {"de": (0.1, 0.3)})
+    lines += two("nli", "accuracy", {"de": (0.3, 0.1), "fr": (0.1, 0.3)})
+    for each in (lines[1], lines[3], lines[7]):  # both entity scores of `new`, and one inference score
+        each["settings"]["warnings"] = [NOT_CONVERGED]
+    clear, *_, entities, inference = verdict_of(lines, tmp_path)
+    assert clear == (
+        "new raises part-of-speech tagging by 20.0 in de, and raises inference by 20.0 in fr; nothing is clearly worse."
+    )
+    assert (
+        entities == f"No verdict on named entities (F1) for new: {NOT_CONVERGED}. Train the task heads for more epochs."
+    )
+    assert inference.startswith("No verdict on inference (accuracy) in some languages for new: not converged")
+    report([tmp_path / "study"], out=tmp_path / "r.html")
+    page = Page((tmp_path / "r.html").read_text())
+    shown = [each for each in page.find("small") if each["attrs"].get("class") == "warning"]
+    # the two scores and their mean for entities, and one score and the mean for inference
+    assert [(each["text"], each["attrs"]["title"]) for each in shown] == [("not converged", NOT_CONVERGED)] * 5
+    composed = compose(read_results([tmp_path / "study"]), title="x")
+    assert composed.glance.lines[0].cells[0].text == ("not converged",)
+    assert not any(cell.best or cell.outcome for line in composed.sections[0].blocks[0].lines for cell in line.cells)
+
+
+def test_heads_of_older_results_that_have_not_converged_are_recognised(tmp_path):
+    lines = two("ner", "f1", {"de": (0.1, 0.3)})
+    for each, chosen in zip(lines, ([6, 5], [2, 3]), strict=True):
+        each["settings"] |= {"features": "frozen", "epochs": 6, "chosen_epochs": chosen}
+    (said,) = verdict_of(lines, tmp_path)
+    assert said.startswith("No verdict on named entities (F1) for new: not converged")
+    lines[0]["settings"]["chosen_epochs"] = [5, 5]
+    assert verdict_of(lines, tmp_path)[0].startswith("new raises named entities by 20.0 in de")
+
+
+def test_the_verdict_says_which_number_of_runs_to_raise(tmp_path):
+    """Task heads on a base that was not trained, and training runs of a method, are different numbers."""
+    heads = "two task heads per encoder; train five heads (seeds = 5 in a study, --seeds 5 with calque evaluate)."
+    lines = two("ner", "f1", {"de": (0.1, 0.3)})
+    for each in lines:
+        each["runs"] = [each["value"] - 0.01, each["value"] + 0.01]
+    assert verdict_of(lines, tmp_path)[0] == f"new: a difference from base cannot be shown with {heads}"
+    new = [{**lines[1], "training_seed": seed, "settings": {"encoder": f"{seed}"}} for seed in range(3)]
+    assert verdict_of([lines[0], *new], tmp_path)[0] == f"new: a difference from base cannot be shown with {heads}"
+    lines[0]["runs"] = [0.1, 0.1, 0.1]
+    assert verdict_of([lines[0], *new[:2]], tmp_path)[0] == (
+        "new: a difference from base cannot be shown with two training runs; align with five seeds (runs = 5 in a study, "
+        "--seed with calque align)."
     )
 
 

@@ -10,6 +10,7 @@ import torch
 
 from calque.annotated import Labels, TaggedText, Treebank
 from calque.errors import InputError, SettingError
+from calque.runs.score_table import table
 from calque.tasks.bootstrap import measure, measure_all
 from calque.tasks.classification import Classification
 from calque.tasks.datasets import Answers, Dataset
@@ -73,6 +74,37 @@ def test_the_epoch_is_chosen_on_source_text_unless_target_text_is_requested():
         Tagging("ner", **data, dev=dev[:1], select="target", **settings)
     last = Tagging("ner", **data, select="last", **settings).evaluate(Planted())[0]
     assert last.settings["chosen_epochs"] == [0]
+
+
+def test_scores_of_heads_that_have_not_converged_say_so_in_the_record_and_in_the_table():
+    settings = {"seeds": (0, 1), "hidden": 8, "bootstrap": 2}
+    data = [tagged(40, "en")], [tagged(20, "de", 1), tagged(20, "en", 1)]
+    scores = Tagging("ner", *data, options={"epochs": 1}, **settings).evaluate(Planted())
+    about = scores[0].settings
+    assert (about["chosen_epochs"], about["trained_epochs"], about["converged"]) == ([1, 1], [1, 1], [False, False])
+    assert all("not converged: the best epoch was the last" in score.settings["warnings"] for score in scores)
+    shown = table(scores)
+    assert "Not converged: the best epoch was the last for 2 of 2 heads; set --epochs above 1. Reports do not" in shown
+    scores = Tagging("ner", *data, options={**QUICK, "epochs": 60}, **settings).evaluate(Planted())
+    assert "warnings" not in scores[0].settings
+    assert max(scores[0].settings["trained_epochs"]) < 60
+    assert "onverged" not in table(scores)
+
+
+def test_scores_of_heads_that_predict_no_span_say_so():
+    """All scores on development text are 0, so the first epoch is the best one, and the head seems to have converged."""
+
+    class Silent(Tagging):
+        def counts(self, head, given, answers):
+            return {metric: sums * [0, 0, 1] for metric, sums in super().counts(head, given, answers).items()}
+
+    job = Silent(
+        "ner", [tagged(40, "en")], [tagged(20, "de", 1)], options={"epochs": 3}, seeds=(0,), hidden=8, bootstrap=2
+    )
+    (score, *_) = scores = job.evaluate(Planted())
+    assert (score.value, score.settings["chosen_epochs"], score.settings["converged"]) == (0.0, [1], [True])
+    assert score.settings["warnings"] == ["nothing learned: f1 is 0.0 on every test set"]
+    assert "Nothing learned: f1 is 0.0 on every test set; set more --epochs" in table(scores)
 
 
 def test_the_chosen_epoch_has_the_best_mean_over_languages():

@@ -31,6 +31,35 @@ def test_training_stops_early_and_keeps_the_best_epoch():
     assert not all(torch.equal(states[1][name], states[3][name]) for name in states[1])
 
 
+def trained(scores: list[float], **settings) -> Supervised:
+    """Train for one epoch per score on development text."""
+    source, planned = FrozenSource(Embeddings(np.ones((8, 2), dtype=np.float32), np.arange(9))), iter(scores)
+    training = Supervised(epochs=len(scores), batch=4, **settings)
+    head = torch.nn.Linear(2, 1)
+    training.fit(
+        head, source, lambda given: head(given.rows)[:, 0] ** 2, processes=Processes(), select=lambda: next(planned)
+    )
+    return training
+
+
+def test_training_has_not_converged_if_the_best_epoch_was_the_last():
+    assert trained([0.1, 0.5, 0.4]).has_converged
+    assert trained([0.0, 0.0, 0.0]).best_epoch == 1
+    for scores in ([0.5], [0.1, 0.2, 0.4], [0.3, 0.2, 0.301]):
+        training = trained(scores)
+        assert (training.has_converged, training.best_epoch, training.trained_epochs) == (
+            False,
+            len(scores),
+            len(scores),
+        )
+
+
+def test_training_with_a_falling_rate_has_converged_if_the_last_epoch_gained_little():
+    assert trained([0.1, 0.5, 0.505], decay="linear").has_converged
+    assert not trained([0.1, 0.3, 0.5], decay="linear").has_converged
+    assert not trained([0.5], decay="linear").has_converged
+
+
 def test_a_process_without_texts_contributes_zeros_on_its_own_device(monkeypatch):
     """CPU tensors cannot take part in an all-reduce across GPUs."""
 

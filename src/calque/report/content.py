@@ -27,6 +27,8 @@ def _reading(claims: Claims) -> tuple[str, ...]:
         "texts (Student's t; the two variances are added). With a single run, it covers only variation between texts.",
         "± is the standard deviation over training runs. For an aligned encoder, each alignment counts as one run, and the "
         "scores of its task heads are averaged first. Differences are tested only if there are at least three runs.",
+        "A task head has not converged if its best epoch was the last, because more epochs might have improved it. Scores of "
+        "such heads are marked and get no verdict: with longer training, the order of two encoders can be reversed.",
         f"{rule(claims.number)} Half of this 5% is allotted to tests of means over languages. A difference can be clear even "
         "if intervals overlap: methods are scored on the same test items, so a difference is more precise than either score.",
         "Means over languages do not include the language of a task's training text. Test sets that are translations of one "
@@ -119,7 +121,7 @@ def compose(results: Results, *, title: str, base: str | None = None) -> Report:
     ]
     return Report(
         title,
-        summary(headlines, questions, claims, subjects.guessed) if answers else _TRAINED,
+        summary(headlines, claims, subjects.guessed) if answers else _TRAINED,
         glance(headlines, claims),
         tuple(section for section in sections if section is not None),
         tuple((name, file.records, file.sha256, file.modified) for name, file in results.files.items()),

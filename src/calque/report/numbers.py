@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from calque.report.reading import Record
 from calque.runs.compare import Estimate, estimate, over_tests, over_trainings
+from calque.tasks.reporting import warnings_of
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,7 @@ class Figure:
         n: number of test items; None for means.
         sd: standard deviation over training runs.
         known: estimate and its variances, which comparisons use.
+        warnings: reasons why the score is not compared with others, such as a task head that has not converged.
     """
 
     value: float | None
@@ -80,6 +82,7 @@ class Figure:
     percent: bool = True
     digits: int = 2
     known: Estimate | None = field(default=None, compare=False, repr=False)
+    warnings: tuple[str, ...] = ()
 
     def part(self, name: str) -> Number | None:
         """Return one attribute, `value`, `low`, `high`, `n` or `sd`, as a `Number`."""
@@ -117,7 +120,7 @@ def figure_of(record: Record) -> Figure:
     return Figure(
         plain["value"], plain["low"], plain["high"], plain["metric"], (escape_source(record.source),),
         n=plain.get("n"), sd=None if isinstance(values, list) and len(values) < 2 else record.settings.get("sd"),
-        percent=plain.get("percent", True), known=estimate(plain),
+        percent=plain.get("percent", True), known=estimate(plain), warnings=warnings_of(record.settings),
     )  # fmt: skip
 
 
@@ -136,7 +139,8 @@ def average(figures: Sequence[Figure], run_of: Sequence[Hashable] | None = None)
     sources = ("+".join(source for figure in own for source in figure.sources),)
     n = own[0].n if len({figure.n for figure in own}) == 1 else None
     sd = statistics.stdev(values) if len(values) > 1 else None
-    return _combined(own[0], values, known, kind="average", sources=sources, n=n, sd=sd)
+    about = {"kind": "average", "sources": sources, "n": n, "sd": sd, "warnings": _all_warnings(figures)}
+    return _combined(own[0], values, known, **about)
 
 
 def mean_of(figures: Sequence[Figure]) -> Figure | None:
@@ -147,7 +151,13 @@ def mean_of(figures: Sequence[Figure]) -> Figure | None:
     estimates = [figure.known for figure in figures if figure.known is not None]
     known = over_tests(estimates) if len(estimates) == len(figures) else None
     sources = tuple(source for figure in figures for source in figure.sources)
-    return _combined(figures[0], values, known, kind="mean", sources=sources, n=None, sd=None, digits=2)
+    about = {"kind": "mean", "sources": sources, "n": None, "sd": None, "digits": 2, "warnings": _all_warnings(figures)}
+    return _combined(figures[0], values, known, **about)
+
+
+def _all_warnings(figures: Iterable[Figure]) -> tuple[str, ...]:
+    """Return the distinct warnings of several scores."""
+    return tuple(dict.fromkeys(warning for figure in figures for warning in figure.warnings))
 
 
 def _combined(first: Figure, values: Sequence[float], known: Estimate | None, **changed) -> Figure:

@@ -19,6 +19,7 @@ import calque
 from calque.report.document import Plot, Report
 from calque.report.plots import svg
 from calque.report.plots.svg import beside, element, shape
+from calque.report.tables import short_reason
 from calque.storage import json_text, write_text
 
 _LIGHT = {"link": "#0b5ca3", "up": "#00704f", "down": "#b3440a", "marked": "#fdeec2"}
@@ -44,6 +45,7 @@ def html(report: Report) -> str:
         inline=lambda drawing, name: Markup(drawing.inline(name)),
         kind_of=lambda block: type(block).__name__,
         tally=tally,
+        short_reason=short_reason,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 
@@ -11,7 +11,7 @@ from calque.errors import SettingError
 from calque.report.numbers import Figure, average, figure_of, mean_of
 from calque.report.reading import FORMER, Record, Results
 from calque.runs.compare import lower_is_better
-from calque.tasks.reporting import ALWAYS_DESCRIPTIVE, Reporting
+from calque.tasks.reporting import ALWAYS_DESCRIPTIVE, Reporting, is_part
 from calque.tasks.table import likely_reporting, title_of
 from calque.tasks.table import reporting_of as declared_for
 
@@ -319,12 +319,6 @@ def _title(record: Record, reporting: Reporting) -> str:
         return task
     declared = title_of(task) if record.plain.get("reporting") is None else reporting.title
     return declared or task
-
-
-def is_part(metric: str, metrics: Collection[str]) -> bool:
-    """Return whether a metric is a part of another metric, as `f1.PER` is of `f1`, and `accuracy.all.en-de` of `accuracy.all`."""
-    names = metric.split(".")
-    return any(".".join(names[:end]) in metrics for end in range(1, len(names)))
 
 
 # -- settings that distinguish questions -------------------------------------------------------------------------------

@@ -9,10 +9,11 @@ from typing import Any
 from calque.report.content import compose
 from calque.report.document import Cell, Line, Name, Table, Text
 from calque.report.plots.charts import SIGNS
-from calque.report.questions import find_subjects, is_part, sort_questions
+from calque.report.questions import find_subjects, sort_questions
 from calque.report.reading import Record, Results
-from calque.report.tables import question_table
+from calque.report.tables import question_table, short_reason
 from calque.report.verdict import Claims, claim
+from calque.tasks.reporting import is_part
 
 
 def tables(records: Sequence[Mapping[str, Any]]) -> str:
@@ -93,4 +94,5 @@ def _cell(cell: Cell, kind: str | None) -> str:
         return "undefined"
     text = f"{sign}**{value.shown}**" if cell.best else f"{sign}{value.shown}"
     text += f" ±{sd.shown}" if sd is not None else ""
+    text += "".join(f" ({escape(short_reason(reason))})" for reason in figure.warnings)
     return f"{text} [{ends[0].shown}, {ends[1].shown}]" if ends and kind in (None, figure.kind) else text

@@ -108,7 +108,15 @@ def glance(headlines: Sequence[Question], claims: Claims) -> Table | None:
     return Table("glance", "Overview: difference from the base", "method", tuple(heads), tuple(lines), (), note)
 
 
+def short_reason(reason: str) -> str:
+    """Return the first part of a reason why a score is not compared, such as "not converged"."""
+    return reason.partition(":")[0]
+
+
 def _glance(comparison: Comparison) -> Cell:
+    if not comparison.outcomes:
+        reason = next(iter(comparison.warnings.values()))[0]
+        return Cell(text=(short_reason(reason),))
     outcomes = comparison.on_targets
     column = next(iter(outcomes)) if None not in comparison.pairs and len(outcomes) == 1 else None
     number = difference(*comparison.pairs[column]) if column in comparison.pairs else None
@@ -117,7 +125,8 @@ def _glance(comparison: Comparison) -> Cell:
 
 def heat_map(question: Question, claims: Claims, name: str) -> Plot | None:
     """Build a heat map of differences from the baseline; return None if there are fewer than four differences."""
-    comparisons, columns = claims.of(question), question.columns
+    comparisons = [comparison for comparison in claims.of(question) if comparison.outcomes]
+    columns = question.columns
     if not comparisons or len(columns) * len(comparisons) < 4:
         return None
     cells, lines = {}, []

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from calque.report.document import Name, Piece, Text
 from calque.report.numbers import Figure, counted, difference, distance
 from calque.report.questions import Column, Question, Subject, Subjects
-from calque.runs.compare import LEVEL, above_all, cannot_be_shown, holm, outcome, p_value, too_few
+from calque.runs.compare import LEVEL, TooFew, above_all, cannot_be_shown, holm, outcome, p_value, too_few
+from calque.tasks.reporting import NOT_CONVERGED
 
 Key = tuple[object, ...]
 Pairs = dict[Column | None, tuple[Figure, Figure]]
@@ -22,6 +23,7 @@ class Comparison:
         question, subject, base: question, and the two compared subjects.
         pairs: the two scores on each common test set; the key None maps to the means over the targets, if both exist.
         outcomes: outcome of each pair: "better", "worse" or "unclear".
+        warnings: reasons against each pair of scores that is left out of `pairs`, such as a head that has not converged.
     """
 
     question: Question
@@ -29,6 +31,7 @@ class Comparison:
     base: Subject
     pairs: Pairs
     outcomes: Mapping[Column | None, str]
+    warnings: Mapping[Column | None, tuple[str, ...]]
 
     @property
     def on_targets(self) -> dict[Column, str]:
@@ -36,9 +39,9 @@ class Comparison:
         return {column: self.outcomes[column] for column in self.question.targets if column in self.outcomes}
 
     @property
-    def few(self) -> int:
-        """Number of training runs if there are too few for a test, otherwise 0."""
-        return min((few for one, other in self.pairs.values() if (few := too_few(one.known, other.known))), default=0)
+    def few(self) -> list[TooFew]:
+        """Numbers of trained encoders and of task heads that are too small for a test."""
+        return [few for one, other in self.pairs.values() for few in too_few(one.known, other.known)]
 
     @property
     def whole(self) -> list[Column | None]:
@@ -73,8 +76,8 @@ class Claims:
 def claim(questions: Iterable[Question], subjects: Subjects) -> Claims:
     """Test all comparisons of a page. Each subject is compared with its baseline in each column and on average, and the best
     subject of each column with all others. Half of the 5% significance level is allotted to the tests of means, or of the
-    target column if there is only one. Subjects with too few runs are not tested."""
-    compared: list[tuple[Question, Subject, Subject, Pairs]] = []
+    target column if there is only one. Subjects with too few runs, and scores with warnings, are not tested."""
+    compared: list[tuple[Question, Subject, Subject, Pairs, Pairs]] = []
     p: dict[Key, float] = {}
     first: set[Key] = set()
     tops: dict[Key, Subject] = {}
@@ -83,10 +86,12 @@ def claim(questions: Iterable[Question], subjects: Subjects) -> Claims:
         for subject, own in scores.items():
             base = subjects.base.get(subject)
             others = {} if base is None else scores.get(base, {})
-            pairs: Pairs = {column: (own[column], others[column]) for column in own if column in others}
-            if base is None or not pairs.keys() & set(question.targets):
+            both: Pairs = {column: (own[column], others[column]) for column in own if column in others}
+            if base is None or not both.keys() & set(question.targets):
                 continue
-            compared.append((question, subject, base, pairs))
+            doubtful = {column: pair for column, pair in both.items() if pair[0].warnings or pair[1].warnings}
+            pairs = {column: pair for column, pair in both.items() if column not in doubtful}
+            compared.append((question, subject, base, pairs, doubtful))
             for column, (one, other) in pairs.items():
                 if one.known is not None and other.known is not None and not too_few(one.known, other.known):
                     key = (question.key, subject, column)
@@ -96,7 +101,8 @@ def claim(questions: Iterable[Question], subjects: Subjects) -> Claims:
         for column in (*question.columns, *([None] if len(question.targets) > 1 else [])):
             figures = {subject: own[column] for subject, own in scores.items() if column in own}
             known = {subject: figure.known for subject, figure in figures.items() if figure.known is not None}
-            top = above_all(known, lower=question.lower_is_better) if len(known) == len(figures) else None
+            comparable = len(known) == len(figures) and not any(figure.warnings for figure in figures.values())
+            top = above_all(known, lower=question.lower_is_better) if comparable else None
             if top is not None:  # with two subjects, this is the comparison with the baseline
                 same = [s for s in known if len(known) == 2 and subjects.base.get(s) in known]
                 key = (question.key, same[0] if same else "best", column)
@@ -104,13 +110,15 @@ def claim(questions: Iterable[Question], subjects: Subjects) -> Claims:
     weights = {key: 1 / len(first) if key in first else 1 / (len(p) - len(first)) for key in p}
     corrected = holm(p, weights)
     comparisons: dict[tuple[str, str, str], list[Comparison]] = {}
-    for question, subject, base, pairs in compared:
+    for question, subject, base, pairs, doubtful in compared:
         outcomes: dict[Column | None, str] = dict.fromkeys(pairs, "unclear")
         for column, (one, other) in pairs.items():
             tested = corrected.get((question.key, subject, column))
             if tested is not None and one.known is not None and other.known is not None:
                 outcomes[column] = outcome(one.known, other.known, tested, lower=question.lower_is_better)
-        comparisons.setdefault(question.key, []).append(Comparison(question, subject, base, pairs, outcomes))
+        reasons = {column: (*one.warnings, *other.warnings) for column, (one, other) in doubtful.items()}
+        comparison = Comparison(question, subject, base, pairs, outcomes, reasons)
+        comparisons.setdefault(question.key, []).append(comparison)
     best = {(key[0], key[2]): subject for key, subject in tops.items() if corrected[key] < LEVEL}
     return Claims(comparisons, best, len(p))  # type: ignore[arg-type]
 
@@ -137,36 +145,60 @@ def metric_name(metric: str) -> str:
     return METRICS.get(metric, metric)
 
 
-def summary(
-    headlines: Sequence[Question], questions: Sequence[Question], claims: Claims, guessed: Sequence[Subject] = ()
-) -> tuple[Text, ...]:
-    """Return the verdict: for each subject, its gains on the `headlines` (the main questions of the tasks) and its losses on
-    all questions, with the most improved subject first. The last sentence describes the comparison."""
-    every: dict[Subject, list[Comparison]] = {}
-    for comparison in (comparison for question in questions for comparison in claims.of(question)):
-        every.setdefault(comparison.subject, []).append(comparison)
+def summary(headlines: Sequence[Question], claims: Claims, guessed: Sequence[Subject] = ()) -> tuple[Text, ...]:
+    """Return the verdict: for each subject, its gains and losses, with the most improved subject first. Both cover all main
+    metrics: first the `headlines`, which are the main questions of the tasks, then the further metrics, which are named as such.
+    The last sentences describe the comparison and the scores that were left out."""
     asked = {question.key for question in headlines}
-    own = {subject: [c for c in comparisons if c.question.key in asked] for subject, comparisons in every.items()}
-    first = {subject: comparisons for subject, comparisons in own.items() if comparisons}
-    if not first:
-        return _without_base(headlines)
+    every: dict[Subject, list[Comparison]] = {}
+    for comparison in (comparison for of_question in claims.comparisons.values() for comparison in of_question):
+        if comparison.outcomes:
+            every.setdefault(comparison.subject, []).append(comparison)
+    left_out = _left_out(claims)
+    if not every:
+        return left_out or _without_base(headlines)
     better, worse = (
-        {s: sum(list(c.outcomes.values()).count(outcome) for c in comparisons) for s, comparisons in first.items()}
+        {s: sum(list(c.outcomes.values()).count(outcome) for c in comparisons) for s, comparisons in every.items()}
         for outcome in ("better", "worse")
     )
     verdict: list[Text] = []
-    if not any(better.values()) and any(not comparison.few for own in first.values() for comparison in own):
+    if not any(better.values()) and any(not comparison.few for own in every.values() for comparison in own):
         verdict.append(("No method is clearly better than its base in any language.",))
-    gains = {s: max((c.gain(column) for c in own for column in c.whole), default=0.0) for s, own in first.items()}
-    for subject in sorted(first, key=lambda s: (worse[s] - better[s], -round(gains[s], 9), s.number)):
-        verdict.append(_overall(subject, first[subject], every[subject]))
-        for word, comparisons in (("better", first[subject]), ("worse", every[subject])):
-            moved = _by_size(_moved(comparison, better=word == "better", clear=False) for comparison in comparisons)
+    gains = {s: max((c.gain(column) for c in own for column in c.whole), default=0.0) for s, own in every.items()}
+    for subject in sorted(every, key=lambda s: (worse[s] - better[s], -round(gains[s], 9), s.number)):
+        comparisons = every[subject]
+        first = [comparison for comparison in comparisons if comparison.question.key in asked]
+        further = [comparison for comparison in comparisons if comparison.question.key not in asked]
+        verdict += _overall(subject, first, further)
+        for word in ("better", "worse"):
+            moved = [
+                text
+                for some in (first, further)
+                for text in _by_size(_moved(each, asked, better=word == "better", clear=False) for each in some)
+            ]
             if moved:
                 verdict.append((_name(subject), f" is {word}, but not clearly, by ", *_joined(moved, "; "), "."))
-    verdict.append(_compared(first))
+    verdict.append(_compared(every))
+    verdict += left_out
     taken = (("No result names the base encoder, so the first encoder is the base: ", _name(s), ".") for s in guessed)
     return (*verdict, *taken)
+
+
+def _left_out(claims: Claims) -> tuple[Text, ...]:
+    """Return a sentence for each question with scores that were not compared, with the reasons."""
+    texts: list[Text] = []
+    for comparisons in claims.comparisons.values():
+        concerned = [comparison for comparison in comparisons if comparison.warnings]
+        reasons = dict.fromkeys(reason for each in concerned for of in each.warnings.values() for reason in of)
+        if reasons:
+            question = concerned[0].question
+            subjects = _joined([(_name(comparison.subject),) for comparison in concerned], " and ")
+            whole = all(not comparison.outcomes for comparison in concerned)
+            part = "" if whole else " in some languages"
+            what = _asked(question, headline=False)
+            remedy = " Train the task heads for more epochs." if NOT_CONVERGED in reasons else ""
+            texts.append((f"No verdict on {what}{part} for ", *subjects, f": {'; '.join(reasons)}.{remedy}"))
+    return tuple(texts)
 
 
 def _compared(by_subject: Mapping[Subject, Sequence[Comparison]]) -> Text:
@@ -185,32 +217,62 @@ def _name(subject: Subject) -> Name:
     return Name(subject.label, subject.number)
 
 
-def _overall(subject: Subject, comparisons: Sequence[Comparison], every: Sequence[Comparison]) -> Text:
-    """Return a sentence about gains and losses, or a note that there are too few training runs."""
-    few = [comparison.few for comparison in comparisons]
-    if all(few):
-        return (_name(subject), ": a difference from ", _name(comparisons[0].base), f" {cannot_be_shown(min(few))}.")
-    gains = _by_size(
-        (max(map(comparison.gain, comparison.outcomes)), _gained(comparison)) for comparison in comparisons
-    )
-    costs = _by_size(_moved(comparison, better=False, clear=True) for comparison in every)
-    parts: list[Piece] = [_name(subject)]
+def _overall(subject: Subject, first: Sequence[Comparison], further: Sequence[Comparison]) -> list[Text]:
+    """Return a sentence about the significant gains and losses in headline metrics, and one about those in further metrics. If
+    there are too few training runs for any test, return only a note about this."""
+    every = [*first, *further]
+    name, base = _name(subject), _name(every[0].base)
+    if all(comparison.few for comparison in every):
+        few = [each for comparison in every for each in comparison.few]
+        return [(name, ": a difference from ", base, f" {cannot_be_shown(few)}.")]
+    sentences: list[Text] = []
+    gains, costs = _clear(first, headline=True)
+    more_gains, more_costs = _clear(further, headline=False)
+    if first:
+        parts: list[Piece] = [name, *_listed(gains)]
+        if not gains:
+            parts += [" is nowhere clearly better than ", base]
+        if (more_gains or more_costs) and not (gains and costs):
+            parts.append(" in the headline metrics")
+        parts += _losses(costs, after_gains=bool(gains))
+        sentences.append((*parts, "."))
+    if more_gains or more_costs:
+        parts = ["In further metrics, ", name, *_listed(more_gains)]
+        if more_costs:
+            parts += _losses(more_costs, after_gains=bool(more_gains), start=not more_gains)
+        sentences.append((*parts, "."))
+    return sentences or [(name, " is nowhere clearly better than ", base, ", nor clearly worse.")]
+
+
+def _clear(comparisons: Sequence[Comparison], *, headline: bool) -> tuple[list[Text], list[Text]]:
+    """Return texts about the significant gains and about the significant losses, largest first."""
+    named = {comparison.question.key for comparison in comparisons} if headline else set()
+    gains = _by_size((max(map(each.gain, each.outcomes)), _gained(each, headline=headline)) for each in comparisons)
+    return gains, _by_size(_moved(each, named, better=False, clear=True) for each in comparisons)
+
+
+def _listed(gains: Sequence[Text]) -> list[Piece]:
+    """Join the gains of a sentence."""
+    parts: list[Piece] = []
     for k, gain in enumerate(gains):
-        parts += [" " if not k else ", and " if k == len(gains) - 1 else ", ", *gain]
-    if not gains:
-        parts += [" is nowhere clearly better than ", _name(comparisons[0].base)]
-    if costs:
-        parts.append(", but is clearly worse by " if gains else " and is clearly worse by ")
-        parts += _joined(costs, "; ")
-    else:
-        parts.append("; nothing is clearly worse" if gains else ", nor clearly worse")
-    return (*parts, ".")
+        separator = ", and " if k == len(gains) - 1 else ", "
+        parts += [separator if k else " ", *gain]
+    return parts
 
 
-def _gained(comparison: Comparison) -> Text:
+def _losses(costs: Sequence[Text], *, after_gains: bool, start: bool = False) -> list[Piece]:
+    """Return the part of a sentence about losses, after its part about gains."""
+    if not costs:
+        return ["; nothing is clearly worse" if after_gains else ", nor clearly worse"]
+    opening = ", but is clearly worse by " if after_gains else " and is clearly worse by "
+    return [" is clearly worse by " if start else opening, *_joined(costs, "; ")]
+
+
+def _gained(comparison: Comparison, *, headline: bool) -> Text:
     """Return the significant gain in the mean on a task or, if the mean has none, the significant gains on single test sets."""
     question, outcomes = comparison.question, comparison.on_targets
-    what = f"{'lowers the error of' if question.lower_is_better else 'raises'} {question.title}"
+    verb = "lowers the error of" if question.lower_is_better else "raises"
+    what = f"{verb} {_asked(question, headline=headline)}"
     if comparison.outcomes.get(None) == "better":
         pairs = [comparison.pairs[column] for column in outcomes]
         clear, of = (counted(name, tuple(outcomes.values()), pairs) for name in ("better", "compared"))
@@ -232,9 +294,12 @@ def _gained(comparison: Comparison) -> Text:
     return (f"{what} by ", *parts) if better else ()
 
 
-def _moved(comparison: Comparison, *, better: bool, clear: bool) -> tuple[float, Text]:
+def _moved(
+    comparison: Comparison, headlines: Collection[tuple[str, str, str]], *, better: bool, clear: bool
+) -> tuple[float, Text]:
     """Return the largest difference and a text about the scores that are better (or worse) than the baseline's; `clear` selects
-    significant differences. Gains below two points (or a tenth of the baseline's score, if it is not a fraction) are left out."""
+    significant differences. The text names the metric unless it is among the `headlines`.
+    Gains below two points (or a tenth of the baseline's score, if it is not a fraction) are left out."""
     sign, found = 1 if better else -1, {}
     for column in (
         comparison.whole if better else dict.fromkeys([*comparison.whole, *comparison.on_targets, *comparison.outcomes])
@@ -249,7 +314,8 @@ def _moved(comparison: Comparison, *, better: bool, clear: bool) -> tuple[float,
         where = " on average" if column is None else f" in {column.label}"
         home = "" if column is None or column in comparison.question.targets else " (the training language)"
         parts.append((distance(*comparison.pairs[column]), where + home))
-    return max(found.values(), default=0.0), (*_joined(parts), f" on {_asked(comparison.question)}") if parts else ()
+    about = _asked(comparison.question, headline=comparison.question.key in headlines)
+    return max(found.values(), default=0.0), (*_joined(parts), f" on {about}") if parts else ()
 
 
 def _by_size(effects: Iterable[tuple[float, Text]]) -> list[Text]:
@@ -266,16 +332,18 @@ def _joined(texts: Sequence[Text], between: str = ", ") -> list[Piece]:
     return parts
 
 
-def _asked(question: Question) -> str:
-    """Describe a question by its task, and by its metric if the task has several metrics."""
+def _asked(question: Question, *, headline: bool = True) -> str:
+    """Describe a question by its task, its settings and, unless it is a headline, its metric."""
     stem, _, selection = question.metric.partition(".")
     links = {"all": "all linked words", "unseen": "unseen pairs"}.get(selection)
-    part = "" if links is None else f" (by word type, {links})" if stem == "form" else f" ({links})"
     names = {
         "macro-f1": "macro-F1", "intent": "intents", "uas": "UAS", "mrr": "MRR", "similarities": "similarities as before",
     }  # fmt: skip
-    part = f" ({names[question.metric]})" if question.metric in names else part
-    return f"{question.title}{part}{f' ({question.variant})' if question.variant else ''}"
+    metric = names.get(question.metric, metric_name(question.metric))
+    if links is not None:
+        metric = f"by word type, {links}" if stem == "form" else links
+    details = [*([] if headline else [metric]), *([question.variant] if question.variant else [])]
+    return question.title + (f" ({', '.join(details)})" if details else "")
 
 
 def _without_base(headlines: Sequence[Question]) -> tuple[Text, ...]:

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -64,6 +64,7 @@ class Estimate:
         resamples: scores of bootstrap samples, float64 `[B]`; None if only an interval is known.
         texts: number of texts; 0 if unknown.
         trainings: number of independent training runs; 0 for methods without random training.
+        of_heads: whether `trainings` counts the task heads on an encoder that was not trained, instead of trained encoders.
     """
 
     value: float
@@ -73,6 +74,7 @@ class Estimate:
     resamples: np.ndarray | None = None
     texts: int = 0
     trainings: int = 0
+    of_heads: bool = False
 
     @property
     def interval(self) -> tuple[float, float]:
@@ -88,15 +90,20 @@ def runs_of(record: Record) -> tuple[float, ...]:
     return tuple(float(value) for value in values) if known else ()
 
 
-def trainings_of(record: Record) -> int:
-    """Return the number of independent training runs of a record, or 0 if training was deterministic.
-
-    All task heads on one aligned encoder count as one run. A record without information about its encoder counts as one run.
-    """
+def is_trained(record: Record) -> bool:
+    """Return whether the encoder of a record was trained with a random seed, as far as the record says."""
     settings = record.get("settings") or {}
     aligned = settings.get("aligned", {"seed": 0})
     seed = record["training_seed"] if "training_seed" in record else aligned and aligned.get("seed")
-    return 1 if seed is not None else len(runs_of(record))
+    return seed is not None
+
+
+def trainings_of(record: Record) -> int:
+    """Return the number of independent training runs of a record, or 0 if training was deterministic.
+
+    All task heads on one trained encoder count as one run. A record without information about its encoder counts as one run.
+    """
+    return 1 if is_trained(record) else len(runs_of(record))
 
 
 def estimate(record: Record) -> Estimate | None:
@@ -105,18 +112,21 @@ def estimate(record: Record) -> Estimate | None:
     if record["value"] is None:
         return None
     runs, texts, trainings = runs_of(record), record.get("texts") or 0, trainings_of(record)
+    of_heads = not is_trained(record)
     drawn = record.get("resamples")
     if drawn is not None and len(drawn) > 1:
         resamples = np.array([math.nan if value is None else value for value in drawn], dtype=np.float64)
         of_texts = student.over_resamples(resamples, texts)
-        return Estimate(record["value"], runs, student.over_runs(runs), of_texts, resamples, texts, trainings)
+        return Estimate(record["value"], runs, student.over_runs(runs), of_texts, resamples, texts, trainings, of_heads)
     low, high = record["low"], record["high"]
     if low is None or high is None or low == high:
         return None
     error = (high - low) / _NORMAL
     if not abs(error) < 1e100:  # calque writes no such score, and its square would overflow
         return None
-    return Estimate(record["value"], runs, student.over_runs(runs), (error**2, math.inf), trainings=trainings)
+    return Estimate(
+        record["value"], runs, student.over_runs(runs), (error**2, math.inf), trainings=trainings, of_heads=of_heads
+    )
 
 
 def over_trainings(figures: Sequence[Estimate], run_of: Sequence[Hashable] | None = None) -> Estimate:
@@ -136,7 +146,8 @@ def over_trainings(figures: Sequence[Estimate], run_of: Sequence[Hashable] | Non
     trainings = max(len(values), least) if any(figure.trainings for figure in figures) else 0
     spread = values if len(values) > 1 else tuple(figure.value for figure in figures)
     mean = sum(values) / len(values)
-    return Estimate(mean, spread, student.over_runs(spread), of_texts, resamples, texts, trainings)
+    of_heads = len(values) == 1 and all(figure.of_heads for figure in figures)
+    return Estimate(mean, spread, student.over_runs(spread), of_texts, resamples, texts, trainings, of_heads)
 
 
 def over_tests(figures: Sequence[Estimate]) -> Estimate:
@@ -151,9 +162,10 @@ def over_tests(figures: Sequence[Estimate]) -> Estimate:
         variance, df = student.total([figure.of_runs for figure in figures])
         of_runs = variance / len(figures) ** 2, df
     of_texts, resamples, texts = _mean_over_texts(figures)
-    trainings = min((figure.trainings for figure in figures if figure.trainings), default=0)
+    fewest = min((figure for figure in figures if figure.trainings), key=lambda figure: figure.trainings, default=None)
+    trainings, of_heads = (0, False) if fewest is None else (fewest.trainings, fewest.of_heads)
     mean = sum(figure.value for figure in figures) / len(figures)
-    return Estimate(mean, runs, of_runs, of_texts, resamples, texts, trainings)
+    return Estimate(mean, runs, of_runs, of_texts, resamples, texts, trainings, of_heads)
 
 
 def _mean_over_texts(figures: Sequence[Estimate], *, same: bool = False) -> tuple[student.Part, np.ndarray | None, int]:
@@ -180,14 +192,41 @@ def mean_over_tests(records: Sequence[Record]) -> tuple[float, float, float]:
     return (value, *over_tests(known).interval) if len(known) == len(records) else (value, value, value)
 
 
-def too_few(*figures: Estimate | None) -> int:
-    """Return the smallest number of training runs if that number is too small for a test, otherwise 0."""
-    return min((each.trainings for each in figures if each is not None and 0 < each.trainings < FEWEST), default=0)
+class TooFew(NamedTuple):
+    """Number of trained encoders, or of task heads on an encoder that was not trained, which is too small for a test."""
+
+    of_heads: bool
+    number: int
 
 
-def cannot_be_shown(trainings: int) -> str:
-    """Return an explanation of why a difference is not tested with so few training runs, see `too_few`."""
-    return f"cannot be shown with {'one training run' if trainings == 1 else 'two training runs'}; use five runs"
+def too_few(*figures: Estimate | None) -> list[TooFew]:
+    """Return the numbers of trained encoders and of task heads that are too small for a test."""
+    found = {
+        TooFew(each.of_heads, each.trainings) for each in figures if each is not None and 0 < each.trainings < FEWEST
+    }
+    return sorted(found)
+
+
+def cannot_be_shown(few: Iterable[TooFew]) -> str:
+    """Return an explanation of why a difference is not tested, and which number to raise, see `too_few`."""
+    smallest = dict(sorted(few, reverse=True))  # of several numbers, the smallest is set last
+    numbers, remedies = [], []
+    for of_heads, number in sorted(smallest.items()):
+        one, several, remedy = _HEADS if of_heads else _RUNS
+        numbers.append(one if number == 1 else several)
+        remedies.append(remedy)
+    return f"cannot be shown with {' and '.join(numbers)}; {', and '.join(remedies)}"
+
+
+# numbers in words, and the remedy
+_HEADS = (
+    "one task head per encoder", "two task heads per encoder",
+    "train five heads (seeds = 5 in a study, --seeds 5 with calque evaluate)",
+)  # fmt: skip
+_RUNS = (
+    "one training run", "two training runs",
+    "align with five seeds (runs = 5 in a study, --seed with calque align)",
+)  # fmt: skip
 
 
 # -- differences ---------------------------------------------------------------------------------------------------------

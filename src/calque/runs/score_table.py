@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from calque.runs.compare import ONE_RUN
+from calque.tasks.reporting import NOT_CONVERGED, is_part, warnings_of
 
 if TYPE_CHECKING:
     from calque.analyses.questions import Finding
@@ -83,7 +84,7 @@ def _plain(scores: Sequence[Score]) -> str:
 
 
 def _plain_notes(scores: Sequence[Score]) -> list[str]:
-    return [*_candidates(scores), ONE_RUN]
+    return [*_reasons_against(scores), *_candidates(scores), ONE_RUN]
 
 
 def _plain_rows(scores: Sequence[Score], names: Sequence[str] = ()) -> list[str]:
@@ -139,7 +140,8 @@ def _trained(scores: Sequence[Score]) -> str:
 
 def _trained_rows(scores: Sequence[Score], names: Sequence[str] = ()) -> list[str]:
     """Format one row for each test set and metric, without the F1 of each span type."""
-    shown = [number for number, score in enumerate(scores) if not score.metric.startswith("f1.")]
+    metrics = {score.metric for score in scores}
+    shown = [number for number, score in enumerate(scores) if not is_part(score.metric, metrics)]
     scores, names = [scores[number] for number in shown], [names[number] for number in shown if names]
     rows = [("test", "language", "metric", "value", "s.d.", "95% interval", "gap", "n", "trained on")]
     for score in scores:
@@ -154,6 +156,29 @@ def _trained_rows(scores: Sequence[Score], names: Sequence[str] = ()) -> list[st
     return _columns(rows, range(3, 8), names)
 
 
+def _reasons_against(scores: Sequence[Score]) -> list[str]:
+    """Return a line for each reason why reports do not compare the scores, with the remedy."""
+    lines: dict[str, None] = {}
+    for score in scores:
+        about, protocol = score.settings, score.settings.get("protocol", "zero-shot")
+        for reason in warnings_of(about):
+            line = f"{reason[0].upper()}{reason[1:]}"
+            if protocol != "zero-shot":
+                line = f"{protocol.capitalize()}: {reason}"
+            lines[f"{line}{_remedy(reason, about)}. Reports do not compare these scores."] = None
+    return list(lines)
+
+
+def _remedy(reason: str, about: Mapping[str, Any]) -> str:
+    """Return the number of task heads that a reason against a score concerns, and what to change."""
+    heads = about.get("converged")
+    if not heads:  # the score of a task from another package
+        return ""
+    if reason == NOT_CONVERGED:
+        return f" for {heads.count(False)} of {len(heads)} heads; set --epochs above {about['epochs']:g}"
+    return "; set more --epochs, or use more training text"
+
+
 def _notes(scores: Sequence[Score]) -> list[str]:
     """Return notes that are needed to interpret the scores."""
     about = scores[0].settings
@@ -162,6 +187,7 @@ def _notes(scores: Sequence[Score]) -> list[str]:
     leak = " (TARGET text: the scores are not zero-shot)" if about.get("select") == "target" else ""
     n = len(about.get("seeds", ()))
     return [
+        *_reasons_against(scores),
         f"{about.get('features')} features, head {about.get('head')}, mean of {n} {'run' if n == 1 else 'runs'}; "
         f"epoch chosen by {by}{leak}",
         "The intervals cover the variation between training runs and between test texts." if n > 1 else ONE_RUN,

@@ -7,12 +7,36 @@ with its scores.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 #: settings that `Task.evaluate` or `calque evaluate` records for every task, and that never define the question
 ALWAYS_DESCRIPTIVE = ("encoder", "encoder_fingerprint", "aligned", "bootstrap", "values", "sd", "gap", "warnings")
+
+
+def is_part(metric: str, metrics: Collection[str]) -> bool:
+    """Return whether a metric is a part of another metric, as `f1.PER` is of `f1`, and `accuracy.all.en-de` of `accuracy.all`."""
+    names = metric.split(".")
+    return any(".".join(names[:end]) in metrics for end in range(1, len(names)))
+
+
+NOT_CONVERGED = "not converged: the best epoch was the last"
+
+
+def warnings_of(settings: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the recorded reasons why a score must not be compared with other scores.
+
+    Results of earlier versions have no such reasons. Their epochs show whether a head on frozen vectors has converged.
+    """
+    if "warnings" in settings or "converged" in settings:
+        found = settings.get("warnings")
+        return tuple(map(str, found)) if isinstance(found, list) else ()
+    chosen, most = settings.get("chosen_epochs"), settings.get("epochs")
+    if settings.get("features") != "frozen" or not isinstance(chosen, list) or not isinstance(most, int | float):
+        return ()
+    ended = any(isinstance(epoch, int) and epoch >= most for epoch in chosen)
+    return (NOT_CONVERGED,) if ended else ()
 
 
 @dataclass(frozen=True)
@@ -131,7 +155,7 @@ def of_trained_heads(*main: str) -> Reporting:
     return Reporting(
         main=main or None,
         descriptive=(
-            "seeds", "chosen_epochs", "trained_epochs", "dev_scores", "tags", "labels", "relations", "targets",
+            "seeds", "chosen_epochs", "trained_epochs", "converged", "dev_scores", "tags", "labels", "relations", "targets",
             "unknown_labels", "repaired_tags",
         ),
         by_test_set=("train", "train_texts", "dev", "text"),

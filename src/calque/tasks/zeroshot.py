@@ -25,7 +25,7 @@ from calque.storage import json_text
 from calque.tasks.base import Languages, Score, Task, about_encoder
 from calque.tasks.bootstrap import Statistic, measure_all, over_groups
 from calque.tasks.datasets import Answers, Dataset, read_datasets, warn_of_shared
-from calque.tasks.reporting import TRAINED_HEADS
+from calque.tasks.reporting import NOT_CONVERGED, TRAINED_HEADS
 from calque.training.sources import (
     FrozenSource,
     SubsetSource,
@@ -51,12 +51,20 @@ _BATCH = 128  # batch size for evaluation, in texts
 
 @dataclass
 class Trained:
-    """Trained task head with its encoder, the selected epoch, and the score of this epoch on development text."""
+    """Trained task head with its encoder.
+
+    Attributes:
+        epoch, score: selected epoch, and its score on development text.
+        epochs: number of epochs.
+        has_converged: see `Supervised`.
+    """
 
     head: nn.Module
     encoder: Any
     epoch: int
     score: float
+    epochs: int = 0
+    has_converged: bool = True
 
 
 class ZeroShot(Task, Generic[D]):
@@ -269,6 +277,7 @@ class ZeroShot(Task, Generic[D]):
         """Return the scores on every test set, the main score first. A score is the mean over seeds, with a confidence interval
         over seeds and texts (`Measured.over_runs`). With only one seed, the interval is over texts. If a source language has a
         test set, each score in another language records a `gap`: the score on the first such test set minus the score itself.
+        If a task head has not converged or has learned nothing, the scores record the reasons as `warnings`.
         """
         experiment = Experiment(self, encoder, progress=progress)
         runs = [experiment.train(seed) for seed in self.seeds]
@@ -276,9 +285,10 @@ class ZeroShot(Task, Generic[D]):
         without_dev = "one in ten training texts" if self.select == "source" else "the last one"
         about = {
             "protocol": self.protocol, **about_encoder(encoder), "train": [e.name for e in self.train],
-            "train_texts": [len(e.data) for e in self.train],
+            "train_texts": [len(e.data) for e in self.train],  # type: ignore[arg-type]
             "features": "tuned" if self.tune else "frozen", "select": self.select, "seeds": self.seeds,
             "dev": [e.name for e in self.dev] or without_dev, "chosen_epochs": [run.epoch for run in runs],
+            "trained_epochs": [run.epochs for run in runs], "converged": [run.has_converged for run in runs],
             "dev_scores": [round(run.score, 5) for run in runs], **self.settings(), **self.training(encoder),
         }  # fmt: skip
         scores: list[Score] = []
@@ -298,6 +308,8 @@ class ZeroShot(Task, Generic[D]):
                     self.name, test.name, (*self.sources, test.lang), metric, *measured.over_runs(of_runs), n, self.seed,
                     about | self.settings_of(test) | spread, runs=of_runs, **measured.kept,
                 ))  # fmt: skip
+        if reasons := self._reasons_against(runs, scores):
+            scores = [score.about(warnings=reasons) for score in scores]
         in_source: dict[str, float] = {}
         for score in scores:
             if score.languages[-1] in self.sources:
@@ -307,6 +319,16 @@ class ZeroShot(Task, Generic[D]):
             else score.about(gap=round(in_source[score.metric] - score.value, 5))
             for score in scores
         ]  # fmt: skip
+
+    def _reasons_against(self, runs: Sequence[Trained], scores: Sequence[Score]) -> list[str]:
+        """Return the reasons why the scores do not show how well the encoder can be used for this task."""
+        main = next(iter(self.statistics))
+        values = np.array([score.runs for score in scores if score.metric == main])  # [tests, runs]
+        reasons = {
+            NOT_CONVERGED: not all(run.has_converged for run in runs),
+            f"nothing learned: {main} is 0.0 on every test set": bool((values == 0).all(axis=0).any()),
+        }
+        return [reason for reason, applies in reasons.items() if applies]
 
 
 def _mean_of(statistic: Statistic, shape: tuple[int, ...]) -> Statistic:
@@ -397,7 +419,8 @@ class Experiment(Generic[D]):
             progress=self.progress, title=f"{task.name} {seed}",
         )  # fmt: skip
         head.eval()
-        return Trained(head, encoder, supervised.best_epoch, supervised.best)
+        epochs, has_converged = supervised.trained_epochs, supervised.has_converged
+        return Trained(head, encoder, supervised.best_epoch, supervised.best, epochs, has_converged)
 
     def test(self, trained: Trained) -> list[dict[str, np.ndarray]]:
         """Return a dictionary for every test set, which maps each metric to its counts."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +20,8 @@ from calque.training.plan import BatchPlan, LanguagePlan, Plan
 from calque.training.sources import VectorSource, WordRows
 
 Losses = Callable[[WordRows], Tensor]
+#: largest gain in the last epoch (of a score between 0 and 1) at which training with a falling rate counts as converged
+SMALL_GAIN = 0.01
 
 
 def tuned_rate(dim: int) -> float:
@@ -28,6 +31,9 @@ def tuned_rate(dim: int) -> float:
 
 class Supervised:
     """Training of a task head on word vectors, with selection of the best epoch.
+
+    After `fit`, `best` and `best_epoch` are the best score of `select` and its epoch, and `trained_epochs` is the number of
+    epochs. Without `select`, `best_epoch` is 0.
 
     Args:
         epochs: maximum number of epochs.
@@ -57,7 +63,8 @@ class Supervised:
         self.per_epoch = per_epoch
         self.schedule = Schedule(epochs, learning_rate, warmup, decay, (0.9, 0.999), 1e-8, clip, seed)
         self.batch, self.patience = batch, patience
-        self.best, self.best_epoch = float("nan"), 0
+        self.best, self.best_epoch, self.trained_epochs = float("nan"), 0, 0
+        self._curve: list[float] = []  # score of `select` after each epoch
 
     def fit(
         self,
@@ -98,9 +105,22 @@ class Supervised:
         objective.module.train()
         history = loop.run(plan)
         objective.restore()
-        self.best, self.best_epoch = objective.score, objective.epoch
+        self.best, self.best_epoch, self._curve = objective.score, objective.epoch, objective.curve
+        self.trained_epochs = math.ceil(history[-1]["epoch"])
         objective.module.eval()
         return history
+
+    @property
+    def has_converged(self) -> bool:
+        """Whether more epochs would probably not have improved the score of `select`: the best epoch was not the last.
+
+        If the learning rate falls to 0, the last epoch is usually the best. It then counts as converged if the score rose by
+        at most `SMALL_GAIN` in the last epoch.
+        """
+        if self.best_epoch < len(self._curve) or not self._curve:
+            return True
+        falls = self.schedule.decay != "constant"
+        return falls and len(self._curve) > 1 and self._curve[-1] - self._curve[-2] <= SMALL_GAIN
 
 
 class HeadObjective(Objective[list[np.ndarray]]):
@@ -124,9 +144,8 @@ class HeadObjective(Objective[list[np.ndarray]]):
         self.module = head if source.model is None else nn.ModuleList([head, source.model])
         self._source, self._losses, self._processes = source, losses, processes
         self._select, self._patience = select, patience
-        self._last: float | None = None
         self._best: dict[str, Tensor] | None = None
-        self.score, self.epoch, self._now = float("-inf"), 0, 0
+        self.score, self.epoch, self.curve = float("-inf"), 0, list[float]()
 
     def backward(self, update: list[np.ndarray]) -> dict[str, float]:
         (numbers,) = update
@@ -145,25 +164,26 @@ class HeadObjective(Objective[list[np.ndarray]]):
     def after_epoch(self) -> None:
         if self._select is None:
             return
-        self._now += 1
         self.module.eval()
-        score = self._last = self._select()
+        score = self._select()
         self.module.train()
+        self.curve.append(score)
         if score > self.score or self._best is None:
-            self.score, self.epoch = score, self._now
+            self.score, self.epoch = score, len(self.curve)
             self._best = {name: value.detach().clone() for name, value in self.module.state_dict().items()}
-        self.ended = self._patience is not None and self._now - self.epoch >= self._patience
+        self.ended = self._patience is not None and len(self.curve) - self.epoch >= self._patience
 
     def state(self) -> dict[str, Any]:
-        state = {"now": self._now, "epoch": self.epoch, "score": self.score, "ended": self.ended}
+        state = {"curve": self.curve, "epoch": self.epoch, "score": self.score, "ended": self.ended}
         return state | ({} if self._best is None else {"best": self._best})
 
     def load_state(self, state: dict[str, Any]) -> None:
-        self._now, self.epoch, self.score, self.ended = (state[name] for name in ("now", "epoch", "score", "ended"))
+        self.curve = list(state["curve"])
+        self.epoch, self.score, self.ended = (state[name] for name in ("epoch", "score", "ended"))
         self._best = state.get("best")
 
     def scores(self) -> dict[str, float]:
-        return {} if self._last is None else {"dev": self._last}
+        return {"dev": self.curve[-1]} if self.curve else {}
 
     def restore(self) -> None:
         """Restore the weights of the best epoch if they were stored."""
