@@ -10,6 +10,7 @@ from os import PathLike
 
 from calque.corpora.lines import BLANK
 from calque.corpora.parallel import read_parallel
+from calque.corpora.xml_text import CONTROL, REASONS, UNDEFINED
 from calque.errors import InputError, SettingError, SkippedWarning
 from calque.named import Permission
 from calque.pairs import WordPairs
@@ -33,7 +34,9 @@ def skipped(message: str, counts: Mapping[str, int] | None = None, first: Mappin
 
 
 #: reasons for skipping a line that are normal even in valid text; lines skipped for any other reason count as unusable
-_USUAL = (BLANK, "empty source", "empty target", "language missing", "no label")
+_USUAL = (
+    BLANK, "empty source", "empty target", "language missing", "no label", REASONS[CONTROL], REASONS[UNDEFINED]
+)  # fmt: skip
 #: permission to read texts in which more than a tenth of the lines are unusable
 SKIP_UNUSABLE = Permission("calque_skips_unusable")
 

@@ -45,6 +45,14 @@ _THREE = (
     "zhaza zhozh zsmms zulzu "
 )
 TWO_LETTERS = {code[:3]: code[3:] for code in _THREE.split()}
+_FORMER = {
+    "iw": "he",
+    "in": "id",
+    "ji": "yi",
+    "jw": "jv",
+    "mo": "ro",
+    "fil": "tl",
+}  # codes that ISO 639 or CLDR replaced
 _ELIDING = {"fr", "it", "ca", "ga", "gd", "oc", "co", "fur", "lij", "pms", "wa"}
 _APOSTROPHE_IS_LETTER = {"uk", "be", "rue", "br", "uz", "haw", "gn", "ha", "fi", "he", "yi"}
 _ORDINAL_POINT = "de da nb nn no fi et cs sk sl hr sr bs hu tr lv is"
@@ -67,7 +75,8 @@ _NUMBERED = {"en": "No Nos Art p pp Ch Sec", "es": "n p", "fr": "n p", "it": "n 
 def language_parts(lang: str) -> list[str]:
     """Return the lower-case parts of a language tag, with the language as a two-letter code: `zho_Hant` gives zh and hant."""
     base, *rest = lang.strip().replace("_", "-").lower().split("-")
-    return ["zh" if base == "yue" else TWO_LETTERS.get(base, base), *rest]
+    base = TWO_LETTERS.get(base, base)
+    return ["zh" if base == "yue" else _FORMER.get(base, base), *rest]
 
 
 # -- scripts without spaces ----------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from os import PathLike, fspath
 
 from calque.errors import SettingError
@@ -11,6 +12,9 @@ from calque.segment import TWO_LETTERS, language_parts
 
 _CODES = frozenset(TWO_LETTERS.values()) - {"ae", "sh"} | {"gsw", "nap"}  # codes recognised in file names
 _OTHERS = {"esp": "es", "ned": "nl"} | {code: TWO_LETTERS[code] for code in ("eng", "deu", "ger", "fra", "spa", "nld")}
+
+_CHINESE_SCRIPTS = {"cn": "hans", "sg": "hans", "my": "hans", "tw": "hant", "hk": "hant", "mo": "hant"}
+_NORWEGIAN = {frozenset({"no", "nb"}): 1, frozenset({"no", "nn"}): 2}
 
 
 def two_languages(langs: Sequence[str]) -> tuple[str, str]:
@@ -37,17 +41,44 @@ def best_match(wanted: str, available: Iterable[str]) -> str | None:
     """Return the tag among `available` that matches the language `wanted`, or None.
 
     An equal tag is preferred (`pt-BR` equals `pt_br`), then the first tag that is more specific or less specific (`en`
-    matches `en-US`, and `en-US` matches `en`). `pt-BR` does not match `pt-PT`.
+    matches `en-US`, and `en-US` matches `en`). `pt-BR` does not match `pt-PT`. Chinese tags match if their scripts do
+    (`zh-Hans` and `zh-CN`, but not `zh-TW`). Norwegian (`no`) matches Bokmål (`nb`), which nearly all Norwegian text is in, and
+    otherwise Nynorsk (`nn`); `nb` and `nn` do not match.
     """
-    asked, close = language_parts(wanted), None
+    return _best_match(wanted, tuple(available))
+
+
+@lru_cache(1 << 12)  # files have the same few tags in every text
+def _best_match(wanted: str, available: tuple[str, ...]) -> str | None:
+    asked = _specified(wanted)
+    close: dict[int, str] = {}  # first tag of each degree of closeness
     for tag in available:
-        parts = language_parts(tag)
-        if parts == asked:
+        if language_parts(tag) == language_parts(wanted):
             return tag
-        shared = min(len(parts), len(asked))
-        if close is None and parts[:shared] == asked[:shared]:
-            close = tag
-    return close
+        specified = _specified(tag)
+        languages = {asked["language"], specified["language"]}
+        shared = asked.keys() & specified.keys() - {"language"}
+        if all(asked[part] == specified[part] for part in shared):
+            degree = 0 if len(languages) == 1 else _NORWEGIAN.get(frozenset(languages))
+            if degree is not None:
+                close.setdefault(degree, tag)
+    return close[min(close)] if close else None
+
+
+def _specified(tag: str) -> dict[str, str]:
+    """Return the parts of a language tag by their kind: language, script, region and variant."""
+    language, *rest = language_parts(tag)
+    parts = {"language": language}
+    for part in rest:
+        if len(part) == 4 and part.isalpha():
+            parts["script"] = part
+        elif len(part) == 2 or (len(part) == 3 and part.isdigit()):
+            parts["region"] = part
+        else:
+            parts["variant"] = f"{parts.get('variant', '')}-{part}"
+    if language == "zh" and parts.get("region") in _CHINESE_SCRIPTS:
+        parts.setdefault("script", _CHINESE_SCRIPTS[parts["region"]])
+    return parts
 
 
 def name_and_path(text: str) -> tuple[str, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from os import PathLike, fspath
 from typing import Any, Literal, NamedTuple, TypeVar, get_args
 
@@ -99,10 +99,16 @@ class Losses:
 
 
 class RawCorpus(NamedTuple):
-    """Items that a reader yields, and the column names of `RawPair.extra`, or None if the number of columns can vary."""
+    """Items that a reader yields.
+
+    Attributes:
+        columns: column names of `RawPair.extra`, or None if the number of columns can vary.
+        remedy: function that returns advice if no item is usable.
+    """
 
     items: Iterable[Item]
     columns: list[str] | None = None
+    remedy: Callable[[], str] = lambda: ""
 
 
 def json_lines(lines: Iterable[tuple[int, str | Flaw]]) -> Iterator[tuple[int, Any]]:

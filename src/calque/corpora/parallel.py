@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import zip_longest
 from os import PathLike, fspath
 from pathlib import Path
@@ -14,7 +16,7 @@ from calque.corpora.lines import BLANK, Item, Omission, RawCorpus, RawPair, Skip
 from calque.corpora.rows import PREFIX, read_dataset
 from calque.corpora.spread import evenly_spaced, spread_over
 from calque.corpora.store import TableWriter
-from calque.corpora.tmx import read_tmx
+from calque.corpora.tmx import languages_found, read_tmx
 from calque.errors import InputError, SettingError
 from calque.pairs import WordPairs
 from calque.progress import bar
@@ -23,6 +25,12 @@ from calque.text import ParallelCorpus
 from calque.text_files import Flaw, find_packed, read_blocks, read_lines, unpacked_name
 
 _MOST_COLUMNS = 100  # limit on extra columns, because a corrupt line can have a million
+
+#: beginning of an XML document: declaration, document type and comments, and the name of the root element
+_XML_ROOT = re.compile(
+    r"((?:\s|<\?.*?\?>|<!--.*?-->|<!DOCTYPE[^>\[]*(?:\[.*?\]\s*)?>)*)<([A-Za-z_][\w:.-]*)[\s/>]",
+    re.DOTALL | re.IGNORECASE,
+)
 
 AnyPath = str | PathLike[str]
 Format = Literal["tsv", "moses", "fast-align", "tmx", "arrow", "hub"]
@@ -73,10 +81,13 @@ def _detect(path: str) -> Format:
         return _BY_NAME[suffix]
     if suffix == ".po":
         raise InputError("PO files are not supported; convert the file to TMX, e.g. with po2tmx", path=path)
-    head = next(read_blocks(path), b"").removeprefix(b"\xef\xbb\xbf")
+    head = next(read_blocks(path), b"")
     if head.startswith(b"ARROW1"):
         return "arrow"
-    if head.lstrip().startswith((b"<?xml", b"<tmx", b"<!DOCTYPE tmx")):
+    if (root := _xml_root(head)) is not None:
+        if root != "tmx":
+            fact = f"is XML with the root <{root[:40]}>, expected TMX (<tmx>) or text with a tab between the two sides"
+            raise InputError(f"{fact}; convert the file to TMX or TSV", path=path)
         return "tmx"
     for line in head.split(b"\n"):
         if b"\t" in line:
@@ -86,13 +97,25 @@ def _detect(path: str) -> Format:
     return "hub" if suffix == ".csv" else "tsv"
 
 
+def _xml_root(head: bytes) -> str | None:
+    """Return the name of the root element, without its namespace, if a file that begins with `head` is XML or HTML."""
+    match = _XML_ROOT.match(head[:65_536].decode("utf-8", "replace").replace("\0", ""))
+    if match is None:
+        return None
+    prolog, root = match.groups()
+    first_line = head.lstrip().partition(b"\n")[0]
+    is_text = not prolog.strip() and (b"\t" in first_line or b"|||" in first_line)  # `<b>Hello</b>⇥<b>Hallo</b>`
+    return None if is_text else root.rpartition(":")[2]
+
+
 def _open(paths: list[str], langs: tuple[str, str], format: Format) -> RawCorpus:
     if format == "hub":
         return read_dataset(paths[0], langs)
     if format == "moses":
         return RawCorpus(_read_moses(paths[0], paths[1]))
     if format == "tmx":
-        return RawCorpus(read_tmx(paths[0], langs))
+        found: set[str] = set()
+        return RawCorpus(read_tmx(paths[0], langs, found=found), remedy=partial(languages_found, found, langs))
     separator = "\t" if format == "tsv" else "|||"
     return RawCorpus(_pair(line, number, separator) for number, line in enumerate(read_lines(paths[0]), 1))
 
@@ -201,7 +224,8 @@ def read_parallel(
                 writer.add(*row)
             progress_bar.update()
     if not writer.n_rows and limit != 0:
-        raise InputError(f"no sentence pair could be read: {str(skipped) or 'the file is empty'}", path=paths[0])
+        why = str(skipped) or "the file is empty"
+        raise InputError(f"no sentence pair could be read: {why}{source.remedy()}", path=paths[0])
     return ParallelCorpus(writer.finish(), langs, skipped=skipped.counts, first_skipped=skipped.first, path=paths[0])
 
 

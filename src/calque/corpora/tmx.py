@@ -2,78 +2,126 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import html
+import re
+from collections.abc import Collection, Iterator
+from itertools import chain
 from os import PathLike
 from typing import Any
 from xml.etree.ElementTree import Element, ParseError, XMLPullParser
 
 from calque.corpora.languages import best_match
 from calque.corpora.lines import Omission, RawPair
+from calque.corpora.xml_text import REASONS, read_xml
 from calque.errors import InputError
-from calque.text_files import unpacked
 
 _CODES = {"bpt", "ept", "it", "ph", "ut"}  # elements that contain markup of the original document, unlike <hi> and <g>
+#: elements of TMX, XLIFF and HTML that mark a part of a text, possibly inside a word; other empty elements separate words
+_HIGHLIGHTING = {
+    "bpt", "ept", "hi", "sub", "g", "mrk", "bx", "ex", "sc", "ec", "pc", "sm", "em",
+    "a", "abbr", "b", "big", "code", "font", "i", "kbd", "s", "small", "span", "strong", "sup", "tt", "u", "var",
+}  # fmt: skip
+_BLOCKS = {"p", "div", "li", "td", "th", "tr"}  # elements of HTML whose content is separate from the text around it
 _LANG = "{http://www.w3.org/XML/1998/namespace}lang"
-_CHUNK = 1 << 16  # maximum number of bytes parsed at a time
+#: tag of an element, and reference, that were escaped twice
+_ESCAPED_TAG = re.compile(r"&lt;/?([A-Za-z][\w:-]*)(?:\s(?:[^&<>]|&(?!gt;))*)?/?&gt;")
+_ESCAPED = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,30});")
 
 
-def read_elements(path: str | PathLike[str], root: str, name: str, noun: str) -> Iterator[tuple[int, Element]]:
+def read_elements(
+    path: str | PathLike[str], root: str, name: str, noun: str, *, repair: bool = False
+) -> Iterator[tuple[int, Element]]:
     """Yield the line number of each element with the tag `name`, and the element, which is removed after use to free memory.
+
+    Namespaces of tags are removed.
 
     Args:
         path: file, plain or compressed.
         root: tag of the root element.
         noun: name of the document type in messages, such as "a TMX document".
+        repair: whether to replace what XML does not allow by marks, see `read_xml`.
 
     Raises:
         InputError: the XML is not well-formed, has another root element, or has undeclared or excessively expanding entities.
     """
     parser, above, line = XMLPullParser(("start", "end")), [], 1
-    with unpacked(path) as file:
-        while True:
-            chunk = file.readline(_CHUNK)
-            try:
-                parser.feed(chunk) if chunk else parser.close()
-                events: list[Any] = list(parser.read_events())
-            except (ParseError, ValueError, LookupError) as error:  # ValueError and LookupError: unsupported encodings
-                raise InputError(f"not well-formed XML ({error}), expected {noun}", path=path, line=line) from error
-            for event, element in events:
-                if event == "start":
-                    if not above and element.tag != root:
-                        fact = f"the document is <{element.tag[:40]}>, expected <{root}>; is it {noun}?"
-                        raise InputError(fact, path=path, line=line)
-                    above.append((line, element))
-                    continue
-                begin, _ = above.pop()
-                if element.tag == name and above:
-                    yield begin, element
-                    above[-1][1].remove(element)
-            if not chunk:
-                return
-            line += chunk.endswith(b"\n")
+    for chunk in chain(read_xml(path, repair=repair), [None]):
+        line = line if chunk is None else chunk.line
+        try:
+            parser.close() if chunk is None else parser.feed(chunk.text)
+            events: list[Any] = list(parser.read_events())
+        except (ParseError, ValueError) as error:
+            raise InputError(f"not well-formed XML ({error}), expected {noun}", path=path, line=line) from error
+        for event, element in events:
+            if event == "start":
+                element.tag = element.tag.rpartition("}")[2]
+                if not above and element.tag != root:
+                    fact = f"the document is <{element.tag[:40]}>, expected <{root}>; is it {noun}?"
+                    raise InputError(fact, path=path, line=line)
+                above.append((line, element))
+                continue
+            begin, _ = above.pop()
+            if element.tag == name and above:
+                yield begin, element
+                above[-1][1].remove(element)
 
 
-def read_tmx(path: str | PathLike[str], langs: tuple[str, str]) -> Iterator[RawPair | Omission]:
+def read_tmx(
+    path: str | PathLike[str], langs: tuple[str, str], *, found: set[str] | None = None
+) -> Iterator[RawPair | Omission]:
     """Yield the sentence pair of each translation unit, with bounded memory use.
 
-    Languages (`xml:lang`) are matched with `best_match`. Units that lack one of the languages are skipped and counted.
-    Inline tags are removed, together with their content if it is markup of the original document.
+    Languages (`xml:lang`) are matched with `best_match`. Units that lack one of the languages are skipped and counted, and so
+    are units with control characters, bytes in another encoding or undefined entities, which XML does not allow. Inline tags
+    are removed, together with their content if it is markup of the original document. Elements such as `<br/>`, `<ph>` and `<x/>`
+    separate words, and highlighting (`<hi>`, `<bpt>`) does not. This also holds for tags that were escaped twice
+    (`&amp;lt;br&amp;gt;`).
+
+    Args:
+        found: set to which the languages of the file are added.
     """
-    for line, unit in read_elements(path, "tmx", "tu", "a TMX document"):
+    for line, unit in read_elements(path, "tmx", "tu", "a TMX document", repair=True):
         sides: dict[str, str] = {}
         for variant in unit.iter("tuv"):
             for segment in variant.iter("seg"):
                 sides.setdefault(variant.get(_LANG) or variant.get("lang") or "", _text_of(segment))
+        if found is not None:
+            found.update(filter(None, sides))
         source, target = (best_match(lang, sides) for lang in langs)
         if source is None or target is None or source == target:
             yield Omission(line, "language missing")
+        elif (reason := _unusable(sides[source] + sides[target])) is not None:
+            yield Omission(line, reason)
         else:
-            yield RawPair(line, sides[source], sides[target])
+            yield RawPair(line, _unescaped(sides[source]), _unescaped(sides[target]))
+
+
+def languages_found(found: Collection[str], langs: tuple[str, str]) -> str:
+    """Return advice that names the languages of a file if it lacks one of `langs`, or an empty string."""
+    if not found or None not in (best_match(lang, found) for lang in langs):
+        return ""
+    shown = ", ".join(sorted(found)[:30]) + (", …" if len(found) > 30 else "")
+    return f"; the file has the languages {shown}: choose two of them (--langs)"
+
+
+def _unusable(text: str) -> str | None:
+    """Return the reason why a text is unusable, or None."""
+    return next((reason for mark, reason in REASONS.items() if mark in text), None)
 
 
 def _text_of(element: Element) -> str:
     """Return the text of an element without markup of the original document (`_CODES`)."""
     parts = [element.text or ""]
     for part in element:
-        parts += ["" if part.tag in _CODES else _text_of(part), part.tail or ""]
+        inside = "" if part.tag in _CODES else _text_of(part)
+        space = " " if part.tag in _BLOCKS or not (inside or part.tag in _HIGHLIGHTING) else ""
+        parts += [space, inside, space, part.tail or ""]
     return "".join(parts)
+
+
+def _unescaped(text: str) -> str:
+    """Remove tags that were escaped twice, and replace references that were escaped twice by their characters."""
+    if "&" not in text:
+        return text
+    text = _ESCAPED_TAG.sub(lambda tag: "" if tag[1].lower() in _HIGHLIGHTING else " ", text)
+    return _ESCAPED.sub(lambda reference: html.unescape(reference[0]), text)
