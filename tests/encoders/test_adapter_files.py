@@ -260,6 +260,15 @@ def test_adapters_that_cannot_be_opened_are_refused_with_the_reason(plain, setti
         load_encoder(plain)
 
 
+def test_replicated_layers_of_a_model_whose_layers_differ_are_refused(tmp_path):
+    from families import make_decoder
+
+    base = make_decoder("gemma3", tmp_path / "base")
+    write_adapters(base, tmp_path / "a", target_modules=["q_proj"], layer_replication=[[0, 2], [1, 4]])
+    with pytest.raises(InputError, match="layer_replication is not supported for Gemma3TextModel"):
+        load_encoder(tmp_path / "a")
+
+
 def test_numbers_of_later_versions_of_peft_are_ignored(plain):
     expected = load_encoder(plain).fingerprint
     edit(plain, from_the_future=0.5, off=False, nothing=None, empty={})

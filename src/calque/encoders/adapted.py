@@ -315,9 +315,7 @@ def _read_adapters(model: Any, folder: Path, config: Any) -> bool:
     weights, layers = read_weights(folder), config.layer_replication
     try:
         if layers:
-            from peft.tuners.tuners_utils import replicate_layers
-
-            replicate_layers(model, layers)
+            _replicate(model, layers, folder)
         state = of_encoder(config, weights, model, folder)
         own_embeddings = _read_embeddings(model, config, state)
         # The layers are replicated already. PiSSA is initialised with random numbers, which must be the same each time.
@@ -338,6 +336,16 @@ def _read_adapters(model: Any, folder: Path, config: Any) -> bool:
     except Exception as error:  # corrupt files can raise many kinds of exceptions
         raise InputError(f"the adapters do not match the base encoder ({first_line(error)})", path=folder) from error
     return own_embeddings
+
+
+def _replicate(model: Any, layers: list[tuple[int, int]], folder: Path) -> None:
+    """Repeat ranges of layers as PEFT does; raise InputError if the configuration has settings for single layers."""
+    from peft.tuners.tuners_utils import replicate_layers
+
+    if getattr(model.config, "layer_types", None):
+        fact = f"layer_replication is not supported for {type(model).__name__}, whose layers differ"
+        raise InputError(f"{fact}; use adapters without this setting", path=folder / ADAPTERS_FILE)
+    replicate_layers(model, layers)
 
 
 @torch.no_grad()
