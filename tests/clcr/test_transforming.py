@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import clcr_job
+from calque.clcr import method
 from calque.clcr.method import KeyPointAlignment
 from calque.clcr.pivots import covered_words, find_pivots
 from calque.clcr.transform import Side, Space, Transform, Transforming
@@ -275,6 +276,23 @@ def test_only_one_encoder_is_trained_at_a_time(tiny_folder, tmp_path, monkeypatc
         assert encoder.fingerprint != before[lang]
         assert not encoder.model.training
         assert all(p.requires_grad for p in encoder.model.parameters())
+
+
+def test_each_phase_has_its_own_number_of_epochs_and_learning_rate(tiny_folder, monkeypatch):
+    used, loop = [], method.Loop
+
+    def watched(*args, schedule, **options):
+        used.append(schedule.learning_rate)
+        return loop(*args, schedule=schedule, **options)
+
+    monkeypatch.setattr(method, "Loop", watched)
+    rates = (5e-3, 1e-3, 2e-3)
+    found, _ = clcr_job.run(str(tiny_folder), None, sizes=(14,), epochs=(1, 2, 3, 4, 1), learning_rate=rates)
+    updates = {name: len(history) for name, history in found.history.items()}
+    once = updates["transform-xx"]
+    assert once > 1
+    assert updates == {"transform-xx": once, "encoder-xx": 2 * once, "encoder-en": 3 * once, "refine-xx": 4 * once}
+    assert used[:3] == list(rates)
 
 
 class Killed(Exception):

@@ -71,6 +71,29 @@ def right(fit, source, target, gold):
 NO_ROUNDS = Refinement(rounds=0, held_out=0)
 
 
+# -- rounds of refinement -----------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("best", [0, 1, 3])
+@pytest.mark.parametrize("held_out", [False, True])
+def test_the_best_round_is_kept_wherever_it_is(best, held_out):
+    """Without held-out words, the best round has the highest mean CSLS of mutual neighbours."""
+    source, target, gold, turn = planted(n=200, noise=0.01)
+    given = []
+
+    def solve(pairs):
+        """Return the planted rotation in the round `best`, and random rotations in other rounds."""
+        given.append(pairs)
+        other = np.linalg.qr(np.random.default_rng(len(given)).standard_normal((DIM, DIM)))[0]
+        return Rotation.from_arrays({"matrix": turn if len(given) == best + 1 else other}, len(pairs))
+
+    how = Refinement(rounds=3, held_out=0.1 if held_out else 0)
+    found = refine(source.vectors, target.vectors, gold[:50], solve, how, gold[150:] if held_out else None)
+    assert (found.best, len(found.rounds)) == (best, 4)
+    np.testing.assert_array_equal(found.map.matrix, turn)
+    np.testing.assert_array_equal(found.pairs, given[best])
+    scores = [each.held_out if held_out else each.mutual for each in found.rounds]
+    assert max(scores) == scores[best] > max(score for k, score in enumerate(scores) if k != best)
+
+
 # -- with a dictionary -------------------------------------------------------------------------------------------------
 def test_maps_from_a_dictionary_equal_the_scipy_solution():
     source, target, gold, _ = planted(noise=0.5)
@@ -161,6 +184,18 @@ def test_a_map_centred_at_all_words_is_a_named_option():
     expected = orthogonal_procrustes(x[gold[:60, 0]].astype(float), z[gold[:60, 1]].astype(float))[0]
     np.testing.assert_allclose(fit.source.matrix, expected, atol=1e-5)
     np.testing.assert_allclose(fit.source.source_mean, source.vectors.mean(axis=0, dtype=float), atol=1e-6)
+
+
+def test_the_mean_of_unit_vectors_is_scaled_to_the_length_of_the_words():
+    """With `unit-centre-unit`, the subtracted mean is that of unit vectors; the map applies to vectors of any length, whose mean
+    is that mean times their mean length."""
+    source, target, gold = shifted()
+    fit = fit_dictionary(source, target, gold[:60], normalise="unit-centre-unit", refinement=NO_ROUNDS)
+    for side, mean in ((source, fit.source.source_mean), (target, fit.source.target_mean)):
+        lengths = np.linalg.norm(side.vectors.astype(float), axis=1)
+        assert lengths.mean() > 3
+        expected = np.mean(side.vectors / lengths[:, None], axis=0) * lengths.mean()
+        np.testing.assert_allclose(mean, expected, atol=1e-5)
 
 
 @pytest.mark.parametrize("method", ["normalized-rotation", "rotation", "linear"])

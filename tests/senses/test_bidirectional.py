@@ -104,6 +104,33 @@ def literal_model_loss(model: WordModel, sentences) -> torch.Tensor:
     return total / n
 
 
+def test_a_sense_is_selected_by_the_states_after_its_word_was_read():
+    """A word is predicted from the state before it, and its sense is selected by the states of the word itself."""
+    method = small(updates=1, vocabulary=8)
+    method.train({"en": EN})
+    model = method.model.eval()
+    words, other = ["the", "cat", "sees", "dog"], ["the", "dog", "sees", "dog"]
+    rows = model.rows(list(model.vocabulary.words))
+
+    def read(text):
+        """Return the contexts of a sentence, and the last layer's states in both directions."""
+        ids = np.array([BEGIN, *model.vocabulary.numbers(text).tolist(), END])
+        left, right = model.network.read(model.network.words(torch.from_numpy(rows[ids])), Ragged([len(ids)]))
+        return model.contexts(rows, ids, np.array([len(ids)])), left[-1], right[-1]
+
+    found, left, right = read(words)
+    for states, expected in (
+        (found.states[0], left[:-1]), (found.states[1], right[1:]),
+        (found.own[0][0], left[1:]), (found.own[0][1], right[1:]), (found.own[1][0], left[:-1]), (found.own[1][1], right[:-1]),
+    ):  # fmt: skip
+        torch.testing.assert_close(states, expected.detach() if not states.requires_grad else expected)
+    changed, _, _ = read(other)  # the second word differs: it is predicted by the forward state of the first word
+    torch.testing.assert_close(changed.states[0][1], found.states[0][1])
+    assert float((changed.own[0][0][1] - found.own[0][0][1]).abs().max()) > 1e-4
+    torch.testing.assert_close(changed.states[1][2], found.states[1][2])
+    assert float((changed.own[1][1][2] - found.own[1][1][2]).abs().max()) > 1e-4
+
+
 @pytest.mark.parametrize("tables", [1, 2])
 def test_loss_and_gradient_equal_naive_sums(tables, monkeypatch):
     method = small(batch=6, updates=1, tables=tables, vocabulary=5)

@@ -127,6 +127,23 @@ def test_fifty_updates_equal_a_naive_implementation():
     assert table.live[table.index[5]].all()
 
 
+def test_a_word_keeps_its_most_selected_sense_if_all_its_senses_are_rare():
+    table = small_table()
+    table.open()
+    table.counts[:3] = torch.tensor(
+        [10, 11, 9]
+    )  # the first word: every sense has less than two fifths of the selections
+    table.counts[4:8] = torch.tensor([5, 5, 5, 5])  # the third word: a tie, in which the first sense is kept
+    table.counts[8:10] = torch.tensor([7, 13])
+    assert table.prune(0.4) == 2 + 3 + 1
+    kept = table.live.nonzero().flatten().tolist()
+    assert kept == [1, 3, 4, 9, 10, 11, 12, 13]
+    assert all(table.live[of_word[of_word >= 0]].any() for of_word in table.index)
+    for below in (0.9, 1.0):  # no word loses all its senses, however high the bound is
+        table.prune(below)
+        assert all(table.live[of_word[of_word >= 0]].any() for of_word in table.index)
+
+
 def test_the_nearest_sense_is_found_among_the_senses_of_several_words():
     """Search all senses of T words with up to S senses each (§3.2)."""
     table, rng = small_table(), np.random.default_rng(1)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from calque.algebra.trees import maximum_spanning_trees
 from calque.annotated import Labels, TaggedText, Treebank
 from calque.errors import InputError, SettingError
 from calque.runs.score_table import table
@@ -283,11 +284,14 @@ def test_attachment_scores_equal_those_of_the_conll_script():
             return table
 
         def labels(self, states, heads, lengths):
+            read_off.append(heads.tolist())
             return torch.eye(3)[guess]
 
+    read_off: list[list[int]] = []
     head = Fixed(2, 3, 1, hidden=4, layers=1, arc=4, label=4, upos=2, dropout=0.0)
     lengths = torch.tensor([len(words) for words in text])
     sums = job.counts(head, WordRows(torch.zeros(n, 2), lengths, np.arange(3)), job.answers(job.train[0]))
+    assert read_off == [found.tolist()]  # the relation of a word is that to its predicted head, not to its gold head
     counted = attached = labelled_too = 0
     for k, word in enumerate(word for words in text for word in words):
         if word in (",", "...", "—", "!"):
@@ -299,6 +303,40 @@ def test_attachment_scores_equal_those_of_the_conll_script():
     assert total.tolist() == [attached, labelled_too, counted]
     assert job.statistics["uas"](total) == attached / counted
     assert job.statistics["las"](total) == labelled_too / counted
+
+
+def test_a_relation_counts_only_at_the_predicted_head():
+    """Compare LAS with a loop over the words, for a parser whose relations depend on the heads."""
+    rng, n = np.random.default_rng(0), 60
+    text = [["ran"] * 4] * (n // 4)
+    gold = np.tile([0, 1, 2, 3], n // 4)  # each word depends on the word before it
+    right = rng.integers(3, size=n)
+    bank = Treebank(
+        Sentences.of(text, "en"),
+        Labels.of(["X"] * n),
+        gold.astype(np.int32),
+        Labels(right.astype(np.int32), ("a", "b", "c")),
+    )
+    job = Parsing(
+        [Dataset("t", "en", bank)], [Dataset("t", "en", bank)], hidden=8, layers=1, arc=6, label=6, upos=2, seeds=(0,)
+    )
+    torch.manual_seed(0)
+    head = ParsingHead(5, 3, 1, hidden=8, layers=1, arc=6, label=6, upos=2, dropout=0.0).eval()
+    with torch.no_grad():
+        for weight in head.parameters():
+            weight.copy_(torch.randn_like(weight))
+        given = WordRows(torch.randn(n, 5), torch.full((n // 4,), 4), np.arange(n // 4))
+        total = job.counts(head, given, job.answers(job.train[0]))["las"].sum(axis=0)
+        states = head(given.rows, given.lengths, torch.zeros(n, dtype=torch.int64))
+        heads = torch.from_numpy(
+            maximum_spanning_trees(head.arcs(states, given.lengths).double().numpy(), given.lengths.numpy())
+        )
+        relations = head.labels(states, heads.long(), given.lengths).argmax(1).numpy()
+        at_gold = head.labels(states, torch.from_numpy(gold), given.lengths).argmax(1).numpy()
+    both = (heads.numpy() == gold) & (relations == right)
+    assert total.tolist() == [(heads.numpy() == gold).sum(), both.sum(), n]
+    assert 0 < both.sum() < (relations == right).sum()
+    assert both.sum() < (at_gold == right).sum()  # relations at the gold heads alone would give a higher score
 
 
 def test_statistics_measured_together_equal_those_measured_separately():
