@@ -106,7 +106,10 @@ def test_adapters_can_be_saved_tracked_and_merged_afterwards(capsys, texts, tiny
     tracked = ("--track", "tensorboard", "--track-folder", tmp_path / "tracked")
     assert works(capsys, *job, "--lora", 2, "--out", tmp_path / "adapters", *tracked)[1] == ""
     assert list((tmp_path / "tracked" / "adapters").glob("events.out.*"))
+    with open(tmp_path / "adapters" / "README.md", "a") as card:
+        card.write("\n## Licence\n\nMIT.\n")
     assert works(capsys, "merge", tmp_path / "adapters", "--out", tmp_path / "merged", "-q")[1] == ""
+    assert "## Licence\n\nMIT.\n" in (tmp_path / "merged" / "README.md").read_text()
     assert not (tmp_path / "adapters" / "model.safetensors").exists()
     vectors = [load_encoder(tmp_path / name).encode([["the", "cat"]]).data for name in ("adapters", "merged")]
     np.testing.assert_allclose(*vectors, atol=1e-5)

@@ -88,3 +88,49 @@ def test_encoders_saved_in_python_have_a_card_and_a_record(name, tiny_folder, tr
         works(capsys, "evaluate", tmp_path / folder, "retrieval", *test, "--record", "-q")
         assert json.loads((tmp_path / folder / "calque-run.json").read_text())["scores"]
         assert "| retrieval |" in (tmp_path / folder / "README.md").read_text()
+
+
+def test_recording_scores_changes_only_the_block_of_scores(tiny_folder, train, tmp_path, capsys):
+    """The user's sections before and after the scores stay, and the same score recorded twice is one row."""
+    load_encoder(tiny_folder).save(tmp_path / "out")
+    card = tmp_path / "out" / "README.md"
+    own = "# My model\n\n## Scores\n\nSee our paper.\n\n## Licence\n\nMIT.\n"
+    card.write_text(own)
+    test = ["--test", train, "--langs", "en", "de", "--record", "-q"]
+    for further in ((), ("--non-contextual",), (), ("--non-contextual",)):
+        works(capsys, "evaluate", tmp_path / "out", "retrieval", *test, *further)
+    text = card.read_text()
+    assert text.startswith(own)
+    rows = [line for line in text.splitlines() if line.startswith("| retrieval | accuracy.all |")]
+    assert [row.split(" | ")[-1] for row in rows] == ["contextual: True |", "contextual: False |"]
+    assert len(json.loads((tmp_path / "out" / "calque-run.json").read_text())["scores"]) == 2 * len(
+        [line for line in text.splitlines() if line.startswith("| retrieval |") and line.endswith("True |")]
+    )
+
+
+def test_the_text_that_a_user_added_to_a_card_survives_a_new_alignment(tiny_folder, train, tmp_path):
+    aligned(train, tiny_folder, tmp_path / "out", "rotation")
+    card = tmp_path / "out" / "README.md"
+    card.write_text(card.read_text() + "\n## Licence\n\nMIT.\n")
+    how = AlignSettings(
+        train=[str(train)], langs=["en", "de"], encoder=str(tiny_folder), method="means", towards="en",
+        out=tmp_path / "out", overwrite=True,
+    )  # fmt: skip
+    align(how, load={}, options={})
+    text = card.read_text()
+    assert "aligned by means" in text
+    assert "aligned by rotation" not in text
+    assert text.endswith("\n## Licence\n\nMIT.\n")
+
+
+def test_saving_an_aligned_encoder_keeps_the_card_that_a_user_wrote_in_the_folder(tiny_folder, train, tmp_path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "README.md").write_text("---\nlicense: mit\n---\n# Mine\n")
+    corpus = read_parallel(train, langs=("en", "de"))
+    method, further = make_method("rotation", "en", {})
+    pairs = WordPairs.of([[(0, 0), (1, 1)]] * len(corpus))
+    method.align(load_encoder(tiny_folder), corpus, pairs, **further).save(tmp_path / "out")
+    text = (tmp_path / "out" / "README.md").read_text()
+    assert "# Mine\n" in text
+    assert "license: mit\n" in text.partition("# Mine")[0]
+    assert "aligned by rotation" in text

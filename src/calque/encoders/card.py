@@ -10,6 +10,7 @@ from jinja2 import Environment, PackageLoader
 
 from calque.corpora.by_name import hub_ids
 from calque.distributed.environment import environment
+from calque.encoders.card_blocks import CARD_FILE, whole_card
 from calque.encoders.folder import RUN_FILE, read_about
 from calque.storage import json_text, write_text
 from calque.version import VERSION
@@ -68,4 +69,4 @@ def model_card(folder: Path, record: dict[str, Any]) -> None:
         version=VERSION,
         json=partial(json_text, indent=2, default=str),
     )
-    write_text(folder / "README.md", text + "\n")
+    write_text(folder / CARD_FILE, whole_card(text))

@@ -11,6 +11,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from calque.encoders.card_blocks import keep_user_text
 from calque.errors import InputError, SettingError
 from calque.named import Table, is_path
 from calque.storage import check_links, check_temporary, json_text, part_of, readable, remove, temporary_folder
@@ -156,7 +157,8 @@ def write_about(folder: Path, kind: str, about: Mapping[str, Any]) -> None:
 def saving(folder: str | PathLike[str], encoder: Any = None) -> Iterator[Path]:
     """Yield a temporary folder for the files of an encoder, and move it to `folder` at the end of the block.
 
-    A new folder is created atomically; in an existing folder, files are replaced one by one. Aligned encoders get a model card.
+    A new folder is created atomically; in an existing folder, files are replaced one by one. Aligned encoders get a model card,
+    in which the user's text of an existing card is kept.
     """
     folder = Path(folder).absolute()
     check_links(folder)
@@ -171,6 +173,7 @@ def saving(folder: str | PathLike[str], encoder: Any = None) -> Iterator[Path]:
         for file in part.rglob("*.safetensors"):
             readable(file)
         if folder.is_dir():
+            keep_user_text(folder, part)
             move_into(part, folder)
         else:
             os.rename(part, folder)

@@ -52,8 +52,10 @@ def push(
         card: Any = ModelCard.load(path / CARD) if (path / CARD).is_file() else ModelCard(f"# {path.resolve().name}\n")
     except (OSError, ValueError) as error:
         raise InputError(f"not a model card ({str(error)[:200]})", path=path / CARD) from error
-    if license is not None:
+    content = (path / CARD).read_bytes() if (path / CARD).is_file() else str(card).encode()
+    if license is not None:  # otherwise the card is uploaded as it is
         card.data.license = license
+        content = str(card).encode()
     if get_token() is None:
         raise OutputError(f"{repo}: there is no token for the Hugging Face hub; run hf auth login, or set HF_TOKEN")
     if not progress:
@@ -66,7 +68,7 @@ def push(
         names = [file.relative_to(path).as_posix() for file in sorted(path.rglob("*")) if file.is_file()]
         names = [*filter_repo_objects(names, ignore_patterns=_NOT_PART)]
         files = [CommitOperationAdd(name, path / name) for name in names if not (path / name).is_symlink()]
-        files.append(CommitOperationAdd(CARD, str(card).encode()))
+        files.append(CommitOperationAdd(CARD, content))
         message = message or f"Upload {path.resolve().name} with calque"
         return str(api.create_commit(name, files, commit_message=message, revision=revision).commit_url)
     except Exception as error:  # the HTTP library and its errors depend on the version of huggingface_hub

@@ -14,6 +14,7 @@ from calque.alignment.driver import make_method
 from calque.corpora.by_name import name_of
 from calque.corpora.languages import language_and_path, name_and_path
 from calque.distributed import is_first
+from calque.encoders.card_blocks import keep_user_text
 from calque.encoders.folder import RUN_FILE
 from calque.encoders.mapped import Combine
 from calque.errors import InputError, SettingError
@@ -381,6 +382,7 @@ def merge(adapters: str, *, out: str | Path, keep_layers: bool = False, overwrit
         record: dict[str, Any] = json.loads(run.read_text(encoding="utf-8"))
         scores = record.pop("scores", [])
         save_with_card(plain, folder, record, keep_layers=keep_layers)
+        keep_user_text(Path(adapters), folder)
         check_complete(folder)
         if scores:
             add_scores(folder, scores)

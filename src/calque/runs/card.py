@@ -8,17 +8,31 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from calque.distributed.environment import environment
+from calque.encoders.card_blocks import (
+    CARD_FILE,
+    SCORES_HEADING,
+    TABLE_START,
+    read_card,
+    with_scores,
+    write_card_text,
+)
 from calque.encoders.folder import RUN_FILE
+from calque.runs.compare import test_of
 from calque.storage import json_text, locked, write_text
 from calque.tasks.base import Score
 from calque.tasks.bootstrap import measure
+from calque.tasks.reporting import ALWAYS_DESCRIPTIVE, Reporting
+from calque.tasks.table import reporting_of
 
 if TYPE_CHECKING:
     from calque.alignment.base import HeldOutScore
 
 
 def add_scores(folder: Path, scores: list[dict[str, Any]]) -> None:
-    """Append scores, as returned by `Score.to_dict`, to the model card and to `calque-run.json` of an encoder."""
+    """Add scores, as returned by `Score.to_dict`, to the model card and to `calque-run.json` of an encoder.
+
+    A score replaces an earlier score for the same question. In the card, only calque's block of scores is replaced.
+    """
     with locked(folder / RUN_FILE, wait=True):  # the file is read, changed and written under one lock
         _add_scores(folder / RUN_FILE, scores)
 
@@ -26,18 +40,47 @@ def add_scores(folder: Path, scores: list[dict[str, Any]]) -> None:
 def _add_scores(path: Path, scores: list[dict[str, Any]]) -> None:
     record = json.loads(path.read_text(encoding="utf-8")) if path.exists() else environment()
     bare = [{name: value for name, value in score.items() if name != "resamples"} for score in scores]
-    record.setdefault("scores", []).extend(bare)
+    found = {_question(score): score for score in (*record.get("scores", ()), *bare)}
+    record["scores"] = list(found.values())
     write_text(path, json_text(record, indent=2, default=str, ensure_ascii=False) + "\n")
+    card = path.with_name(CARD_FILE)
+    write_card_text(card, with_scores(read_card(card), f"{SCORES_HEADING}\n\n{_table(record['scores'])}"))
+
+
+def _question(score: dict[str, Any]) -> str:
+    """Return a key that is equal for scores of the same question: task, metric, test set and defining settings."""
+    known = Reporting.from_dict(score["reporting"]) if "reporting" in score else reporting_of(score["task"])
+    descriptive = {*ALWAYS_DESCRIPTIVE, *(known or Reporting()).descriptive}
+    settings = {name: value for name, value in score.get("settings", {}).items() if name not in descriptive}
+    return json_text([*test_of(score), score.get("seed"), settings], sort_keys=True, default=str)
+
+
+def _table(scores: Sequence[dict[str, Any]]) -> str:
+    """Return a Markdown table of scores, with a last column for the settings that distinguish rows of the same test."""
     rows = [
         f"| {s['task']} | {s['metric']} | {s['data']} | {'-'.join(s['languages'])} | {_shown(s['value'])} "
         f"| {_shown(s['low'])} – {_shown(s['high'])} | {s['n']:,} |"
-        for s in record["scores"]
+        for s in scores
     ]
-    table = ["## Scores", "", "| task | metric | data | languages | value | 95% interval | n |",
-             "|---|---|---|---|---:|---|---:|", *rows, ""]  # fmt: skip
-    card = path.with_name("README.md")
-    text = card.read_text(encoding="utf-8") if card.exists() else ""
-    write_text(card, text.split("## Scores")[0] + "\n".join(table))
+    head, rule = f"{TABLE_START} value | 95% interval | n |", "|---|---|---|---|---:|---|---:|"
+    differing = [_differing(score, scores) for score in scores]
+    if any(differing):
+        head, rule = f"{head} settings |", f"{rule}---|"
+        rows = [f"{row} {text} |" for row, text in zip(rows, differing, strict=True)]
+    return "\n".join([head, rule, *rows])
+
+
+def _differing(score: dict[str, Any], scores: Sequence[dict[str, Any]]) -> str:
+    """Return the settings in which a score differs from another score of the same metric on the same test set."""
+    known = reporting_of(score["task"]) or Reporting()
+    own = score.get("settings", {})
+    others = [each.get("settings", {}) for each in scores if test_of(each) == test_of(score)]
+    names = [
+        name
+        for name in own
+        if name not in {*ALWAYS_DESCRIPTIVE, *known.descriptive} and any(each.get(name) != own[name] for each in others)
+    ]
+    return ", ".join(f"{name}: {own[name]}" for name in names).replace("|", "\\|")
 
 
 def _shown(value: float | None) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 
 from calque import storage
 from calque.distributed import is_first, meet
+from calque.encoders.card_blocks import keep_user_text
 from calque.encoders.folder import ABOUT_FILE, RUN_FILE
 from calque.errors import CalqueError, InputError, SettingError
 from calque.storage import NEW, TRAINING, is_text, json_text, locked, remove, write_text
@@ -154,6 +155,7 @@ def _publish(part: Path, out: Path) -> None:
             shutil.copyfile(metrics, copy)
     for file in part.rglob("*.safetensors"):
         storage.readable(file)
+    keep_user_text(out, part)
     files = [file.relative_to(part).as_posix() for file in sorted(part.rglob("*")) if file.is_file()]
     about = part / (ABOUT_FILE if ABOUT_FILE in files and RUN_FILE not in files else RUN_FILE)
     record = json.loads(about.read_text(encoding="utf-8")) if about.is_file() else {}

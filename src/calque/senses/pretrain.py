@@ -14,6 +14,7 @@ from calque.annotated import Dictionary
 from calque.corpora import read_dictionary
 from calque.distributed import is_first
 from calque.distributed.environment import environment
+from calque.encoders.card_blocks import CARD_FILE, whole_card
 from calque.encoders.folder import RUN_FILE
 from calque.errors import SettingError, did_you_mean
 from calque.input_texts import Say, read_languages
@@ -87,7 +88,7 @@ def pretrain(
         if is_first():
             method.save(folder)
             write_text(folder / RUN_FILE, json_text(record, indent=2, ensure_ascii=False) + "\n")
-            write_text(folder / "README.md", _card(method.unit, record))
+            write_text(folder / CARD_FILE, whole_card(_card(method.unit, record)))
     return record
 
 

@@ -1,0 +1,212 @@
+"""Keep the user's text when a model card is rewritten: calque replaces only its own blocks, which stand between markers.
+
+A card has two blocks: `card` describes the encoder, and `scores` contains its scores. Everything outside the blocks belongs to
+the user, as do keys of the front matter that calque does not write. Cards of earlier versions have no markers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+
+from calque.storage import whole
+
+CARD_FILE = "README.md"
+CARD, SCORES = "card", "scores"
+#: text below the heading of the scores before scores are recorded; earlier versions wrote the same text
+NO_SCORES = "No scores are recorded yet. `calque evaluate` computes scores, and its option `--record` adds them here."
+SCORES_HEADING = "## Scores"
+#: beginning of the header of the table of scores, in this version and in earlier ones
+TABLE_START = "| task | metric | data | languages |"
+# level-2 headings of the cards of earlier versions, which had no markers
+_OUR_HEADINGS = ("## Use", "## Data", "## Settings", "## Training", SCORES_HEADING)
+_FRONT = re.compile(r"\A\ufeff?---\r?\n(.*?\r?\n)?---[ \t]*(\r?\n|\Z)", re.DOTALL)
+_KEY = re.compile(r"[^\s#:-][^:]*:")  # first line of a key of the front matter
+
+
+def block(name: str, content: str) -> str:
+    """Return a block with its markers."""
+    return f"{_begin(name)}\n{content.strip()}\n{_end(name)}\n"
+
+
+def _begin(name: str) -> str:
+    return f"<!-- calque: {name}. calque replaces this block; write your own text outside it. -->"
+
+
+def _end(name: str) -> str:
+    return f"<!-- end of calque: {name} -->"
+
+
+def _pattern(name: str) -> re.Pattern[str]:
+    begin = rf"^<!-- calque: {name}\b[^\n]*-->[ \t]*\r?\n"
+    return re.compile(rf"{begin}.*?^<!-- end of calque: {name} -->[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
+
+
+def read_card(path: Path) -> str:
+    """Read a model card without changing line endings; return an empty string if there is none.
+
+    Bytes that are not UTF-8 become lone surrogates, from which `write_card_text` restores them.
+    """
+    return path.read_bytes().decode("utf-8", "surrogateescape") if path.exists() else ""
+
+
+def write_card_text(path: Path, text: str) -> None:
+    """Write a model card atomically, with the bytes that `read_card` could not decode."""
+    with whole(path) as part:
+        part.write_bytes(text.encode("utf-8", "surrogateescape"))
+
+
+def _replaced(text: str, name: str, new: str) -> str:
+    """Return a text in which the block with the given name is replaced or, if there is none, added at the end."""
+    return _pattern(name).sub(lambda _: new, text, count=1) if _pattern(name).search(text) else _joined(text, new)
+
+
+# -- scores ------------------------------------------------------------------------------------------------------------
+def with_scores(text: str, content: str) -> str:
+    """Return a card in which only calque's block of scores is replaced; a card without such a block gets one at its end.
+
+    A card of an earlier version has scores without markers: the heading, followed by the table or by `NO_SCORES`. A section
+    "Scores" with other content belongs to the user.
+    """
+    new = _with_endings_of(text, block(SCORES, content.encode("utf-8", "replace").decode()))
+    if _pattern(SCORES).search(text):
+        return _replaced(text, SCORES, new)
+    lines = text.splitlines(keepends=True)
+    for start in _headings(lines):
+        if lines[start].strip() == SCORES_HEADING and (end := _end_of_old_scores(lines, start)):
+            return "".join([*lines[:start], new, *lines[end:]])
+    return _joined(text, new)
+
+
+def _end_of_old_scores(lines: Sequence[str], start: int) -> int | None:
+    """Return the index of the line after the scores of an earlier version, whose heading is `start`; None if there are none."""
+    number = start + 1
+    while number < len(lines) and not lines[number].strip():
+        number += 1
+    if number < len(lines) and lines[number].strip() == NO_SCORES:
+        return number + 1
+    if number == len(lines) or not lines[number].startswith(TABLE_START):
+        return None
+    while number < len(lines) and lines[number].startswith("|"):
+        number += 1
+    return number
+
+
+# -- the whole card ----------------------------------------------------------------------------------------------------
+def with_user_text(old: str, new: str) -> str:
+    """Return the new card with the user's text of an old card.
+
+    Args:
+        old: card that is replaced; it may have been written by the user, or by an earlier version of calque.
+        new: card written by calque, with front matter and both blocks.
+    """
+    if not old.strip():
+        return new
+    old_front, old_body = _split(old)
+    new_front, new_body = _split(new)
+    new_front, new_body = (_with_endings_of(old, part) for part in (new_front, new_body))
+    front = _merged_front(old_front, new_front)
+    if _pattern(CARD).search(old_body):
+        for name in (CARD, SCORES):
+            content = _pattern(name).search(new_body)
+            if content is not None:
+                old_body = _replaced(old_body, name, content[0])
+        return front + old_body
+    if _is_of_earlier_version(old_body):
+        return front + _joined(new_body, _own_sections(old_body))
+    return front + _joined(old_body, new_body)
+
+
+def _is_of_earlier_version(body: str) -> bool:
+    """Return whether a card without markers was written by calque."""
+    lines = body.splitlines(keepends=True)
+    headings = {lines[number].strip(): number for number in _headings(lines)}
+    scores = headings.get(SCORES_HEADING)
+    has_scores = scores is not None and _end_of_old_scores(lines, scores) is not None
+    return has_scores and "## Settings" in headings and re.search(r"\bcalque\b", body) is not None
+
+
+def _own_sections(body: str) -> str:
+    """Return the sections of a card of an earlier version that the user added."""
+    lines = body.splitlines(keepends=True)
+    starts = [*_headings(lines), len(lines)]
+    own = []
+    for start, end in pairwise(starts):
+        heading = lines[start].strip()
+        if heading == SCORES_HEADING:  # text after the table belongs to the user
+            own += lines[_end_of_old_scores(lines, start) or start : end]
+        elif heading.startswith("## ") and heading not in _OUR_HEADINGS:
+            own += lines[start:end]
+    return "".join(own).lstrip("\r\n")
+
+
+def _headings(lines: Sequence[str]) -> Iterator[int]:
+    """Yield the indices of the lines with headings of level 1 and 2, except in code blocks."""
+    fence = ""
+    for number, line in enumerate(lines):
+        mark = re.match(r"\s{0,3}(```+|~~~+)", line)
+        if mark is not None and not fence:
+            fence = mark[1]
+        elif mark is not None and mark[1].startswith(fence) and not line[mark.end() :].strip():
+            fence = ""
+        elif not fence and re.match(r"##? ", line):
+            yield number
+
+
+def _split(text: str) -> tuple[str, str]:
+    """Return the front matter, with its delimiters, and the rest."""
+    found = _FRONT.match(text)
+    return ("", text) if found is None else (found[0], text[found.end() :])
+
+
+def _merged_front(old: str, new: str) -> str:
+    """Return the new front matter with the keys of the old one that it lacks, such as the licence."""
+    own = [part for name, part in _keys(old) if name not in dict(_keys(new))]
+    if not own:
+        return new or old
+    head, delimiter, rest = new.rpartition("---")
+    return f"{head}{''.join(own)}{delimiter}{rest}" if new else old
+
+
+def _keys(front: str) -> list[tuple[str, str]]:
+    """Return the keys of front matter, each with its lines."""
+    found: list[tuple[str, str]] = []
+    for line in front.splitlines(keepends=True)[1:-1]:
+        if _KEY.match(line):
+            found.append((line.partition(":")[0].strip(), line))
+        elif found:
+            found[-1] = found[-1][0], found[-1][1] + line
+    return found
+
+
+def _joined(first: str, second: str) -> str:
+    """Join two parts of a card with an empty line between them."""
+    if not first or not second:
+        return first + second
+    ending = "\r\n" if "\r\n" in first else "\n"
+    gap = "" if first.endswith(ending * 2) else ending if first.endswith(ending) else ending * 2
+    return first + gap + second
+
+
+def _with_endings_of(old: str, new: str) -> str:
+    """Return the new text with the line endings of the old one."""
+    return new.replace("\n", "\r\n") if "\r\n" in old else new
+
+
+def whole_card(text: str) -> str:
+    """Return a card with markers around its description, and with an empty block of scores.
+
+    Args:
+        text: front matter and description.
+    """
+    front, body = _split(text)
+    scores = block(SCORES, f"{SCORES_HEADING}\n\n{NO_SCORES}")
+    return f"{front}\n{block(CARD, body)}\n{scores}"
+
+
+def keep_user_text(old: Path, new: Path) -> None:
+    """Add the user's text in the card of the folder `old` to the card in the folder `new`, if both folders have a card."""
+    if (old / CARD_FILE).is_file() and (new / CARD_FILE).is_file():
+        write_card_text(new / CARD_FILE, with_user_text(read_card(old / CARD_FILE), read_card(new / CARD_FILE)))
