@@ -17,7 +17,7 @@ from calque.errors import InputError, SettingError
 from calque.pairs import WordPairs
 from calque.report import report
 from calque.report.content import compose
-from calque.report.questions import find_subjects, sort_questions
+from calque.report.questions import common_name, find_subjects, sort_questions
 from calque.report.reading import Record, Results, read_results, short_names
 from calque.tasks import SentenceRetrieval, WordAlignment, WordRetrieval
 from calque.tasks.consistency import Consistency
@@ -452,6 +452,54 @@ def test_the_base_of_a_comparison_is_recorded_chosen_or_the_first_encoder(tmp_pa
     )
     with pytest.raises(SettingError, match="base must be one of a, b, .*, got 'c'"):
         verdict_of(lines, tmp_path, base="c")
+
+
+def aligned_runs(values, names="aligned-{}", setting="x", **more) -> list[dict]:
+    """Return result lines of `calque evaluate` for a base and for encoders whose alignments differ only in their seeds."""
+    about = {"method": "contrastive", "base": "m", "base_fingerprint": "m", "setting": setting}
+    lines = [asked(0.2, settings={"encoder_fingerprint": "m", "aligned": None}, runs=[0.19, 0.2, 0.21])]
+    for seed, value in enumerate(values):
+        name = names.format(seed)
+        own = {"encoder": name, "encoder_fingerprint": name + setting, "aligned": {**about, "seed": seed}}
+        lines.append(asked(value, settings=own, runs=[value - 0.01, value + 0.01], **more))
+    return lines
+
+
+def test_encoders_that_differ_only_in_the_seed_of_their_alignment_are_one_method(tmp_path):
+    lines = aligned_runs((0.4, 0.5, 0.6))
+    (table,) = tables_of(lines, tmp_path)
+    assert [(line.label, line.detail) for line in table.lines] == [("m", ""), ("aligned", "3 training runs")]
+    figure = table.lines[1].cells[0].figure
+    assert (figure.known.trainings, figure.known.runs) == (3, (0.4, 0.5, 0.6))
+    assert figure.high - figure.low > 0.4  # Student's t with two degrees of freedom
+    assert verdict_of(aligned_runs((0.49, 0.5, 0.51)), tmp_path)[0].startswith(
+        "aligned raises named entities by 30.0 in de"
+    )
+    assert "cannot be shown with two training runs" in verdict_of(aligned_runs((0.4, 0.5)), tmp_path)[0]
+
+
+def test_encoders_with_other_settings_or_a_repeated_seed_stay_apart(tmp_path):
+    lines = [*aligned_runs((0.4, 0.5)), *aligned_runs((0.6, 0.7), names="other-{}", setting="y")[1:]]
+    (table,) = tables_of(lines, tmp_path)
+    assert [line.label for line in table.lines] == ["m", "aligned", "other"]
+    lines[2]["settings"]["aligned"]["seed"] = 0  # the encoder with seed 0 was trained twice
+    assert [line.label for line in tables_of(lines, tmp_path)[0].lines] == ["m", "aligned-0", "aligned-1", "other"]
+    lines = [*aligned_runs((0.4, 0.5)), *aligned_runs((0.6, 0.7), names="aligned-b{}", setting="y")[1:]]
+    assert len(tables_of(lines, tmp_path)[0].lines) == 3
+
+
+@pytest.mark.parametrize(
+    ("names", "common"),
+    [
+        (["aligned-seed0", "aligned-seed1"], "aligned"),
+        (["out10", "out11"], "out"),
+        (["run_0", "run_1"], "run"),
+        (["models", "models-1"], "models"),
+        (["a", "b"], "a, b"),
+    ],
+)
+def test_training_runs_have_the_common_beginning_of_their_names(names, common):
+    assert common_name(names) == common
 
 
 def test_the_statistical_aligner_is_a_reference_and_not_a_compared_method(tmp_path):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from pathlib import PurePath
 
 from calque.errors import SettingError
@@ -38,6 +40,7 @@ class Subject:
         group: folder of the study, and base encoder with its layer; subjects in the same group are comparable.
         number: index in order of first appearance, which determines the colour and shape of the marker.
         reference: whether the subject is not an encoder but, for example, a statistical aligner.
+        runs: number of encoders that differ only in the seed of their training and are shown as one method; otherwise 0.
     """
 
     label: str
@@ -45,6 +48,7 @@ class Subject:
     group: tuple[str, str]
     number: int
     reference: bool = False
+    runs: int = 0
 
 
 @dataclass(frozen=True)
@@ -70,6 +74,7 @@ def find_subjects(results: Results, base: str | None = None) -> Subjects:
     """Find the subjects, their labels and their baselines. A label consists of the values that differ between subjects.
 
     Lines of a study or demo name a method, and each folder is one experiment. Lines of `calque evaluate` name an encoder.
+    Encoders whose alignments differ only in their seeds are training runs of one method, and share a subject.
     `base` is the label of one baseline for all subjects. By default, the baseline of an aligned encoder is the base encoder
     that its lines name. For a method, it is `base`; for an encoder `X+…`, it is X; otherwise, it is the first subject.
 
@@ -85,6 +90,7 @@ def find_subjects(results: Results, base: str | None = None) -> Subjects:
         if not record.plain.get("method"):
             hashes.setdefault(_encoder(record), set()).add(_hash(record))
 
+    merged = _training_runs(scores)
     labels: dict[str, tuple[str, tuple[str, str]]] = {}  # maps each label to its method and group
     label_of: dict[str, str] = {}  # maps the source of each line to its label
     by_hash: dict[str, str] = {}  # maps the fingerprint of each encoder to its label
@@ -108,6 +114,8 @@ def find_subjects(results: Results, base: str | None = None) -> Subjects:
         else:
             method = _encoder(record)
             several = record.analysis is None and len(hashes[method]) > 1
+            if _hash(record) in merged:
+                method, several = merged[_hash(record)], False
             parts, group = [run, method, _hash(record)[:6] if several else ""], (run, "")
         label = " · ".join(part for part in parts if part)
         labels.setdefault(label, (method, group))
@@ -118,12 +126,51 @@ def find_subjects(results: Results, base: str | None = None) -> Subjects:
         if record.settings.get("encoder") or record.analysis is not None:
             with_encoder.add(label)
     subjects = {
-        label: Subject(label, method, group, number, bool(with_encoder) and label not in with_encoder)
+        label: Subject(
+            label,
+            method,
+            group,
+            number,
+            bool(with_encoder) and label not in with_encoder,
+            list(merged.values()).count(method),
+        )
         for number, (label, (method, group)) in enumerate(labels.items())
     }
     of = {source: subjects[label] for source, label in label_of.items()}
     made_of = {subjects[label]: subjects[by_hash[each]] for label, each in before.items() if each in by_hash}
     return Subjects(tuple(subjects.values()), of, *_bases(list(subjects.values()), base, made_of))
+
+
+def _training_runs(records: Sequence[Record]) -> dict[str, str]:
+    """Return the common name of encoders whose alignments differ only in their seeds, by the fingerprints of the encoders."""
+    groups: dict[
+        tuple[str, str], dict[int, dict[str, str]]
+    ] = {}  # maps each setting and seed to fingerprints and names
+    for record in records:
+        aligned = record.settings.get("aligned")
+        if record.plain.get("method") or not isinstance(aligned, Mapping) or not aligned.get("setting"):
+            continue
+        if aligned.get("seed") is not None:
+            key = _folder(record), str(aligned["setting"])
+            groups.setdefault(key, {}).setdefault(aligned["seed"], {})[_hash(record)] = _encoder(record)
+    found: dict[str, str] = {}
+    # If a seed has several encoders, the files contain results of an encoder that was trained again, so runs cannot be matched.
+    several = [own for own in groups.values() if len(own) > 1 and all(len(each) == 1 for each in own.values())]
+    names = [[name for each in own.values() for name in each.values()] for own in several]
+    shared = [common_name(own) for own in names]
+    for own, of_group, name in zip(several, names, shared, strict=True):
+        taken = shared.count(name) > 1 or name in {_encoder(record) for record in records} - set(of_group)
+        label = f"{name} ({', '.join(of_group)})" if taken else name
+        found |= {fingerprint: label for each in own.values() for fingerprint in each}
+    return found
+
+
+def common_name(names: Sequence[str]) -> str:
+    """Return the common beginning of names such as `aligned-seed0` and `aligned-seed1`, or all names if there is none."""
+    equal = takewhile(lambda letters: len(set(letters)) == 1, zip(*names, strict=False))
+    start = re.sub(r"\d+$", "", "".join(letters[0] for letters in equal))
+    start = re.sub(r"[-_. ]+(seed|run|s|r)?[-_. ]*$", "", start)
+    return start or ", ".join(dict.fromkeys(names))
 
 
 def _folder(record: Record) -> str:

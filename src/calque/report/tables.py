@@ -59,14 +59,20 @@ def question_table(question: Question, claims: Claims, name: str) -> Table:
         return Cell() if figure is None else Cell(figure, best, outcomes.get(subject, {}).get(column, ""))
 
     lines = tuple(
-        Line(s.label, tuple(cell(s, column) for column in columns), s.number, "no encoder" if s.reference else "")
-        for s in question.subjects
+        Line(s.label, tuple(cell(s, column) for column in columns), s.number, _kind_of(s)) for s in question.subjects
     )
     unit = "per cent" if question.cells and all(figure.percent for figure in question.cells.values()) else ""
     parts = (metric_name(question.metric), unit, _way(question) or "higher is better", question.variant)
     caption = f"{_capitalised(question.title)}: {', '.join(part for part in parts if part)}"
     note = BEST if question.is_main else BEHIND
     return Table(name, caption, "method", tuple(heads), lines, _sizes(columns), note)
+
+
+def _kind_of(subject: Subject) -> str:
+    """Return a note that is shown after the name of a subject."""
+    if subject.reference:
+        return "no encoder"
+    return f"{subject.runs} training runs" if subject.runs else ""
 
 
 def _heads(question: Question) -> list[Head]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,7 +16,7 @@ from calque.analyses.groups import compare_layers
 from calque.distributed import is_first
 from calque.errors import SettingError
 from calque.named import is_path
-from calque.storage import part_of, remove, temporary_folder
+from calque.storage import json_text, part_of, remove, temporary_folder
 from calque.tasks.table import TASKS
 
 if TYPE_CHECKING:
@@ -25,16 +26,50 @@ if TYPE_CHECKING:
     from calque.tasks.inputs import Inputs
 
 
-def alignment_of(encoder: str) -> dict[str, Any] | None:
+def alignment_of(encoder: str, load: Mapping[str, Any] | None = None) -> dict[str, Any] | None:
     """Return the method, seed and base encoder of an alignment from the record in the encoder's folder, or None if there is no
-    record. The seed of a deterministic method is None."""
+    record. The seed of a deterministic method is None. `setting` is equal for alignments that differ only in their seeds.
+
+    Args:
+        load: keyword arguments of `load_encoder`, which are part of the setting.
+    """
     path = Path(encoder, "calque-run.json")
     record = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     if not {"method", "encoder", "encoder_fingerprint"} <= record.keys():
         return None
     random = record.get("schedule") or record.get("settings") or {}
     before = {"base": record["encoder"], "base_fingerprint": record["encoder_fingerprint"]}
-    return {"method": record["method"], "seed": random.get("seed"), **before}
+    setting = _hash_of_setting(record, load or {})
+    return {"method": record["method"], "seed": random.get("seed"), "setting": setting, **before}
+
+
+#: keys of the record of an alignment that determine the result, together with the seeds
+_OF_SETTING = (
+    "method",
+    "towards",
+    "langs",
+    "settings",
+    "schedule",
+    "words",
+    "encoder_fingerprint",
+    "teacher_fingerprint",
+)
+
+
+def _hash_of_setting(record: Mapping[str, Any], load: Mapping[str, Any]) -> str:
+    """Return a hash of the settings of an alignment without its seeds and without results of the training."""
+    settings: dict[str, Any] = {name: _without_results(record.get(name)) for name in _OF_SETTING}
+    known = ("path", "langs", "sentence_pairs", "sentences", "entries")
+    settings["texts"] = [{name: text.get(name) for name in known} for text in record.get("texts", ())]
+    settings["load"] = {name: value for name, value in load.items() if name != "device"}
+    return hashlib.blake2b(json_text(settings, sort_keys=True, default=str).encode(), digest_size=8).hexdigest()
+
+
+def _without_results(value: Any) -> Any:
+    """Return settings without seeds and without the fits of maps, which depend on the seed."""
+    if not isinstance(value, Mapping):
+        return value
+    return {name: _without_results(each) for name, each in value.items() if name not in ("seed", "fits")}
 
 
 def evaluate(
