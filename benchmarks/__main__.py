@@ -18,11 +18,20 @@ WITH_FILES = {
     "zipf": "write artificial parallel text of any length with known links, and score links",
 }
 
-if __name__ == "__main__":
-    if not sys.argv[1:]:
+
+def main(arguments: list[str]) -> str | int:
+    """Run benchmarks, and return the exit status or an error message."""
+    if not arguments or {"-h", "--help"} & set(arguments):
+        print(__doc__)
         print("".join(f"{name:17} {about}\n" for name, about in (PARTS | WITH_FILES).items()), end="")
-    chosen = list(PARTS) if sys.argv[1:] == ["all"] else sys.argv[1:]
+        print("\n`python -m benchmarks.NAME --help` lists the options of a benchmark.")
+        return 0
+    chosen = list(PARTS) if arguments == ["all"] else arguments
     if unknown := set(chosen) - set(PARTS):
-        sys.exit(f"NAME must be one of {', '.join(PARTS)}, got {', '.join(sorted(unknown))}")
+        return f"NAME must be one of {', '.join(PARTS)}, got {', '.join(sorted(unknown))}"
     failed = [part for part in chosen if subprocess.run([sys.executable, "-m", f"benchmarks.{part}"]).returncode]
-    sys.exit(f"failed: {', '.join(failed)}" if failed else 0)
+    return f"failed: {', '.join(failed)}" if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -111,7 +111,7 @@ def word_vectors(encoder: Any, model: Any, texts: Sequence[Sequence[str]]) -> It
 def both(loop: Callable[..., object], *given: Any) -> dict[str, Callable[[], object]]:
     """Return two functions that run a plain loop, one with batches in text order and one with batches sorted by length."""
     return {
-        "a plain loop over padded batches": lambda: loop(*given, by_length=False),
+        "a plain loop over padded batches in text order": lambda: loop(*given, by_length=False),
         "a plain loop over padded batches sorted by length": lambda: loop(*given, by_length=True),
     }
 

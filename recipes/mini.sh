@@ -4,6 +4,7 @@
 # The first stage has blocks of one or two sentences and a high learning rate, which shortens the plateau of small models (dev/LOG.md). The second
 # stage has longer blocks and most of the updates.
 set -euo pipefail
+case ${1:-} in -h|--help) sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "$0"; exit;; esac
 MONO=${1:?folder with the text} OUT=${2:?folder for the encoder}
 texts=()
 for lang in en de es fr zh bg tr ru; do texts+=("$lang=$MONO/$lang.txt.gz"); done

@@ -7,6 +7,7 @@
 # data/parallel has train.en-XX.tsv.gz and dev.en-XX.tsv, an English sentence and its translation in each line. The same command resumes a stopped
 # run and skips finished steps. Set SIZES for other numbers of pairs: SIZES="300 1000 3000" bash recipes/published.sh …
 set -euo pipefail
+case ${1:-} in -h|--help) sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "$0"; exit;; esac
 ENCODER=${1:?folder of the encoder} DATA=${2:?folder of the texts} OUT=${3:?folder for encoders and scores}
 LANGUAGES=${LANGUAGES:-es de} SIZES=${SIZES:-300} SEEDS=${SEEDS:-0 1 2} TEST=${TEST:-512} SEEN=${SEEN:-3000}
 mkdir -p "$OUT"

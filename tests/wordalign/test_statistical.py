@@ -92,21 +92,27 @@ def test_links_do_not_depend_on_threads_or_blocks(text, name, monkeypatch):
         assert part == one.slice(first, first + 170)
 
 
-def test_every_process_computes_bitwise_equal_links(text, tmp_path):
-    """Compare a process that compiles the Numba functions with one that loads them from the cache."""
+def test_every_process_and_every_processor_computes_bitwise_equal_links(text, aligners, tmp_path):
+    """Compare loops that are compiled for this processor with loops for a processor without its vector instructions, which one
+    process compiles and another loads from the cache."""
     text[0].save(tmp_path / "text.arrow")
     program = """
 import sys, numba
-numba.config.CACHE_DIR = sys.argv[1]
+numba.config.CACHE_DIR, numba.config.CPU_NAME, numba.config.CPU_FEATURES = sys.argv[1], "generic", ""
 from calque.text import ParallelCorpus
 from calque.wordalign import WordAligner
-WordAligner.train(ParallelCorpus.open(sys.argv[2]), model="hmm").save(sys.argv[3])
+WordAligner.train(ParallelCorpus.open(sys.argv[2]), model="gibbs").save(sys.argv[3])
+from calque.wordalign.gibbs import sample
+if sys.argv[4] == "compiled":
+    assert "ymm" not in "".join(sample.inspect_asm().values()), "the loops were compiled for this processor"
 """
     for name in ("compiled", "loaded"):
-        done = forked.run("-c", program, tmp_path / "loops", tmp_path / "text.arrow", tmp_path / name)
+        done = forked.run("-c", program, tmp_path / "loops", tmp_path / "text.arrow", tmp_path / name, name)
         assert done.returncode == 0, done.stderr
     assert list((tmp_path / "loops").rglob("*.nbi"))
     assert (tmp_path / "compiled").read_bytes() == (tmp_path / "loaded").read_bytes()
+    aligners["gibbs"].save(tmp_path / "here")
+    assert (tmp_path / "compiled").read_bytes() == (tmp_path / "here").read_bytes()
 
 
 @pytest.mark.parametrize("model", MODELS)

@@ -7,8 +7,9 @@ needed, and the pairs of a source type are adjacent.
 Numba caches machine code next to the source file. It recompiles a loop if the loop's own file changes, but not if another file
 changes, so delete the `__pycache__` of this package after changing this file.
 
-With `fastmath`, the order of summation can differ between compiled copies of a function, and which copy is called can depend on
-whether the process compiled the function or loaded it. `fast_part` therefore inlines the functions that a `fast_loop` calls.
+The links for a seed do not depend on the number of threads or on the processor. The compiled loops therefore must not change the
+order of a sum or fuse operations (the `fastmath` flags `reassoc` and `contract`), because this depends on the processor's vector
+instructions, and a sampled link changes all later ones. For the same reason, NumPy's `exp`, `log` and `power` are avoided.
 """
 
 from __future__ import annotations
@@ -28,8 +29,9 @@ _A, _B = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 _30, _27, _31, _11 = np.uint64(30), np.uint64(27), np.uint64(31), np.uint64(11)
 
 loop = njit(cache=True, nogil=True, error_model="numpy")
-fast_loop = njit(cache=True, nogil=True, error_model="numpy", fastmath=True)
-fast_part = njit(nogil=True, error_model="numpy", fastmath=True, forceinline=True)
+_SAME_ON_ALL_PROCESSORS = {"nnan", "ninf", "nsz"}
+fast_loop = njit(cache=True, nogil=True, error_model="numpy", fastmath=_SAME_ON_ALL_PROCESSORS)
+fast_part = njit(nogil=True, error_model="numpy", fastmath=_SAME_ON_ALL_PROCESSORS, forceinline=True)
 
 
 @loop

@@ -98,8 +98,7 @@ _COUNTED = [column.name for column in fields(HmmTables) if column.name != "pairs
 
 def first_jumps() -> np.ndarray:
     """Return the initial jump weights, which favour one step forward."""
-    d = np.arange(-REACH, REACH + 1)
-    jump = np.exp(-np.abs(d - 1) / 2.0) + 0.01
+    jump = np.array([math.exp(-abs(d - 1) / 2.0) + 0.01 for d in range(-REACH, REACH + 1)])
     return (jump / jump.sum()).astype(np.float32)
 
 
@@ -119,7 +118,8 @@ def gathered(flow: np.ndarray, smoothing: float) -> np.ndarray:
 
 def priors(strength: float, spelling: float) -> np.ndarray:
     """Return the prior of a type pair for each possible value of `vocabulary.shared`, float32."""
-    return (strength * (1 + spelling * ratios() ** 4)).astype(np.float32)
+    squares = ratios() * ratios()
+    return (strength * (1 + spelling * squares * squares)).astype(np.float32)
 
 
 class Weights(NamedTuple):
