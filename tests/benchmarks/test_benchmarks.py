@@ -151,7 +151,8 @@ def documented() -> list[tuple[str, str]]:
     found = []
     for file in files:
         text = file.read_text(encoding="utf-8").replace("\\\n", " ")
-        for command in re.findall(r"python -m benchmarks\.([a-zN][^`\n\"]+)", text):
+        start = "^" if file.suffix == ".py" else ""  # docstrings contain each command in a line of its own
+        for command in re.findall(rf"{start}\s*python -m benchmarks\.([a-zN][^`\n]+)", text, re.MULTILINE):
             found.append((file.name, re.sub(r"[\[\]]|…|\.\.\.|\s#.*$", "", command)))
     return found
 

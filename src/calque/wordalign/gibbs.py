@@ -14,8 +14,8 @@ where i' and i'' are the positions of the previous and the next aligned word, k 
 jump count and z a fertility count. Several chains run independently; a link's posterior is the mean of these conditional
 probabilities over the last sweeps of all chains. There are three departures from the paper. Chains are initialised with samples
 from the HMM's posterior instead of at random, so a few sweeps suffice. The prior a(e, f) depends on spelling. The fertility
-prior g is the fertility distribution over all words instead of a uniform distribution. A seed gives the same links with any number of
-threads and on any processor (see `calque.wordalign.bitext`).
+prior g is the fertility distribution over all words instead of a uniform distribution. A seed gives the same links with any
+number of threads and on any processor (see `calque.wordalign.bitext`).
 """
 
 from __future__ import annotations
