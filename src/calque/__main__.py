@@ -11,5 +11,6 @@ try:
             del sys.path[0]  # like the `calque` script, import no modules from the working directory
         main()
 except KeyboardInterrupt:  # interrupted while `calque.cli` is being imported
-    sys.stderr.write("calque: interrupted\n")
+    if sys.stderr is not None:  # closed by `2>&-`
+        sys.stderr.write("calque: interrupted\n")
     sys.exit(130)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -10,6 +11,7 @@ from math import isfinite
 from numbers import Integral, Real
 from operator import ge, gt, le, lt
 from os import PathLike, fspath
+from pathlib import Path
 from typing import Any
 
 _BREAKS = re.compile(r"\s*[\x00-\x1f\x7f\x85\u2028\u2029]+\s*")
@@ -87,6 +89,20 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     if not near and given:
         near = [each for each in plain if each.startswith(given)]
     return f"; did you mean {plain[near[0]]}?" if near else ""
+
+
+def similar_path(path: str | PathLike[str]) -> str:
+    """Return "; did you mean NAME?" for a missing path if there is a similar file or folder, or "" otherwise.
+
+    If the folder of a missing file is missing, too, NAME is a folder that is similar to it.
+    """
+    missing = Path(path)
+    while not missing.parent.exists():
+        missing = missing.parent
+    try:
+        return did_you_mean(missing.name, sorted(os.listdir(missing.parent)))
+    except OSError:  # the folder is not readable, or is a file
+        return ""
 
 
 def _plain_name(name: str) -> str:

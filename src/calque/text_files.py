@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from calque.errors import InputError
+from calque.errors import InputError, similar_path
 
 _MAGIC = {".gz": b"\x1f\x8b", ".zst": b"\x28\xb5\x2f\xfd", ".xz": b"\xfd7zXZ\x00", ".bz2": b"BZh"}
 _CODECS = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}
@@ -99,7 +99,8 @@ def unpacked(path: str | PathLike[str]) -> Iterator[BufferedIOBase]:
                 yield BufferedReader(pa.CompressedInputStream(file, _CODECS[packing]))
     except (EOFError, lzma.LZMAError, OSError) as error:
         if isinstance(error, OSError) and error.errno is not None:
-            raise InputError(f"cannot be read ({error.strerror})", path=path) from error
+            meant = similar_path(path) if isinstance(error, FileNotFoundError) else ""
+            raise InputError(f"cannot be read ({error.strerror}){meant}", path=path) from error
         raise InputError(f"compressed data is corrupt or truncated ({error}); download it again", path=path) from error
 
 

@@ -12,7 +12,7 @@ from typing import Literal
 
 import numpy as np
 
-from calque.errors import CalqueWarning, InputError
+from calque.errors import CalqueWarning, InputError, similar_path
 from calque.offsets import offsets_of, ranges
 from calque.storage import json_text, reserve, whole
 from calque.text_files import Flaw, flaw_of_bytes
@@ -175,6 +175,8 @@ def map_arrays(path: str | PathLike[str]) -> tuple[dict[str, np.memmap], dict[st
     """
     try:
         _, arrays, metadata = _mapped(path, "r")
+    except FileNotFoundError as error:
+        raise InputError(f"no such file{similar_path(path)}", path=path) from error
     except (OSError, ValueError, KeyError, AttributeError, TypeError, OverflowError, RecursionError) as error:
         fact = f"not a safetensors file that can be mapped ({type(error).__name__}: {error!s:.200})"
         raise InputError(f"{fact}; copy or create it again", path=path) from error

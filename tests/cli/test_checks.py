@@ -312,3 +312,84 @@ def test_an_interrupt_during_imports_prints_one_line(tmp_path):
     environment = {**os.environ, "PYTHONPATH": paths}
     ended = subprocess.run([sys.executable, "-m", "calque"], env=environment, capture_output=True, text=True)
     assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "calque: interrupted\n")
+
+
+# -- paths that do not exist -------------------------------------------------------------------------------------------
+MISSING = {
+    "parallel": ("evaluate mini retrieval --langs en de --test {}", "train.tsv", "trian.tsv"),
+    "plain": ("encode mini {} --lang en --out out", "en.txt", "em.txt"),
+    "dictionary": ("evaluate mini lexicon --langs en de --test {}", "dictionary.txt", "dictionery.txt"),
+    "links": ("evaluate mini retrieval --langs en de --test {0}/train.tsv --links {0}/{1}", "gold.align", "gold.algin"),
+    "encoder": ("evaluate {} retrieval --langs en de --test {0}/train.tsv", "aligned", "alinged"),
+    "results": ("report {}", "scores.jsonl", "score.jsonl"),
+    "study": ("study {}", "study.toml", "stduy.toml"),
+    "tables": ("words {0}/train.tsv --langs en de --out out --use {0}/{1}", "tables", "table"),
+    "folder": ("encode mini {} --lang en --out out", "folder", "foldr/en.txt"),
+}
+
+
+@pytest.mark.parametrize("kind", MISSING)
+def test_the_error_for_a_missing_absolute_path_names_a_similar_path(capsys, tmp_path, monkeypatch, kind):
+    command, there, given = MISSING[kind]
+    monkeypatch.chdir(tmp_path)
+    place = tmp_path / "data"
+    place.mkdir()
+    (place / "train.tsv").write_text("a cat\teine Katze\n" * 9)
+    if "." in there:
+        (place / there).write_text("a cat\teine Katze\n" * 9)
+    else:
+        (place / there).mkdir()
+    words = [word.format(place if "{0}" in word else place / given, given) for word in command.split()]
+    said = fails(capsys, *words, "-q")
+    assert f"did you mean {there}?" in said
+    assert "hub:" not in said
+
+
+@pytest.mark.parametrize(("name", "hint"), [("owner/data", True), ("data-1.0", True), ("no/such/file", False),
+                                            ("data/file.tsv", False), ("/owner", False), ("./data", False)])  # fmt: skip
+def test_a_hint_about_the_hub_needs_a_path_that_could_be_a_name_there(capsys, tmp_path, monkeypatch, name, hint):
+    monkeypatch.chdir(tmp_path)
+    said = fails(capsys, "evaluate", "mini", "retrieval", "--langs", "en", "de", "--test", name)
+    assert (f"hub:{name}" in said) == hint
+
+
+# -- paths to which nothing can be written -----------------------------------------------------------------------------
+FILES = ["words {text} --langs en de --out {out}", "words {text} --langs en de --out x --tables {out}",
+         "encode mini {text} --lang en --out {out}", "evaluate mini retrieval --test {text} --langs en de --out {out}",
+         "analyze mini --test {text} --langs en de --out {out}", "report {text} --out {out}"]  # fmt: skip
+FOLDERS = ["align {text} --langs en de --encoder mini --towards en --out {out}", "demo --languages de --out {out}",
+           "anchors {text} --lang en --encoder mini --out {out}", "merge mini --out {out}",
+           "distil {text} --langs en de --teacher mini --student mini --out {out}"]  # fmt: skip
+
+
+def refused(capsys, tmp_path, command, out):
+    (tmp_path / "text.tsv").write_text("a cat\teine Katze\n" * 9)
+    before = sorted(tmp_path.rglob("*"))
+    said = fails(capsys, *command.format(text=tmp_path / "text.tsv", out=out).split())
+    assert sorted(tmp_path.rglob("*")) == before
+    return said
+
+
+@pytest.mark.parametrize("command", FILES)
+def test_an_output_file_cannot_have_the_name_of_a_folder(capsys, tmp_path, monkeypatch, command):
+    monkeypatch.chdir(tmp_path)
+    for out in ("trail/", "trail/.", f"{tmp_path}/new/"):
+        assert f"the output must be a file, but {out} names a folder" in refused(capsys, tmp_path, command, out)
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="/proc does not exist")
+@pytest.mark.parametrize("command", [*FILES, *FOLDERS])
+def test_an_output_in_a_folder_without_files_is_refused(capsys, tmp_path, monkeypatch, command):
+    monkeypatch.chdir(tmp_path)
+    said = refused(capsys, tmp_path, command, "/proc/x")
+    assert "can be written to this path" in said
+    assert "another process" not in said
+
+
+@pytest.mark.parametrize("command", [*FILES, *FOLDERS])
+def test_an_output_that_is_a_loop_of_links_is_refused(capsys, tmp_path, monkeypatch, command):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a").symlink_to("b")
+    (tmp_path / "b").symlink_to("a")
+    for out in ("a", "a/x"):
+        assert "is a loop of symbolic links" in refused(capsys, tmp_path, command, out)

@@ -59,7 +59,21 @@ def test_teacher_vectors_are_reused_after_an_interrupt(place, tiny_folder, capsy
         assert run(capsys, *job)[0] == 130
     works(capsys, *job)
     record = json.loads((place / "killed" / "calque-run.json").read_text())
-    assert record["teacher_vectors"] == {"computed": 0, "kept": 4}
+    assert record["teacher_vectors"] == {"computed": 4, "kept": 4}
+
+
+def test_a_resumed_run_counts_the_teacher_vectors_that_it_computed_itself(place, tiny_folder, capsys, monkeypatch):
+    kept = ("--vectors", place / "shared")
+    works(capsys, *command(place, tiny_folder, "first", *kept))
+    job = command(place, tiny_folder, "second", "--text", place / "more.txt", *kept)
+    with monkeypatch.context() as patch:
+        patch.setattr(Loop, "run", lambda self, plan: (_ for _ in ()).throw(KeyboardInterrupt))
+        assert run(capsys, *job)[0] == 130
+    works(capsys, *job)
+    assert json.loads((place / "second" / "calque-run.json").read_text())["teacher_vectors"] == {
+        "computed": 1,
+        "kept": 4,
+    }
 
 
 @pytest.mark.parametrize("more", [(), ("--static",)], ids=["network", "static"])
@@ -78,6 +92,7 @@ def test_a_static_student_can_be_distilled_and_evaluated(place, tiny_folder, cap
     record = json.loads((place / "static" / "calque-run.json").read_text())
     assert record["settings"]["batch"] == 2
     assert record["settings"]["ranking"] == 0.3
+    assert record["teacher_vectors"]["computed"] == record["teacher_vectors"]["kept"] > 0
     out, _ = works(
         capsys, "evaluate", place / "static", "sentences", "--test", place / "train.tsv", "--langs", "en", "de"
     )

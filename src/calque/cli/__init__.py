@@ -6,7 +6,6 @@ Results are printed to standard output, and progress and messages to standard er
 from __future__ import annotations
 
 import gc
-import io
 import os
 import signal
 import sys
@@ -17,6 +16,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from calque import launched
+from calque.cli.memory import advice, exhausted, near_limit, watch
+from calque.cli.streams import open_closed_streams, prepare_streams
 from calque.errors import CalqueError, CalqueWarning, SettingError, Stopped, interruption
 
 # For each command: its options that accept any number of values, and its minimum number of positional arguments.
@@ -95,19 +96,21 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     gc.set_threshold(100_000, 50, 50)  # collecting garbage during imports takes 1/7 of a short command's time
     warnings.simplefilter("always", CalqueWarning)
     warnings.showwarning = lambda message, *_, **__: _say(f"calque: {message}")
+    open_closed_streams()
+    prepare_streams()
     if launched.number():  # only the first of several processes prints
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
-    for stream in (sys.stdout, sys.stderr):  # file names may contain undecodable bytes
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
     code: Any = 0
+    verb = ""
     try:
         program, given = of_program(list(sys.argv[1:] if arguments is None else arguments) or ["--help"])
-        code = _parser(given[0] if given else "")(args=[*program, *spread(given)], standalone_mode=False)
+        verb = given[0] if given else ""
+        watch(verb)
+        code = _parser(verb)(args=[*program, *spread(given)], standalone_mode=False)
     except CalqueError as error:
         if interruption(error) is not None:
             _stopped("interrupted")
-        _fail(str(error))
+        _fail(advice(verb) if exhausted(error) else str(error))
     except KeyboardInterrupt:
         _stopped("interrupted")
     except BrokenPipeError:
@@ -125,6 +128,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         ):  # the parser converts an interruption to Abort
             _stopped("interrupted")
         _flush()
+        if exhausted(error) or near_limit():
+            _fail(advice(verb))
         if (reason := _of_the_disk(error)) is not None:
             _fail(reason)
         if launched.count() > 1:

@@ -212,24 +212,32 @@ def evaluate(
     output_file("--out", output.out, [*chain(*lists), *encoders], langs or [], adds=True)
     from calque.runs.evaluate import evaluate_each as run
 
+    def finish(several: Sequence[Sequence[Any]]) -> None:
+        """Write the scores, and then print them, even if they could not be written."""
+        try:
+            if output.out is not None:
+                append_lines(output.out, (score.to_json() + "\n" for scores in several for score in scores))
+            if output.record:
+                _record(encoders, several)
+        finally:
+            show(several)
+
     def show(several: Sequence[Sequence[Any]]) -> None:
-        """Print the scores before writing them, so no score is lost if the file is not writable."""
         if output.as_json:
             print(json_text(_as_json(encoders, several), default=str), flush=True)
         else:
             print(_shown(encoders, several, by_layer=by_layer is not None), flush=True)
-        if output.out is not None:
-            append_lines(output.out, (score.to_json() + "\n" for scores in several for score in scores))
 
     progress, load = not output.quiet, loading.arguments()
-    several = run(
-        encoders, inputs, options=options, load=load, layers=layers, out=output.out, then=show, progress=progress
-    )
-    if output.record:
-        from calque.runs.card import add_scores
+    run(encoders, inputs, options=options, load=load, layers=layers, out=output.out, then=finish, progress=progress)
 
-        for encoder, scores in zip(encoders, several, strict=True):
-            add_scores(Path(encoder), [score.to_dict() for score in scores])
+
+def _record(encoders: Sequence[str], several: Sequence[Sequence[Any]]) -> None:
+    """Add the scores to the model card in the folder of each encoder."""
+    from calque.runs.card import add_scores
+
+    for encoder, scores in zip(encoders, several, strict=True):
+        add_scores(Path(encoder), [score.to_dict() for score in scores])
 
 
 def _check_encoders(encoders: Sequence[str], *, record: bool) -> None:

@@ -173,9 +173,11 @@ def analyze(*, context: typer.Context, how: AnalysisSettings, loading: Loading, 
     output_file("--out", how.out, files, how.langs or [], adds=True)
     words = linking.words(how.pretokenized, how.limit)
     findings = run(how, words=words, load=loading.arguments(), progress=not how.quiet, say=news(how.quiet))
-    print(table(findings), flush=True)
-    if how.out is not None:
-        append_lines(how.out, (finding.to_json() + "\n" for finding in findings))
+    try:
+        if how.out is not None:
+            append_lines(how.out, (finding.to_json() + "\n" for finding in findings))
+    finally:
+        print(table(findings), flush=True)
 
 
 def _refuse(context: typer.Context, chosen: list[str]) -> None:

@@ -17,7 +17,7 @@ from calque.corpora.rows import PREFIX, read_dataset
 from calque.corpora.spread import evenly_spaced, spread_over
 from calque.corpora.store import TableWriter
 from calque.corpora.tmx import languages_found, read_tmx
-from calque.errors import InputError, SettingError
+from calque.errors import InputError, SettingError, similar_path
 from calque.pairs import WordPairs
 from calque.progress import bar
 from calque.segment import language_parts, splitter
@@ -35,6 +35,7 @@ _XML_ROOT = re.compile(
 AnyPath = str | PathLike[str]
 Format = Literal["tsv", "moses", "fast-align", "tmx", "arrow", "hub"]
 FORMATS = get_args(Format)
+_HUB_NAME = re.compile(r"\w[\w.-]*(/[\w.-]+)?")
 
 _BY_NAME: dict[str, Format] = {".tmx": "tmx", ".tsv": "tsv", ".tab": "tsv"}
 _BY_NAME |= {".arrow": "arrow", ".parquet": "hub", ".jsonl": "hub", ".ndjson": "hub", ".json": "hub"}
@@ -56,13 +57,21 @@ def find_format(
         if is_prefix and len(pair := _moses_files(name, langs)) == 2:
             return pair, "moses"
         if format == "moses" or not os.path.exists(name):
-            fact = f"no such file, and no files {name}.{langs[0]} and {name}.{langs[1]}; is the path right?"
-            raise InputError(f"{fact} (a data set on the Hugging Face hub is written hub:{name})", path=path)
+            fact = f"no such file, and no files {name}.{langs[0]} and {name}.{langs[1]}{similar_path(name)}"
+            hint = f" (a data set on the Hugging Face hub is written hub:{name})" if _may_be_on_hub(name) else ""
+            raise InputError(f"{fact}{hint}", path=path)
     except ValueError as error:  # the path contains a NUL
         raise InputError(f"not a valid path ({error})") from error
     if os.path.isdir(name) and format in (None, "hub"):
         return [name], "hub"
     return [name], format or _detect(name)
+
+
+def _may_be_on_hub(name: str) -> bool:
+    """Return whether a missing path has the form of a name on the Hugging Face hub, NAME or OWNER/NAME."""
+    owner, slash, _ = name.partition("/")
+    has_suffix = re.fullmatch(r"\.[A-Za-z]\w+", os.path.splitext(name)[1]) is not None
+    return _HUB_NAME.fullmatch(name) is not None and not has_suffix and not (slash and os.path.exists(owner))
 
 
 def _moses_files(prefix: str, langs: tuple[str, str]) -> list[str]:

@@ -25,7 +25,7 @@ from calque.encoders.sentence_transformers import copy_modules, own_modules, wri
 from calque.encoders.split import SplitSentences
 from calque.encoders.subwords import Subwords, stable_text
 from calque.encoders.trainable import TrainableEncoder
-from calque.errors import CalqueError, CalqueWarning, InputError, SettingError
+from calque.errors import CalqueError, CalqueWarning, InputError, SettingError, similar_path
 from calque.nn.pooling import word_means
 from calque.offsets import offsets_of
 from calque.storage import json_text
@@ -277,7 +277,7 @@ class HuggingFaceEncoder(TrainableEncoder):
         path, number = Path(name), number_type(dtype)
         if not (path / "config.json").is_file() and (path.exists() or path.is_absolute() or name.count(os.sep) > 1):
             fact = "this folder has no config.json; give an encoder saved by transformers or calque"
-            raise InputError(fact if path.exists() else "no such folder", path=path)
+            raise InputError(fact if path.exists() else f"no such folder{similar_path(path)}", path=path)
         about = read_about(path) if about is None else about
         modules = own_modules(name, about)
         recorded = {**({} if modules is None else {"layer": -1}), **recorded_options(about, path)}

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from os import PathLike
 from pathlib import Path
 
@@ -15,7 +17,7 @@ from calque.encoders.sentence_vectors import SentencePooling, sentence_vectors
 from calque.errors import InputError
 from calque.progress import bar
 from calque.segment import splitter
-from calque.storage import json_text
+from calque.storage import json_text, write_text
 from calque.text import Sentences
 from calque.vectors import map_arrays, write_arrays
 
@@ -31,13 +33,40 @@ class TeacherVectors:
         folder: folder for the files; it can also contain the files of other encoders.
         encoder: teacher encoder.
         pooling: sentence pooling used with the teacher.
+        counts: file in which a run records how many vectors existed when it began, so that `computed` includes the vectors
+            that it computed before it was interrupted.
     """
 
-    def __init__(self, folder: str | PathLike[str], encoder: Encoder, pooling: SentencePooling):
+    def __init__(
+        self,
+        folder: str | PathLike[str],
+        encoder: Encoder,
+        pooling: SentencePooling,
+        *,
+        counts: Path | None = None,
+    ):
         self.encoder, self.pooling = encoder, pooling
         self.key = _key(encoder, pooling)
         self.folder = Path(folder) / self.key
         self._read()
+        self._counts = counts
+        self._before = self._recorded()
+
+    @property
+    def computed(self) -> int:
+        """Number of vectors that this run has computed."""
+        return len(self) - self._before
+
+    def _recorded(self) -> int:
+        """Return the number of vectors that existed when the run began."""
+        if self._counts is not None and self._counts.is_file():
+            with suppress(
+                ValueError, AttributeError, RecursionError
+            ):  # a corrupt file affects only the record of the run
+                before = json.loads(self._counts.read_text(encoding="utf-8")).get(self.key)
+                if isinstance(before, int) and 0 <= before <= len(self):
+                    return before
+        return len(self)
 
     def _read(self) -> None:
         """Memory-map all existing files."""
@@ -81,6 +110,8 @@ class TeacherVectors:
         texts, filled = digests(sentences), np.flatnonzero(sentences.lengths())
         fresh, first = np.unique(texts[filled], return_index=True)
         first = np.sort(filled[first[~np.isin(fresh, self._sorted)]])
+        if len(first) and not rank and self._counts is not None:
+            write_text(self._counts, json_text({self.key: self._before}) + "\n")
         meet()  # all processes must list the missing texts before any process writes
         blocks = [first[start : start + _BLOCK] for start in range(0, len(first), _BLOCK)][rank::world]
         with bar(sum(map(len, blocks)), unit="sentence", title="teacher", show=progress and not rank) as counter:

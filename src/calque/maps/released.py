@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from calque.errors import InputError
+from calque.errors import InputError, similar_path
 from calque.maps.linear import LinearMap
 
 # The first two objects in a file written by torch.save before it used zip archives.
@@ -45,7 +45,8 @@ def read_released(path: str | PathLike[str]) -> LinearMap:
     try:
         content = Path(path).read_bytes()
     except OSError as error:
-        raise InputError(f"cannot be read ({error.strerror})", path=path) from error
+        meant = similar_path(path) if isinstance(error, FileNotFoundError) else ""
+        raise InputError(f"cannot be read ({error.strerror}){meant}", path=path) from error
     try:
         found = _payload(content)
     except Exception as error:  # a corrupt pickle can raise any exception

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from calque.alignment import METHODS
 from calque.analyses.table import ANALYSES
-from calque.errors import InputError
+from calque.errors import InputError, similar_path
 from calque.storage import finished, json_text
 from calque.tasks.reporting import Reporting
 
@@ -157,7 +157,7 @@ def read_results(paths: Sequence[str | os.PathLike[str]]) -> Results:
     wanted, bare, passed_over = [], [], []
     for path in map(Path, paths):
         if not path.exists():
-            raise InputError("does not exist", path=path)
+            raise InputError(f"does not exist{similar_path(path)}", path=path)
         files = [path] if path.is_file() else _below(path, ".jsonl")
         results = [file for file in files if file == path or _holds_results(file)]
         bare += [] if results else [path]

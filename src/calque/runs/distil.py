@@ -68,7 +68,7 @@ def distil(
     pooling = student_pooling(learner, how.sentence_pooling)
     with writing(how.out, overwrite=how.overwrite) as folder:
         place = folder / TRAINING / "teacher" if how.vectors is None else how.vectors
-        store = TeacherVectors(place, known, teaching)
+        store = TeacherVectors(place, known, teaching, counts=folder / TRAINING / "teacher.json")
         started = time.perf_counter()
         if how.static:
             sides = [side for corpus in corpora for side in (corpus.source, corpus.target)]
@@ -88,7 +88,7 @@ def distil(
         record = {
             **method.record(), "method": "distillation", "towards": towards, "teacher": known.name,
             "teacher_fingerprint": known.fingerprint, "texts": rows,
-            "teacher_vectors": {"computed": method.computed, "kept": len(store)},
+            "teacher_vectors": {"computed": store.computed, "kept": len(store)},
             "seconds": {"method": round(time.perf_counter() - started, 2)},
         }  # fmt: skip
         with tempfile.TemporaryDirectory() as modules:

@@ -12,7 +12,7 @@ from typing import Any
 
 import calque
 from calque.corpora.languages import name_and_path
-from calque.errors import InputError, did_you_mean
+from calque.errors import InputError, similar_path
 from calque.named import file_of, is_path
 from calque.storage import json_text, part_of, remove, replace_folder, temporary_folder, write_text
 
@@ -146,8 +146,7 @@ def files_at(path: str | Path) -> list[Path]:
         raise InputError("is not a regular file", path=root)
     beside = root.parent.iterdir() if root.parent.is_dir() else ()
     if not (files := sorted(file for file in beside if file.name.startswith(f"{root.name}.") and file.is_file())):
-        meant = did_you_mean(root.name, os.listdir(root.parent)) if root.parent.is_dir() else ""
-        raise InputError(f"no such file or folder{meant}", path=root)
+        raise InputError(f"no such file or folder{similar_path(root)}", path=root)
     return files
 
 

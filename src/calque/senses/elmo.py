@@ -22,7 +22,7 @@ from calque.encoders.extraction import extract
 from calque.encoders.folder import ELMO_FILES, file_pair, read_about, saving, write_about
 from calque.encoders.numerics import arithmetic, check_finite, check_precision, usable_device
 from calque.encoders.split import SplitSentences, number_words
-from calque.errors import InputError, MissingExtraError, SettingError, check_number
+from calque.errors import InputError, MissingExtraError, SettingError, check_number, similar_path
 from calque.nn.ragged import Ragged
 from calque.offsets import ranges
 from calque.storage import json_text, whole
@@ -487,8 +487,9 @@ def read_network(options: Path, weights: Path) -> ElmoNetwork:
     except SettingError as error:
         raise InputError(str(error), path=options) from error
     except (OSError, RuntimeError, ValueError, KeyError, TypeError, OverflowError) as error:  # h5py raises all of these
-        what = "no such file" if isinstance(error, FileNotFoundError) else f"not an HDF5 file ({error})"
-        raise InputError(f"{what}, expected the weights of an ELMo model", path=weights) from error
+        is_missing = isinstance(error, FileNotFoundError)
+        what = f"no such file{similar_path(weights)}" if is_missing else f"not an HDF5 file ({error})"
+        raise InputError(f"{what}; expected the weights of an ELMo model", path=weights) from error
 
 
 def _array(file: Any, key: str, path: Path) -> np.ndarray:

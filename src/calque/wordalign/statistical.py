@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from calque.errors import InputError, SettingError, check_number
+from calque.errors import InputError, SettingError, check_number, similar_path
 from calque.offsets import offsets_of
 from calque.pairs import WordPairs
 from calque.progress import bar
@@ -244,6 +244,8 @@ class WordAligner:
 
         if os.path.isdir(path):
             raise InputError("must be a file written by calque words --tables, but is a folder", path=path)
+        if not os.path.exists(path):
+            raise InputError(f"no such file{similar_path(path)}", path=path)
         try:
             with safe_open(fspath(path), framework="numpy") as file:
                 metadata = file.metadata() or {}

@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeVar
 from calque.alignment import METHODS, learns_from, methods_for
 from calque.alignment.driver import make_method
 from calque.corpora.languages import language_of, name_and_path, pair_of
-from calque.errors import InputError, SettingError, did_you_mean
+from calque.errors import InputError, SettingError, did_you_mean, similar_path
 from calque.input_texts import Words
 from calque.named import imported, is_path
 from calque.runs.align import IDENTICAL, STARTS
@@ -276,7 +276,8 @@ def read_study(path: str | Path) -> Study:
         tables = tomllib.loads(Path(path).read_text(encoding="utf-8-sig"))  # some editors write a byte order mark
     except (OSError, ValueError, RecursionError) as error:
         reason = (isinstance(error, OSError) and error.strerror) or error
-        raise InputError(f"cannot read the study ({reason})", path=path) from error
+        meant = similar_path(path) if isinstance(error, FileNotFoundError) else ""
+        raise InputError(f"cannot read the study ({reason}){meant}", path=path) from error
     try:
         return _study({"out": default_out(path), **tables}, str(Path(path).resolve().parent))
     except SettingError as error:
