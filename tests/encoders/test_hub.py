@@ -94,6 +94,21 @@ def test_an_upload_is_one_commit_without_hidden_or_training_files(folder, hub):
     assert hub.files["README.md"].endswith(b"# Aligned\n")
 
 
+def test_an_upload_contains_no_local_path(folder, hub):
+    places = {"encoder_path": "../../home/ann/e5", "adapted": {"place": "/home/ann/Ä/base", "beside": "../base"}}
+    (folder / "calque-run.json").write_text(json.dumps({"langs": ["en", "de"], **places}))
+    (folder / "adapter_config.json").write_text('{"base_model_name_or_path": "~/models/e5", "r": 4}')
+    (folder / "README.md").write_text(f'{FRONT}\nBASE = "/home/ann/Ä/base"\nsee /home page\n', encoding="utf-8")
+    before = {name: (folder / name).read_bytes() for name in ("calque-run.json", "adapter_config.json", "README.md")}
+    push(folder, "me/aligned")
+    assert {name: (folder / name).read_bytes() for name in before} == before
+    record = json.loads(hub.files["calque-run.json"])
+    assert record == {"langs": ["en", "de"], "encoder_path": "e5", "adapted": {"place": "base", "beside": "base"}}
+    assert json.loads(hub.files["adapter_config.json"]) == {"base_model_name_or_path": "e5", "r": 4}
+    assert 'BASE = "base"\nsee /home page\n' in hub.files["README.md"].decode()
+    assert not any(b"ann" in content for name, content in hub.files.items() if name.endswith((".json", ".md")))
+
+
 def test_the_model_card_names_only_models_and_data_sets_on_the_hub(tmp_path):
     """Check that local files and folders are not listed."""
     (tmp_path / "here" / "data").mkdir(parents=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import json
+import shutil
 import threading
 from itertools import product
 from urllib.parse import urlencode
@@ -337,7 +338,7 @@ def test_the_encoder_before_alignment_is_found_through_the_run_record(demo_folde
     (folder / "calque-run.json").write_text(json.dumps(record))
     said: list[str] = []
     assert [each.before for each in find_encoders([str(folder)], None, said.append)] == [False]
-    assert "set --base FOLDER" in said[0]
+    assert said[0].endswith(f"was not found; to compare with it, run calque explore {folder} --base PATH/TO/before")
     found = find_encoders([str(folder)], str(tiny_folder), said.append)
     assert [each.before for each in found] == [True, False]
     tiny.save(tmp_path / "before")
@@ -347,10 +348,28 @@ def test_the_encoder_before_alignment_is_found_through_the_run_record(demo_folde
     assert [(each.name, each.before) for each in found] == [("before", True), ("aligned", False)]
     (folder / "calque-run.json").write_text(json.dumps({**record, "encoder_fingerprint": "another"}))
     assert len(find_encoders([str(folder)], None, said.append)) == 1
+    assert f"was changed after the alignment ({tmp_path / 'before'})" in said[-1]
     assert place_for(str(folder)) == tmp_path / "aligned-explore"
     assert place_for("mini").name == "calque-explore"
     with pytest.raises(InputError):
         find_encoders([str(tmp_path / "nothing" / "here")], None, said.append)
+
+
+def test_the_base_of_a_trained_encoder_is_found_from_any_folder(tiny_folder, tmp_path, capsys, monkeypatch):
+    shutil.copytree(tiny_folder, tmp_path / "models" / "base")
+    (tmp_path / "train.tsv").write_text("the a in\tder ein in\na in the\tein in der\n" * 4)
+    monkeypatch.chdir(tmp_path)
+    how = ("--langs", "en", "de", "--towards", "en", "--epochs", 1, "-q")
+    works(capsys, "align", "train.tsv", "--encoder", "models/base", "--out", "runs/aligned", *how)
+    record = json.loads((tmp_path / "runs" / "aligned" / "calque-run.json").read_text())
+    assert record["encoder_path"] == "../../models/base"
+    assert str(tmp_path) not in json.dumps(record)
+    monkeypatch.chdir("/")
+    said: list[str] = []
+    assert [each.before for each in find_encoders([str(tmp_path / "runs" / "aligned")], None, said.append)] == [True, False]
+    (tmp_path / "runs").rename(tmp_path / "elsewhere")  # both folders keep their place relative to each other
+    assert [each.before for each in find_encoders([str(tmp_path / "elsewhere" / "aligned")], None, said.append)] == [True, False]
+    assert said == []
 
 
 def test_text_can_be_monolingual_or_parallel_and_defaults_to_the_sample(tmp_path):

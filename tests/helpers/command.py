@@ -5,13 +5,16 @@ from __future__ import annotations
 import pytest
 
 from calque.cli import main
+from named_options import check_options
 
 
 def run(capsys, *arguments) -> tuple[int, str, str]:
-    """Return the exit status, standard output and standard error."""
+    """Return the exit status, standard output and standard error; check that the messages name only existing options."""
+    given = [str(a) for a in arguments]
     with pytest.raises(SystemExit) as end:
-        main([str(a) for a in arguments])
+        main(given)
     captured = capsys.readouterr()
+    check_options(given, captured.err)
     return end.value.code, captured.out, captured.err
 
 

@@ -42,8 +42,8 @@ class Tuner(TrainingSettings, Method):
         towards: language that all other languages are aligned with.
         layers: layers in which the loss is computed; default: the encoder's output layer.
         lora: rank of the LoRA adapters (Hu et al. 2022; requires PEFT) that are trained instead of the weight matrices. The
-            default learning rate is then 10 times higher (`LORA_RATE`), and the result is an `AdaptedEncoder`. By default,
-            there are no adapters and the weights are trained.
+            default learning rate is then 10 times higher, and the result is a folder with the adapters only (see
+            `AdaptedEncoder`). By default, there are no adapters and the weights are trained.
         epochs, learning_rate, seed, batch, freeze: see `TrainingSettings`.
     """
 

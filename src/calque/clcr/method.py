@@ -71,8 +71,8 @@ class KeyPointAlignment(Method):
         beta: annealing rate β of the temperature τ, which restarts in each phase; 0 keeps τ at 1.
         epochs: numbers of epochs for phase 1, phase 2, phase 3, the refinement, and the training of P and R. In the first four,
             an epoch is a pass over the longest corpus. With 0, phase 2, phase 3 or the refinement is skipped.
-        learning_rate: learning rates of phases 1 to 3; default: `transform_rate` of the largest encoder dimension in phase 1,
-            and 5e-5 · (768 / dim)^(5/3), as in `FineTune`, in phases 2 and 3.
+        learning_rate: learning rates of phases 1 to 3; the defaults depend on the largest encoder dimension (see `transform_rate`
+            and `FineTune`): phases 2 and 3 use 5e-5 · (768 / dimension)^(5/3).
         seed: random seed, see `Schedule`.
         batch: number of sentence pairs per corpus in an update.
         max_words: maximum number of words on each side of a sentence pair; longer pairs are left out.

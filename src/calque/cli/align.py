@@ -172,7 +172,9 @@ def _with_start(options: dict[str, Any], how: AlignSettings) -> tuple[dict[str, 
     if not how.unsupervised and IDENTICAL not in dictionaries:
         return options, how
     if len(dictionaries) > 1:
-        raise SettingError(f"--dictionary {IDENTICAL} must be the only dictionary; it applies to all languages")
+        others = " ".join(file for file in dictionaries if file != IDENTICAL)
+        remedy = f"to add all words that are spelt the same to a dictionary, write --dictionary {others} --option identical=true"
+        raise SettingError(f"--dictionary {IDENTICAL} must be the only dictionary, because it replaces one; {remedy}")
     start = options.pop("start", "distributions") if how.unsupervised else IDENTICAL
     of_start = {name: options.pop(name) for name in of_starts() if name in options}
     return {**options, "start": start, "start_options": of_start}, replace(how, dictionary=None)

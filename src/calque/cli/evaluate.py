@@ -180,7 +180,7 @@ def evaluate(
         None,
         min=1,
         help="Use only N evenly spaced texts of --text, of parallel or plain --test files, and of each --train file (retrieval "
-        "uses the whole file). With the task `sentences`, also use only N of --dev.",
+        "uses the whole file). With the task sentences, also use only N of --dev.",
     ),
     test_limit: int | None = typer.Option(None, min=1, help="Use only N evenly spaced texts per --test or --dev file."),
 ) -> None:

@@ -9,7 +9,7 @@ import functools
 import inspect
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from copy import copy
 from dataclasses import MISSING, dataclass, fields, is_dataclass
@@ -300,8 +300,10 @@ class SubjectCommand(TyperCommand):
             if declared.get(option) == name or name in renamed:
                 continue
             text, default = self.helps.get(name) or texts.get(name, ""), defaults.get(name)
-            if isinstance(default, str | int | float) and "default" not in text:
-                text = f"{text} [default: {default}]".strip()
+            text = in_help(text, {*self.types_of(subject), *declared.values()})
+            if isinstance(default, str | int | float) and default is not False and "default" not in text:
+                shown = "true" if default is True else default
+                text = f"{text} [default: {shown}]".strip()
             spelled = [each for each, other in self.spelled.items() if other == name]
             rows.append((", ".join(spelled) or (f"--option {name}=" if option in declared else option), text))
         return rows
@@ -315,6 +317,28 @@ def own_options(context: typer.Context, items: Sequence[str] | None) -> dict[str
         return {}
     types = command.types_of(context.meta["subject"])
     return by_name(items or [], types) | {name: value_of(option, text, types[name]) for name, option, text in own}
+
+
+_REFERENCE = r"`[^`]+`(?: and `[^`]+`)*"  # to classes or functions
+
+
+def in_help(text: str, options: Container[str]) -> str:
+    """Return the description of an argument as text for the command line, without terms of Python.
+
+    Names in backticks become options (`max_words` becomes --max-words) or plain words, references to classes and functions are
+    left out, and so is the meaning of None, which cannot be given on the command line.
+
+    Args:
+        options: names of the options of the command.
+    """
+    text = re.sub(r"[;,] None [^.;]*", "", text)
+    text = re.sub(rf" \(see {_REFERENCE}\)", "", text)
+    text = re.sub(rf",? see {_REFERENCE}", "", text)
+    return re.sub(r"`([^`]+)`", lambda match: _spelled(match[1], options), text)
+
+
+def _spelled(name: str, options: Container[str]) -> str:
+    return f"--{name.replace('_', '-')}" if name in options else name
 
 
 def described(kind: Any) -> dict[str, str]:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
+from collections.abc import Sequence
+from contextlib import suppress
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -27,7 +31,8 @@ def push(
 ) -> str:
     """Upload an encoder's folder to a model repository in one commit, and return the URL of the commit.
 
-    Checkpoints and metrics (`training/`), locks, hidden files and symbolic links are not uploaded.
+    Checkpoints and metrics (`training/`), locks, hidden files and symbolic links are not uploaded. In the uploaded JSON files
+    and model card, the local paths of base encoders are replaced by their last part; the local files are not changed.
 
     Args:
         folder: folder that contains the encoder.
@@ -67,13 +72,63 @@ def push(
             api.create_branch(name, branch=revision, exist_ok=True)
         names = [file.relative_to(path).as_posix() for file in sorted(path.rglob("*")) if file.is_file()]
         names = [*filter_repo_objects(names, ignore_patterns=_NOT_PART)]
-        files = [CommitOperationAdd(name, path / name) for name in names if not (path / name).is_symlink()]
-        files.append(CommitOperationAdd(CARD, content))
+        places = _local_places(path)
+        files = [
+            CommitOperationAdd(name, _published(path / name, places))
+            for name in names
+            if not (path / name).is_symlink()
+        ]
+        files.append(CommitOperationAdd(CARD, _without(places, content.decode()).encode()))
         message = message or f"Upload {path.resolve().name} with calque"
         return str(api.create_commit(name, files, commit_message=message, revision=revision).commit_url)
     except Exception as error:  # the HTTP library and its errors depend on the version of huggingface_hub
         remedy = "check the connection, the token (hf auth whoami), HF_ENDPOINT and HF_HUB_OFFLINE"
         raise OutputError(f"{repo}: the upload failed ({first_line(error)}); {remedy}") from error
+
+
+#: keys of JSON files in an encoder's folder whose values can be local paths of other encoders
+_PLACES = ("encoder_path", "place", "beside", "adapted", "base_model_name_or_path")
+
+
+def _local_places(folder: Path) -> list[str]:
+    """Return the local paths of other encoders in the JSON files of a folder, the longest first."""
+    found: set[str] = set()
+
+    def collect(value: Any, key: str = "") -> None:
+        if isinstance(value, dict):
+            for name, each in value.items():
+                collect(each, name)
+        elif isinstance(value, list):
+            for each in value:
+                collect(each, key)
+        elif isinstance(value, str) and key in _PLACES and (os.path.isabs(value) or value.startswith(("~", ".."))):
+            found.add(value)
+
+    for file in folder.glob("*.json"):
+        with suppress(OSError, ValueError, RecursionError):
+            collect(json.loads(file.read_text(encoding="utf-8")))
+    return sorted(found - {"..", "~", "/"}, key=len, reverse=True)
+
+
+def _published(file: Path, places: Sequence[str]) -> Path | bytes:
+    """Return the content of a JSON file without local paths, or the path of any other file."""
+    if file.suffix != ".json" or not places:
+        return file
+    try:
+        text = file.read_text(encoding="utf-8")
+    except ValueError:
+        return file
+    changed = _without(places, text)
+    return file if changed == text else changed.encode()
+
+
+def _without(places: Sequence[str], text: str) -> str:
+    """Replace each local path, also as it is written in JSON, by its last part."""
+    for place in places:
+        name = Path(place).name
+        for written in (place, json.dumps(place)[1:-1], json.dumps(place, ensure_ascii=False)[1:-1]):
+            text = text.replace(written, name)
+    return text
 
 
 def has_encoder(repo: str) -> bool:

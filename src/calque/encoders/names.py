@@ -1,4 +1,4 @@
-"""Check the names of encoders without loading the encoders."""
+"""Check the names of encoders without loading them, and record where the base of an aligned encoder is."""
 
 from __future__ import annotations
 
@@ -34,6 +34,30 @@ def check_encoder(name: str, *, folder: str = "") -> None:
     several = all(lang for lang, _ in languages) and not os.path.exists(os.path.join(folder, name))
     for part in [path for _, path in languages] if several else [name]:
         _check_one(part, Path(folder, part))
+
+
+def recorded_place(name: str, folder: str | os.PathLike[str]) -> str | None:
+    """Return the path of an encoder as it is recorded in another encoder's folder; None if `name` is not a path.
+
+    The path is relative to the folder, so both can be moved together. It starts with `~` if the encoder is in the home folder
+    and the folder is not, so that the record never contains the name of the user.
+    """
+    if not os.path.exists(name) or "\0" in name:
+        return None
+    place, home = os.path.realpath(name), os.path.realpath(Path.home())
+    start = os.path.realpath(folder)
+    if _is_inside(place, home) and not _is_inside(start, home):
+        return os.path.join("~", os.path.relpath(place, home))
+    return os.path.relpath(place, start)
+
+
+def found_place(recorded: str, folder: str | os.PathLike[str]) -> Path:
+    """Return the path that `recorded_place` recorded."""
+    return Path(recorded).expanduser() if recorded.startswith("~") else Path(folder).resolve() / recorded
+
+
+def _is_inside(path: str, folder: str) -> bool:
+    return folder != os.path.sep and os.path.commonpath([path, folder]) == folder
 
 
 def _check_one(name: str, path: Path) -> None:

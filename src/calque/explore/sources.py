@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import shlex
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -18,6 +19,7 @@ from calque.corpora.languages import language_and_path
 from calque.corpora.sample import LANGUAGES, sample_text
 from calque.corpora.spread import spread_over
 from calque.encoders.folder import holds_encoder
+from calque.encoders.names import found_place
 from calque.errors import CalqueError, InputError, SettingError
 from calque.input_texts import warn_skipped
 from calque.offsets import offsets_of
@@ -225,7 +227,10 @@ def _before(encoder: Encoder, folder: Path, say: Say) -> NamedEncoder | None:
         return None
     name, settings = str(record["encoder"]), dict[str, Any](layer=encoder.layer)
     settings |= {"pooling": encoder.pooling} if isinstance(encoder, HuggingFaceEncoder) else {}
-    places = [str(place) for place in (folder.parent / name, Path(name)) if place.is_dir()]
+    recorded = record.get("encoder_path")
+    candidates = [found_place(recorded, folder)] if isinstance(recorded, str) else []
+    candidates += [folder.parent / name, Path(name)]
+    places = [str(place) for place in dict.fromkeys(candidates) if place.exists()]
     for place in places or [name] * (":" not in name):  # loading a name with a colon would import a class
         try:
             before = load_encoder(place, **settings)
@@ -233,7 +238,9 @@ def _before(encoder: Encoder, folder: Path, say: Say) -> NamedEncoder | None:
             continue
         if record.get("encoder_fingerprint") in (None, before.fingerprint):
             return NamedEncoder(name, before, True)
-    say(f"{folder}: the base encoder {name} was not found or has changed; to compare with it, set --base FOLDER")
+    why = f"was changed after the alignment ({places[0]})" if places else "was not found"
+    remedy = f"to compare with it, run calque explore {shlex.quote(str(folder))} --base PATH/TO/{shlex.quote(Path(name).name)}"
+    say(f"{folder}: the base encoder {name} {why}; {remedy}")
     return None
 
 

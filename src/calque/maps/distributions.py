@@ -70,9 +70,12 @@ def self_learning(
     Args:
         x, z: L2-normalised vectors, the most frequent words first.
         pairs: initial pairs, int64 `[n_pairs, 2]`.
-        frequent: number of most frequent words of each side to pair; each round computes `frequent²` float32 similarities.
+        frequent: number of most frequent words of each side to pair; each round compares each of them with each other one.
         k: neighbourhood size of CSLS.
-        keep, growth, patience, threshold: see above; the defaults are those of the paper.
+        keep: initial probability with which a similarity is kept in a round.
+        growth: factor by which `keep` is multiplied when the search has stopped improving.
+        patience: number of rounds without improvement after which `keep` is raised.
+        threshold: minimum increase of the mean similarity that counts as an improvement.
         most_rounds: maximum number of rounds.
         device: device on which the similarities are computed.
 

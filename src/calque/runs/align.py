@@ -17,6 +17,7 @@ from calque.distributed import is_first
 from calque.encoders.card_blocks import keep_user_text
 from calque.encoders.folder import RUN_FILE
 from calque.encoders.mapped import Combine
+from calque.encoders.names import recorded_place
 from calque.errors import InputError, SettingError
 from calque.input_texts import Say, Words, check_pairs, read_languages, skipped
 from calque.maps.dictionary import Normalisation
@@ -25,6 +26,7 @@ from calque.runs.card import add_scores, scores_of
 from calque.runs.folder import TRAINING, check, writing
 from calque.runs.settings import AlignSettings, named_pairs
 from calque.runs.words import links_of
+from calque.storage import finished
 
 if TYPE_CHECKING:
     from calque.alignment.dictionary import DictionaryMaps
@@ -80,7 +82,7 @@ def align(
         base = load_encoder(how.encoder, **load)
         aligned, record = _released(base, how.released, towards=towards, **options)
         with writing(how.out, overwrite=how.overwrite) as folder:
-            leave(aligned, folder, base, record)
+            leave(aligned, folder, base, record, place=how.encoder)
         return Aligned(aligned, how.out, record)
     files, langs = named_pairs(how.train or how.dictionary or (), how.langs or ())
     texts, links = how.text or [], how.links or []
@@ -147,7 +149,7 @@ def align(
         prepared = {"dictionary": "anchors", "parallel": "words"}.get(kind)
         record["seconds"] = {} if prepared is None else {prepared: round(begun - started, 2)}
         record["seconds"]["method"] = round(time.perf_counter() - begun, 2)
-        leave(aligned, folder, base, record, keep_layers=how.keep_layers)
+        leave(aligned, folder, base, record, place=how.encoder, keep_layers=how.keep_layers)
         scores = [score.to_dict() for score in scores_of(made.held_out_scores())]
         if scores and is_first():
             add_scores(folder, scores)
@@ -155,10 +157,18 @@ def align(
     return Aligned(aligned, how.out, record)
 
 
-def leave(aligned: Encoder, folder: Path, base: Encoder, record: dict[str, Any], *, keep_layers: bool = False) -> None:
-    """Add the name, fingerprint and precision of `base`, the encoder before alignment, to the record. Then save the aligned
-    encoder with its model card (only in the first of several processes)."""
+def leave(
+    aligned: Encoder, folder: Path, base: Encoder, record: dict[str, Any], *, place: str, keep_layers: bool = False
+) -> None:  # fmt: skip
+    """Add the name, path, fingerprint and precision of `base`, the encoder before alignment, to the record. Then save the
+    aligned encoder with its model card (only in the first of several processes).
+
+    Args:
+        place: argument of `load_encoder` for the base.
+    """
     record |= {"encoder": base.name, "encoder_fingerprint": base.fingerprint, "encoder_precision": base.precision}
+    if (path := recorded_place(place, finished(folder))) is not None:
+        record["encoder_path"] = path
     if is_first():
         save_with_card(aligned, folder, record, keep_layers=keep_layers)
 

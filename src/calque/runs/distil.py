@@ -94,7 +94,7 @@ def distil(
         with tempfile.TemporaryDirectory() as modules:
             if not how.static:
                 found.write_modules(Path(modules))
-            leave(found.encoder, folder, learner, record)
+            leave(found.encoder, folder, learner, record, place=how.student)
     if is_first() and not how.static:
         found.encoder.modules = how.out
     return Aligned(found.encoder, how.out, record)

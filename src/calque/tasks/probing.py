@@ -176,8 +176,8 @@ class Probing(ZeroShot[ProbeText]):
 
         Args:
             on_error: how to treat invalid lines: "raise" an error, or "skip" the line.
-            probe: "pos", "dependencies" or "entities"; may be None if the file has only one probe. For JSON Lines files, any name
-                that describes the labels.
+            probe: "pos", "dependencies" or "entities"; needed only if the file has several probes. For JSON Lines files, any
+                name that describes the labels.
             column: column that contains the tags, given as a number, "upos", "xpos", or the name of a data set column.
             subtypes: whether to keep the subtypes of relations, such as `nsubj:pass`.
         """

@@ -312,7 +312,7 @@ def _bitext(source: Side, target: Side, max_words: int) -> Bitext:
     if bitext.too_long:
         warnings.warn(
             f"{bitext.too_long:,} of {len(bitext):,} sentence pairs have more than {max_words:,} words on one side and "
-            "get no links; raise max_words to align them",
+            "get no links; split these lines into sentences",
             UserWarning,
             stacklevel=3,
         )

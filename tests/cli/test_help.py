@@ -1,0 +1,92 @@
+"""Test that help pages and messages speak of options, not of Python."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+import typer
+
+import calque
+from calque.cli.options import SubjectCommand, in_help
+from named_options import check_options, commands, options_of
+
+#: what a help page must not contain: references to other text, names in code, and values and names of Python
+_LEAKS = {
+    "a reference": r"\bsee (?:above|below|also)\b|\bas above\b|\bsee [`A-Z]",
+    "code": r"`|:class:|:func:",
+    "a value of Python": r"\b(?:None|True|False)\b",
+    "a class of Python": r"\b[A-Z][a-z]+(?:[A-Z][a-z]+)+\b",
+    "a setting of Python": r"(?<![\w-])[a-z]+(?:_[a-z]+)+\b",
+}
+#: names that users know: papers, packages, formats and products
+_KNOWN = {
+    "Pharaoh",
+    "WordNet",
+    "CoNLL",
+    "AdaGrad",
+    "comet_ml",
+    "avg_embeds",
+    "n_context",
+    "XX_best_mapping",
+    "index_sense",
+}
+
+
+def pages():
+    for verb, command in commands().items():
+        subjects = {verb: None, **(command.subjects() if isinstance(command, SubjectCommand) else {})}
+        for title, subject in subjects.items():
+            yield pytest.param(command, subject, id=title)
+
+
+@pytest.mark.parametrize(("command", "subject"), pages())
+def test_help_pages_refer_to_nothing_outside_the_page(command, subject):
+    context = typer.Context(command, info_name="calque", terminal_width=10_000, max_content_width=10_000)
+    context.meta.update(subject=subject, own=[])
+    page = command.get_help(context)
+    for kind, pattern in _LEAKS.items():
+        found = {match[0] for match in re.finditer(pattern, page)} - _KNOWN
+        assert not found, f"{kind}: {found}"
+
+
+def test_descriptions_are_translated_from_python_to_the_command_line():
+    options = {"max_words", "keep"}
+    assert in_help("limit, see `Tuner.align` and `X`; None disables it.", options) == "limit."
+    assert in_help("the `max_words` first words of `paper` (see `choose`), or more.", options) == (
+        "the --max-words first words of paper, or more."
+    )
+    assert in_help("raised if `keep` is 1; default: 3.", options) == "raised if --keep is 1; default: 3."
+
+
+def strings(tree):
+    """Yield the strings in a module, without docstrings."""
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    bodies = [node.body for node in ast.walk(tree) if isinstance(node, documented)]
+    docstrings = {id(body[0].value) for body in bodies if body and isinstance(body[0], ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
+            yield node.value
+
+
+def test_every_option_in_a_message_exists_for_some_command():
+    known = set().union(*map(options_of, commands())) | {"--help", "--version", "--on-error", "--trust-code", "--more"}
+    known |= {"--font", "--non"}  # a variable of a style sheet, and a prefix of options
+    root, unknown = Path(calque.__file__).parent, {}
+    for path in root.rglob("*.py"):
+        for text in strings(ast.parse(path.read_text(encoding="utf-8"))):
+            for option in re.findall(r"(?<![\w-])--[a-z][a-z0-9-]+\b(?!-?\{)", text):
+                if option not in known:
+                    unknown.setdefault(option, set()).add(path.relative_to(root).as_posix())
+    assert unknown == {}
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["x; raise max_words to align them", "use --max-words", "set the batch_size", "give --dev FILE"],
+)
+def test_a_message_with_an_option_of_another_command_is_found(line):
+    with pytest.raises(AssertionError, match="calque words has no --"):
+        check_options(["words", "x.tsv"], f"calque: {line}\n")
+    check_options(["words", "x.tsv"], "calque: error: use --model gibbs, or calque align --lora 4\n")
+    check_options(["words", "--wrong=3"], "calque: error: no such option --wrong\n")
