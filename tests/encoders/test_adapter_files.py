@@ -387,6 +387,37 @@ def test_an_incomplete_folder_is_not_the_result_of_a_merge(plain, tmp_path, monk
     assert not (tmp_path / "m").exists()
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"use_dora": True},
+        {"modules_to_save": ["LayerNorm"], "trainable_token_indices": [5, 6]},
+        {"target_modules": ["query", "word_embeddings"], "bias": "all"},
+        {"init_lora_weights": "pissa"},
+        {"words": ["Zelmurio"]},
+    ],
+)
+@pytest.mark.parametrize("head", [AutoModel, AutoModelForTokenClassification])
+def test_adapters_of_peft_are_trained_further_and_saved(tiny_folder, tmp_path, settings, head):
+    from calque.alignment.contrastive import Contrastive
+    from linked_text import make_text
+
+    write_adapters(tiny_folder, tmp_path / "a", head=head, **settings)
+    encoder = load_encoder(tmp_path / "a")
+    before = encoder.encode([WORDS]).data
+    further = Contrastive(towards="en", lora=2, batch=4, learning_rate=1e-2).tune(encoder, *make_text("xx", 8, 0))
+    np.testing.assert_array_equal(encoder.encode([WORDS]).data, before)
+    after = further.encode([WORDS]).data
+    assert np.abs(after - before).max() > 1e-4
+    further.save(tmp_path / "b")
+    opened = load_encoder(tmp_path / "b")
+    np.testing.assert_array_equal(opened.encode([WORDS]).data, after)
+    assert opened.fingerprint == further.fingerprint
+    np.testing.assert_allclose(opened.merged().encode([WORDS]).data, after, atol=1e-4)
+    with pytest.raises(SettingError, match="lora must be 2, the rank of the existing adapters"):
+        Contrastive(towards="en", lora=4).tune(encoder, *make_text("xx", 8, 0))
+
+
 def test_full_training_and_spacy_use_all_trained_weights(tiny_folder, tmp_path):
     from calque.alignment.contrastive import Contrastive
     from linked_text import make_text

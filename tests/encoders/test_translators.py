@@ -18,6 +18,7 @@ from calque import Sentence, Sentences, load_encoder
 from calque.alignment.driver import make_method
 from calque.encoders.sentence_vectors import SentencePooling
 from calque.errors import InputError, SettingError
+from calque.runs.align import merge
 from families import TEXT
 from linked_text import make_text
 
@@ -138,6 +139,29 @@ def test_maps_and_adapters_of_a_translation_model_can_be_saved_and_opened(family
         exec(code, space := {})
         vectors = aligned.encode([("the", "old", "cat")])[0]  # without a language, the tokenizer's default applies
         np.testing.assert_allclose(space["word_vectors"](["the", "old", "cat"]), vectors, atol=1e-5)
+
+
+@pytest.mark.parametrize("family", ["marian", "nllb", "mbart", "pegasus"])
+def test_adapters_of_a_complete_translation_model_are_used_in_its_encoder(family, tmp_path):
+    peft = pytest.importorskip("peft", reason="PEFT is not installed: pip install 'calque-align[peft]'")
+    tokenizer = make(family, tmp_path / "whole")
+    model = transformers.AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "whole")
+    config = peft.LoraConfig(r=2, target_modules=["q_proj", "v_proj"], task_type="SEQ_2_SEQ_LM")
+    adapted = peft.get_peft_model(model, config).eval()
+    for weight in adapted.parameters():
+        if weight.requires_grad:
+            weight.data += 0.1 * torch.randn_like(weight)
+    adapted.save_pretrained(tmp_path / "a")
+    encoder, states = load_encoder(tmp_path / "a"), []
+    for text in TEXTS:
+        with torch.no_grad():
+            ids = tokenizer(text, return_tensors="pt").input_ids
+            states.append(adapted.get_base_model().get_encoder()(ids).last_hidden_state[0].numpy())
+    check(encoder, "fr", states)
+    merge(str(tmp_path / "a"), out=tmp_path / "m")
+    check(load_encoder(tmp_path / "m"), "fr", states)
+    base = expected(tmp_path / "whole", tokenizer, 3)
+    assert max(float(np.abs(a - b).max()) for a, b in zip(base, states, strict=True)) > 1e-2
 
 
 def test_each_sentence_has_the_token_of_its_language(tmp_path):

@@ -165,11 +165,10 @@ class EncoderNames:
 
     def of(self, name: str) -> str | None:
         """Return the encoder's name of a weight; None if the weight belongs to another part of the model."""
-        if self.prefix and name.startswith(self.prefix):
-            return name.removeprefix(self.prefix)
-        part = name.partition(".")[0]
-        if not self.prefix and (_owner(name) in self._modules or part in self._children):
-            return name
+        inner = name.removeprefix(self.prefix)
+        part = inner.partition(".")[0]
+        if name.startswith(self.prefix) and (part in self._children or _owner(inner) in self._modules):
+            return inner
         if part not in self.other:
             self.other.append(part)
         return None
