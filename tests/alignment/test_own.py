@@ -79,6 +79,12 @@ def test_options_of_a_method_can_be_set_by_name(capsys, own, tiny_folder):
     assert json.loads((own / "out" / "calque-run.json").read_text())["settings"]["weight"] == 0.5
 
 
+@pytest.mark.parametrize("how", [("--strength", -0.5), ("--option", "strength=-0.5")])
+def test_a_number_of_a_custom_method_can_be_negative(capsys, own, tiny_folder, how):
+    works(capsys, *align(own, tiny_folder, "--method", "shifting:Shift", *how))
+    assert json.loads((own / "out" / "calque-run.json").read_text())["settings"]["strength"] == -0.5
+
+
 @pytest.mark.parametrize(
     ("more", "message"),
     [

@@ -7,7 +7,7 @@ import sys
 import tomllib
 import types
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from functools import cache
 from inspect import signature
 from typing import Annotated, Any, Literal, NewType, Union, get_args, get_origin
@@ -21,19 +21,25 @@ from calque.tasks.table import TASKS, option_names
 
 @dataclass(frozen=True)
 class Range:
-    """Range of allowed values of a finite number."""
+    """Range of allowed values of a finite number, as in `Annotated[float, Range(-1, 1)]`."""
 
     low: float = 0
     high: float = 2**63 - 1
     below: bool = False
 
     def __contains__(self, number: float) -> bool:
-        return math.isfinite(number) and self.low <= number <= self.high and not (self.below and number == self.high)
+        try:
+            is_finite = math.isfinite(number)
+        except OverflowError:  # an integer such as 10⁴⁰⁰ does not fit in a float
+            return False
+        return is_finite and self.low <= number <= self.high and not (self.below and number == self.high)
 
     def __str__(self) -> str:
+        if self == UNBOUNDED:
+            return ""
         if self.high < 2**63 - 1:
             return f"from {self.low} {'to below' if self.below else 'to'} {self.high}"
-        return "" if self.low < 0 else "above 0" if self.low == 1 else "not below 0"
+        return "above 0" if self.low == 1 else f"not below {self.low:g}"
 
 
 # types for a positive number of items, a number of training runs, and a layer (negative indices count from the last layer)
@@ -41,6 +47,8 @@ Count = Annotated[int, Range(1)]
 Few = Annotated[int, Range(1, 1000)]
 Layer = Annotated[int, Range(-1000, 1000)]
 Share = Annotated[float, Range(0, 1, below=True)]
+#: range of a number whose declaration sets no bounds
+UNBOUNDED = Range(-math.inf, math.inf)
 Files = str | Sequence[str]
 Label = NewType("Label", str)  # a string that may be empty
 
@@ -56,7 +64,10 @@ _OWN = {"dropout": Share, "layer": Layer, "rename": Mapping[str, Label]}
 
 @cache
 def of(function: Callable[..., Any], *without: str) -> dict[str, Any]:
-    """Return the types of the parameters of a function or class, keyed by name, without the parameters `without`."""
+    """Return the types of the parameters of a function or class, keyed by name, without the parameters `without`.
+
+    A number without a declared `Range` must not be negative if the parameter belongs to calque, and has no bounds otherwise.
+    """
     names = {}  # names in the modules of the class and its base classes, needed to evaluate annotations
     for kind in reversed(getattr(function, "__mro__", (function,))):
         names |= vars(sys.modules[kind.__module__])
@@ -66,10 +77,32 @@ def of(function: Callable[..., Any], *without: str) -> dict[str, Any]:
             continue
         wanted = Any if parameter.annotation is parameter.empty else parameter.annotation
         try:
-            found[name] = _narrowed(name, eval(wanted, names) if isinstance(wanted, str) else wanted)
+            wanted = eval(wanted, names) if isinstance(wanted, str) else wanted
         except NameError:  # the type is imported only for type checkers
-            found[name] = Any
+            wanted = Any
+        found[name] = _narrowed(name, wanted) if _is_ours(function, name) else _unbounded(wanted)
     return found
+
+
+def _is_ours(function: Callable[..., Any], parameter: str) -> bool:
+    """Return whether calque declares a parameter of a function or class. A class can inherit parameters from several classes."""
+    kinds = getattr(function, "__mro__", ())
+    declaring = (kind for kind in kinds if parameter in vars(kind).get("__annotations__", {}))
+    constructing = (kind for kind in kinds if "__init__" in vars(kind))
+    owner = next(declaring, None) if is_dataclass(function) else next(constructing, None)
+    return ((owner or function).__module__ or "").partition(".")[0] == "calque"
+
+
+def _unbounded(wanted: Any) -> Any:
+    """Return a type in which numbers have no bounds unless the type declares them."""
+    origin, parts = get_origin(wanted), get_args(wanted)
+    if wanted in (int, float):
+        return Annotated[wanted, UNBOUNDED]
+    if origin in (Union, types.UnionType):
+        return Union[tuple(map(_unbounded, parts))]  # noqa: UP007
+    if not isinstance(origin, type) or origin is Annotated:
+        return wanted
+    return origin[tuple(map(_unbounded, parts))]
 
 
 def _narrowed(name: str, wanted: Any) -> Any:
@@ -213,7 +246,7 @@ def options_of_method(name: str) -> Types:
     options, run = of(kind, "towards", *METHODS[name].settings), of(kind.align)
     options = {**options, **{each: run[each] for each in align_options(kind)}}
     options |= {old: options[new] for old, new in vars(kind).get("renamed", {}).items()}
-    return {**options, **({"layers": Sequence[Layer]} if "layers" in options else {})}
+    return {**options, **({"layers": Sequence[Layer]} if "layers" in options and name in METHODS.rows else {})}
 
 
 def of_maps(source: str = "") -> Types:
