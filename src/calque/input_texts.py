@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
 
+from calque.corpora.columns import HEADER
 from calque.corpora.lines import BLANK
 from calque.corpora.parallel import read_parallel
 from calque.corpora.xml_text import CONTROL, REASONS, UNDEFINED
@@ -35,7 +36,7 @@ def skipped(message: str, counts: Mapping[str, int] | None = None, first: Mappin
 
 #: reasons for skipping a line that are normal even in valid text; lines skipped for any other reason count as unusable
 _USUAL = (
-    BLANK, "empty source", "empty target", "language missing", "no label", REASONS[CONTROL], REASONS[UNDEFINED]
+    BLANK, HEADER, "empty source", "empty target", "language missing", "no label", REASONS[CONTROL], REASONS[UNDEFINED]
 )  # fmt: skip
 #: permission to read texts in which more than a tenth of the lines are unusable
 SKIP_UNUSABLE = Permission("calque_skips_unusable")

@@ -13,6 +13,17 @@ from calque.segment import TWO_LETTERS, language_parts
 _CODES = frozenset(TWO_LETTERS.values()) - {"ae", "sh"} | {"gsw", "nap"}  # codes recognised in file names
 _OTHERS = {"esp": "es", "ned": "nl"} | {code: TWO_LETTERS[code] for code in ("eng", "deu", "ger", "fra", "spa", "nld")}
 
+_NAMES = (
+    "afrikaans=af albanian=sq arabic=ar armenian=hy basque=eu belarusian=be bengali=bn bosnian=bs breton=br bulgarian=bg "
+    "catalan=ca chinese=zh croatian=hr czech=cs danish=da dutch=nl english=en estonian=et finnish=fi french=fr galician=gl "
+    "georgian=ka german=de greek=el hebrew=he hindi=hi hungarian=hu icelandic=is indonesian=id irish=ga italian=it japanese=ja "
+    "kazakh=kk korean=ko latin=la latvian=lv lithuanian=lt macedonian=mk malay=ms maltese=mt marathi=mr norwegian=no"
+    " persian=fa polish=pl "
+    "portuguese=pt romanian=ro russian=ru serbian=sr slovak=sk slovene=sl slovenian=sl spanish=es swahili=sw swedish=sv tamil=ta "
+    "telugu=te thai=th turkish=tr ukrainian=uk urdu=ur vietnamese=vi welsh=cy"
+)
+#: English names of languages, in lower case, with their codes
+NAMES = dict(pair.split("=") for pair in _NAMES.split())
 _CHINESE_SCRIPTS = {"cn": "hans", "sg": "hans", "my": "hans", "tw": "hant", "hk": "hant", "mo": "hant"}
 _NORWEGIAN = {frozenset({"no", "nb"}): 1, frozenset({"no", "nn"}): 2}
 

@@ -103,11 +103,13 @@ class RawCorpus(NamedTuple):
 
     Attributes:
         columns: column names of `RawPair.extra`, or None if the number of columns can vary.
+        texts: columns of the two texts, counted from 0.
         remedy: function that returns advice if no item is usable.
     """
 
     items: Iterable[Item]
     columns: list[str] | None = None
+    texts: tuple[int, int] = (0, 1)
     remedy: Callable[[], str] = lambda: ""
 
 

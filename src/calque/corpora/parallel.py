@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import zip_longest
@@ -11,13 +12,14 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Literal, get_args
 
+from calque.corpora.columns import HEADER, find_columns, peeked, text_lines
 from calque.corpora.languages import TWO_LETTERS, two_languages
 from calque.corpora.lines import BLANK, Item, Omission, RawCorpus, RawPair, Skipped
 from calque.corpora.rows import PREFIX, read_dataset
 from calque.corpora.spread import evenly_spaced, spread_over
 from calque.corpora.store import TableWriter
 from calque.corpora.tmx import languages_found, read_tmx
-from calque.errors import InputError, SettingError, similar_path
+from calque.errors import CalqueWarning, InputError, SettingError, similar_path
 from calque.pairs import WordPairs
 from calque.progress import bar
 from calque.segment import language_parts, splitter
@@ -121,15 +123,47 @@ def _open(paths: list[str], langs: tuple[str, str], format: Format) -> RawCorpus
     if format == "hub":
         return read_dataset(paths[0], langs)
     if format == "moses":
-        return RawCorpus(_read_moses(paths[0], paths[1]))
+        return RawCorpus(_read_moses(paths[0], paths[1], langs))
     if format == "tmx":
         found: set[str] = set()
         return RawCorpus(read_tmx(paths[0], langs, found=found), remedy=partial(languages_found, found, langs))
-    separator = "\t" if format == "tsv" else "|||"
-    return RawCorpus(_pair(line, number, separator) for number, line in enumerate(read_lines(paths[0]), 1))
+    return _rows(paths[0], langs, "\t" if format == "tsv" else "|||")
 
 
 # -- one sentence pair per line ------------------------------------------------------------------------------------------
+def _rows(path: str, langs: tuple[str, str], separator: str) -> RawCorpus:
+    """Read the sentence pairs of a file with one pair per line, and find the columns of the two texts."""
+    head, lines = peeked(read_lines(path))
+    rows = [(number, line.split(separator, _MOST_COLUMNS)) for number, line in head if separator in line]
+    columns = find_columns(rows, langs, path=path)
+    if (message := columns.message()) is not None:
+        warnings.warn(CalqueWarning(f"{path}: {message}"), stacklevel=4)
+
+    def items() -> Iterator[Item]:
+        for number, line in enumerate(lines, 1):
+            if number == columns.header:
+                yield Omission(number, HEADER)
+            elif columns.texts == (0, 1) or isinstance(line, Flaw):
+                yield _pair(line, number, separator)
+            else:
+                yield _pair_from_columns(line, number, separator, columns.texts)
+
+    return RawCorpus(items(), texts=columns.texts)
+
+
+def _pair_from_columns(line: str, number: int, separator: str, texts: tuple[int, int]) -> RawPair | Flaw:
+    """Return the sentence pair in two columns of a line, or a `Flaw` if there is no valid pair."""
+    if not line or line.isspace():
+        return _pair(line, number, separator)
+    cells = line.split(separator, _MOST_COLUMNS)
+    if len(cells) <= max(texts):
+        count = "one column" if len(cells) == 1 else f"{len(cells)} columns"
+        fact = f"{count}, expected at least {max(texts) + 1}, as in the first lines; is a column missing?"
+        return Flaw(number, "missing column", fact)
+    extra = [cell for column, cell in enumerate(cells) if column not in texts]
+    return RawPair(number, cells[texts[0]], cells[texts[1]], extra)
+
+
 def _pair(line: str | Flaw, number: int, separator: str) -> RawPair | Flaw:
     """Return the sentence pair in a line, or a `Flaw` if there is no valid pair; quotes have no special meaning."""
     if isinstance(line, Flaw):
@@ -149,10 +183,14 @@ def _pair(line: str | Flaw, number: int, separator: str) -> RawPair | Flaw:
     return Flaw(number, "too many columns", fact)
 
 
-def _read_moses(source: str | PathLike[str], target: str | PathLike[str]) -> Iterator[RawPair | Flaw]:
+def _read_moses(source: str, target: str, langs: tuple[str, str]) -> Iterator[Item]:
     """Read two line-aligned files."""
-    pairs = enumerate(zip_longest(read_lines(source), read_lines(target)), 1)
+    sides = zip_longest(text_lines(source, one_side=True), text_lines(target, one_side=True))
+    pairs = enumerate(sides, 1)
     for number, (left, right) in pairs:
+        if number == 1 and [left, right] == list(langs):
+            yield Omission(number, HEADER)
+            continue
         if left is None or right is None:  # one file has ended; blank lines at the end of the other file are allowed
             rest = [(number, left or right), *((n, one or other) for n, (one, other) in pairs)]
             if all(not line or (isinstance(line, str) and line.isspace()) for _, line in rest):
@@ -188,15 +226,16 @@ def read_parallel(
         path: one file, or two line-aligned files (Moses). A prefix stands for the files `prefix.en` and
             `prefix.de`; `hub:NAME` or a folder stands for a data set (see `rows.open_rows`).
         langs: source and target language; in TMX files and data sets, they also determine which texts are read.
-        format: format of the file: `tsv` (`source⇥target`; further columns become the metadata `column_3`, `column_4` …),
+        format: format of the file: `tsv` (`source⇥target`; further columns become the metadata `column_3`, `column_4` …; columns
+            with only numbers may precede the texts, and the first row may be a header, see `columns.find_columns`),
             `moses`, `fast-align` (`source ||| target`), `tmx`, `arrow` (from `ParallelCorpus.save`) or `hub` (data sets,
             Parquet, JSON Lines, CSV). By default, the format is detected from the name and the first lines.
         pretokenized: whether words are already separated by spaces; otherwise `segment.split_words` segments the text.
         on_error: how to handle lines without a usable pair (a missing or empty side, invalid UTF-8, or a NUL character).
             `raise` raises an error that gives the line number. `skip` skips the line, counts it in `corpus.skipped`, and
             keeps the line number of every pair in `corpus.lines`. `blank` counts the line and replaces it with a pair of
-            empty sentences, so pair i is always line i + 1. In every mode, blank lines at the end of a file are allowed, and
-            TMX units that lack a language are skipped and counted.
+            empty sentences, so pair i is always line i + 1. In every mode, blank lines at the end of a file are allowed, a header
+            is counted, and TMX units that lack a language are skipped and counted.
         limit: maximum number of pairs to keep, evenly spaced over the whole file, whose first pairs are often from one source.
             Unless all pairs are kept, `corpus.lines` has their line numbers.
         progress: whether to show a progress bar on stderr.
@@ -218,7 +257,7 @@ def read_parallel(
         return _saved(paths[0], langs, limit)
     split = [splitter(lang, pretokenized=pretokenized) for lang in langs]
     source, skipped = _open(paths, langs, format), Skipped()
-    writer = TableWriter(source.columns, lines=on_error == "skip" or limit is not None)
+    writer = TableWriter(source.columns, lines=on_error == "skip" or limit is not None, texts=source.texts)
     items = source.items if on_error == "blank" else _without_blank_end(source.items)
     with bar(None, unit=" lines", show=progress) as progress_bar:
         for item in items if limit is None else _limited(items, limit, on_error, skipped, paths[0]):
@@ -227,7 +266,7 @@ def read_parallel(
                 raise row.error(paths[0], 'read with on_error="skip"')
             if isinstance(row, Flaw | Omission):
                 skipped.count(row, paths[0])
-                if isinstance(row, Flaw) and on_error == "blank":
+                if on_error == "blank" and (isinstance(row, Flaw) or row.reason == HEADER):
                     writer.add((), (), (), row.line, 0)
             else:
                 writer.add(*row)
@@ -290,18 +329,30 @@ def _saved(path: str, langs: tuple[str, str], limit: int | None) -> ParallelCorp
     return corpus if chosen is None else corpus.take(chosen)
 
 
+def _column_of_links(corpus: ParallelCorpus) -> str:
+    """Return the first metadata column whose first value is links; by default, return `column_3`."""
+    for name in corpus.metadata_names:
+        value = next((text for text in corpus.metadata(name) if text and not text.isspace()), "")
+        if re.fullmatch(r"\d+[-?p]\d+(?::\S+)?", value.split(maxsplit=1)[0] if value else ""):
+            return name
+    return "column_3"
+
+
 def gold_links(
-    corpus: ParallelCorpus, *, column: str = "column_3", one_based: bool | None = None, check: bool = True
+    corpus: ParallelCorpus, *, column: str | None = None, one_based: bool | None = None, check: bool = True
 ) -> WordPairs:
     """Return the word links in a metadata column (such as `0-0 1?2`); `check` also verifies that the linked words exist.
 
-    See `WordPairs.parse` for `one_based`.
+    Args:
+        column: name of the column; default: `column_3`, or the first column with links if the file has further columns.
+        one_based: see `WordPairs.parse`.
+        check: whether to check that the linked words exist.
 
     Raises:
         SettingError: the column does not exist.
         InputError: a line contains an invalid link or, with `check`, a link to a word that does not exist.
     """
-    lines = [text or "" for text in corpus.metadata(column)]
+    lines = [text or "" for text in corpus.metadata(column or _column_of_links(corpus))]
     try:
         pairs = WordPairs.parse(lines, one_based=one_based, path=corpus.path)
         return pairs.check(corpus, path=corpus.path) if check else pairs

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from itertools import islice
 from os import PathLike, fspath
@@ -9,11 +10,12 @@ from os import PathLike, fspath
 import pyarrow as pa
 
 from calque.annotated import Dictionary
+from calque.corpora.columns import HEADER, Entries, peeked, text_lines
 from calque.corpora.languages import two_languages
-from calque.corpora.lines import Losses, OnError
+from calque.corpora.lines import Losses, Omission, OnError
 from calque.corpora.spread import evenly_spaced
 from calque.corpora.store import Batches
-from calque.errors import InputError
+from calque.errors import CalqueWarning, InputError
 from calque.segment import splitter
 from calque.storage import WORDS, from_words
 from calque.text import Sentences
@@ -68,7 +70,7 @@ def stream_sentences(
 
 
 def _readable_lines(path: str | PathLike[str]) -> Iterator[str]:
-    for line in read_lines(path):
+    for line in text_lines(path):
         if isinstance(line, Flaw):
             raise InputError(line.fact, path=line.path, line=line.line)
         yield line
@@ -78,7 +80,8 @@ def read_dictionary(path: str | PathLike[str], *, langs: tuple[str, str], on_err
     """Read a plain or compressed dictionary (gzip, zstd, xz, bzip2) with one word and its translation per line.
 
     The words are separated by a tab (XLing-Eval, Glavaš et al. 2019) or, in lines without a tab, by the first space (MUSE,
-    Conneau et al. 2018). Surrounding spaces and blank lines are ignored.
+    Conneau et al. 2018). Surrounding spaces and blank lines are ignored, and so are columns with only numbers, such as scores. A
+    header is skipped and counted (see `columns.find_columns`).
 
     Args:
         path: path of the file.
@@ -92,21 +95,21 @@ def read_dictionary(path: str | PathLike[str], *, langs: tuple[str, str], on_err
     """
     langs = two_languages(langs)
     losses = Losses(path, on_error, "entries")
+    head, lines = peeked(read_lines(path))
+    entries = Entries(head, langs, path=path)
+    if (message := entries.message()) is not None:
+        warnings.warn(CalqueWarning(f"{fspath(path)}: {message}"), stacklevel=2)
     source, target = [], []
-    for number, line in enumerate(read_lines(path), 1):
-        if isinstance(line, Flaw):
-            losses.take(line)
+    for number, line in enumerate(lines, 1):
+        if not isinstance(line, Flaw) and not line.strip():
             continue
-        if not line.strip():
-            continue
-        columns = line.split("\t") if "\t" in line else line.strip().split(" ", 1)
-        words = [column.strip() for column in columns]
-        if len(words) != 2 or not all(words):
-            count = f"{len(words)} columns" if len(words) > 2 else "one word"
-            fact = f"{count}, expected a word and its translation, separated by a tab or space; correct the line"
-            losses.take(Flaw(number, "not two words", fact))
-            continue
-        source.append(words[0])
-        target.append(words[1])
+        pair = line if isinstance(line, Flaw) else entries.of(line, number)
+        if number == entries.header:
+            losses.take(Omission(number, HEADER))
+        elif isinstance(pair, Flaw):
+            losses.take(pair)
+        else:
+            source.append(pair[0])
+            target.append(pair[1])
     losses.settle(len(source))
     return Dictionary(tuple(source), tuple(target), langs, fspath(path))

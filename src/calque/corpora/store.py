@@ -5,7 +5,7 @@ from __future__ import annotations
 import mmap
 import tempfile
 from collections.abc import Sequence
-from itertools import zip_longest
+from itertools import count, islice, zip_longest
 from typing import Any
 
 import pyarrow as pa
@@ -22,11 +22,12 @@ class TableWriter:
 
     Args:
         columns: names of the extra columns; default: `column_3`, `column_4` …, as many as the widest row of the first batch has.
+        texts: columns of the two texts, counted from 0; the default names of the extra columns are their places in the file.
         lines: whether to keep the line numbers.
     """
 
-    def __init__(self, columns: Sequence[str] | None, *, lines: bool) -> None:
-        self._names, self._keep_lines = columns, lines
+    def __init__(self, columns: Sequence[str] | None, *, lines: bool, texts: tuple[int, int] = (0, 1)) -> None:
+        self._names, self._keep_lines, self._texts = columns, lines, texts
         self.width = None if columns is None else len(columns)  # maximum number of extra columns, None if unknown
         self._batches: Batches | None = None
         self._rows: list[tuple[Sequence[str], Sequence[str], int, Sequence[str | None]]] = []  # rows not yet in a batch
@@ -50,7 +51,8 @@ class TableWriter:
         if self._batches is None:
             names = self._names
             if names is None:
-                names = [f"column_{k + 3}" for k in range(max(map(len, extra), default=0))]
+                places = (place for place in count(1) if place - 1 not in self._texts)
+                names = [f"column_{place}" for place in islice(places, max(map(len, extra), default=0))]
             self.width = len(names)
             fields = [("source", WORDS), ("target", WORDS), *((name, pa.string()) for name in names)]
             self._batches = Batches(pa.schema([*fields, (LINE, pa.int64())] if self._keep_lines else fields))
