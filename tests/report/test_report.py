@@ -319,7 +319,7 @@ def test_every_lower_score_is_listed(tmp_path):
         "but is clearly worse by 20.0 in en (the training language) on named entities; 5.0 on average on inference."
     )
     assert further == (
-        "In further metrics, new is clearly worse by 10.0 in de and 5.0 on average on word retrieval (all linked words)."
+        "new, in further metrics, is clearly worse by 10.0 in de and 5.0 on average on word retrieval (all linked words)."
     )
     assert within == (
         "new is worse, but not clearly, by 5.0 in de, 5.0 in fr and 1.0 in en (the training language) on inference; 1.0 in "
@@ -337,7 +337,7 @@ def test_gains_and_losses_are_counted_in_the_same_metrics(tmp_path):
         "on word retrieval."
     )
     assert further == (
-        "In further metrics, new raises word retrieval (by word type, unseen pairs) by 40.8 on average (clearly in 2 of 2 "
+        "new, in further metrics, raises word retrieval (by word type, unseen pairs) by 40.8 on average (clearly in 2 of 2 "
         "languages)."
     )
 
@@ -354,10 +354,10 @@ def test_scores_of_heads_that_have_not_converged_get_no_verdict(tmp_path):
     assert clear == (
         "new raises part-of-speech tagging by 20.0 in de, and raises inference by 20.0 in fr; nothing is clearly worse."
     )
-    assert (
-        entities == f"No verdict on named entities (F1) for new: {NOT_CONVERGED}. Train the task heads for more epochs."
+    assert entities == (
+        f"No verdict on named entities (F1): {NOT_CONVERGED} (new). Train the task heads for more epochs."
     )
-    assert inference.startswith("No verdict on inference (accuracy) in some languages for new: not converged")
+    assert inference.startswith(f"No verdict on inference (accuracy) in some languages: {NOT_CONVERGED} (new)")
     report([tmp_path / "study"], out=tmp_path / "r.html")
     page = Page((tmp_path / "r.html").read_text())
     shown = [each for each in page.find("small") if each["attrs"].get("class") == "warning"]
@@ -373,7 +373,7 @@ def test_heads_of_older_results_that_have_not_converged_are_recognised(tmp_path)
     for each, chosen in zip(lines, ([6, 5], [2, 3]), strict=True):
         each["settings"] |= {"features": "frozen", "epochs": 6, "chosen_epochs": chosen}
     (said,) = verdict_of(lines, tmp_path)
-    assert said.startswith("No verdict on named entities (F1) for new: not converged")
+    assert said.startswith(f"No verdict on named entities (F1): {NOT_CONVERGED} (base)")
     lines[0]["settings"]["chosen_epochs"] = [5, 5]
     assert verdict_of(lines, tmp_path)[0].startswith("new raises named entities by 20.0 in de")
 

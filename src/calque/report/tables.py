@@ -32,7 +32,7 @@ def task(name: str, questions: Sequence[Question], headlines: Sequence[Question]
     rest = [question for question in own if not question.is_main]
     if rest:
         tables = tuple(question_table(q, claims, f"{name}-more-{k}") for k, q in enumerate(rest))
-        blocks.append(More("Further metrics", tables))
+        blocks.append(More("Further scores, without tests", tables))
     return Section(f"task-{name}", _capitalised(own[0].title), (), tuple(blocks))
 
 
@@ -121,7 +121,7 @@ def short_reason(reason: str) -> str:
 
 def _glance(comparison: Comparison) -> Cell:
     if not comparison.outcomes:
-        reason = next(iter(comparison.warnings.values()))[0]
+        reason = next(iter(comparison.warnings))
         return Cell(text=(short_reason(reason),))
     outcomes = comparison.on_targets
     column = next(iter(outcomes)) if None not in comparison.pairs and len(outcomes) == 1 else None
@@ -147,6 +147,7 @@ def heat_map(question: Question, claims: Claims, name: str) -> Plot | None:
         lines.append(Line(subject.label, tuple(row), subject.number))
     bases = dict.fromkeys(comparison.base.label for comparison in comparisons)
     title = f"{_capitalised(question.title)}: difference from {', '.join(bases)}"
+    title += f", {question.variant}" if question.variant else ""
     points = "points of " if all(f.percent for f in question.cells.values()) else ""
     metric, way = metric_name(question.metric), _way(question)
     description = (

@@ -23,7 +23,7 @@ class Comparison:
         question, subject, base: question, and the two compared subjects.
         pairs: the two scores on each common test set; the key None maps to the means over the targets, if both exist.
         outcomes: outcome of each pair: "better", "worse" or "unclear".
-        warnings: reasons against each pair of scores that is left out of `pairs`, such as a head that has not converged.
+        left_out: pairs of scores that are not compared, because one of them has warnings, see `Figure`.
     """
 
     question: Question
@@ -31,7 +31,17 @@ class Comparison:
     base: Subject
     pairs: Pairs
     outcomes: Mapping[Column | None, str]
-    warnings: Mapping[Column | None, tuple[str, ...]]
+    left_out: Pairs
+
+    @property
+    def warnings(self) -> dict[str, list[Subject]]:
+        """Reasons why scores are left out, each with the subjects whose scores have this warning."""
+        found: dict[str, list[Subject]] = {}
+        for pair in self.left_out.values():
+            for subject, figure in zip((self.subject, self.base), pair, strict=True):
+                for warning in figure.warnings:
+                    found.setdefault(warning, []).append(subject)
+        return {warning: list(dict.fromkeys(subjects)) for warning, subjects in found.items()}
 
     @property
     def on_targets(self) -> dict[Column, str]:
@@ -116,8 +126,7 @@ def claim(questions: Iterable[Question], subjects: Subjects) -> Claims:
             tested = corrected.get((question.key, subject, column))
             if tested is not None and one.known is not None and other.known is not None:
                 outcomes[column] = outcome(one.known, other.known, tested, lower=question.lower_is_better)
-        reasons = {column: (*one.warnings, *other.warnings) for column, (one, other) in doubtful.items()}
-        comparison = Comparison(question, subject, base, pairs, outcomes, reasons)
+        comparison = Comparison(question, subject, base, pairs, outcomes, doubtful)
         comparisons.setdefault(question.key, []).append(comparison)
     best = {(key[0], key[2]): subject for key, subject in tops.items() if corrected[key] < LEVEL}
     return Claims(comparisons, best, len(p))  # type: ignore[arg-type]
@@ -134,7 +143,8 @@ METRICS = {
     "accuracy": "accuracy", "accuracy.all": "accuracy, all linked words", "accuracy.unseen": "accuracy, pairs unseen in training",
     "same-form": "nearest word is the same word type", "similarities": "correlation with similarities before alignment",
     "form.all": "correct word type, all linked words", "form.unseen": "correct word type, pairs unseen in training",
-    "aer": "error rate", "f1": "F1", "em": "exact match", "las": "labelled attachment", "uas": "unlabelled attachment",
+    "aer": "error rate", "f1": "F1", "macro-f1": "macro F1", "intent": "intent accuracy",
+    "em": "exact match", "las": "labelled attachment", "uas": "unlabelled attachment",
     "xsim": "xsim error rate",
     "p@1": "precision at 1", "p@5": "precision at 5", "p@10": "precision at 10", "mrr": "mean reciprocal rank",
 }  # fmt: skip
@@ -185,19 +195,24 @@ def summary(headlines: Sequence[Question], claims: Claims, guessed: Sequence[Sub
 
 
 def _left_out(claims: Claims) -> tuple[Text, ...]:
-    """Return a sentence for each question with scores that were not compared, with the reasons."""
+    """Return a sentence for each question with scores that were not compared, with the reasons and the methods."""
     texts: list[Text] = []
     for comparisons in claims.comparisons.values():
-        concerned = [comparison for comparison in comparisons if comparison.warnings]
-        reasons = dict.fromkeys(reason for each in concerned for of in each.warnings.values() for reason in of)
-        if reasons:
-            question = concerned[0].question
-            subjects = _joined([(_name(comparison.subject),) for comparison in concerned], " and ")
-            whole = all(not comparison.outcomes for comparison in concerned)
-            part = "" if whole else " in some languages"
-            what = _asked(question, headline=False)
-            remedy = " Train the task heads for more epochs." if NOT_CONVERGED in reasons else ""
-            texts.append((f"No verdict on {what}{part} for ", *subjects, f": {'; '.join(reasons)}.{remedy}"))
+        concerned = [comparison for comparison in comparisons if comparison.left_out]
+        reasons: dict[str, dict[Subject, None]] = {}
+        for comparison in concerned:
+            for reason, subjects in comparison.warnings.items():
+                reasons.setdefault(reason, {}).update(dict.fromkeys(subjects))
+        if not reasons:
+            continue
+        part = " in some languages" if any(comparison.outcomes for comparison in concerned) else ""
+        parts: list[Piece] = [f"No verdict on {_asked(concerned[0].question, headline=False)}{part}: "]
+        for number, (reason, subjects) in enumerate(reasons.items()):
+            named = sorted(subjects, key=lambda subject: subject.number)
+            names = _joined([(_name(subject),) for subject in named])
+            parts += [f"{'; ' if number else ''}{reason} (", *names, ")"]
+        remedy = " Train the task heads for more epochs." if NOT_CONVERGED in reasons else ""
+        texts.append((*parts, f".{remedy}"))
     return tuple(texts)
 
 
@@ -237,7 +252,7 @@ def _overall(subject: Subject, first: Sequence[Comparison], further: Sequence[Co
         parts += _losses(costs, after_gains=bool(gains))
         sentences.append((*parts, "."))
     if more_gains or more_costs:
-        parts = ["In further metrics, ", name, *_listed(more_gains)]
+        parts = [name, ", in further metrics,", *_listed(more_gains)]
         if more_costs:
             parts += _losses(more_costs, after_gains=bool(more_gains), start=not more_gains)
         sentences.append((*parts, "."))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
@@ -13,13 +14,14 @@ from torch.nn import functional
 
 from calque.annotated import Labels, TaggedText
 from calque.corpora import read_tagged
-from calque.errors import InputError, SettingError, did_you_mean
+from calque.errors import CalqueWarning, InputError, SettingError, did_you_mean
 from calque.nn.tagging import TaggingHead
 from calque.offsets import offsets_of, ranges
 from calque.spans import names_without_spans, span_counts
 from calque.tasks.bootstrap import accuracy, f1
 from calque.tasks.datasets import Answers, Dataset, codes_of, number_or_name, repaired_tags
 from calque.tasks.projection import LabelProjection
+from calque.tasks.reporting import NOT_CONVERGED
 from calque.tasks.zeroshot import Experiment, ZeroShot
 
 if TYPE_CHECKING:
@@ -188,6 +190,8 @@ class Tagging(ZeroShot[TaggedText]):
         """Train a task head with seed 0, and return the sentences with predicted tags."""
         experiment = Experiment(self, encoder, progress=progress)
         trained = experiment.train(0)
+        if not trained.has_converged:
+            warnings.warn(CalqueWarning(f"the tagger has {NOT_CONVERGED}; set more epochs"), stacklevel=2)
         lengths = sentences.lengths()
         starts, codes = offsets_of(lengths)[:-1], np.zeros(int(lengths.sum()), dtype=np.int32)
         text = TaggedText(sentences, Labels(codes, self.tags))
