@@ -89,7 +89,8 @@ def _records(grid: Grid, steps: Steps) -> Iterator[dict[str, Any]]:
         for score in json.loads((steps.place(step) / SCORES).read_text(encoding="utf-8")):
             if "encoder" in score["settings"]:  # replace the folder's name by the encoder's name in the study
                 score["settings"]["encoder"] = label_of(about)
-            kind = {"kind": score["task"]} if score["task"] != about["task"] else {}
+            # Scores that an alignment method computes itself belong to no task of the study.
+            kind = {"kind": score["task"]} if score["task"] != about.get("task", score["task"]) else {}
             yield {**score, **kind, **about}
 
 
