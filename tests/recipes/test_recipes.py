@@ -294,7 +294,9 @@ def test_the_script_for_the_bundled_encoder_runs(script, data):
 def test_the_script_for_students_runs(script, data, tiny_folder):
     for part in ("train.en-de.tsv.gz", "dev.en-de.tsv"):
         write(data, f"parallel/{part}")
-    further = {"distil": ["--student", str(tiny_folder), "--epochs", "0.5", "--batch", "4"]}
+    further = {
+        "distil": ["--student", str(tiny_folder), "--teacher-pooling", "words", "--epochs", "0.5", "--batch", "4"]
+    }
     first, second = script("students.sh", tiny_folder, data / "parallel", data / "out", further=further)
     assert {command[0] for command in first} == {"evaluate", "distil"}
     assert second == []
