@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
 
 from calque import launched
 
@@ -25,8 +27,58 @@ def bar(
     """
     from tqdm import tqdm
 
+    watch = _WATCH.get()
+    kind: Any = tqdm if watch is None else _watched_bar()
     items, total = (None, over) if over is None or isinstance(over, int) else (over, None)
-    return tqdm(
+    return kind(
         items, total=total, unit=unit, desc=title, disable=not show or launched.number() > 0, initial=initial,
-        unit_scale=scaled, leave=leave, mininterval=0.5, dynamic_ncols=True,
-    )  # type: ignore[call-overload]  # fmt: skip
+        unit_scale=scaled, leave=leave, mininterval=0.5, dynamic_ncols=True, **({} if watch is None else {"watch": watch}),
+    )  # fmt: skip
+
+
+# -- watching the bars -------------------------------------------------------------------------------------------------
+#: function that is called with the title of a bar, the number of finished items, and the number of all items
+Watch = Callable[[str, int, int | None], None]
+_WATCH: ContextVar[Watch | None] = ContextVar("calque_watches_progress", default=None)
+
+
+@contextmanager
+def watching(watch: Watch) -> Iterator[None]:
+    """Call `watch` at every update of a bar that this thread creates inside the block, also if the bar is hidden.
+
+    An exception of `watch` ends the work: this is how work in a background thread is cancelled.
+    """
+    token = _WATCH.set(watch)
+    try:
+        yield
+    finally:
+        _WATCH.reset(token)
+
+
+def _watched_bar() -> type[Any]:
+    """Return a class of bars that report each update. A hidden bar of tqdm does not count its items, so this class does."""
+    from tqdm import tqdm
+
+    class Watched(tqdm):
+        def __init__(
+            self, items: Any, *, watch: Watch, total: int | None, desc: str | None, initial: int, **options: Any
+        ):
+            super().__init__(items, total=total, desc=desc, initial=initial, **options)
+            size = len(items) if total is None and hasattr(items, "__len__") else total
+            self._watch, self._title, self._size, self._done = watch, desc or "", size, initial
+            watch(self._title, initial, size)
+
+        def update(self, n: float | None = 1) -> bool | None:
+            self._count(int(n or 0))
+            return super().update(n)
+
+        def __iter__(self) -> Iterator[Any]:
+            for item in super().__iter__():
+                yield item
+                self._count(1)
+
+        def _count(self, n: int) -> None:
+            self._done += n
+            self._watch(self._title, self._done, self._size)
+
+    return Watched

@@ -10,8 +10,11 @@ import pytest
 pytest.importorskip("uvicorn", reason="the extra explore is not installed")
 
 from browser import browser, page, scrolls_sideways, seen, violations  # noqa: F401
+from calque.errors import InputError
+from calque.explore.background import Background
+from calque.explore.explorer import Explorer
 from explored_text import ENGLISH
-from serving import served
+from serving import Gate, served
 
 RIVER = "?id=2&word=4&with=de"  # the word in brackets: she sat on the [bank] of the river .
 
@@ -239,6 +242,42 @@ def test_errors_are_shown_on_the_page(page, seen, url):  # noqa: F811
     page.locator("#another").click()
     settled(page)
     page.wait_for_selector("#trouble", state="hidden")
+
+
+@pytest.mark.parametrize("width", [1300, 390])
+def test_the_page_shows_the_progress_and_then_the_results(page, collection, sources, tmp_path, monkeypatch, width):  # noqa: F811
+    explorer, gate = Explorer(collection, sources, tmp_path), Gate(monkeypatch)
+    page.set_viewport_size({"width": width, "height": 844})
+    with served(explorer, Background(explorer)) as url:
+        page.goto(url + RIVER)
+        page.locator("#waiting").wait_for()
+        expected = "Encoding the text with tiny, layer 3, then 1 more layer (only needed the first time) …"
+        page.wait_for_function("text => document.querySelector('#waiting p').textContent === text", arg=expected)
+        page.wait_for_function("document.querySelector('#waiting progress').value === 0.125")
+        assert page.locator("#words button").all_inner_texts() == ENGLISH[2].split()  # the sentence is shown already
+        assert violations(page) == []
+        assert not scrolls_sideways(page)
+        page.locator("#words button").nth(1).click()  # another word can be chosen meanwhile
+        gate.open()
+        settled(page)
+        assert chosen(page) == "sat"
+        assert page.locator("#waiting").is_hidden()
+        assert page.locator("#trouble").is_hidden()
+
+
+def test_an_error_of_the_computation_is_shown_on_the_page(page, seen, collection, sources, tmp_path, monkeypatch):  # noqa: F811
+    explorer, gate = (
+        Explorer(collection, sources, tmp_path),
+        Gate(monkeypatch, InputError("the disk is full", path="x")),
+    )
+    gate.open()
+    with served(explorer, Background(explorer)) as url:
+        page.goto(url + RIVER)
+        page.locator("#trouble").wait_for()
+        shown = page.locator("#trouble").inner_text()
+        assert re.fullmatch(r"the word vectors of \w+, layer 3 could not be computed: x: the disk is full", shown)
+        assert page.locator("#waiting").is_hidden()
+    seen.errors.clear()  # remove the expected errors of the HTTP requests
 
 
 def test_the_page_works_under_its_security_policy(browser, url):  # noqa: F811

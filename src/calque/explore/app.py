@@ -16,6 +16,9 @@ All requests are `GET` requests and return JSON; only the keys of objects are li
     /api/links?encoder=mini[&layer=6]&id=12&to=40
         {"encoder", "layer", "links": [[word, word]]}
 
+While the word vectors of the layer are being computed, the last two requests are answered with status 202 and
+{"pending": {"text", "fraction", "layers"}}; "layers" is the number of layers that are still to be computed. Ask again later.
+
 SENTENCE is {"id" or "text", "lang", "words"}. HIT is a SENTENCE with the keys "word", "cosine", "csls" (except in "same") and
 "translation", which is true if the sentence is a translation of the requested sentence.
 
@@ -45,6 +48,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from calque.errors import CalqueError, SettingError
+from calque.explore.background import Background
 from calque.explore.explorer import Explorer, Typed
 from calque.storage import json_text
 
@@ -68,8 +72,12 @@ class Answer(JSONResponse):
 
 
 # -- the application ---------------------------------------------------------------------------------------------------
-def make_app(explorer: Explorer, *, hosts: Iterable[str] = LOCAL) -> Starlette:
-    """Build the web application, which accepts the given host names."""
+def make_app(explorer: Explorer, *, background: Background | None = None, hosts: Iterable[str] = LOCAL) -> Starlette:
+    """Build the web application, which accepts the given host names.
+
+    Args:
+        background: thread that computes the word vectors; without it, a request waits for the computation.
+    """
     page = {path.name: path.read_bytes() for path in (files("calque.explore") / "page").iterdir() if path.is_file()}
 
     def file(request: Request) -> Response:
@@ -79,8 +87,13 @@ def make_app(explorer: Explorer, *, hosts: Iterable[str] = LOCAL) -> Starlette:
         return Response(page[name], media_type=mimetypes.guess_type(name)[0], headers=_HEADERS)
 
     def answering(work: Callable[[Explorer, Any], dict[str, Any]]) -> Callable[[Request], Response]:
-        # not async, so that Starlette runs the function in a thread
-        return lambda request: Answer(work(explorer, request.query_params), headers=_HEADERS)
+        def answer(request: Request) -> Response:  # not async, so that Starlette runs the function in a thread
+            pending = None if background is None else _pending(background, request)
+            if pending is not None:
+                return Answer({"pending": pending}, 202, _HEADERS)
+            return Answer(work(explorer, request.query_params), headers=_HEADERS)
+
+        return answer
 
     api = [Route(f"/api/{name}", answering(work)) for name, work in _ANSWERS.items()]
     return Starlette(
@@ -88,6 +101,14 @@ def make_app(explorer: Explorer, *, hosts: Iterable[str] = LOCAL) -> Starlette:
         exception_handlers={CalqueError: _refused, HTTPException: _refused},  # pyright: ignore[reportArgumentType]
         middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=list(hosts), www_redirect=False)],
     )
+
+
+def _pending(background: Background, request: Request) -> dict[str, Any] | None:
+    """Return the progress of the computation that an answer must wait for, or None."""
+    query = request.query_params
+    if request.url.path not in ("/api/neighbours", "/api/links") or query.get("encoder") is None:
+        return None
+    return background.pending(query["encoder"], query.get("layer"), typed=query.get("text") is not None)
 
 
 def _refused(request: Request, error: Exception) -> Response:
@@ -162,7 +183,7 @@ def serve(
     explorer: Explorer, listening: socket.socket, *, host: str, browser: bool = True,
     say: Callable[[str], None] = lambda line: None,
 ) -> None:  # fmt: skip
-    """Serve the page until Ctrl-C is pressed.
+    """Serve the page until Ctrl-C is pressed, and compute the word vectors in the background.
 
     Args:
         listening: socket returned by `listen`.
@@ -183,9 +204,14 @@ def serve(
         say("no display was found; open the address in a browser (from another machine, use ssh -L)")
     elif browser:  # the browser can connect before the server starts, because the socket is already listening
         threading.Thread(target=webbrowser.open, args=(url_of(listening),), daemon=True).start()
+    background = Background(explorer, say=say)
     config = uvicorn.Config(
-        make_app(explorer, hosts=names), log_level="warning", access_log=False, lifespan="off", ws="none",
+        make_app(explorer, background=background, hosts=names), log_level="warning", access_log=False, lifespan="off", ws="none",
         server_header=False, timeout_graceful_shutdown=1,
     )  # fmt: skip
-    with suppress(KeyboardInterrupt):  # Ctrl-C is the normal way to stop the server
-        uvicorn.Server(config).run(sockets=[listening])
+    background.start()
+    try:
+        with suppress(KeyboardInterrupt):  # Ctrl-C is the normal way to stop the server
+            uvicorn.Server(config).run(sockets=[listening])
+    finally:
+        background.stop()

@@ -27,7 +27,9 @@ from calque.wordalign.similarity import links_from_embeddings
 if TYPE_CHECKING:
     from calque.encoders import Encoder
 
+_BLOCK = 4096  # number of words that are compared between two updates of the progress bar
 K = 10  # number of nearest neighbours in CSLS, as in the papers
+NEIGHBOURHOODS = "neighbourhoods"  # title of the progress bar of `hubness`
 _FORMAT = 1  # version of the file format for word vectors
 
 
@@ -43,13 +45,15 @@ def hubness(vectors: Embeddings, collection: Collection, *, progress: bool = Fal
     matrices = [torch.from_numpy(np.ascontiguousarray(vectors.data[of], dtype=np.float32)) for of in rows]
     found = np.zeros((len(rows), vectors.n_words), dtype=np.float32)
     total = sum(map(len, rows)) ** 2
-    with bar(total, unit="pair", title="neighbourhoods", show=progress, scaled=True) as shown:
+    with bar(total, unit="pair", title=NEIGHBOURHOODS, show=progress, scaled=True) as shown:
         for a, b in product(range(len(rows)), repeat=2):
             own = int(a == b)  # within its own language, each word's nearest neighbour is the word itself
-            if len(rows[a]) and len(rows[b]) > own:
-                values, _ = largest_products(matrices[a], matrices[b], K + own)
-                found[b, rows[a]] = values[:, own:].mean(axis=1, dtype=np.float64)
-            shown.update(len(rows[a]) * len(rows[b]))
+            for start in range(0, len(rows[a]), _BLOCK):
+                block = slice(start, start + _BLOCK)
+                if len(rows[b]) > own:
+                    values, _ = largest_products(matrices[a][block], matrices[b], K + own)
+                    found[b, rows[a][block]] = values[:, own:].mean(axis=1, dtype=np.float64)
+                shown.update(len(rows[a][block]) * len(rows[b]))
     return found
 
 
@@ -160,6 +164,8 @@ class CollectionView:
         name = layer or self.own
         if name not in self.numbers:
             raise SettingError(f"the layer of {self.name} must be one of {', '.join(self.numbers)}, got {name!r}")
+        if name in self._open:  # without the lock, because another layer may be being computed
+            return self._open[name], name
         with self._lock:
             if name not in self._open:
                 path = self._folder / f"{name}.safetensors"
@@ -169,6 +175,10 @@ class CollectionView:
                     encoded = self._encode(self._collection.sentences, name)
                     self._open[name] = WordVectors.build(path, self._collection, encoded, progress=self.progress)
         return self._open[name], name
+
+    def is_open(self, layer: str | None) -> bool:
+        """Return whether the vectors of a layer are computed and open."""
+        return (layer or self.own) in self._open
 
     def vectors(self, layer: str, which: int | Typed) -> Embeddings:
         """Return the L2-normalised vectors of one sentence."""
@@ -207,7 +217,8 @@ _MAX_NEIGHBOURS = 50  # maximum number of nearest words per language
 class Explorer:
     """Data for the explorer page, as JSON-compatible dictionaries.
 
-    A sentence is given by its number in the collection, or as `Typed`. Word positions start at 0. The class is thread-safe.
+    A sentence is given by its number in the collection, or as `Typed`. Word positions start at 0. The class is thread-safe. The
+    vectors of a layer are computed when they are first needed; `calque.explore.background` computes them in a thread.
 
     Args:
         folder: folder for the word vectors of all encoders and texts.
@@ -233,8 +244,6 @@ class Explorer:
         afters = [name for name in self.views if name not in befores] or befores
         self.before = (befores or afters)[0]
         self.after = "contrastive" if "contrastive" in afters else afters[-1]
-        for name in dict.fromkeys((self.before, self.after)):
-            self.views[name].store(None)
 
     # -- content -------------------------------------------------------------------------------------------------------
     def about(self) -> dict[str, Any]:

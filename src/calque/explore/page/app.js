@@ -15,7 +15,28 @@ let state = null;
 let turn = 0; // number of the current request; answers to earlier requests are dropped
 
 // -- requests -----------------------------------------------------------------------------------------------------------
-async function ask(what, parameters = {}) {
+/** Sends a request. While the server computes word vectors, shows the progress and repeats the request. */
+async function ask(what, parameters = {}, isWanted = () => true) {
+  for (;;) {
+    const content = await askOnce(what, parameters);
+    if (!content.pending) return content;
+    if (!isWanted()) throw new Error("The view has changed.");
+    showProgress(content.pending);
+    await new Promise((resume) => setTimeout(resume, 500));
+    if (!isWanted()) throw new Error("The view has changed.");
+  }
+}
+
+function showProgress({ text, fraction, layers }) {
+  const [line, bar] = at("waiting").children;
+  const others = layers > 1 ? `, then ${layers - 1} more ${layers === 2 ? "layer" : "layers"}` : "";
+  const said = `${text}${others} (only needed the first time) …`;
+  if (line.textContent !== said) line.textContent = said; // screen readers announce every change
+  bar.value = fraction;
+  at("waiting").hidden = false;
+}
+
+async function askOnce(what, parameters) {
   const given = Object.entries(parameters).filter(([, value]) => value !== null && value !== undefined && value !== "");
   let answer;
   try {
@@ -109,9 +130,6 @@ async function show() {
   turn += 1;
   const mine = turn;
   panels.forEach((panel) => panel.querySelector(".body").setAttribute("aria-busy", "true"));
-  setTimeout(() => {
-    if (mine === turn && panels.some((panel) => panel.querySelector('.body[aria-busy="true"]'))) at("waiting").hidden = false;
-  }, 2000);
   try {
     const sentence = await sentenceOf(state);
     if (mine !== turn) return;
@@ -195,12 +213,13 @@ function showChoice(panel, side) {
 }
 
 async function showAnswers(sentence, beside, mine) {
+  const isWanted = () => mine === turn;
   const answers = await Promise.all(
     state.views.map(({ encoder, layer }) => {
       const asked = { encoder, layer, ...naming(state) };
       return Promise.all([
-        ask("neighbours", { ...asked, word: state.word, n: state.n }),
-        beside ? ask("links", { ...asked, to: beside.id }) : null,
+        ask("neighbours", { ...asked, word: state.word, n: state.n }, isWanted),
+        beside ? ask("links", { ...asked, to: beside.id }, isWanted) : null,
       ]);
     }),
   );

@@ -102,7 +102,8 @@ def _unbounded(wanted: Any) -> Any:
         return Union[tuple(map(_unbounded, parts))]  # noqa: UP007
     if not isinstance(origin, type) or origin is Annotated:
         return wanted
-    return origin[tuple(map(_unbounded, parts))]
+    generic: Any = origin
+    return generic[tuple(map(_unbounded, parts))]
 
 
 def _narrowed(name: str, wanted: Any) -> Any:
