@@ -11,6 +11,7 @@ import torch
 from calque.algebra.trees import maximum_spanning_trees
 from calque.annotated import Labels, TaggedText, Treebank
 from calque.errors import InputError, SettingError
+from calque.runs.card import add_scores
 from calque.runs.score_table import table
 from calque.tasks.bootstrap import measure, measure_all
 from calque.tasks.classification import Classification
@@ -77,7 +78,7 @@ def test_the_epoch_is_chosen_on_source_text_unless_target_text_is_requested():
     assert last.settings["chosen_epochs"] == [0]
 
 
-def test_scores_of_heads_that_have_not_converged_say_so_in_the_record_and_in_the_table():
+def test_scores_of_heads_that_have_not_converged_say_so_in_the_record_and_in_the_table(tmp_path):
     settings = {"seeds": (0, 1), "hidden": 8, "bootstrap": 2}
     data = [tagged(40, "en")], [tagged(20, "de", 1), tagged(20, "en", 1)]
     scores = Tagging("ner", *data, options={"epochs": 1}, **settings).evaluate(Planted())
@@ -86,6 +87,8 @@ def test_scores_of_heads_that_have_not_converged_say_so_in_the_record_and_in_the
     assert all("not converged: the best epoch was the last" in score.settings["warnings"] for score in scores)
     shown = table(scores)
     assert "Not converged: the best epoch was the last for 2 of 2 heads; set --epochs above 1. Reports do not" in shown
+    add_scores(tmp_path, [score.to_dict() for score in scores])
+    assert "(not converged) |" in (tmp_path / "README.md").read_text()
     scores = Tagging("ner", *data, options={**QUICK, "epochs": 60}, **settings).evaluate(Planted())
     assert "warnings" not in scores[0].settings
     assert max(scores[0].settings["trained_epochs"]) < 60

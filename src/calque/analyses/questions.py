@@ -135,7 +135,7 @@ class Questions:
     def finding(
         self, analysis: str, view: View | None, metric: str, figures: float | tuple[float, float, float], n: int,
         about: Mapping[str, Any] | None = None, *, group: str | None = None, x: float | None = None,
-        items: Sequence[dict[str, Any]] | None = None, task: str = "retrieval", percent: bool = True,
+        items: Sequence[dict[str, Any]] | None = None, task: str | None = None, percent: bool = True,
     ) -> Finding:  # fmt: skip
         """Build a finding about this test text.
 
@@ -143,11 +143,12 @@ class Questions:
             view: results of the encoder; None if several encoders are compared.
             figures: value with both ends of its interval, or only the value.
             about: additional settings to record.
+            task: name of the measure; default: the task of this test text.
         """
         value, low, high = figures if isinstance(figures, tuple) else (figures, math.nan, math.nan)
         name, settings = (None, {}) if view is None else (view.name, view.about)
         score = Score(
-            task, self.task.data, self.langs, metric, float(value), float(low), float(high), int(n), self.task.seed,
+            task or self.task.name, self.task.data, self.langs, metric, float(value), float(low), float(high), int(n), self.task.seed,
             {**settings, **dict(about or {})}, percent,
         )  # fmt: skip
         return Finding(analysis, name, score, group, x, items)

@@ -21,7 +21,7 @@ from calque.runs.compare import test_of
 from calque.storage import json_text, locked, write_text
 from calque.tasks.base import Score
 from calque.tasks.bootstrap import measure
-from calque.tasks.reporting import ALWAYS_DESCRIPTIVE, Reporting
+from calque.tasks.reporting import ALWAYS_DESCRIPTIVE, Reporting, warnings_of
 from calque.tasks.table import reporting_of
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def _question(score: dict[str, Any]) -> str:
 def _table(scores: Sequence[dict[str, Any]]) -> str:
     """Return a Markdown table of scores, with a last column for the settings that distinguish rows of the same test."""
     rows = [
-        f"| {s['task']} | {s['metric']} | {s['data']} | {'-'.join(s['languages'])} | {_shown(s['value'])} "
+        f"| {s['task']} | {s['metric']} | {s['data']} | {'-'.join(s['languages'])} | {_shown(s['value'])}{_doubts(s)} "
         f"| {_shown(s['low'])} – {_shown(s['high'])} | {s['n']:,} |"
         for s in scores
     ]
@@ -68,6 +68,11 @@ def _table(scores: Sequence[dict[str, Any]]) -> str:
         head, rule = f"{head} settings |", f"{rule}---|"
         rows = [f"{row} {text} |" for row, text in zip(rows, differing, strict=True)]
     return "\n".join([head, rule, *rows])
+
+
+def _doubts(score: dict[str, Any]) -> str:
+    """Return the reasons why a score must not be compared, in parentheses."""
+    return "".join(f" ({reason.partition(':')[0]})" for reason in warnings_of(score.get("settings", {})))
 
 
 def _differing(score: dict[str, Any], scores: Sequence[dict[str, Any]]) -> str:

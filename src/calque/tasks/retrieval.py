@@ -73,6 +73,7 @@ class WordRetrieval(Task):
         InputError: links refer to words that do not exist in the text.
     """
 
+    name = "retrieval"
     reporting = RETRIEVAL
 
     def __init__(
@@ -311,7 +312,7 @@ class WordRetrieval(Task):
             record = {"queries": selection, "directions": directions, **settings}
             n = int(sums[f"{kind}.{selection}.{self._ways[0]}"][:, 1].sum())
             scores.append(
-                Score("retrieval", self.data, self.corpus.langs, metric, *each.ends, n, self.seed, record, **each.kept)
+                Score(self.name, self.data, self.corpus.langs, metric, *each.ends, n, self.seed, record, **each.kept)
             )
         return scores
 
