@@ -148,7 +148,8 @@ class Questions:
         value, low, high = figures if isinstance(figures, tuple) else (figures, math.nan, math.nan)
         name, settings = (None, {}) if view is None else (view.name, view.about)
         score = Score(
-            task or self.task.name, self.task.data, self.langs, metric, float(value), float(low), float(high), int(n), self.task.seed,
+            task or self.task.name, self.task.data, self.langs, metric, float(value), float(low), float(high), int(n),
+            self.task.seed,
             {**settings, **dict(about or {})}, percent,
         )  # fmt: skip
         return Finding(analysis, name, score, group, x, items)
