@@ -45,7 +45,7 @@ _THREE = (
     "zhaza zhozh zsmms zulzu "
 )
 TWO_LETTERS = {code[:3]: code[3:] for code in _THREE.split()}
-_FORMER = {
+FORMER = {
     "iw": "he",
     "in": "id",
     "ji": "yi",
@@ -76,7 +76,7 @@ def language_parts(lang: str) -> list[str]:
     """Return the lower-case parts of a language tag, with the language as a two-letter code: `zho_Hant` gives zh and hant."""
     base, *rest = lang.strip().replace("_", "-").lower().split("-")
     base = TWO_LETTERS.get(base, base)
-    return ["zh" if base == "yue" else _FORMER.get(base, base), *rest]
+    return ["zh" if base == "yue" else FORMER.get(base, base), *rest]
 
 
 # -- scripts without spaces ----------------------------------------------------------------------------------

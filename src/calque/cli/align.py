@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any, ClassVar
 
 import typer
@@ -13,7 +13,7 @@ from calque.alignment import METHODS, learns_from, methods_for
 from calque.cli.checks import given, output_folder, refuse_unused
 from calque.cli.options import Linking, Loading, SubjectCommand, Tracking, grouped, names_of, news, own_options
 from calque.errors import SettingError, did_you_mean
-from calque.runs.settings import DEFAULT_METHOD, AlignSettings, named_pairs
+from calque.runs.settings import DEFAULT_METHOD, AlignSettings, named_pairs, warn_of_languages
 
 
 class AlignCommand(SubjectCommand):
@@ -124,7 +124,9 @@ def align(
     elif kind in ("--dictionary", "--unsupervised"):
         options, how = _with_start(options, how)
         options["seed"] = linking.seed
-    if kind not in ("--text", "--released") and not named_pairs(how.train or how.dictionary or (), how.langs or ())[1]:
+    pairs = named_pairs(how.train or how.dictionary or (), how.langs or ())[1]
+    warn_of_languages(chain(*pairs))
+    if kind not in ("--text", "--released") and not pairs:
         what = "the languages of the text" if kind == "TRAIN" else "the languages to map"
         raise SettingError(f"--langs is missing; give {what}, e.g. --langs en de")
     say = news(how.quiet)

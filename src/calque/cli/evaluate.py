@@ -21,10 +21,11 @@ from calque.runs.settings import (
     Quiet,
     Several,
     files,
-    language_pairs,
     numbers,
     opt,
     out_file,
+    pairs_of,
+    warn_of_languages,
 )
 from calque.storage import append_lines, json_text
 from calque.tasks.inputs import FIELDS, Inputs
@@ -199,7 +200,9 @@ def evaluate(
     if computes_links and linking.one_based is not None and not (texts.links or texts.train_links):
         raise SettingError("--one-based and --zero-based are only for files of word links; add --links FILE")
     words = linking.words(row.pretokenized if pretokenized is None else pretokenized, limit)
-    pairs, say = language_pairs(langs or []), news(output.quiet)
+    say, has_pairs = news(output.quiet), row.languages == "pairs" or bool(texts.project)
+    pairs = pairs_of(texts.project or texts.test if has_pairs else [], langs or [])
+    warn_of_languages(chain(*pairs))
     inputs = Inputs(task, **given_files, langs=pairs, words=words, test_limit=test_limit, say=say)
     options = own_options(context, option) | ({"rename": _renaming(rename)} if rename else {})
     command: Any = context.command

@@ -34,8 +34,9 @@ from calque.runs.settings import (
     Several,
     file_name,
     language,
-    language_pairs,
     numbers,
+    pairs_of,
+    warn_of_languages,
 )
 from calque.storage import append_lines, json_text
 
@@ -167,6 +168,7 @@ def analyze(*, context: typer.Context, how: AnalysisSettings, loading: Loading, 
         refuse_unused(context, dict.fromkeys(("langs", "links", "train", "upos"), "needs --test FILE (parallel text)"))
     if how.train is None:
         refuse_unused(context, {"train_links": "needs a training text; add --train FILE"})
+    warn_of_languages(how.langs or ())
     if how.links is None and how.train_links is None:
         refuse_unused(context, {"one_based": "is only for files of word links; add --links FILE"})
     files = [how.test, how.train, how.links, how.train_links, *(how.upos or [])]
@@ -260,10 +262,11 @@ def words(context: typer.Context, how: LinkSettings, linking: Linking, loading: 
         why = "applies to a statistical aligner, but --encoder links words by vectors; leave out this option or add --prior"
         unused |= dict.fromkeys(("model", "symmetrize", "extra", "tables", "use", "sample"), why)
     refuse_unused(context, unused)
+    warn_of_languages(how.langs or ())
     also = (pair_and_path(each)[1] for each in how.also or [])
     inputs = [how.train, *(how.extra or []), *also, how.use, how.encoder]
-    output_file("--out", how.out, inputs, how.langs)
-    output_file("--tables", how.tables, [*inputs, how.out], how.langs)
+    output_file("--out", how.out, inputs, how.langs or [])
+    output_file("--tables", how.tables, [*inputs, how.out], how.langs or [])
     from calque.runs.words import link_words
 
     linked = linking.words(how.pretokenized, how.limit)
@@ -328,6 +331,7 @@ def distil(context: typer.Context, how: DistilSettings, tracking: Tracking) -> N
         if of_layers := [name for name in ("freeze", "precision") if name in options]:
             raise SettingError(f"--{of_layers[0]} {why}")
         options = {**_STATIC, **options}
+    warn_of_languages(how.langs or ())
     say = news(how.quiet)
     result = run(how, options=options, progress=not how.quiet, say=say)
     say(f"saved to {result.folder} ({result.record['seconds']['method']:.0f} s)")
@@ -431,8 +435,9 @@ def explore(
     if not test and not text:
         refuse_unused(context, {"pretokenized": "needs a text; add --text or --test"})
     output_folder("--cache", cache, [*(text or []), *(test or [])])
+    warn_of_languages(langs or ())
     say = news(quiet)
-    texts = {"text": text or [], "test": test or [], "langs": language_pairs(langs or [])}
+    texts = {"text": text or [], "test": test or [], "langs": pairs_of(test or [], langs or [])}
     collection = find_text(encoders, **texts, pretokenized=pretokenized, limit=limit, say=say)
     sources = find_encoders(encoders, base, say)
     say("encoders: " + ", ".join(f"{each.name}{' (before alignment)' if each.before else ''}" for each in sources))

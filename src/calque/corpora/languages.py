@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from itertools import pairwise
 from os import PathLike, fspath
 
 from calque.errors import SettingError
-from calque.segment import TWO_LETTERS, language_parts
+from calque.segment import FORMER, TWO_LETTERS, language_parts
 
 _CODES = frozenset(TWO_LETTERS.values()) - {"ae", "sh"} | {"gsw", "nap"}  # codes recognised in file names
 _OTHERS = {"esp": "es", "ned": "nl"} | {code: TWO_LETTERS[code] for code in ("eng", "deu", "ger", "fra", "spa", "nld")}
@@ -23,7 +24,7 @@ _NAMES = (
     "telugu=te thai=th turkish=tr ukrainian=uk urdu=ur vietnamese=vi welsh=cy"
 )
 #: English names of languages, in lower case, with their codes
-NAMES = dict(pair.split("=") for pair in _NAMES.split())
+NAMES = {pair.partition("=")[0]: pair.partition("=")[2] for pair in _NAMES.split()}
 _CHINESE_SCRIPTS = {"cn": "hans", "sg": "hans", "my": "hans", "tw": "hant", "hk": "hant", "mo": "hant"}
 _NORWEGIAN = {frozenset({"no", "nb"}): 1, frozenset({"no", "nn"}): 2}
 
@@ -46,6 +47,42 @@ def language_of(path: str | PathLike[str]) -> str | None:
         if code in _CODES and all(re.fullmatch(r"[A-Za-z0-9]{2,8}", piece) for piece in dialect):
             languages["-".join([code, *dialect])] = None
     return next(iter(languages)) if len(languages) == 1 else None
+
+
+def pair_in_name(path: str | PathLike[str]) -> tuple[str, str] | None:
+    """Return the two languages in the name of a parallel text (`train.en-de.tsv`, `europarl.de_en`, `eng-fra.tmx`), or None if
+    the name contains no pair of adjacent languages or more than one."""
+    parts = re.split(r"[._:-]", re.split(r"[/\\]", fspath(path))[-1])
+    codes = [TWO_LETTERS.get(part.lower(), _OTHERS.get(part.lower(), part.lower())) for part in parts]
+    pairs = {(a, b) for a, b in pairwise(codes) if a in _CODES and b in _CODES and a != b}
+    return next(iter(pairs)) if len(pairs) == 1 else None
+
+
+_PLACEHOLDERS = {"xx", "yy", "zz"}  # written for any language, for example in spaCy
+#: codes of countries that are often written instead of the code of their language
+_COUNTRIES = {
+    "al": "sq", "at": "de", "au": "en", "by": "be", "cn": "zh", "cz": "cs", "dk": "da", "gb": "en", "ge": "ka",
+    "gr": "el", "il": "he", "ir": "fa", "jp": "ja", "kp": "ko", "mx": "es", "nz": "en", "pk": "ur", "rs": "sr", "tw": "zh",
+    "ua": "uk", "us": "en", "vn": "vi",
+}  # fmt: skip
+
+
+def doubt_about(name: str) -> str | None:
+    """Return why the name of a language is doubtful, and the likely code, or None for a usual code.
+
+    ISO 639-3 has thousands of codes of three letters, so only those that stand for a code of two letters are doubtful.
+    """
+    code = name.replace("_", "-").partition("-")[0].lower()
+    if code in TWO_LETTERS:
+        return f"{name} is usually written {TWO_LETTERS[code]}"
+    if code in NAMES:
+        return f"{name} is not a language code; use {NAMES[code]}"
+    has_three_letters = len(code) == 3 and code.isascii() and code.isalpha()
+    if has_three_letters or code in {*TWO_LETTERS.values(), *FORMER, *_PLACEHOLDERS}:
+        return None
+    known = _COUNTRIES.get(code)
+    hint = f"did you mean {known}?" if known else "is it misspelt?"
+    return f"{name} is not a language code of ISO 639; {hint}"
 
 
 def best_match(wanted: str, available: Iterable[str]) -> str | None:

@@ -16,7 +16,7 @@ from calque.input_texts import Say, Words, check_pairs
 from calque.named import imported
 from calque.runs.compare import lower_is_better
 from calque.runs.score_table import columns
-from calque.runs.settings import AnalysisSettings, language_pairs
+from calque.runs.settings import AnalysisSettings, pairs_of
 from calque.tasks.inputs import Inputs
 
 if TYPE_CHECKING:
@@ -52,7 +52,11 @@ def analyze(
     words = words or Words()
     settings = {"forms": how.forms, "pairs": how.pairs, "projection": how.projection, "seed": words.seed}
     only = None if how.only is None else [name.strip() for name in how.only.split(",") if name.strip()]
-    chosen, paths, langs = _Chosen(only, settings, say), _by_name(how.encoders or ()), language_pairs(how.langs or ())
+    chosen, paths, langs = (
+        _Chosen(only, settings, say),
+        _by_name(how.encoders or ()),
+        pairs_of([how.test or ""], how.langs or ()),
+    )
     if not (paths and how.test and langs):
         raise SettingError("the analyses need encoders, --test FILE and --langs, e.g. --langs en de")
     check_pairs([how.test], langs)

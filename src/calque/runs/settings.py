@@ -6,7 +6,8 @@ The name, type, default and help of a field define a command-line option, see `o
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from os import PathLike, fspath
 from pathlib import Path
@@ -16,8 +17,9 @@ import typer
 
 from calque.alignment import methods_for
 from calque.analyses.table import ANALYSES
-from calque.corpora.languages import pair_and_path
-from calque.errors import SettingError
+from calque.corpora.languages import best_match, doubt_about, pair_and_path, pair_in_name
+from calque.errors import CalqueWarning, SettingError
+from calque.segment import language_parts
 
 
 def opt(default: Any, help: str, *names: str, **how: Any) -> Any:
@@ -59,7 +61,9 @@ def _field(default: Any, option: Any) -> Any:
 
 def language(parameter: typer.CallbackParam, value: str | None) -> str | None:
     """Check the name of a language (a callback for `typer`)."""
-    return value if value is None else _language(parameter.opts[0], value)
+    if value is not None:
+        warn_of_languages([_language(parameter.opts[0], value)], parameter.opts[0])
+    return value
 
 
 def _language(option: str, name: str) -> str:
@@ -73,6 +77,13 @@ def _language(option: str, name: str) -> str:
     return name
 
 
+def warn_of_languages(langs: Iterable[str], option: str = "--langs") -> None:
+    """Warn of languages that are probably misspelt, because their text is split into words without the rules of the language."""
+    for name in dict.fromkeys(langs):
+        if (doubt := doubt_about(name)) is not None:
+            warnings.warn(CalqueWarning(f"{option}: {doubt}"), stacklevel=3)
+
+
 def language_pairs(langs: Sequence[str]) -> list[tuple[str, str]]:
     """Convert the flat list of `--langs` to pairs of languages, and check the pairs.
 
@@ -84,13 +95,46 @@ def language_pairs(langs: Sequence[str]) -> list[tuple[str, str]]:
     names = [_language("--langs", lang) for lang in langs]
     pairs = list(zip(names[::2], names[1::2], strict=True))
     for a, b in pairs:
-        if a == b:
+        if language_parts(a) == language_parts(b):
             raise SettingError(f"--langs {a} {b}: expected two different languages, source and target")
     return pairs
 
 
+def pairs_of(files: Sequence[str], langs: Sequence[str]) -> list[tuple[str, str]]:
+    """Return the language pairs of parallel texts from the flat list of `--langs`.
+
+    If there are fewer pairs than files, the names of files such as `train.en-de.tsv` give the missing pairs. A pair of `--langs`
+    then belongs to the file that has the same languages in its name, or to the next file without languages in its name.
+
+    Raises:
+        SettingError: see `language_pairs`.
+    """
+    given = language_pairs(langs)
+    if len(given) >= len(files):
+        return given
+    found = [pair_in_name(file) for file in files]
+    left = list(given)
+    for k, named in enumerate(found):
+        same = next((pair for pair in left if named is not None and _same_languages(pair, named)), None)
+        if same is not None:
+            left.remove(same)
+            found[k] = same
+    if len(left) != found.count(None):
+        return given  # `check_pairs` and the commands report that pairs are missing
+    rest = iter(left)
+    return [pair or next(rest) for pair in found]
+
+
+def _same_languages(pair: tuple[str, str], other: tuple[str, str]) -> bool:
+    """Return whether two pairs have the same languages, in any order."""
+    return any(
+        best_match(pair[0], [a]) is not None and best_match(pair[1], [b]) is not None for a, b in (other, other[::-1])
+    )
+
+
 def named_pairs(files: Sequence[str], langs: Sequence[str]) -> tuple[list[str], list[tuple[str, str]]]:
-    """Return files and their language pairs, which are given as `en-de=FILE` or in the flat list of `--langs`.
+    """Return files and their language pairs, which are given as `en-de=FILE`, in the flat list of `--langs` or in the names of
+    the files (see `pairs_of`).
 
     Raises:
         SettingError: the languages of a file are missing or are given in both ways.
@@ -98,10 +142,11 @@ def named_pairs(files: Sequence[str], langs: Sequence[str]) -> tuple[list[str], 
     named = [pair_and_path(file) for file in files]
     pairs = [pair for pair, _ in named if pair is not None]
     if not pairs:
-        return list(files), language_pairs(langs)
-    if langs or len(pairs) < len(named):
+        return list(files), pairs_of(files, langs)
+    every = [pair or pair_in_name(path) for pair, path in named]
+    if langs or None in every:
         raise SettingError("give the languages of all files, either as en-de=FILE or with --langs, but not both")
-    return [path for _, path in named], language_pairs([lang for pair in pairs for lang in pair])
+    return [path for _, path in named], language_pairs([lang for pair in every if pair for lang in pair])
 
 
 def numbers(text: str | None, option: str = "--layers") -> list[int] | None:
@@ -119,7 +164,12 @@ def numbers(text: str | None, option: str = "--layers") -> list[int] | None:
 
 Several = list[str] | None
 PairLangs = Annotated[
-    Several, typer.Option("--langs", metavar="SOURCE TARGET", help="Languages of the parallel text, e.g. en de.")
+    Several,
+    typer.Option(
+        "--langs",
+        metavar="SOURCE TARGET",
+        help="Languages of the text, e.g. en de; default: as in its name.",
+    ),
 ]
 ManyLangs = Annotated[
     Several, typer.Option("--langs", metavar="SOURCE TARGET", help="Languages of a text or dictionary; repeatable.")
@@ -250,7 +300,12 @@ class LinkSettings:
     """Settings of `calque words`."""
 
     train: str = arg(..., "Parallel text in a format such as TSV, a ||| b, Moses or TMX.", metavar="TRAIN")
-    langs: list[str] = opt(..., "Languages of the text, e.g. en de.", "--langs", metavar="SOURCE TARGET")
+    langs: list[str] | None = opt(
+        None,
+        "Languages of the text, e.g. en de; default: the languages in its name, e.g. train.en-de.tsv.",
+        "--langs",
+        metavar="SOURCE TARGET",
+    )
     out: Path = out_file(..., "Pharaoh file to write, with one line of word links (i-j) per sentence pair.")
     encoder: str | None = opt(None, "Encoder whose vector similarities are used to link words.", metavar="ENCODER")
     extract: str | None = opt(None, "With --encoder: rule for selecting links, mutual (default) or softmax.")

@@ -19,7 +19,7 @@ from calque.errors import SettingError
 from calque.input_texts import Say, Words, check_pairs, digest_of
 from calque.pairs import WordPairs
 from calque.progress import bar
-from calque.runs.settings import LinkSettings, language_pairs
+from calque.runs.settings import LinkSettings, pairs_of
 from calque.storage import json_text, locked, write_lines
 from calque.text import ParallelCorpus
 
@@ -61,7 +61,9 @@ def link_words(
         raise SettingError("the aligner loaded with --use has its own prior weight; leave out --prior-weight")
     if how.use is not None and trains:
         raise SettingError("--use links words without training; leave out --extra, --tables and --sample")
-    pairs, similar, linker = language_pairs(how.langs), None, None
+    pairs, similar, linker = pairs_of([how.train], how.langs or ()), None, None
+    if not pairs:
+        raise SettingError("--langs is missing; give the languages of the text, e.g. --langs en de")
     check_pairs([how.train], pairs)
     langs = pairs[0]
     if how.encoder is not None and not how.prior:

@@ -79,7 +79,9 @@ class Inputs:
         from calque.input_texts import check_pairs
 
         if not self.langs:
-            raise SettingError(f"{self.task} requires --langs, e.g. --langs en de")
+            raise SettingError(
+                f"{self.task} requires --langs, e.g. --langs en de, or a file name such as test.en-de.tsv"
+            )
         n = max(len(self.test), len(self.langs))
         tests, langs = _for_each(self.test, n, "--test"), list(self.langs)
         check_pairs(tests, langs)

@@ -17,6 +17,7 @@ from calque.errors import InputError, SettingError, did_you_mean, similar_path
 from calque.input_texts import Words
 from calque.named import imported, is_path
 from calque.runs.align import IDENTICAL, STARTS
+from calque.runs.settings import warn_of_languages
 from calque.runs.study.values import (
     OF_ANCHORS,
     PRETRAINING,
@@ -279,9 +280,12 @@ def read_study(path: str | Path) -> Study:
         meant = similar_path(path) if isinstance(error, FileNotFoundError) else ""
         raise InputError(f"cannot read the study ({reason}){meant}", path=path) from error
     try:
-        return _study({"out": default_out(path), **tables}, str(Path(path).resolve().parent))
+        study = _study({"out": default_out(path), **tables}, str(Path(path).resolve().parent))
     except SettingError as error:
         raise InputError(str(error), path=path) from error
+    named = [lang for each in study.supervision.values() for lang in (*each.texts, *each.options)]
+    warn_of_languages([study.source, study.towards, *named], f"{path}: language")
+    return study
 
 
 def default_out(path: str | Path) -> str:
