@@ -5,6 +5,7 @@
 # TEACHER is the folder of all-MiniLM-L6-v2. DATA has train.en-de.tsv.gz and dev.en-de.tsv with the columns source, target and origin. Finished steps are
 # skipped; repeat the command to resume a stopped run.
 set -euo pipefail
+case ${1:-} in -h|--help) sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "$0"; exit;; esac
 TEACHER=${1:?folder of the teacher} DATA=${2:?folder of the texts} OUT=${3:?folder for students and scores}
 mkdir -p "$OUT/scores"
 captions='$3 == "multi30k"'

@@ -31,6 +31,7 @@ SMALLEST = {
     "memory": (("--sentences", 60, "--types", 40, "--dim", 8), "| retrieval | 60 |"),
     "planted_rotation": (("--words", 60, "--sizes", 10, 20), "dictionary of 20, refined"),
     "planted": (("make", "key-points", "--out", "made", "--sentences", 40, "--test", 5), ""),
+    "aligners": (("gold.tsv", "en", "de", "--runs", 1), "calque, gibbs"),
     "zipf": (("--pairs", 12, "--types", 40, "--out", "made.txt"), ""),
 }
 
@@ -58,9 +59,10 @@ def run_forked(command, check, env, **_):
 
 @pytest.fixture
 def small(tmp_path, monkeypatch):
-    """Start the processes of benchmarks as forks, and make the vocabulary of the random encoder small."""
+    """Start the processes of benchmarks as forks, make the vocabulary of the random encoder small, and write a test set."""
     import benchmarks.shared
 
+    (tmp_path / "gold.tsv").write_text("a cat\teine Katze\t0-0 1-1\nthe cat sees\tdie Katze sieht\t0-0 1-1 2-2\n")
     whole = benchmarks.shared.made_up_text
     monkeypatch.setattr(benchmarks.shared, "made_up_text", lambda n, **how: whole(min(n, 100), **how))
     for name, replacement in (
