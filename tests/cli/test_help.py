@@ -9,6 +9,7 @@ import typer
 
 import calque
 from calque.cli.options import SubjectCommand, in_help
+from command import fails, works
 from named_options import check_options, commands, options_of
 
 #: what a help page must not contain: references to other text, names in code, and values and names of Python
@@ -90,3 +91,31 @@ def test_a_message_with_an_option_of_another_command_is_found(line):
         check_options(["words", "x.tsv"], f"calque: {line}\n")
     check_options(["words", "x.tsv"], "calque: error: use --model gibbs, or calque align --lora 4\n")
     check_options(["words", "--wrong=3"], "calque: error: no such option --wrong\n")
+
+
+def test_the_refusal_of_identical_beside_a_dictionary_gives_the_option_to_write(capsys, tmp_path):
+    """Check that the suggested command passes this check, too."""
+    how = ("--langs", "en", "de", "--encoder", "mini", "--towards", "en", "--out", tmp_path / "out", "-q")
+    said = fails(capsys, "align", "--dictionary", "d.tsv", "identical", *how)
+    assert said.endswith("write --dictionary d.tsv --option identical=true")
+    assert "d.tsv" in fails(capsys, "align", "--dictionary", "d.tsv", "--option", "identical=true", *how)
+
+
+def test_the_warning_about_long_lines_needs_no_option(capsys, tmp_path):
+    (tmp_path / "long.tsv").write_text("a b c\tx y z\n" * 5 + "a " * 501 + "\t" + "x " * 3 + "\n")
+    out = tmp_path / "links"
+    with pytest.warns(UserWarning, match="get no links; split these lines into sentences"):
+        works(capsys, "words", tmp_path / "long.tsv", "--langs", "en", "de", "--out", out, "-q")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        (("--method", "contrastiv"), "contrastive"),
+        (("--method", "finetune", "--option", "epoch=1"), "epochs"),
+    ],
+)
+def test_a_misspelt_method_or_option_gets_a_suggestion(capsys, tmp_path, arguments, name):
+    (tmp_path / "t.tsv").write_text("a\tx\n")
+    how = ("--langs", "en", "de", "--encoder", "mini", "--towards", "en", "--out", tmp_path / "out", "-q")
+    assert fails(capsys, "align", tmp_path / "t.tsv", *how, *arguments).endswith(f"; did you mean {name}?")
