@@ -26,6 +26,8 @@ def read_checkpoint(
 ) -> tuple[Any, Any]:
     """Load a model and its tokenizer from a folder or from the hub, and check that both are complete and match each other.
 
+    The settings that a sentence-transformers folder has for its model and tokenizer are applied.
+
     Args:
         dtype: weight type, or "auto" for the type in the file.
         attention: `attn_implementation` of `transformers`; None leaves the choice to `transformers`.
@@ -33,16 +35,23 @@ def read_checkpoint(
     """
     from transformers import AutoConfig
 
+    from calque.encoders.sentence_settings import ModelSettings
+    from calque.encoders.sentence_transformers import model_settings
+
+    # Only the main branch of a sentence-transformers model on the hub can have settings for its model.
+    whole, (name, settings) = name, (name, ModelSettings()) if revision else model_settings(name)
     try:
         with _quiet(local=os.path.isdir(name)):
             where = _where(name, revision)
             config = AutoConfig.from_pretrained(name, **where)
             _check_size(config, name)
-            how: dict[str, Any] = {"dtype": dtype, **where}
+            if settings.config:
+                config = AutoConfig.from_pretrained(name, **settings.config, **where)
+            how: dict[str, Any] = {"dtype": dtype, "config": config, **where}
             if attention is not None:
                 how["attn_implementation"] = attention
             model, missing, _ = _load(name, config, how)
-            tokenizer = _load_tokenizer(name, where)
+            tokenizer = _load_tokenizer(name, {**settings.tokenizer, **where})
     except CalqueError:
         raise
     except Exception as error:  # corrupt files raise exceptions from many libraries
@@ -59,6 +68,10 @@ def read_checkpoint(
     if missing := [key for key in missing if not key.startswith("pooler.")]:
         fact = f"{len(missing)} weights are missing ({min(missing)}, …); use a complete {config.model_type} checkpoint"
         raise InputError(fact, path=name)
+    if settings.longest is not None:  # the limit of the sentence model may exceed that of its tokenizer
+        tokenizer.model_max_length = max(tokenizer.model_max_length, settings.longest)
+    if name != whole:  # the settings are found from the whole folder
+        model.name_or_path = model.config.name_or_path = whole
     return model, tokenizer
 
 
@@ -83,7 +96,9 @@ def _load(name: str, config: Any, how: dict[str, Any]) -> tuple[Any, set[str], s
         kind = AutoModel
     model, report = kind.from_pretrained(name, **how)
     missing, unknown = set(report["missing_keys"]), set(report["unexpected_keys"])
-    return model, _drop_decoder(model, missing, name) if "config" in how else missing, unknown
+    if config.is_encoder_decoder and kind is AutoModel:
+        missing = _drop_decoder(model, missing, name)
+    return model, missing, unknown
 
 
 def _load_tokenizer(name: str, where: dict[str, Any]) -> Any:

@@ -154,6 +154,8 @@ def digests(sentences: Iterable) -> np.ndarray:
 def _key(encoder: Encoder, pooling: SentencePooling) -> str:
     """Return a hash of everything that determines a sentence vector except the text."""
     about = [encoder.fingerprint, pooling.unit, pooling.modes, pooling.max_length, pooling.lower, pooling.prompt]
+    about += [] if pooling.truncate is None else [pooling.truncate]
+    about += ["left"] if getattr(getattr(encoder, "tokenizer", None), "truncation_side", "right") == "left" else []
     digest = hashlib.blake2b(json_text([*about, str(pooling.after)]).encode(), digest_size=12)
     for weight in pooling.state_dict().values():
         digest.update(weight.detach().cpu().contiguous().to(torch.float32).numpy().tobytes())

@@ -14,11 +14,21 @@ from torch import Tensor, nn
 
 from calque.encoders.checkpoint import hub_folder
 from calque.encoders.folder import read_about, write_about
+from calque.encoders.sentence_settings import (
+    LIMIT_FILE,
+    LIMIT_FILES,
+    PROMPTS_FILE,
+    ModelSettings,
+    not_supported,
+    read_model_settings,
+    read_object,
+    read_text_settings,
+    without_config,
+)
 from calque.errors import InputError, SettingError
 from calque.storage import json_text
 
 MODULES_FILE = "modules.json"
-LIMIT_FILE, PROMPTS_FILE = "sentence_bert_config.json", "config_sentence_transformers.json"
 #: name and folder of the module that selects a layer other than the last
 LAYER_MODULE = "WeightedLayerPooling"
 #: pooling flags of sentence-transformers before version 6, in the order of concatenation, with the names used since version 6
@@ -27,7 +37,11 @@ MODES = {
     "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len_tokens", "pooling_mode_weightedmean_tokens": "weightedmean",
     "pooling_mode_lasttoken": "lasttoken",
 }  # fmt: skip
+ROOT = ("", ".")  # paths of a model that is in the folder itself
 _VECTOR = "sentence_embedding"  # name of the sentence vector in sentence-transformers
+_OF_DENSE = {
+    "in_features", "out_features", "bias", "activation_function", "module_input_name", "module_output_name", "use_residual",
+}  # fmt: skip
 _ACTIVATIONS = {name: getattr(nn, name) for name in ("Identity", "Tanh", "ReLU", "GELU", "Sigmoid", "SiLU")}
 
 
@@ -41,16 +55,38 @@ class UnitLength(nn.Module):
 # -- reading -----------------------------------------------------------------------------------------------------------
 def modules_of(folder: Path) -> list[dict[str, Any]]:
     """Return the modules of a sentence-transformers folder, with the encoder first; the list is empty for other folders."""
+    file = folder / MODULES_FILE
+    if not file.is_file():
+        return []
     try:
-        modules = json.loads((folder / MODULES_FILE).read_text(encoding="utf-8"))
+        modules = list(json.loads(file.read_text(encoding="utf-8")))
         paths = [str(module["path"]) for module in modules]
-    except (OSError, ValueError, KeyError, TypeError):
-        return []
-    if not paths or paths[0] not in ("", "."):
-        return []
-    for path in paths[1:]:
-        _check_within(folder, Path(path))
-    return modules if any((folder / path).is_dir() for path in paths[1:]) else []
+    except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
+        raise InputError(f"not a list of modules as written by sentence-transformers ({error!s:.200})", path=file) from error
+    for number, path in enumerate(paths):
+        if number or path not in ROOT:
+            _check_within(folder, Path(path))
+    return modules
+
+
+def model_folder(folder: Path) -> Path:
+    """Return the folder of the model itself, which versions before 0.4 wrote to a subfolder such as `0_Transformer`."""
+    modules = modules_of(folder)
+    inner = str(modules[0]["path"]) if modules else ""
+    return folder if inner in ROOT else folder / inner
+
+
+def modules_folder(name: str) -> Path | None:
+    """Return the local folder with the modules of a sentence-transformers model, or None for other models.
+
+    Args:
+        name: folder, or name on the hub.
+    """
+    folder: Path | None = Path(name)
+    if not Path(name).is_dir():
+        parts = ["*.json", "*/config.json", "*/sentence_*_config.json", "*/model.safetensors", "*/pytorch_model.bin"]
+        folder = hub_folder(name, MODULES_FILE, parts)
+    return folder if folder is not None and modules_of(folder) else None
 
 
 def own_modules(name: str, about: Mapping[str, Any]) -> Path | None:
@@ -58,58 +94,103 @@ def own_modules(name: str, about: Mapping[str, Any]) -> Path | None:
 
     Modules that calque added for other programs are ignored. `about` is the content of `calque.json`.
     """
-    folder: Path | None = Path(name)
-    if not Path(name).is_dir():
-        parts = ["*.json", "*/config.json", "*/model.safetensors", "*/pytorch_model.bin"]
-        folder = hub_folder(name, MODULES_FILE, parts)
-    return folder if folder is not None and about.get("own_pooling", True) and modules_of(folder) else None
+    return modules_folder(name) if about.get("own_pooling", True) else None
+
+
+def model_settings(name: str) -> tuple[str, ModelSettings]:
+    """Return where the model of a sentence-transformers folder is, and the settings for loading it.
+
+    Args:
+        name: folder, or name on the hub; for other models, `name` itself and the default settings are returned.
+    """
+    folder = modules_folder(name)
+    if folder is None:
+        return name, ModelSettings()
+    inner = model_folder(folder)
+    return (name if inner == folder else str(inner)), read_model_settings(inner)
 
 
 def copy_modules(source: Path, target: Path) -> None:
     """Copy the list of modules, and the folders of all modules except the encoder, to another folder."""
+    modules = modules_of(source)
     # Modules without parameters may have no folder.
-    places = [path for module in modules_of(source)[1:] if (source / (path := str(module["path"]))).is_dir()]
+    places = [path for module in modules[1:] if (source / (path := str(module["path"]))).is_dir()]
     for file in (file for place in places for file in (source / place).rglob("*")):
         _check_within(source, file.relative_to(source))
-    for name in (MODULES_FILE, PROMPTS_FILE, LIMIT_FILE):
-        if (source / name).is_file():
-            shutil.copyfile(source / name, target / name)
+    inner = model_folder(source)
+    if inner == source:
+        shutil.copyfile(source / MODULES_FILE, target / MODULES_FILE)
+    else:  # the model is saved to the folder itself
+        _write(target / MODULES_FILE, [{**modules[0], "path": ""}, *modules[1:]])
+    for name in LIMIT_FILES:
+        if content := read_object(inner / name, {}):
+            _write(target / name, without_config(content))
+    if (source / PROMPTS_FILE).is_file():
+        shutil.copyfile(source / PROMPTS_FILE, target / PROMPTS_FILE)
     for place in places:
         shutil.copytree(source / place, target / place, dirs_exist_ok=True)
 
 
-def read_recipe(folder: Path) -> dict[str, Any]:
-    """Return the modules of a folder as arguments for `SentencePooling`; raise SettingError for an unsupported module."""
+def read_recipe(folder: Path, *, task: str | None = None) -> dict[str, Any]:
+    """Return the modules of a folder as arguments for `SentencePooling`.
+
+    Args:
+        task: "query" or "document" for the maximum length of such texts; default: the length for all texts.
+
+    Raises:
+        SettingError: a module or a setting is not supported.
+    """
+    model, text = read_model_settings(model_folder(folder)), read_text_settings(folder)
+    if model.refused:
+        raise SettingError(not_supported(folder / LIMIT_FILE, model.refused[0]))
+    modes, after, without_prompt = _read_modules(folder)
+    limit = model.max_length if task is None else model.task_lengths.get(task, model.max_length)
+    return {
+        "modes": modes, "after": after, "max_length": limit, "lower": model.lower, "prompt": text.default,
+        "truncate": text.truncate, "include_prompt": not without_prompt,
+    }  # fmt: skip
+
+
+def check_dtype(folder: Path, dtype: torch.dtype) -> None:
+    """Raise SettingError if a folder asks for half precision, but the weights have another type."""
+    wanted = read_model_settings(model_folder(folder)).dtype
+    if wanted not in (None, "float32", str(dtype).removeprefix("torch.")):
+        fact = f"{folder / LIMIT_FILE}: the folder asks for weights in {wanted}, but they are {str(dtype)[6:]}"
+        raise SettingError(f"{fact}; load the encoder with dtype {wanted}, or set the sentence pooling to subwords")
+
+
+def _read_modules(folder: Path) -> tuple[tuple[str, ...], list[nn.Module], bool]:
+    """Return the pooling modes, the modules after the pooling, and whether the pooling excludes the prompt."""
     modes: tuple[str, ...] = ()
     after: list[nn.Module] = []
     without_prompt = False
-    for module in modules_of(folder)[1:]:
+    modules = modules_of(folder)
+    if modules and module_kind(modules[0]) != "Transformer":
+        kind = _named(modules[0])
+        raise SettingError(not_supported(folder, f"the first module must be Transformer, got {kind}"))
+    for module in modules[1:]:
         place, kind = folder / str(module["path"]), module_kind(module)
         if kind == "Pooling" and not modes:
-            about = _object(place / "config.json")
-            modes, without_prompt = _pooling_modes(about), not about.get("include_prompt", True)
+            modes, without_prompt = _read_pooling(place)
         elif kind == "Dense" and modes:
             after += _dense(place)
         elif kind == "Normalize" and modes:
+            _check_normalize(place)
             after.append(UnitLength())
         elif kind != "Dropout" and not (kind == LAYER_MODULE and read_about(folder)):
             # Dropout has no effect at inference. In folders saved by calque, the layer is read from calque.json instead.
-            fact = f"{folder}: the module {kind or place.name} is not supported (only Pooling, then Dense or Normalize)"
-            raise SettingError(f"{fact}; set the sentence pooling to words, subwords or cls")
+            fact = f"the module {_named(module) or place.name} is not supported (only Pooling, then Dense or Normalize)"
+            raise SettingError(not_supported(folder, fact))
     if not modes:
-        raise SettingError(f"{folder}: {MODULES_FILE} lists no Pooling module; set pooling to words, subwords or cls")
-    limits, settings = _object(folder / LIMIT_FILE, {}), _object(folder / PROMPTS_FILE, {})
-    prompts, limit = settings.get("prompts") or {}, limits.get("max_seq_length")
-    if not isinstance(prompts, dict):
-        raise InputError(f"prompts must map names to strings, got {prompts!r:.60}", path=folder / PROMPTS_FILE)
-    if limit is not None and (not isinstance(limit, int) or limit < 1):
-        raise InputError(f"max_seq_length must be a positive integer, got {limit!r:.60}", path=folder / LIMIT_FILE)
-    prompt = str(prompts.get(str(settings.get("default_prompt_name")), ""))
-    if prompt and without_prompt:
-        fact = f"{folder}: excluding the prompt {prompt!r} from the mean is not supported"
-        raise SettingError(f"{fact}; set the sentence pooling to subwords")
-    lower = bool(limits.get("do_lower_case"))
-    return {"modes": modes, "after": after, "max_length": limit, "lower": lower, "prompt": prompt}
+        raise SettingError(not_supported(folder, f"{MODULES_FILE} lists no Pooling module"))
+    return modes, after, without_prompt
+
+
+def _read_pooling(place: Path) -> tuple[tuple[str, ...], bool]:
+    """Return the pooling modes in a folder, and whether the prompt is excluded from the pooling."""
+    about = read_object(place / "config.json")
+    _check_keys(place, about, {"word_embedding_dimension", "embedding_dimension", "pooling_mode", "include_prompt", *MODES})
+    return _pooling_modes(about), not about.get("include_prompt", True)
 
 
 def _pooling_modes(about: Mapping[str, Any]) -> tuple[str, ...]:
@@ -122,6 +203,19 @@ def _pooling_modes(about: Mapping[str, Any]) -> tuple[str, ...]:
     return modes
 
 
+def _check_normalize(place: Path) -> None:
+    about = read_object(place / "config.json", {})
+    _check_keys(place, about, {"module_input_name", "module_output_name"})
+    if {about.get("module_input_name") or _VECTOR, about.get("module_output_name") or _VECTOR} != {_VECTOR}:
+        raise SettingError(not_supported(place, "only sentence vectors can be L2-normalised"))
+
+
+def _check_keys(place: Path, about: Mapping[str, Any], known: set[str]) -> None:
+    """Raise SettingError if a module has a setting that calque does not support."""
+    if unknown := sorted(about.keys() - known):
+        raise SettingError(not_supported(place / "config.json", f"{unknown[0]} is not supported"))
+
+
 def _dense(folder: Path) -> list[nn.Module]:
     """Load a sentence-transformers dense layer and its activation."""
     try:
@@ -130,31 +224,33 @@ def _dense(folder: Path) -> list[nn.Module]:
             weights = load_file(folder / "model.safetensors")
         else:
             weights = torch.load(folder / "pytorch_model.bin", map_location="cpu", weights_only=True)
+        residual, names = about.get("use_residual"), {about.get(f"module_{end}_name") for end in ("input", "output")}
         linear = nn.Linear(about["in_features"], about["out_features"], bias=about.get("bias", True))
-        linear.load_state_dict({name.removeprefix("linear."): weight.float() for name, weight in weights.items()})
-        activation = str(about.get("activation_function") or "torch.nn.Tanh").rpartition(".")[2]
+        if not residual:
+            linear.load_state_dict({name.removeprefix("linear."): weight.float() for name, weight in weights.items()})
+        package, _, activation = str(about.get("activation_function", "torch.nn.Tanh")).rpartition(".")
     except Exception as error:  # corrupt files raise exceptions from several libraries
         raise InputError(f"not a sentence-transformers dense layer ({error!s:.200})", path=folder) from error
-    if about.get("use_residual") or about.get("module_input_name", _VECTOR) != _VECTOR:
+    _check_keys(folder, about, _OF_DENSE)
+    if residual or names - {None, _VECTOR}:
         raise SettingError(f"{folder}: residual connections and inputs other than sentence vectors are not supported")
-    if activation not in _ACTIVATIONS:
+    if activation not in _ACTIVATIONS or package.partition(".")[0] != "torch":
         raise SettingError(f"{folder}: the activation must be one of {', '.join(_ACTIVATIONS)}, got {activation}")
     return [linear, _ACTIVATIONS[activation]()]
 
 
-def _object(path: Path, otherwise: dict[str, Any] | None = None) -> dict[str, Any]:
-    """Return the JSON object in a file, or `otherwise` if the file does not exist."""
-    if otherwise is not None and not path.is_file():
-        return otherwise
-    try:
-        return dict(json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError, RecursionError) as error:
-        raise InputError(f"not a JSON object as written by sentence-transformers ({error})", path=path) from error
-
-
 def module_kind(module: Mapping[str, Any]) -> str:
-    """Return the class name of a module without the import path, which depends on the library's version."""
-    return str(module.get("type", "")).rpartition(".")[2]
+    """Return the class name of a module without the import path, which depends on the library's version.
+
+    The result is empty for a class from another package, whose code may compute anything.
+    """
+    package, _, name = str(module.get("type", "")).rpartition(".")
+    return name if package.partition(".")[0] == "sentence_transformers" else ""
+
+
+def _named(module: Mapping[str, Any]) -> str:
+    """Return the name of a module for an error message."""
+    return module_kind(module) or str(module.get("type", ""))[:100]
 
 
 def _check_within(folder: Path, name: Path) -> None:
@@ -178,6 +274,7 @@ def write_modules(
     after: Iterable[nn.Module] = (),
     lower: bool = False,
     prompt: str = "",
+    truncate: int | None = None,
 ) -> None:
     """Add sentence-transformers modules (for version 3 or later) to the folder of an encoder and its tokenizer.
 
@@ -189,6 +286,7 @@ def write_modules(
         modes: pooling modes in the order of `MODES`; the vectors of several modes are concatenated.
         after: modules that follow the pooling: linear layers with optional activations, and `UnitLength`.
         lower, prompt: whether to lower-case texts, and a prompt to put before each text.
+        truncate: number of dimensions of the final vector that are kept; default: all.
     """
     names = [("", "Transformer"), ("1_Pooling", "Pooling")]
     if [mode for mode in MODES.values() if mode in modes] != list(modes):
@@ -218,7 +316,8 @@ def write_modules(
         limits["tokenizer_args"] = {"pad_token": special[-1]}  # any token works, because padding is masked
     _write(folder / LIMIT_FILE, limits)
     prompts = {"prompts": {"text": prompt} if prompt else {}, "default_prompt_name": "text" if prompt else None}
-    _write(folder / PROMPTS_FILE, {**prompts, "similarity_fn_name": "cosine"})
+    kept = {} if truncate is None else {"truncate_dim": truncate}
+    _write(folder / PROMPTS_FILE, {**prompts, "similarity_fn_name": "cosine", **kept})
     if about := read_about(folder):
         write_about(folder, about["kind"], {name: value for name, value in about.items() if name != "own_pooling"})
 
@@ -236,7 +335,7 @@ def write_layer(folder: Path, *, dim: int, layer: int, n_layers: int) -> None:
         about = {"word_embedding_dimension": dim, "layer_start": layer, "num_hidden_layers": n_layers}
         _write(place / "config.json", about)
         save_file({"layer_weights": weights}, place / "model.safetensors")
-        limits = _object(folder / LIMIT_FILE, {})
+        limits = read_object(folder / LIMIT_FILE, {})
         known = "config_kwargs" if "config_kwargs" in limits else "config_args"
         limits[known] = {**limits.get(known, {}), "output_hidden_states": True}
         _write(folder / LIMIT_FILE, limits)

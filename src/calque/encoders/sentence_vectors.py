@@ -16,7 +16,8 @@ from calque.encoders.batches import collate, token_batches
 from calque.encoders.folder import read_about
 from calque.encoders.huggingface import HuggingFaceEncoder
 from calque.encoders.sentence_transformers import UnitLength as UnitLength  # re-exported for the argument `after`
-from calque.encoders.sentence_transformers import read_recipe, write_layer, write_modules
+from calque.encoders.sentence_transformers import check_dtype, read_recipe, write_layer, write_modules
+from calque.encoders.sentence_settings import read_text_settings
 from calque.encoders.split import SplitSentences
 from calque.encoders.subword_vectors import SubwordVectors
 from calque.encoders.trainable import TrainableEncoder
@@ -55,6 +56,8 @@ class SentencePooling(nn.Module):
         after: modules that are applied after the pooling.
         max_length, lower, prompt: settings for subword pooling only: the maximum number of subwords in a text (if below the
             encoder's limit), whether to lower-case texts, and a prompt to put before each text.
+        truncate: number of dimensions of the final vector that are kept; default: all.
+        include_prompt: whether the subwords of the prompt are pooled, too; only true is supported.
     """
 
     def __init__(
@@ -67,42 +70,83 @@ class SentencePooling(nn.Module):
         max_length: int | None = None,
         lower: bool = False,
         prompt: str = "",
+        truncate: int | None = None,
+        include_prompt: bool = True,
     ):
         super().__init__()
         self.name, self.unit, self.modes = name, unit, tuple(modes)
         self.after = nn.Sequential(*after)
-        self.max_length, self.lower, self.prompt = max_length, lower, prompt
+        self.max_length, self.lower, self.prompt, self.truncate = max_length, lower, prompt, truncate
+        self.include_prompt = include_prompt
 
     @classmethod
-    def of(cls, encoder: Encoder, name: Pooling | None = None) -> SentencePooling:
+    def of(
+        cls, encoder: Encoder, name: Pooling | None = None, *, prompt: str | None = None, task: str | None = None
+    ) -> SentencePooling:
         """Return the pooling called `name` for an encoder.
 
         Args:
             name: "own" (the modules of the encoder's sentence-transformers folder), "words" (mean of word vectors, for any
                 encoder), "subwords" (mean of all subwords including special tokens), or "cls" (the first special token).
                 Default: "own" if the folder has modules, else "words".
+            prompt: prompt to put before each text: the name of a prompt saved in the folder, such as "query", or the prompt
+                itself, such as "query: ". Default: the folder's default prompt for "own", else none.
+            task: "query" or "document", for the maximum length that some folders set for such texts.
 
         Raises:
-            SettingError: the encoder does not support this pooling.
+            SettingError: the encoder does not support this pooling or prompt.
             InputError: a file in the encoder's folder is corrupt.
         """
         if name is not None and name not in POOLINGS:
             raise SettingError(f"sentence pooling must be one of {', '.join(POOLINGS)}, got {name!r}")
-        if isinstance(encoder, SubwordVectors) and name in (None, "own"):
+        pooling = cls._own(encoder, task) if name in (None, "own") else None
+        if pooling is None:
+            pooling = cls._other(encoder, name)
+        if prompt is not None:
+            pooling.prompt = cls._checked_prompt(encoder, pooling, prompt)
+        if pooling.prompt and not pooling.include_prompt:
+            fact = f"{encoder.name}: excluding the prompt {pooling.prompt!r} from the mean is not supported"
+            raise SettingError(f"{fact}; set the sentence pooling to subwords")
+        return pooling
+
+    @classmethod
+    def _own(cls, encoder: Encoder, task: str | None) -> SentencePooling | None:
+        """Return the pooling in the folder of an encoder, or None if the folder has no modules."""
+        if isinstance(encoder, SubwordVectors):
             return cls("own", "subwords", after=[UnitLength()] if encoder.unit else [])
-        if name in (None, "own") and isinstance(encoder, HuggingFaceEncoder) and encoder.modules is not None:
-            return cls("own", "subwords", **read_recipe(encoder.modules))
+        if not isinstance(encoder, HuggingFaceEncoder) or encoder.modules is None:
+            return None
+        recipe = read_recipe(encoder.modules, task=task)
+        check_dtype(encoder.modules, encoder.model.dtype)
+        return cls("own", "subwords", **recipe)
+
+    @classmethod
+    def _other(cls, encoder: Encoder, name: Pooling | None) -> SentencePooling:
+        """Return a pooling that does not depend on the encoder's folder."""
         if name == "own":
             fact = f"sentence pooling own: {encoder.name} has no sentence-transformers pooling modules"
             raise SettingError(f"{fact}; use words, subwords or cls")
-        if name in ("subwords", "cls"):
-            if not isinstance(encoder, HuggingFaceEncoder):
-                raise SettingError(f"sentence pooling {name}: {encoder.name} has no subwords; use words")
-            if name == "cls" and not len(encoder.subwords.prefix):
-                fact = f"sentence pooling cls: {type(encoder.tokenizer).__name__} adds no special token before a text"
-                raise SettingError(f"{fact}; set the pooling to subwords")
-            return cls(name, "subwords", ("cls",) if name == "cls" else ("mean",))
-        return cls("words", "words")
+        if name in (None, "words"):
+            return cls("words", "words")
+        if not isinstance(encoder, HuggingFaceEncoder):
+            raise SettingError(f"sentence pooling {name}: {encoder.name} has no subwords; use words")
+        if name == "cls" and not len(encoder.subwords.prefix):
+            fact = f"sentence pooling cls: {type(encoder.tokenizer).__name__} adds no special token before a text"
+            raise SettingError(f"{fact}; set the pooling to subwords")
+        return cls(name, "subwords", ("cls",) if name == "cls" else ("mean",))
+
+    @staticmethod
+    def _checked_prompt(encoder: Encoder, pooling: SentencePooling, prompt: str) -> str:
+        """Return the text of a prompt that is given by its name or as text."""
+        if pooling.unit == "words":
+            raise SettingError(f"a prompt requires the sentence pooling own, subwords or cls, got words for {encoder.name}")
+        saved = saved_prompts(encoder)
+        if prompt in saved:
+            return saved[prompt]
+        if saved and prompt.isidentifier():
+            fact = f"{encoder.name} has no prompt named {prompt!r}, only {', '.join(saved)}"
+            raise SettingError(f"{fact}; give one of these names, or the text of the prompt, such as '{prompt}: '")
+        return prompt
 
     def split(self, encoder: TrainableEncoder | SubwordVectors, sentences: Sentences) -> SplitSentences:
         """Split sentences into subwords; the "words" of the result are the units that this pooling combines.
@@ -116,8 +160,9 @@ class SentencePooling(nn.Module):
             return encoder.split(sentences).covered_words()
         assert isinstance(encoder, HuggingFaceEncoder)
         texts = [self.prompt + " ".join(sentence.words) for sentence in sentences]
-        texts = [text.lower() for text in texts] if self.lower else texts
-        return encoder.subwords.split_texts(texts, limit=self._limit(encoder), lang=sentences.lang)
+        return encoder.subwords.split_texts(
+            texts, limit=self._limit(encoder), lang=sentences.lang, lower=self.lower
+        )
 
     def save(self, encoder: Encoder, folder: str | PathLike[str]) -> None:
         """Write this pooling as sentence-transformers modules, which `of` loads as "own".
@@ -130,7 +175,7 @@ class SentencePooling(nn.Module):
             raise SettingError(f"{encoder.name}: sentence-transformers cannot pool word vectors; use subwords")
         write_modules(
             path, dim=encoder.dim, max_length=self._limit(encoder), tokenizer=encoder.tokenizer, modes=self.modes,
-            after=self.after, lower=self.lower, prompt=self.prompt,
+            after=self.after, lower=self.lower, prompt=self.prompt, truncate=self.truncate,
         )  # fmt: skip
         if about := read_about(path):
             n_layers = encoder.layer if about["cut"] else encoder.n_layers
@@ -144,7 +189,8 @@ class SentencePooling(nn.Module):
     def width(self, dim: int) -> int:
         """Return the number of dimensions of the sentence vectors for an encoder with `dim` dimensions."""
         dense = [part.out_features for part in self.after if isinstance(part, nn.Linear)]
-        return dense[-1] if dense else dim * len(self.modes)
+        full = dense[-1] if dense else dim * len(self.modes)
+        return full if self.truncate is None else min(full, self.truncate)
 
     def forward(self, rows: Tensor, lengths: Tensor) -> Tensor:
         """Return the vectors of S sentences, `[S, dim]`; a sentence without words or subwords is pooled to the zero vector.
@@ -153,7 +199,14 @@ class SentencePooling(nn.Module):
             rows: word or subword vectors of all sentences, `[W, dim]`.
             lengths: number of vectors of each sentence, int64 `[S]`.
         """
-        return self.after(torch.cat([_REDUCED[mode](rows, lengths) for mode in self.modes], dim=1))
+        pooled = torch.cat([_REDUCED[mode](rows, lengths) for mode in self.modes], dim=1)
+        return self.after(pooled)[:, : self.truncate]
+
+
+def saved_prompts(encoder: Encoder) -> dict[str, str]:
+    """Return the prompts saved in the sentence-transformers folder of an encoder, keyed by name."""
+    modules = getattr(encoder, "modules", None)
+    return {} if modules is None else read_text_settings(modules).prompts
 
 
 def sentence_vectors(

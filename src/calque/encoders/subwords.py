@@ -203,15 +203,24 @@ class Subwords:
             truncated_sentences=int((lost_before[word_offsets[1:]] > lost_before[word_offsets[:-1]]).sum()),
         )  # fmt: skip
 
-    def split_texts(self, texts: Sequence[str], *, limit: int | None = None, lang: str = "") -> SplitSentences:
+    def split_texts(
+        self, texts: Sequence[str], *, limit: int | None = None, lang: str = "", lower: bool = False
+    ) -> SplitSentences:
         """Split texts with a plain call to the tokenizer; every subword, including special tokens, is a "word" of the result.
 
-        A special token in a text, such as [SEP], remains a special token, as in sentence-transformers. Each text is truncated
-        to `limit` subwords.
+        A special token in a text, such as [SEP], remains a special token unless the tokenizer's `split_special_tokens` is set,
+        as in sentence-transformers.
+
+        Args:
+            limit: maximum number of subwords in a text; the end of a longer text is dropped, or its beginning if the
+                tokenizer's `truncation_side` is "left".
+            lower: whether the text, except special tokens, is lower-cased first.
         """
-        with as_words(self.backend, blind=False):
+        blind = bool(getattr(self.tokenizer, "split_special_tokens", False))
+        with as_words(self.backend, blind=blind), lowered(self.backend, lower):
             if limit is not None:
-                self.backend.enable_truncation(max(limit, len(self.prefix) + len(self.suffix) + 1))
+                shortest = len(self.prefix) + len(self.suffix) + 1
+                self.backend.enable_truncation(max(limit, shortest), direction=self.tokenizer.truncation_side)
             encodings = self.backend.encode_batch(list(map(_without_surrogates, texts)))
         found = self._whole(encodings, lang)
         starts = np.arange(len(found.ids)) - np.repeat(found.offsets[:-1], found.lengths)
@@ -279,6 +288,24 @@ def as_words(backend: Tokenizer, *, blind: bool = True) -> Iterator[None]:
                 backend.enable_truncation(**truncation)
             if padding is not None:
                 backend.enable_padding(**padding)
+
+
+@contextmanager
+def lowered(backend: Tokenizer, wanted: bool) -> Iterator[None]:
+    """Lower-case all text inside the `with` block if `wanted` is set, in the same way as sentence-transformers 6."""
+    from tokenizers import normalizers
+
+    before = backend.normalizer
+    parts = list(before) if isinstance(before, normalizers.Sequence) else [before]
+    wanted = wanted and not any(isinstance(part, normalizers.Lowercase) for part in parts)
+    with _LOCK:
+        if wanted:
+            backend.normalizer = normalizers.Sequence([normalizers.Lowercase(), *([] if before is None else [before])])
+        try:
+            yield
+        finally:
+            if wanted:
+                backend.normalizer = before  # type: ignore[assignment]
 
 
 def frame_of(tokenizer: Any) -> tuple[np.ndarray, np.ndarray]:
