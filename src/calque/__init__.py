@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from calque.encoders import Encoder as Encoder
     from calque.encoders import load_encoder as load_encoder
     from calque.encoders.mapped import MappedEncoder as MappedEncoder
+    from calque.encoders.sentence_vectors import SentencePooling as SentencePooling
+    from calque.encoders.sentence_vectors import sentence_vectors as sentence_vectors
     from calque.encoders.static import load_static as load_static
     from calque.errors import CalqueError as CalqueError
     from calque.linker import Link as Link
@@ -51,6 +53,7 @@ NAMES = {
     "corpora": "read_parallel",
     "encoders": "Encoder load_encoder",
     "encoders.mapped": "MappedEncoder",
+    "encoders.sentence_vectors": "SentencePooling sentence_vectors",
     "encoders.static": "load_static",
     "errors": "CalqueError",
     "linker": "Link Linker",

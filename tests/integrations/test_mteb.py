@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import sys
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
+from calque.encoders import load_encoder
 from calque.encoders.random_vectors import RandomVectors
 from calque.encoders.sentence_vectors import SentencePooling, sentence_vectors
 from calque.errors import MissingExtraError, SettingError
@@ -92,3 +97,81 @@ def test_without_mteb_the_error_names_the_extra(tiny_encoder, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "mteb.models", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'calque-align\[mteb\]'"):
         MtebEncoder(tiny_encoder)
+
+
+class Meta:
+    """Stand-in for MTEB's class of metadata, which records what it is given."""
+
+    @classmethod
+    def create_empty(cls, overwrites):
+        return SimpleNamespace(**overwrites)
+
+
+@pytest.fixture
+def without_library(monkeypatch):
+    """Replace the only module of MTEB that `MtebEncoder` imports, so that these tests need no installation."""
+    monkeypatch.setitem(sys.modules, "mteb", SimpleNamespace())
+    monkeypatch.setitem(sys.modules, "mteb.models", SimpleNamespace(ModelMeta=Meta))
+
+
+PROMPTS = {"query": "the cat: ", "passage": "a house: "}
+
+
+@pytest.mark.parametrize(
+    ("kind", "task", "prompts", "expected"),
+    [
+        ("query", None, {}, "the cat: "),
+        (SimpleNamespace(value="document"), None, {}, "a house: "),
+        ("passage", None, {"document": "in time: "}, "in time: "),
+        (None, None, {}, ""),
+        (None, "STS17", {"STS": "in time: "}, "in time: "),
+        ("query", "STS17", {"STS": "in time: ", "STS17-query": "of water: "}, "of water: "),
+        ("document", "STS17", {"STS17-query": "of water: "}, "a house: "),
+    ],
+)
+def test_the_type_of_the_prompt_and_the_task_choose_the_prompt(
+    kind, task, prompts, expected, without_library, tiny_encoder, tmp_path
+):
+    tiny_encoder.save(tmp_path / "st")
+    SentencePooling("own", "subwords").save(tiny_encoder, tmp_path / "st")
+    (tmp_path / "st" / "config_sentence_transformers.json").write_text(json.dumps({"prompts": PROMPTS}))
+    encoder = load_encoder(tmp_path / "st")
+    model = MtebEncoder(encoder, prompts=prompts)
+    about = None if task is None else SimpleNamespace(name=task, type="STS")
+    found = model.encode([{"text": ENGLISH}], prompt_type=kind, task_metadata=about)
+    pooling = SentencePooling.of(encoder, prompt=expected)
+    np.testing.assert_array_equal(found, sentence_vectors(encoder, ENGLISH, pooling).data)
+
+
+def test_lengths_of_queries_and_documents_are_applied(without_library, tiny_encoder, tmp_path):
+    tiny_encoder.save(tmp_path / "st")
+    SentencePooling("own", "subwords").save(tiny_encoder, tmp_path / "st")
+    path = tmp_path / "st" / "sentence_bert_config.json"
+    path.write_text(json.dumps({"query_length": 4, "document_length": 6, "max_seq_length": 12}))
+    encoder = load_encoder(tmp_path / "st")
+    for kind, limit in (("query", 4), ("document", 6), (None, 12)):
+        pooling = SentencePooling("own", "subwords", max_length=limit)
+        found = MtebEncoder(encoder).encode([{"text": ENGLISH}], prompt_type=kind)
+        np.testing.assert_array_equal(found, sentence_vectors(encoder, ENGLISH, pooling).data)
+
+
+@pytest.mark.parametrize("name", ["cosine", "dot", "euclidean", "manhattan"])
+def test_the_similarity_of_the_folder_is_used(name, without_library, tiny_encoder, tmp_path):
+    tiny_encoder.save(tmp_path / "st")
+    SentencePooling("own", "subwords").save(tiny_encoder, tmp_path / "st")
+    (tmp_path / "st" / "config_sentence_transformers.json").write_text(json.dumps({"similarity_fn_name": name}))
+    model = MtebEncoder(load_encoder(tmp_path / "st"))
+    x, y = vectors(tiny_encoder, ENGLISH), vectors(tiny_encoder, GERMAN)
+    expected = {
+        "cosine": cosines(x, y), "dot": x @ y.T,
+        "euclidean": -np.linalg.norm(x[:, None] - y, axis=2), "manhattan": -np.abs(x[:, None] - y).sum(axis=2),
+    }[name]  # fmt: skip
+    np.testing.assert_allclose(model.similarity(x, y), expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(model.similarity_pairwise(x, y), np.diag(expected), rtol=1e-4, atol=1e-5)
+
+
+def test_prompts_that_cannot_be_used_are_refused(without_library, tiny_encoder):
+    with pytest.raises(SettingError, match="prompts require the pooling own, subwords or cls, got words"):
+        MtebEncoder(tiny_encoder, pooling="words", prompts=PROMPTS)
+    with pytest.raises(SettingError, match="prompt_type must be query or document, got 'answer'"):
+        MtebEncoder(tiny_encoder).encode([{"text": ENGLISH}], prompt_type="answer")

@@ -168,7 +168,7 @@ def test_sentence_rotation_uses_sentence_means(tiny_encoder, text):
     )
 
 
-def test_saved_maps_can_be_opened_and_the_folder_is_a_transformers_model(tiny_encoder, text, tmp_path):
+def test_saved_maps_can_be_opened_and_the_base_encoder_is_in_a_subfolder(tiny_encoder, text, tmp_path):
     from transformers import AutoModel, AutoTokenizer
 
     corpus, pairs = text
@@ -181,8 +181,10 @@ def test_saved_maps_can_be_opened_and_the_folder_is_a_transformers_model(tiny_en
     assert (again.towards, again.combine, again.layers) == ("en", "sum", mapped.layers)
     np.testing.assert_array_equal(again.encode(corpus.target).data, mapped.encode(corpus.target).data)
     assert again.fingerprint == mapped.fingerprint != tiny_encoder.fingerprint
-    AutoModel.from_pretrained(tmp_path / "out")
-    AutoTokenizer.from_pretrained(tmp_path / "out")
+    AutoModel.from_pretrained(tmp_path / "out" / "base")
+    AutoTokenizer.from_pretrained(tmp_path / "out" / "base")
+    with pytest.raises((OSError, ValueError)):  # the vectors would lack the maps
+        AutoModel.from_pretrained(tmp_path / "out")
 
 
 def test_errors_for_corrupt_maps_name_the_file_and_a_remedy(tiny_encoder, text, tmp_path):

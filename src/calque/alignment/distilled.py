@@ -159,11 +159,11 @@ class Distillation(TrainingSettings):
     def _pooling(self, student: StudentEncoder, pooling: SentencePooling, teacher: TeacherVectors) -> SentencePooling:
         """Return a copy of the student's pooling whose output matches the teacher's dimension and normalisation."""
         after: list[nn.Module] = [part for part in copy.deepcopy(pooling.after) if not isinstance(part, UnitLength)]
-        if (width := pooling.width(student.dim)) != teacher.dim:
+        if (width := pooling.full_width(student.dim)) != teacher.dim:
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(self.seed)
                 after += [nn.Linear(width, teacher.dim), nn.Identity()]  # sentence-transformers requires an activation
-        if any(isinstance(part, UnitLength) for part in list(teacher.pooling.after)[-1:]):
+        if teacher.pooling.unit_length:
             after.append(UnitLength())
         return SentencePooling(
             "own", "subwords", pooling.modes, after=after, max_length=pooling.max_length, lower=pooling.lower,

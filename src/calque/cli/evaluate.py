@@ -65,6 +65,8 @@ _HELPS = {
     "similarity": "Similarity measure: csls (default) or cosine (default for the task sentences).",
     "sentence_pooling": "Sentence pooling: own (the saved pooling of a sentence-transformers folder; default there), words "
     "(mean of word vectors; default otherwise), subwords (mean of subword vectors) or cls (vector of the [CLS] token).",
+    "prompt": "Prompt to put before each text, e.g. 'query: ' for e5, or the name of a prompt saved in the folder, e.g. query; "
+    "default: the folder's default prompt, if it has one.",
     "contextual": "Use only the first occurrence of each word type; by default, all occurrences are used.",
     "on_error": "Handling of text that cannot be read: stop with an error (raise; default) or skip the text (skip).",
     "format": "File format, if it cannot be detected. For tagged words: columns, numbered, conllu, facebook or hub. For "

@@ -12,6 +12,8 @@ from calque.corpora.by_name import hub_ids
 from calque.distributed.environment import environment
 from calque.encoders.card_blocks import CARD_FILE, whole_card
 from calque.encoders.folder import RUN_FILE, read_about
+from calque.encoders.sentence_transformers import modules_of, read_recipe
+from calque.errors import CalqueError
 from calque.storage import json_text, write_text
 from calque.version import VERSION
 
@@ -28,7 +30,7 @@ def write_card(folder: Path, encoder: Any, record: dict[str, Any]) -> None:
     """Write `README.md` and `calque-run.json` for a saved encoder; add the encoder's kind and vector settings to `record`."""
     record.pop("vectors", None)
     about = read_about(folder)
-    record["kind"] = about.get("base", about.get("kind"))
+    record["kind"] = "standardized" if "base_folder" in about and about.get("kind") != "mapped" else about.get("kind")
     if about.get("kind") in ("huggingface", "adapters"):
         n_layers = about["layer"] if about.get("cut") else encoder.n_layers
         record["vectors"] = {"layer": about["layer"], "n_layers": n_layers, "pooling": about["pooling"],
@@ -43,7 +45,17 @@ def write_card(folder: Path, encoder: Any, record: dict[str, Any]) -> None:
         if ("adapted" in about and (not encoder.tokenizer.name_or_path or encoder.own_embeddings)) or encoder.standard:
             # transformers cannot load the tokenizer, does not resize the embeddings, or does not standardise vectors
             del record["vectors"]
+        elif about.get("kind") == "huggingface" and about.get("own_pooling", True):
+            record["vectors"]["sentences"] = _is_sentence_encoder(folder)
     model_card(folder, record)
+
+
+def _is_sentence_encoder(folder: Path) -> bool:
+    """Return whether sentence-transformers opens a folder and computes the same sentence vectors as calque."""
+    try:
+        return bool(modules_of(folder)) and bool(read_recipe(folder)["modes"])
+    except CalqueError:  # calque does not support a module or a setting of the folder
+        return False
 
 
 def model_card(folder: Path, record: dict[str, Any]) -> None:
@@ -58,6 +70,7 @@ def model_card(folder: Path, record: dict[str, Any]) -> None:
         record=record,
         base=base if on_hub else None,
         modules=(folder / "modules.json").is_file(),
+        mapped=record.get("kind") == "mapped",
         library={"huggingface": "transformers", "adapters": "peft"}.get(record.get("kind", "huggingface"), "calque"),
         languages=languages,
         others=[lang for lang in languages if lang != record["towards"]],

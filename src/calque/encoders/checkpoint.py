@@ -45,9 +45,9 @@ def read_checkpoint(
             where = _where(name, revision)
             config = AutoConfig.from_pretrained(name, **where)
             _check_size(config, name)
+            how: dict[str, Any] = {"dtype": dtype, **where}
             if settings.config:
-                config = AutoConfig.from_pretrained(name, **settings.config, **where)
-            how: dict[str, Any] = {"dtype": dtype, "config": config, **where}
+                config = how["config"] = AutoConfig.from_pretrained(name, **settings.config, **where)
             if attention is not None:
                 how["attn_implementation"] = attention
             model, missing, _ = _load(name, config, how)

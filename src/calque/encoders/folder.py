@@ -18,6 +18,9 @@ from calque.storage import check_links, check_temporary, json_text, part_of, rea
 
 ABOUT_FILE, RUN_FILE = "calque.json", "calque-run.json"
 ADAPTERS_FILE = "adapter_config.json"  # written by PEFT
+#: subfolder for the model of an encoder whose vectors other programs cannot compute, such as an encoder with maps: without
+#: its config.json, they cannot open the folder and return vectors without maps
+BASE_FOLDER = "base"
 ELMO_FILES = "options.json", "weights.hdf5"  # in the format of bilm-tf and AllenNLP
 #: folders of the bundled encoders, keyed by name
 BUNDLED = {"mini": Path(__file__).parent.parent / "data" / "mini"}
@@ -84,6 +87,8 @@ def open_folder(place: str | PathLike[str], *, alike: bool = True, **options: An
         kind = "elmo"
     elif (path / ADAPTERS_FILE).is_file():
         kind = "adapters"
+    elif not about and is_static(place):
+        kind = "subwords"
     kind = about.get("kind", kind)
     if kind == "huggingface":
         _check_adapters(path, plain)
@@ -103,6 +108,13 @@ def _check_adapters(path: Path, plain: bool) -> None:
     if inside:
         fact = f"this folder has adapters only in its subfolders ({', '.join(inside)})"
         raise InputError(f"{fact}; give one of the subfolders", path=path)
+
+
+def is_static(place: str | PathLike[str]) -> bool:
+    """Return whether sentence-transformers or model2vec wrote a folder, or a model on the hub, with static subword vectors."""
+    from calque.encoders.subword_vectors import static_folder  # imported late because it needs this module
+
+    return static_folder(place) is not None
 
 
 def file_pair(path: Path) -> tuple[Path, Path] | None:

@@ -19,9 +19,15 @@ from transformers import PreTrainedModel, PreTrainedTokenizerFast
 from calque.encoders import layers as passes
 from calque.encoders.batches import WordBatch, collate
 from calque.encoders.checkpoint import first_line, read_checkpoint, save_model, weights_digest
-from calque.encoders.folder import ABOUT_FILE, read_about, saving, write_about
+from calque.encoders.folder import ABOUT_FILE, BASE_FOLDER, read_about, saving, write_about
 from calque.encoders.numerics import check_precision, number_type, usable_device
-from calque.encoders.sentence_transformers import copy_modules, own_modules, write_layer, write_modules
+from calque.encoders.sentence_transformers import (
+    copy_modules,
+    model_folder,
+    own_modules,
+    write_layer,
+    write_modules,
+)
 from calque.encoders.split import SplitSentences
 from calque.encoders.subwords import Subwords, stable_text
 from calque.encoders.trainable import TrainableEncoder
@@ -219,7 +225,8 @@ class HuggingFaceEncoder(TrainableEncoder):
 
         `SentenceTransformer(folder)` can also load the folder. The modules of a sentence-transformers folder are copied; other
         encoders get mean pooling over all subwords including special tokens (`subwords` in `sentence_vectors`). Encoder-decoder
-        models and standardised encoders get no modules, because sentence-transformers would compute different vectors.
+        models get no modules, because sentence-transformers would compute different vectors. A standardised encoder is saved
+        with its model in the subfolder `base`, so that other programs cannot open it without the standardisation.
 
         Args:
             folder: folder to write to; existing files with the same names are replaced.
@@ -235,15 +242,22 @@ class HuggingFaceEncoder(TrainableEncoder):
         declare = declare and self.modules is None and not self.standard and not self.model.config.is_encoder_decoder
         with saving(folder, self) as path:
             self.model.eval()
+            place = path / BASE_FOLDER if self.standard else path
             with passes.cut_above(self.model, None if keep_layers else self._blocks, self.layer, self._probe()) as cut:
-                save_model(self.model, path)
-            self.tokenizer.save_pretrained(path)
-            if self.modules is not None and not self.standard:
-                copy_modules(self.modules, path)
+                save_model(self.model, place)
+            self.tokenizer.save_pretrained(place)
+            if self.modules is not None:
+                copy_modules(self.modules, place)
             if declare:
-                write_modules(path, dim=self.dim, max_length=self.max_length, tokenizer=self.tokenizer)
-            write_layer(path, dim=self.dim, layer=self.layer, n_layers=self.layer if cut else self.n_layers)
-            about = {"cut": cut, **self._record(path), **({"own_pooling": False} if declare else {})}
+                write_modules(place, dim=self.dim, max_length=self.max_length, tokenizer=self.tokenizer)
+            n_layers = self.layer if cut else self.n_layers
+            # Only calque opens a standardised encoder, and it reads the layer from calque.json.
+            write_layer(place, dim=self.dim, layer=n_layers if self.standard else self.layer, n_layers=n_layers)
+            about = {"cut": cut, **self._record(path)}
+            if declare:
+                about["own_pooling"] = False
+            if self.standard:
+                about["base_folder"] = BASE_FOLDER
             write_about(path, "huggingface", about)
 
     def _record(self, folder: Path) -> dict[str, Any]:
@@ -273,12 +287,10 @@ class HuggingFaceEncoder(TrainableEncoder):
         **options: Any,
     ) -> Self:  # fmt: skip
         """Load an encoder from a folder or from the hub; for the options, see `load_encoder`."""
-        name = fspath(folder)
-        path, number = Path(name), number_type(dtype)
-        if not (path / "config.json").is_file() and (path.exists() or path.is_absolute() or name.count(os.sep) > 1):
-            fact = "this folder has no config.json; give an encoder saved by transformers or calque"
-            raise InputError(fact if path.exists() else f"no such folder{similar_path(path)}", path=path)
+        path, number = Path(folder), number_type(dtype)
         about = read_about(path) if about is None else about
+        name = fspath(path / BASE_FOLDER if "base_folder" in about and "standardized" in about else folder)
+        _check_folder(name)
         modules = own_modules(name, about)
         recorded = {**({} if modules is None else {"layer": -1}), **recorded_options(about, path)}
         model, tokenizer = read_checkpoint(name, number, attention)
@@ -306,6 +318,16 @@ def _vocabulary_size(model: PreTrainedModel) -> int:
     """Return the number of embeddings. Modules that PEFT puts around the embeddings have only the weights in common with them."""
     table: Any = model.get_input_embeddings()
     return table.num_embeddings if hasattr(table, "num_embeddings") else len(table.weight)
+
+
+def _check_folder(name: str) -> None:
+    """Raise InputError if `name` is a folder without a model, or a path that does not exist."""
+    path = Path(name)
+    if model_folder(path).joinpath("config.json").is_file():
+        return
+    if path.exists() or path.is_absolute() or name.count(os.sep) > 1:
+        fact = "this folder has no config.json; give an encoder saved by transformers or calque"
+        raise InputError(fact if path.exists() else f"no such folder{similar_path(path)}", path=path)
 
 
 def recorded_options(about: Mapping[str, Any], folder: str | PathLike[str]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from torch.nn import functional as F
 from transformers import PreTrainedModel
 
 from calque.encoders.batches import WordBatch
+from calque.encoders.numerics import why_not_finite
 from calque.errors import CalqueWarning, InputError, SettingError
 
 #: model types of `transformers` (`config.model_type`) that have the same layers and embeddings as BERT
@@ -175,24 +176,33 @@ def _added(part: Any, x: Tensor, residual: Tensor) -> Tensor:
 
 # -- checks of a model -------------------------------------------------------------------------------------------------
 def attend_both_ways(model: nn.Module, wanted: bool | None, batch: WordBatch) -> bool:
-    """Make a decoder's attention bidirectional or causal (default: as configured), and return whether it is bidirectional.
+    """Make a decoder's attention bidirectional or causal (default: as configured), and return whether it was made bidirectional.
 
     `transformers` builds a decoder's attention mask according to `config.is_causal`, which is saved with the configuration.
-    An encoder is left unchanged, and the function returns False.
+    The function returns False for encoders and for models that are bidirectional by another part of their configuration.
+
+    Raises:
+        SettingError: the attention cannot be changed as requested.
     """
     config: Any = model.config
     switched = getattr(config, "is_causal", True) is False
     if wanted is None and not switched:
         return False
     wanted = wanted is not False
-    if not (switched or reads_left_to_right(model, batch)):  # an encoder, or a decoder without a causal mask
-        return False
+    name = type(model).__name__
+    if not switched:
+        causal = reads_left_to_right(model, batch)
+        if not wanted and not causal:
+            fact = f"the attention of {name} cannot be made causal, because its configuration makes it bidirectional"
+            raise SettingError(f"{fact}; omit bidirectional=False, or use a decoder")
+        if wanted != causal:  # the attention is as requested already
+            return False
     config.is_causal = not wanted
     for module in model.modules():
         if isinstance(getattr(module, "is_causal", None), bool):
             module.is_causal = not wanted  # type: ignore[assignment]
     if reads_left_to_right(model, batch) == wanted:
-        fact = f"the attention of {type(model).__name__} cannot be made {'bidirectional' if wanted else 'causal'}"
+        fact = f"the attention of {name} cannot be made {'bidirectional' if wanted else 'causal'}"
         raise SettingError(f"{fact}; this requires a decoder from transformers 5 with 'sdpa' or 'eager' attention")
     return wanted
 
@@ -231,7 +241,7 @@ def examine(model: nn.Module, batch: WordBatch) -> tuple[int, int, bool, bool]:
             fact = f"{name} has hidden states of shapes {', '.join(map(str, sorted(shapes)))}"
             raise SettingError(f"{fact}; expected one vector per subword, with the same size in all layers")
         if not all(bool(state.isfinite().all()) for state in states):
-            raise InputError(f"{name} computes vectors that are not finite; the weights may be corrupt")
+            raise InputError(f"{name} computes vectors that are not finite; {why_not_finite(states[-1].dtype)}")
         flat = shortened = False
         mask = torch.ones_like(batch.input_ids) if batch.attention_mask is None else batch.attention_mask
         if is_bert_like(model):

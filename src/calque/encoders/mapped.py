@@ -15,7 +15,7 @@ import torch
 from calque.algebra.procrustes import Moments
 from calque.corpora.languages import best_match
 from calque.encoders.base import Encoder, made_of, require
-from calque.encoders.folder import ENCODERS, OWN, encoder_kind, read_about, saving, write_about
+from calque.encoders.folder import BASE_FOLDER, ENCODERS, OWN, encoder_kind, read_about, saving, write_about
 from calque.encoders.numerics import number_type
 from calque.encoders.per_language import PerLanguage, check_language, encode_by_language
 from calque.encoders.trainable import TrainableEncoder
@@ -181,13 +181,10 @@ class MappedEncoder(Encoder):
 
     def _encode(self, sentences, layers: list[int], progress: bool) -> dict[int, Embeddings]:
         def mapped(text: Sentences) -> dict[int, Embeddings]:
-            check_language(self, text.lang)
-            maps = self.maps.get(best_match(text.lang, [*self.maps, self.towards]) or "", {})
             found = dict(self.base.encode_layers(text, layers, progress=progress))
+            maps = self._maps_of(text.lang)
             for layer in maps.keys() & found.keys():
-                vectors = maps[layer].transform(np.asarray(found[layer].data)).astype(np.float32, copy=False)
-                if not np.isfinite(vectors).all():
-                    raise InputError(f"{self.name}: mapped vectors of layer {layer} are not finite; fit the maps again")
+                vectors = self.map_vectors(np.asarray(found[layer].data), text.lang, layer)
                 if (covered := found[layer].covered) is not None:
                     vectors[~covered] = 0.0  # words without a vector keep a zero vector
                 found[layer] = Embeddings(vectors, found[layer].offsets, covered)
@@ -195,15 +192,32 @@ class MappedEncoder(Encoder):
 
         return encode_by_language(sentences, layers, self.base.dim, mapped)
 
-    def save(self, folder: str | PathLike[str]) -> None:
-        """Write the base encoder in its own format, with `maps.safetensors` and `calque.json` in the same folder.
+    def _maps_of(self, lang: str) -> Mapping[int, VectorMap]:
+        """Return the maps of a language by layer; they are empty for a language that is not mapped."""
+        check_language(self, lang)
+        return self.maps.get(best_match(lang, [*self.maps, self.towards]) or "", {})
 
-        `AutoModel.from_pretrained(folder)` loads the base encoder if it is a `transformers` model. If the class of the base
-        encoder cannot be imported, the base encoder must be passed to `open`. A word vector x is mapped to
-        `(x - source_mean) @ matrix + target_mean`; the saved tensors have names such as `LANGUAGE.LAYER.matrix`.
+    def map_vectors(self, vectors: np.ndarray, lang: str, layer: int) -> np.ndarray:
+        """Return vectors `[n, dim]` of a layer of the base encoder after the map of their language, as float32."""
+        maps = self._maps_of(lang)
+        if layer not in maps:
+            return vectors
+        mapped = maps[layer].transform(vectors).astype(np.float32, copy=False)
+        if not np.isfinite(mapped).all():
+            raise InputError(f"{self.name}: mapped vectors of layer {layer} are not finite; fit the maps again")
+        return mapped
+
+    def save(self, folder: str | PathLike[str]) -> None:
+        """Write `maps.safetensors`, `calque.json`, and the base encoder in its own format in the subfolder `base`.
+
+        transformers and sentence-transformers cannot open the folder itself, because they would compute vectors without maps.
+        They can open the base encoder in the subfolder. If the class of the base encoder cannot be imported, the base encoder
+        must be passed to `open`. A word vector x is mapped to `(x - source_mean) @ matrix + target_mean`; the saved tensors
+        have names such as `LANGUAGE.LAYER.matrix`.
         """
         with saving(folder, self) as path:
-            self.base.save_whole(path)
+            inner = path / BASE_FOLDER
+            self.base.save_whole(inner)
             tensors = {
                 f"{lang}.{layer}.{name}": array
                 for lang, by_layer in self.maps.items()
@@ -211,16 +225,17 @@ class MappedEncoder(Encoder):
                 for name, array in fitted.arrays().items()
             }
             write_arrays(path / MAPS_FILE, tensors)
-            about = read_about(path)  # empty if the base is from another package and writes no calque.json
-            if "maps" in about:
+            base = read_about(inner)  # empty if the base is from another package and writes no calque.json
+            if "maps" in base:
                 fact = f"{self.base.name} cannot be saved as the base of maps, because it stores its own maps"
                 raise SettingError(f"{fact}; use StaticEncoder.replace or an alignment method")
-            about.update(
-                base=about.get("kind", encoder_kind(self.base)), base_fingerprint=self.base.fingerprint,
-                towards=self.towards, combine=self.combine, layers=list(self.layers), settings=self.settings,
-                maps={lang: {str(layer): about_map(fitted) for layer, fitted in by_layer.items()}
-                      for lang, by_layer in self.maps.items()},
-            )  # fmt: skip
+            about = {
+                "base": base.get("kind", encoder_kind(self.base)), "base_folder": BASE_FOLDER,
+                "base_fingerprint": self.base.fingerprint, "towards": self.towards, "combine": self.combine,
+                "layers": list(self.layers), "settings": self.settings,
+                "maps": {lang: {str(layer): about_map(fitted) for layer, fitted in by_layer.items()}
+                         for lang, by_layer in self.maps.items()},
+            }  # fmt: skip
             write_about(path, "mapped", about)
 
     @classmethod
@@ -251,7 +266,10 @@ class MappedEncoder(Encoder):
                 fact = "the class of the base encoder of these maps cannot be imported"
                 raise InputError(f"{fact}; pass the encoder to MappedEncoder.open(folder, base)", path=path)
             as_fitted = {} if is_path(kind) else {"dtype": "auto"}
-            base = ENCODERS.load_from_file(kind, path).open(path, about=about, **as_fitted, **options)
+            inner, base_about = _base_of(path, about)
+            opened = ENCODERS.load_from_file(kind, path).open(inner, about=base_about, **as_fitted, **options)
+            opened.name = path.resolve().name if opened.name == BASE_FOLDER else opened.name
+            base = opened
         assert base is not None
         try:
             arrays, _ = map_arrays(path / MAPS_FILE)
@@ -281,6 +299,19 @@ class MappedEncoder(Encoder):
                 raise SettingError(f"layer must be one of the mapped layers {known} of {base.name}, got {layer}")
             maps, combine = {lang: {number: by_layer[number]} for lang, by_layer in maps.items()}, "last"
         return cls(base, maps, towards=towards, combine=combine, settings=settings)
+
+
+def _base_of(folder: Path, about: Mapping[str, Any]) -> tuple[Path, Mapping[str, Any]]:
+    """Return the folder of the base encoder and the content of its `calque.json`.
+
+    Earlier versions wrote the base encoder to the folder itself, and both records to one `calque.json`.
+    """
+    if "base_folder" not in about:
+        return folder, about
+    inner = folder / BASE_FOLDER
+    if not inner.is_dir():
+        raise InputError("the base encoder of the maps is missing; copy the whole folder again", path=inner)
+    return inner, read_about(inner)
 
 
 def _paired(source: Embeddings, target: Embeddings, pairs: WordPairs | None) -> tuple[np.ndarray, np.ndarray]:

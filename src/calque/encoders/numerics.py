@@ -34,9 +34,16 @@ def check_finite(vectors: dict[int, Tensor], name: str) -> dict[int, Tensor]:
     """Return the word vectors if all of them are finite; otherwise raise InputError with the encoder's name."""
     for layer, rows in vectors.items():
         if not bool(rows.isfinite().all()):
-            fact = f"{name}: vectors of layer {layer} are not finite; the weights may be corrupt, or too large for"
-            raise InputError(f"{fact} {rows.dtype}; check the weights, or load them with dtype float32")
+            raise InputError(f"{name}: vectors of layer {layer} are not finite; {why_not_finite(rows.dtype)}")
     return vectors
+
+
+def why_not_finite(dtype: torch.dtype) -> str:
+    """Return the likely reason for vectors that are not finite, and the remedy."""
+    if dtype == torch.float16:
+        largest = f"{torch.finfo(dtype).max:,.0f}"
+        return f"numbers above {largest} overflow in float16, so load the encoder with dtype bfloat16 or float32"
+    return "the weights may be corrupt; download or copy them again"
 
 
 @contextmanager

@@ -19,7 +19,10 @@ LIMIT_FILE, PROMPTS_FILE = "sentence_bert_config.json", "config_sentence_transfo
 #: names of the file next to the model; sentence-transformers reads the first that contains a setting
 LIMIT_FILES = (
     LIMIT_FILE,
-    *(f"sentence_{kind}_config.json" for kind in ("roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")),
+    *(
+        f"sentence_{kind}_config.json"
+        for kind in ("roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
+    ),
 )
 #: tasks of `encode_query` and `encode_document`, each with the names of its prompts, the first of which is used
 PROMPT_NAMES = {"query": ("query",), "document": ("document", "passage", "corpus")}
@@ -204,7 +207,11 @@ def _read_attention(found: ModelSettings, value: Any) -> None:
 def _read_call(found: ModelSettings, value: Any, path: Path) -> None:
     """Read `processing_kwargs`, the arguments of every tokenizer call; only those for text are used."""
     parts = _checked("processing_kwargs", value, path)
-    known = {"padding": (True, "longest", "max_length"), "truncation": (True, "longest_first"), "return_tensors": ("pt",)}
+    known = {
+        "padding": (True, "longest", "max_length"),
+        "truncation": (True, "longest_first"),
+        "return_tensors": ("pt",),
+    }
     for part in ("common", "text"):
         for name, each in _mapping(parts.get(part) or {}).items():
             if not (part == "text" and name == "max_length") and each not in known.get(name, ()):
@@ -279,7 +286,11 @@ _READERS: dict[str, Any] = {
 def read_text_settings(folder: Path) -> TextSettings:
     """Read the prompts and the settings for the whole model; raise SettingError for a setting that is not supported."""
     path = folder / PROMPTS_FILE
-    content = read_object(path, {})
+    return parse_text_settings(read_object(path, {}), path)
+
+
+def parse_text_settings(content: Mapping[str, Any], path: Path) -> TextSettings:
+    """Check the content of `config_sentence_transformers.json`; see `read_text_settings`."""
     known = {"__version__", "requirements", "prompts", "default_prompt_name", "similarity_fn_name", "truncate_dim"}
     if unknown := sorted(content.keys() - known - {"model_type"}):
         raise SettingError(not_supported(path, f"{unknown[0]} is not a setting of sentence-transformers 5 or 6"))
@@ -291,7 +302,9 @@ def read_text_settings(folder: Path) -> TextSettings:
         raise InputError(f"default_prompt_name must be one of {', '.join(prompts)}, got {name!r:.60}", path=path)
     similarity = content.get("similarity_fn_name")
     if similarity is not None and similarity not in _SIMILARITIES:
-        raise InputError(f"similarity_fn_name must be one of {', '.join(_SIMILARITIES)}, got {similarity!r:.60}", path=path)
+        raise InputError(
+            f"similarity_fn_name must be one of {', '.join(_SIMILARITIES)}, got {similarity!r:.60}", path=path
+        )
     truncate = content.get("truncate_dim")
     return TextSettings(
         prompts=prompts,

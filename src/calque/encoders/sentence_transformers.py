@@ -62,7 +62,9 @@ def modules_of(folder: Path) -> list[dict[str, Any]]:
         modules = list(json.loads(file.read_text(encoding="utf-8")))
         paths = [str(module["path"]) for module in modules]
     except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
-        raise InputError(f"not a list of modules as written by sentence-transformers ({error!s:.200})", path=file) from error
+        raise InputError(
+            f"not a list of modules as written by sentence-transformers ({error!s:.200})", path=file
+        ) from error
     for number, path in enumerate(paths):
         if number or path not in ROOT:
             _check_within(folder, Path(path))
@@ -189,7 +191,9 @@ def _read_modules(folder: Path) -> tuple[tuple[str, ...], list[nn.Module], bool]
 def _read_pooling(place: Path) -> tuple[tuple[str, ...], bool]:
     """Return the pooling modes in a folder, and whether the prompt is excluded from the pooling."""
     about = read_object(place / "config.json")
-    _check_keys(place, about, {"word_embedding_dimension", "embedding_dimension", "pooling_mode", "include_prompt", *MODES})
+    _check_keys(
+        place, about, {"word_embedding_dimension", "embedding_dimension", "pooling_mode", "include_prompt", *MODES}
+    )
     return _pooling_modes(about), not about.get("include_prompt", True)
 
 

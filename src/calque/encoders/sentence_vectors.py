@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 import torch
@@ -15,9 +16,11 @@ from calque.encoders.base import Encoder
 from calque.encoders.batches import collate, token_batches
 from calque.encoders.folder import read_about
 from calque.encoders.huggingface import HuggingFaceEncoder
+from calque.encoders.mapped import MappedEncoder
+from calque.encoders.per_language import sentences_by_language
+from calque.encoders.sentence_settings import PROMPTS_FILE, TextSettings, parse_text_settings, read_text_settings
 from calque.encoders.sentence_transformers import UnitLength as UnitLength  # re-exported for the argument `after`
 from calque.encoders.sentence_transformers import check_dtype, read_recipe, write_layer, write_modules
-from calque.encoders.sentence_settings import read_text_settings
 from calque.encoders.split import SplitSentences
 from calque.encoders.subword_vectors import SubwordVectors
 from calque.encoders.trainable import TrainableEncoder
@@ -25,7 +28,8 @@ from calque.errors import SettingError
 from calque.nn.pooling import maxima, means, owners, sums
 from calque.offsets import offsets_of
 from calque.progress import bar
-from calque.text import Sentences
+from calque.segment import split_spaces
+from calque.text import Sentence, Sentences
 
 Pooling = Literal["own", "words", "subwords", "cls"]
 POOLINGS: tuple[Pooling, ...] = get_args(Pooling)
@@ -78,6 +82,7 @@ class SentencePooling(nn.Module):
         self.after = nn.Sequential(*after)
         self.max_length, self.lower, self.prompt, self.truncate = max_length, lower, prompt, truncate
         self.include_prompt = include_prompt
+        self.note = ""  # reason why the encoder's own pooling is not used by default
 
     @classmethod
     def of(
@@ -100,24 +105,46 @@ class SentencePooling(nn.Module):
         if name is not None and name not in POOLINGS:
             raise SettingError(f"sentence pooling must be one of {', '.join(POOLINGS)}, got {name!r}")
         pooling = cls._own(encoder, task) if name in (None, "own") else None
-        if pooling is None:
+        problem = "" if pooling is None else _problem(encoder, pooling)
+        if problem and name == "own":
+            raise SettingError(f"sentence pooling own: {problem}; use words")
+        if pooling is None or problem:
             pooling = cls._other(encoder, name)
-        if prompt is not None:
-            pooling.prompt = cls._checked_prompt(encoder, pooling, prompt)
-        if pooling.prompt and not pooling.include_prompt:
-            fact = f"{encoder.name}: excluding the prompt {pooling.prompt!r} from the mean is not supported"
-            raise SettingError(f"{fact}; set the sentence pooling to subwords")
+            pooling.note = problem
+        pooling = pooling if prompt is None else pooling.with_prompt(encoder, cls._prompt_text(encoder, prompt))
+        pooling._check_prompt(encoder)
         return pooling
+
+    def with_prompt(self, encoder: Encoder, prompt: str) -> SentencePooling:
+        """Return the pooling with another prompt; raise SettingError if it does not support prompts."""
+        changed = copy.copy(self)
+        changed.prompt = prompt
+        changed._check_prompt(encoder)
+        return changed
+
+    def _check_prompt(self, encoder: Encoder) -> None:
+        if self.prompt and self.unit == "words":
+            fact = f"a prompt requires the sentence pooling own, subwords or cls, got words for {encoder.name}"
+            raise SettingError(f"{fact}; add --sentence-pooling subwords")
+        if self.prompt and not self.include_prompt:
+            fact = f"{encoder.name}: excluding the prompt {self.prompt!r} from the mean is not supported"
+            raise SettingError(f"{fact}; set the sentence pooling to subwords")
 
     @classmethod
     def _own(cls, encoder: Encoder, task: str | None) -> SentencePooling | None:
-        """Return the pooling in the folder of an encoder, or None if the folder has no modules."""
-        if isinstance(encoder, SubwordVectors):
-            return cls("own", "subwords", after=[UnitLength()] if encoder.unit else [])
-        if not isinstance(encoder, HuggingFaceEncoder) or encoder.modules is None:
+        """Return the pooling in the folder of an encoder, or None if the folder has no modules.
+
+        For an encoder with maps, this is the pooling of its base encoder, which then pools mapped subword vectors.
+        """
+        base = _unmapped(encoder)
+        if isinstance(base, SubwordVectors):
+            text = text_settings(base)
+            after = [UnitLength()] if base.unit else []
+            return cls("own", "subwords", after=after, prompt=text.default, truncate=text.truncate)
+        if not isinstance(base, HuggingFaceEncoder) or base.modules is None:
             return None
-        recipe = read_recipe(encoder.modules, task=task)
-        check_dtype(encoder.modules, encoder.model.dtype)
+        recipe = read_recipe(base.modules, task=task)
+        check_dtype(base.modules, base.model.dtype)
         return cls("own", "subwords", **recipe)
 
     @classmethod
@@ -136,17 +163,21 @@ class SentencePooling(nn.Module):
         return cls(name, "subwords", ("cls",) if name == "cls" else ("mean",))
 
     @staticmethod
-    def _checked_prompt(encoder: Encoder, pooling: SentencePooling, prompt: str) -> str:
+    def _prompt_text(encoder: Encoder, prompt: str) -> str:
         """Return the text of a prompt that is given by its name or as text."""
-        if pooling.unit == "words":
-            raise SettingError(f"a prompt requires the sentence pooling own, subwords or cls, got words for {encoder.name}")
-        saved = saved_prompts(encoder)
+        saved = text_settings(encoder).prompts
         if prompt in saved:
             return saved[prompt]
         if saved and prompt.isidentifier():
             fact = f"{encoder.name} has no prompt named {prompt!r}, only {', '.join(saved)}"
             raise SettingError(f"{fact}; give one of these names, or the text of the prompt, such as '{prompt}: '")
         return prompt
+
+    @property
+    def described(self) -> str:
+        """Name of the pooling with its modes, and the prompt if there is one."""
+        modes = f" ({'+'.join(self.modes)})" if self.name == "own" else ""
+        return f"{self.name}{modes}" + (f", prompt {self.prompt!r}" if self.prompt else "")
 
     def split(self, encoder: TrainableEncoder | SubwordVectors, sentences: Sentences) -> SplitSentences:
         """Split sentences into subwords; the "words" of the result are the units that this pooling combines.
@@ -160,9 +191,7 @@ class SentencePooling(nn.Module):
             return encoder.split(sentences).covered_words()
         assert isinstance(encoder, HuggingFaceEncoder)
         texts = [self.prompt + " ".join(sentence.words) for sentence in sentences]
-        return encoder.subwords.split_texts(
-            texts, limit=self._limit(encoder), lang=sentences.lang, lower=self.lower
-        )
+        return encoder.subwords.split_texts(texts, limit=self._limit(encoder), lang=sentences.lang, lower=self.lower)
 
     def save(self, encoder: Encoder, folder: str | PathLike[str]) -> None:
         """Write this pooling as sentence-transformers modules, which `of` loads as "own".
@@ -188,9 +217,18 @@ class SentencePooling(nn.Module):
 
     def width(self, dim: int) -> int:
         """Return the number of dimensions of the sentence vectors for an encoder with `dim` dimensions."""
-        dense = [part.out_features for part in self.after if isinstance(part, nn.Linear)]
-        full = dense[-1] if dense else dim * len(self.modes)
+        full = self.full_width(dim)
         return full if self.truncate is None else min(full, self.truncate)
+
+    def full_width(self, dim: int) -> int:
+        """Return the number of dimensions of the sentence vectors before they are truncated."""
+        dense = [part.out_features for part in self.after if isinstance(part, nn.Linear)]
+        return dense[-1] if dense else dim * len(self.modes)
+
+    @property
+    def unit_length(self) -> bool:
+        """Whether all sentence vectors are L2-normalised."""
+        return self.truncate is None and any(isinstance(part, UnitLength) for part in list(self.after)[-1:])
 
     def forward(self, rows: Tensor, lengths: Tensor) -> Tensor:
         """Return the vectors of S sentences, `[S, dim]`; a sentence without words or subwords is pooled to the zero vector.
@@ -199,30 +237,69 @@ class SentencePooling(nn.Module):
             rows: word or subword vectors of all sentences, `[W, dim]`.
             lengths: number of vectors of each sentence, int64 `[S]`.
         """
-        pooled = torch.cat([_REDUCED[mode](rows, lengths) for mode in self.modes], dim=1)
+        return self.finish(torch.cat([_REDUCED[mode](rows, lengths) for mode in self.modes], dim=1))
+
+    def finish(self, pooled: Tensor) -> Tensor:
+        """Return the output of the modules after the pooling, truncated to the first dimensions if `truncate` is set."""
         return self.after(pooled)[:, : self.truncate]
 
 
-def saved_prompts(encoder: Encoder) -> dict[str, str]:
-    """Return the prompts saved in the sentence-transformers folder of an encoder, keyed by name."""
-    modules = getattr(encoder, "modules", None)
-    return {} if modules is None else read_text_settings(modules).prompts
+def text_settings(encoder: Encoder) -> TextSettings:
+    """Return the prompts and the similarity saved in the sentence-transformers folder of an encoder."""
+    base = _unmapped(encoder)
+    if isinstance(base, SubwordVectors):
+        return parse_text_settings(base.settings, Path(base.name) / PROMPTS_FILE)
+    modules = getattr(base, "modules", None)
+    return TextSettings() if modules is None else read_text_settings(modules)
 
 
 def sentence_vectors(
-    encoder: Encoder, sentences: Sentences, pooling: SentencePooling, *, progress: bool = False
+    encoder: Encoder,
+    sentences: Sentences | Sequence[str | Sequence[str] | Sentence],
+    pooling: SentencePooling | None = None,
+    *,
+    progress: bool = False,
 ) -> SentenceVectors:
-    """Return one vector per sentence. Besides the result, only one block of word or subword vectors is held in memory."""
-    data, covered = np.zeros((0, 0), dtype=np.float32), np.zeros(len(sentences), dtype=bool)
-    with bar(len(sentences), unit="sentence", title="encode", show=progress) as counter:
-        for start in range(0, max(1, len(sentences)), _BLOCK):
-            part = sentences[start : start + _BLOCK]
-            found = _of_part(encoder, part, pooling)
-            if not start:
-                data = np.empty((len(sentences), found.data.shape[1]), dtype=found.data.dtype)
-            data[start : start + len(part)], covered[start : start + len(part)] = found
-            counter.update(len(part))
+    """Return one vector per sentence. Besides the result, only one block of word or subword vectors is held in memory.
+
+    Args:
+        sentences: `Sentences`, or a list of sentences: strings, which are split at spaces, lists of words, or `Sentence`
+            objects. Only `Sentences` and `Sentence` objects have a language, which encoders with maps require.
+        pooling: pooling of the encoder; default: `SentencePooling.of(encoder)`.
+
+    Raises:
+        SettingError: `sentences` is a single string.
+    """
+    pooling = SentencePooling.of(encoder) if pooling is None else pooling
+    parts = _by_language(sentences, pooling)
+    n = sum(len(part) for part, _ in parts)
+    data, covered = np.zeros((0, 0), dtype=np.float32), np.zeros(n, dtype=bool)
+    with bar(n, unit="sentence", title="encode", show=progress) as counter:
+        for text, places in parts:
+            for start in range(0, max(1, len(text)), _BLOCK):
+                found = _of_part(encoder, text[start : start + _BLOCK], pooling)
+                rows = places[start : start + _BLOCK]
+                if not data.size:
+                    data = np.zeros((n, found.data.shape[1]), dtype=found.data.dtype)
+                data[rows], covered[rows] = found
+                counter.update(len(rows))
     return SentenceVectors(data, covered)
+
+
+def _by_language(sentences: Any, pooling: SentencePooling) -> list[tuple[Sentences, np.ndarray]]:
+    """Return the sentences of each language, with the row of each sentence in the result."""
+    if isinstance(sentences, Sentences):
+        return [(sentences, np.arange(len(sentences)))]
+    if isinstance(sentences, str):
+        raise SettingError('sentences must be a list of sentences, got one string; try ["' + sentences[:40] + '"]')
+    # Subword pooling joins the words with single spaces, so that repeated spaces must be kept as empty words.
+    split = split_spaces if pooling.unit == "words" else _split_each_space
+    listed = [split(each) if isinstance(each, str) else each for each in sentences]
+    return sentences_by_language(listed) or [(Sentences.of([]), np.arange(0))]
+
+
+def _split_each_space(text: str) -> list[str]:
+    return text.split(" ")
 
 
 def _of_part(encoder: Encoder, sentences: Sentences, pooling: SentencePooling) -> SentenceVectors:
@@ -232,19 +309,48 @@ def _of_part(encoder: Encoder, sentences: Sentences, pooling: SentencePooling) -
         covered = np.ones(vectors.n_words, dtype=bool) if vectors.covered is None else vectors.covered
         filled = np.diff(offsets_of(covered)[vectors.offsets]) > 0
         return SentenceVectors(vectors.sentence_means().astype(np.float32), filled)
-    if isinstance(encoder, SubwordVectors):
-        return SentenceVectors(*encoder.sentence_vectors(sentences))
-    assert isinstance(encoder, HuggingFaceEncoder)
-    split = pooling.split(encoder, sentences)
-    pooling.to(encoder.device).eval()
+    base = _unmapped(encoder)
+
+    def mapped(rows: Tensor) -> Tensor:
+        """Map the subword vectors of the base encoder if the encoder has maps."""
+        if not isinstance(encoder, MappedEncoder):
+            return rows.float()
+        found = encoder.map_vectors(rows.float().cpu().numpy(), sentences.lang, base.layer)
+        return torch.from_numpy(np.ascontiguousarray(found)).to(rows.device)
+
+    if isinstance(base, SubwordVectors):
+        means, filled = base.text_means(sentences, pooling.prompt)
+        with torch.inference_mode():
+            data = pooling.finish(mapped(means)).numpy()  # maps are affine, so the mean may be mapped
+        return SentenceVectors(data * filled[:, None], filled)
+    assert isinstance(base, HuggingFaceEncoder)
+    split = pooling.split(base, sentences)
+    pooling.to(base.device).eval()
     counts = np.diff(split.word_offsets)
-    data = np.zeros((len(split), pooling.width(encoder.dim)), dtype=np.float32)
-    with encoder.reading([encoder.layer]) as read, torch.inference_mode():
-        for numbers in token_batches(split.lengths, encoder.budget):
-            rows = read(collate(split, numbers))[encoder.layer]
+    data = np.zeros((len(split), pooling.width(base.dim)), dtype=np.float32)
+    with base.reading([base.layer]) as read, torch.inference_mode():
+        for numbers in token_batches(split.lengths, base.budget):
+            rows = mapped(read(collate(split, numbers))[base.layer])
             lengths = torch.from_numpy(counts[numbers]).to(rows.device)
-            data[numbers] = pooling(rows.float(), lengths).cpu().numpy()
+            data[numbers] = pooling(rows, lengths).cpu().numpy()
     return SentenceVectors(data * (counts > 0)[:, None], counts > 0)
+
+
+def _unmapped(encoder: Encoder) -> Any:
+    """Return the base encoder of an encoder with maps, or the encoder itself."""
+    return encoder.base if isinstance(encoder, MappedEncoder) else encoder
+
+
+def _problem(encoder: Encoder, pooling: SentencePooling) -> str:
+    """Return why an encoder cannot use the pooling of its folder, or an empty string if it can."""
+    base = _unmapped(encoder)
+    if isinstance(encoder, MappedEncoder) and encoder.layer != base.layer:
+        layers = ", ".join(map(str, encoder.layers))
+        return f"{encoder.name} returns the mapped layers {layers}, but the pooling of {base.name} reads layer {base.layer}"
+    standard = getattr(base, "standard", {})
+    if base.layer in standard and any(isinstance(part, nn.Linear) for part in pooling.after):
+        return f"the word vectors of {encoder.name} are standardised, which its dense layers after the pooling do not allow"
+    return ""
 
 
 def _picked(rows: Tensor, places: Tensor, lengths: Tensor) -> Tensor:

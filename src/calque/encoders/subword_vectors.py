@@ -6,27 +6,39 @@ import copy
 import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from os import PathLike
+from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
+from tokenizers import Tokenizer
 from torch import Tensor, nn
+from transformers import PreTrainedTokenizerFast
 
 from calque.encoders.base import Encoder
+from calque.encoders.checkpoint import hub_folder
 from calque.encoders.folder import read_about, saving, write_about
-from calque.encoders.sentence_transformers import write_list
+from calque.encoders.sentence_settings import PROMPTS_FILE, read_object, read_text_settings
+from calque.encoders.sentence_transformers import (
+    MODULES_FILE,
+    model_folder,
+    module_kind,
+    modules_folder,
+    modules_of,
+    write_list,
+)
 from calque.encoders.split import SplitSentences
-from calque.encoders.subwords import Subwords, stable_text
+from calque.encoders.subwords import Subwords, stable_text, without_surrogates
 from calque.errors import InputError, SettingError
 from calque.offsets import offsets_of
+from calque.segment import split_spaces
 from calque.storage import json_text
 from calque.text import Sentence, Sentences
 from calque.vectors import Embeddings
 
-_MODEL = "model.safetensors"
+_MODEL, _TOKENIZER = "model.safetensors", "tokenizer.json"
 _WEIGHT = "embedding.weight"  # name of the vectors in the StaticEmbedding module of sentence-transformers
 
 
@@ -38,14 +50,28 @@ class SubwordVectors(Encoder):
     tokenizer splits text at spaces, as in BERT. Byte-level tokenizers include the space in subwords, so a space is put
     before each text. Special tokens in a text, such as [SEP], are split like ordinary words, unlike in sentence-transformers.
 
+    Models from other programs differ in one point: their sentence vectors are computed from the subwords of the whole text, as in
+    sentence-transformers, and not of each word. `texts` is then the tokenizer for whole texts.
+
     Args:
         tokenizer: fast `transformers` tokenizer.
         matrix: subword vectors, already multiplied by the subword weights, float32 `[n_subwords, dim]`.
         unit: whether to L2-normalise sentence vectors.
         name: name shown in reports.
+        texts: tokenizer for whole texts, whose truncation is applied; default: a text is split into words first.
+        settings: content of `config_sentence_transformers.json`, such as prompts; it is saved with the encoder.
     """
 
-    def __init__(self, tokenizer: Any, matrix: Tensor, *, unit: bool = True, name: str = "static"):
+    def __init__(
+        self,
+        tokenizer: Any,
+        matrix: Tensor,
+        *,
+        unit: bool = True,
+        name: str = "static",
+        texts: Tokenizer | None = None,
+        settings: Mapping[str, Any] | None = None,
+    ):
         if len(matrix) < len(tokenizer):
             raise SettingError(f"matrix must have one row per subword ({len(tokenizer)}), got {len(matrix)} rows")
         self.subwords = Subwords(tokenizer, vocabulary=len(matrix), special=False)
@@ -53,6 +79,7 @@ class SubwordVectors(Encoder):
             self.subwords = Subwords(_after_space(tokenizer), vocabulary=len(matrix), special=False)
         self.model = nn.Embedding.from_pretrained(matrix.float().contiguous(), freeze=False)
         self.dim, self.unit, self.name = matrix.shape[1], unit, name
+        self.texts, self.settings = texts, dict(settings or {})
 
     def split(self, sentences: Sentences) -> SplitSentences:
         """Split sentences into subwords without special tokens; each subword is a "word" of the result."""
@@ -72,12 +99,28 @@ class SubwordVectors(Encoder):
         return Embeddings(means, split.word_offsets, split.covered)
 
     @torch.inference_mode()
+    def text_means(self, sentences: Sentences, prompt: str = "") -> tuple[Tensor, np.ndarray]:
+        """Return the mean subword vector of each text, `[n, dim]`, and a mask of the texts with subwords, bool `[n]`.
+
+        Args:
+            prompt: prompt to put before each text.
+        """
+        if self.texts is None:
+            if prompt:
+                words = [split_spaces(prompt + " ".join(sentence.words)) for sentence in sentences]
+                sentences = Sentences.of(words, sentences.lang)
+            split = self.subwords.split(sentences)
+            return self._means(split.ids, split.offsets), split.lengths > 0
+        texts = [without_surrogates(prompt + " ".join(sentence.words)) for sentence in sentences]
+        encodings = self.texts.encode_batch(texts, add_special_tokens=False)
+        ids = np.array([number for encoding in encodings for number in encoding.ids], dtype=np.int32)
+        lengths = np.array([len(encoding.ids) for encoding in encodings], dtype=np.int64)
+        return self._means(ids, offsets_of(lengths)), lengths > 0
+
     def sentence_vectors(self, sentences: Sentences) -> tuple[np.ndarray, np.ndarray]:
         """Return sentence vectors, float32 `[n, dim]`, and a mask of the sentences with subwords, bool `[n]`."""
-        split = self.subwords.split(sentences)
-        found = self._means(split.ids, split.offsets)
-        found = nn.functional.normalize(found, dim=1, out=found) if self.unit else found
-        return found.numpy(), split.lengths > 0
+        found, filled = self.text_means(sentences)
+        return (nn.functional.normalize(found, dim=1) if self.unit else found).numpy(), filled
 
     @property
     def fingerprint(self) -> str:
@@ -92,24 +135,99 @@ class SubwordVectors(Encoder):
             save_file({_WEIGHT: self.model.weight.detach().contiguous()}, path / _MODEL)
             kinds = [("", "StaticEmbedding"), *([("1_Normalize", "Normalize")] if self.unit else [])]
             write_list(path, kinds)
-            write_about(path, "subwords", {"name": self.name, "unit": self.unit})
+            about = {"name": self.name, "unit": self.unit}
+            if self.texts is not None:
+                self.texts.save(str(path / _TOKENIZER))
+                about["whole_texts"] = True
+            if self.settings:
+                text = json_text(self.settings, undefined="refuse", indent=2) + "\n"
+                (path / PROMPTS_FILE).write_text(text, encoding="utf-8")
+            write_about(path, "subwords", about)
 
     @classmethod
     def open(cls, folder: str | PathLike[str], *, about: Mapping[str, Any] | None = None, **options: Any) -> Self:
-        """Load a folder that `save` wrote; raise SettingError for any option except `device`, which is ignored."""
-        from transformers import PreTrainedTokenizerFast
+        """Load a folder that `save`, sentence-transformers (`StaticEmbedding`) or model2vec wrote, or such a model on the hub.
 
+        Raises:
+            SettingError: an option other than `device`, which is ignored, or a module of the folder is not supported.
+            InputError: a file is missing or corrupt.
+        """
         for option in options.keys() - {"device"}:  # the table stays on the CPU, like static word vectors
             raise SettingError(f"{option} does not apply to static subword vectors ({folder})")
-        path, about = Path(folder), read_about(folder) if about is None else about
+        about = read_about(folder) if about is None else about
+        root = static_folder(folder) or Path(folder)
+        settings = read_object(root / PROMPTS_FILE, {})
+        read_text_settings(root)  # refuses settings that are not supported
+        unit = about["unit"] if "unit" in about else _normalised(root)
         try:
-            matrix = load_file(path / _MODEL)[_WEIGHT]
-            if not matrix.isfinite().all():
-                raise ValueError("the vectors are not finite; is the file corrupt?")
-            tokenizer = PreTrainedTokenizerFast.from_pretrained(path)
-            return cls(tokenizer, matrix, unit=about["unit"], name=about["name"])
+            inner = model_folder(root)
+            matrix = _matrix(inner)
+            whole = about.get("whole_texts", "kind" not in about)
+            tokenizer: Any
+            if "kind" in about:
+                tokenizer = PreTrainedTokenizerFast.from_pretrained(root)
+            else:
+                tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(inner / _TOKENIZER))
+            texts = Tokenizer.from_file(str(inner / _TOKENIZER)) if whole else None
+            if texts is not None:
+                texts.no_padding()
+            name = str(about.get("name") or (Path(folder).resolve().name if Path(folder).is_dir() else folder))
+            return cls(tokenizer, matrix, unit=unit, name=name, texts=texts, settings=settings)
+        except SettingError:
+            raise
         except Exception as error:  # corrupt files raise exceptions from several libraries
-            raise InputError(f"not a folder with static subword vectors ({error!s:.200})", path=path) from error
+            raise InputError(f"not a folder with static subword vectors ({error!s:.200})", path=root) from error
+
+
+def static_folder(place: str | PathLike[str]) -> Path | None:
+    """Return the local folder of a static model that sentence-transformers or model2vec wrote, or None for other models.
+
+    Args:
+        place: folder, or name on the hub.
+    """
+    folder = modules_folder(fspath(place))
+    if folder is not None:
+        if module_kind(modules_of(folder)[0]) != "StaticEmbedding":
+            return None
+        if not Path(place).is_dir():  # the tokenizer and the vectors may not be in the cache yet
+            folder = hub_folder(fspath(place), MODULES_FILE, ["*.json", "*/*.json", "*.safetensors", "*/*.safetensors"])
+        return folder
+    config = Path(place) / "config.json"
+    if not config.is_file() or not (Path(place) / _TOKENIZER).is_file():
+        return None
+    try:
+        return Path(place) if read_object(config).get("model_type") == "model2vec" else None
+    except InputError:  # the class that opens other models reports a corrupt file
+        return None
+
+
+def _normalised(folder: Path) -> bool:
+    """Return whether a folder from another program normalises sentence vectors; raise SettingError for other modules."""
+    modules = modules_of(folder)
+    if not modules:  # model2vec without the modules of sentence-transformers
+        return bool(read_object(folder / "config.json", {}).get("normalize", False))
+    kinds = [module_kind(module) for module in modules[1:]]
+    for module, kind in zip(modules[1:], kinds, strict=True):
+        if kind not in ("Normalize", "Dropout"):
+            fact = f"the module {kind or module.get('type')} after StaticEmbedding is not supported, only Normalize"
+            raise SettingError(f"{folder}: {fact}")
+    return "Normalize" in kinds
+
+
+def _matrix(folder: Path) -> Tensor:
+    """Read one vector for each subword. model2vec may store fewer vectors, with an index and a weight for each subword."""
+    if (folder / _MODEL).is_file():
+        tensors = load_file(folder / _MODEL)
+    else:
+        tensors = torch.load(folder / "pytorch_model.bin", map_location="cpu", weights_only=True)
+    matrix = (tensors[_WEIGHT] if _WEIGHT in tensors else tensors["embeddings"]).float()
+    if "mapping" in tensors:
+        matrix = matrix[tensors["mapping"].long()]
+    if "weights" in tensors:
+        matrix = matrix * tensors["weights"].float()[:, None]
+    if not matrix.isfinite().all():
+        raise ValueError("the vectors are not finite; is the file corrupt?")
+    return matrix
 
 
 def _after_space(tokenizer: Any) -> Any:

@@ -152,7 +152,7 @@ class Subwords:
 
     def _split_types(self, words: list[str]) -> tuple[np.ndarray, np.ndarray]:
         """Return the concatenated ids of distinct words, int32, and the number of ids of each word, int64 `[len(words)]`."""
-        words = self._spaced(map(_without_surrogates, words))
+        words = self._spaced(map(without_surrogates, words))
         chunks = [words[start : start + _CHUNK] for start in range(0, len(words), _CHUNK)]
         with as_words(self.backend):
             encodings = self.backend.encode_batch(chunks, is_pretokenized=True, add_special_tokens=False)
@@ -221,7 +221,7 @@ class Subwords:
             if limit is not None:
                 shortest = len(self.prefix) + len(self.suffix) + 1
                 self.backend.enable_truncation(max(limit, shortest), direction=self.tokenizer.truncation_side)
-            encodings = self.backend.encode_batch(list(map(_without_surrogates, texts)))
+            encodings = self.backend.encode_batch(list(map(without_surrogates, texts)))
         found = self._whole(encodings, lang)
         starts = np.arange(len(found.ids)) - np.repeat(found.offsets[:-1], found.lengths)
         return replace(
@@ -247,7 +247,7 @@ class Subwords:
             texts: one column of texts, or two columns for pairs.
             segments: whether the model has segment (token type) embeddings.
         """
-        columns = [[self._spaced(map(_without_surrogates, text.words)) for text in column] for column in texts]
+        columns = [[self._spaced(map(without_surrogates, text.words)) for text in column] for column in texts]
         with as_words(self.backend):
             if self.max_length is not None:
                 self.backend.enable_truncation(self.max_length)
@@ -261,7 +261,7 @@ class Subwords:
         return replace(self._whole(encodings, texts[0].lang), segments=kinds if segments and kinds.any() else None)
 
 
-def _without_surrogates(word: str) -> str:
+def without_surrogates(word: str) -> str:
     """Replace lone surrogates, which cannot be encoded in UTF-8, with U+FFFD."""
     return word.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
@@ -296,7 +296,8 @@ def lowered(backend: Tokenizer, wanted: bool) -> Iterator[None]:
     from tokenizers import normalizers
 
     before = backend.normalizer
-    parts = list(before) if isinstance(before, normalizers.Sequence) else [before]
+    steps: Any = before
+    parts = list(steps) if isinstance(before, normalizers.Sequence) else [before]
     wanted = wanted and not any(isinstance(part, normalizers.Lowercase) for part in parts)
     with _LOCK:
         if wanted:

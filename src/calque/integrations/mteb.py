@@ -1,7 +1,8 @@
 """Use encoders as MTEB models for bitext mining, semantic textual similarity (STS) and other sentence tasks.
 
 MTEB (Muennighoff et al. 2023, "MTEB: Massive Text Embedding Benchmark") requires `pip install 'calque-align[mteb]'`.
-MTEB does not pass the language of a text, so encoders with language-specific maps or tables are rejected.
+MTEB does not pass the language of a text, so encoders with language-specific maps or tables are rejected. Prompts, such as
+`query: ` and `passage: `, are chosen by the name of the task, the type of the task, and the type of the prompt.
 """
 
 from __future__ import annotations
@@ -17,10 +18,13 @@ from torch import Tensor
 
 from calque.algebra.normalize import unit_rows
 from calque.encoders import Encoder, HuggingFaceEncoder
-from calque.encoders.sentence_vectors import Pooling, SentencePooling, sentence_vectors
+from calque.encoders.sentence_settings import PROMPT_NAMES, TextSettings
+from calque.encoders.sentence_vectors import Pooling, SentencePooling, sentence_vectors, text_settings
 from calque.errors import MissingExtraError, SettingError
 from calque.segment import split_spaces
 from calque.text import Sentences
+
+_NORMS = {"euclidean": 2.0, "manhattan": 1.0}  # similarities that are negative distances, with the order of the norm
 
 
 class MtebEncoder:
@@ -31,13 +35,23 @@ class MtebEncoder:
         pooling: sentence pooling (see `SentencePooling.of`); default: the encoder's own pooling, otherwise the mean of the
             subword vectors, as in sentence-transformers, or of the word vectors if the encoder has no subwords.
         name: name in MTEB's results, ORGANISATION/NAME; default: calque/ followed by the encoder's name.
+        prompts: prompts in addition to those saved in the encoder's folder, such as `{"query": "query: ", "document":
+            "passage: "}`. A key may also be the name or the type of an MTEB task, optionally followed by "-query" or
+            "-document".
 
     Raises:
         MissingExtraError: mteb is not installed.
         SettingError: the encoder requires the language of each text.
     """
 
-    def __init__(self, encoder: Encoder, *, pooling: Pooling | None = None, name: str | None = None):
+    def __init__(
+        self,
+        encoder: Encoder,
+        *,
+        pooling: Pooling | None = None,
+        name: str | None = None,
+        prompts: Mapping[str, str] | None = None,
+    ):
         try:
             from mteb.models import ModelMeta
         except ImportError as error:
@@ -48,6 +62,10 @@ class MtebEncoder:
         if pooling is None and isinstance(encoder, HuggingFaceEncoder) and encoder.modules is None:
             pooling = "subwords"
         self.encoder, self.pooling = encoder, SentencePooling.of(encoder, pooling)
+        saved = text_settings(encoder) if self.pooling.name == "own" else TextSettings()
+        self.prompts, self._similarity = {**saved.prompts, **(prompts or {})}, saved.similarity
+        if self.prompts and self.pooling.unit == "words":
+            raise SettingError(f"prompts require the pooling own, subwords or cls, got words for {encoder.name}")
         self._meta = ModelMeta.create_empty(overwrites={
             "name": name or f"calque/{re.sub(r'[^A-Za-z0-9_.-]+', '-', encoder.name)}",
             "revision": encoder.fingerprint,  # encoders with equal fingerprints return equal vectors
@@ -67,24 +85,61 @@ class MtebEncoder:
     ) -> np.ndarray:  # fmt: skip
         """Return the vectors of the texts under key `text` of all batches, float32 `[n, dim]`; texts without a vector get zeros.
 
-        The other arguments describe the task and are ignored.
+        Args:
+            task_metadata: metadata of the task, whose name and type may select a prompt.
+            prompt_type: "query" or "document", which may select a prompt; "passage" is a former name of "document".
+            hf_split, hf_subset, options: ignored.
         """
+        task = _task_of(prompt_type)
+        name: Any = self.pooling.name
+        pooling = SentencePooling.of(self.encoder, name, task=task)
+        prompt = self._prompt(task_metadata, task)
+        if prompt is not None:
+            pooling = pooling.with_prompt(self.encoder, prompt)
         # Subword pooling rejoins the words with single spaces, so repeated spaces must be kept as empty words.
-        is_joined = isinstance(self.encoder, HuggingFaceEncoder) and self.pooling.unit == "subwords"
+        is_joined = isinstance(self.encoder, HuggingFaceEncoder) and pooling.unit == "subwords"
         split = partial(str.split, sep=" ") if is_joined else split_spaces
         words = [split(text) for batch in inputs for text in batch["text"]]
-        return sentence_vectors(self.encoder, Sentences.of(words), self.pooling).data
+        return sentence_vectors(self.encoder, Sentences.of(words), pooling).data
+
+    def _prompt(self, task_metadata: Any, task: str | None) -> str | None:
+        """Return the prompt for a task and a type of texts; None means the default prompt."""
+        kinds = [getattr(task_metadata, "name", None), getattr(task_metadata, "type", None)]
+        names = [name for kind in kinds if kind is not None for name in ([f"{kind}-{task}"] if task else []) + [kind]]
+        names += PROMPT_NAMES.get(task or "", ())
+        return next((self.prompts[name] for name in names if self.prompts.get(name)), None)
 
     def similarity(self, embeddings1: Any, embeddings2: Any) -> Tensor:
-        """Return the cosine similarity of every pair of vectors, `[n, m]`."""
-        return torch.from_numpy(_unit(embeddings1) @ _unit(embeddings2).T)
+        """Return the similarity of every pair of vectors, `[n, m]`: the cosine, or the similarity that the folder declares."""
+        x, y = _rows(embeddings1), _rows(embeddings2)
+        if self._similarity == "cosine":
+            return torch.from_numpy(unit_rows(x) @ unit_rows(y).T)
+        if self._similarity == "dot":
+            return torch.from_numpy(x @ y.T)
+        return -torch.cdist(torch.from_numpy(x), torch.from_numpy(y), p=_NORMS[self._similarity])
 
     def similarity_pairwise(self, embeddings1: Any, embeddings2: Any) -> Tensor:
-        """Return the cosine similarity of corresponding vectors, `[n]`."""
-        return torch.from_numpy((_unit(embeddings1) * _unit(embeddings2)).sum(axis=1))
+        """Return the similarity of corresponding vectors, `[n]`."""
+        x, y = _rows(embeddings1), _rows(embeddings2)
+        if self._similarity == "cosine":
+            return torch.from_numpy((unit_rows(x) * unit_rows(y)).sum(axis=1))
+        if self._similarity == "dot":
+            return torch.from_numpy((x * y).sum(axis=1))
+        return -torch.linalg.vector_norm(torch.from_numpy(x - y), ord=_NORMS[self._similarity], dim=1)
 
 
-def _unit(vectors: Any) -> np.ndarray:
-    """Return L2-normalised vectors, float32 `[n, dim]`, or `[1, dim]` for a single vector."""
+def _task_of(prompt_type: Any) -> str | None:
+    """Return "query" or "document" for a prompt type of MTEB, which may be a string or an enumeration."""
+    name = getattr(prompt_type, "value", prompt_type)
+    if name is None:
+        return None
+    task = "document" if name == "passage" else str(name)
+    if task not in PROMPT_NAMES:
+        raise SettingError(f"prompt_type must be query or document, got {name!r:.60}")
+    return task
+
+
+def _rows(vectors: Any) -> np.ndarray:
+    """Return vectors as float32 `[n, dim]`, or `[1, dim]` for a single vector."""
     data = vectors.detach().cpu().numpy() if isinstance(vectors, Tensor) else np.asarray(vectors)
-    return unit_rows(np.atleast_2d(data).astype(np.float32))
+    return np.atleast_2d(data).astype(np.float32)

@@ -45,7 +45,7 @@ def distil(
     from calque.alignment.distilled import Distillation, static_student
     from calque.encoders import load_encoder
     from calque.encoders.sentence_store import TeacherVectors
-    from calque.encoders.sentence_vectors import SentencePooling, UnitLength
+    from calque.encoders.sentence_vectors import SentencePooling
 
     check(how.out, overwrite=how.overwrite)
     texts, langs = named_pairs(how.train or (), how.langs or ())
@@ -56,7 +56,7 @@ def distil(
     towards = how.towards or langs[0][0]
     method = Distillation(towards=towards, seed=how.seed, **dict(options or {}))
     known = load_encoder(how.teacher)
-    teaching = teacher_vector(known, how.teacher_pooling)
+    teaching = teacher_vector(known, how.teacher_pooling, how.teacher_prompt)
     corpora = Words(pretokenized=True, limit=how.limit).read_all(texts, langs) if texts else []
     for path, corpus in zip(texts, corpora, strict=True):
         if best_match(towards, corpus.langs) is None:
@@ -72,7 +72,7 @@ def distil(
         started = time.perf_counter()
         if how.static:
             sides = [side for corpus in corpora for side in (corpus.source, corpus.target)]
-            unit = any(isinstance(part, UnitLength) for part in list(teaching.after)[-1:])
+            unit = teaching.unit_length
             learner = static_student(
                 learner.tokenizer, store, [*sides, *more], lang=towards, name=how.out.name, unit=unit, progress=progress
             )
@@ -100,14 +100,19 @@ def distil(
     return Aligned(found.encoder, how.out, record)
 
 
-def teacher_vector(encoder: Encoder, name: str | None) -> SentencePooling:
-    """Return the sentence pooling `name` for a teacher, or the teacher's saved pooling if `name` is None."""
-    from calque.encoders.sentence_vectors import SentencePooling
+def teacher_vector(encoder: Encoder, name: str | None, prompt: str | None = None) -> SentencePooling:
+    """Return the sentence pooling `name` for a teacher, or the teacher's saved pooling if `name` is None.
 
-    if name is None and getattr(encoder, "modules", None) is None:
+    Args:
+        prompt: prompt to put before each text of the teacher, or the name of a saved prompt.
+    """
+    from calque.encoders.sentence_vectors import SentencePooling
+    from calque.encoders.subword_vectors import SubwordVectors
+
+    if name is None and not isinstance(encoder, SubwordVectors) and getattr(encoder, "modules", None) is None:
         fact = f"the teacher {encoder.name} has no saved sentence pooling, unlike a sentence-transformers folder"
         raise SettingError(f"{fact}; choose one with --teacher-pooling words, subwords or cls")
-    return SentencePooling.of(encoder, name)  # type: ignore[arg-type]
+    return SentencePooling.of(encoder, name, prompt=prompt)  # type: ignore[arg-type]
 
 
 def student_pooling(encoder: Encoder, name: str | None) -> SentencePooling:

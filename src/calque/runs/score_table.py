@@ -84,7 +84,7 @@ def _plain(scores: Sequence[Score]) -> str:
 
 
 def _plain_notes(scores: Sequence[Score]) -> list[str]:
-    return [*_reasons_against(scores), *_candidates(scores), ONE_RUN]
+    return [*_reasons_against(scores), *_candidates(scores), *_poolings(scores), ONE_RUN]
 
 
 def _plain_rows(scores: Sequence[Score], names: Sequence[str] = ()) -> list[str]:
@@ -112,6 +112,19 @@ def _columns(rows: Sequence[Sequence[str]], numbers: range, names: Sequence[str]
         return columns(rows, numbers)
     named = [(name, *row) for name, row in zip(("encoder", *names), rows, strict=True)]
     return columns(named, range(numbers.start + 1, numbers.stop + 1))
+
+
+def _poolings(scores: Sequence[Score]) -> Iterator[str]:
+    """Yield the sentence pooling of the scores; if encoders differ in their pooling, one line for each pooling."""
+    encoders: dict[tuple[str, str], dict[str, None]] = {}
+    for score in scores:
+        if pooled := score.settings.get("pooled"):
+            used = (pooled, score.settings.get("pooling_note", ""))
+            encoders.setdefault(used, {})[str(score.settings.get("encoder"))] = None
+    for (pooled, note), names in encoders.items():
+        whose = f" of {', '.join(names)}" if len(encoders) > 1 else ""
+        reason = f", because {note}; compare only scores with the same pooling" if note else ""
+        yield f"Sentence pooling{whose}: {pooled}{reason}."
 
 
 def _candidates(scores: Sequence[Score]) -> Iterator[str]:

@@ -265,6 +265,11 @@ class DistilSettings:
     teacher_pooling: str | None = opt(
         None, "Teacher's sentence pooling: own (saved with the teacher; default), subwords (mean), words (mean) or cls."
     )
+    teacher_prompt: str | None = opt(
+        None,
+        "Prompt to put before each text of the teacher, e.g. 'query: ' for e5, or the name of a prompt saved with it, "
+        "e.g. query; default: the teacher's default prompt, if it has one.",
+    )
     vectors: Path | None = opt(None, "Folder of teacher vectors for reuse in other runs.", metavar="FOLDER")
     option: OwnOption = None
     seed: Seed = 0

@@ -120,7 +120,8 @@ SENTENCES = Reporting(
     main=("accuracy", "f1"),
     lower=("xsim",),
     descriptive=(
-        "pooled", "source_texts_repeated", "target_texts_repeated", "sentences_without_vector", "threshold", "gold_pairs",
+        "sentence_pooling", "pooling_note",
+        "source_texts_repeated", "target_texts_repeated", "sentences_without_vector", "threshold", "gold_pairs",
         "mined_pairs", "source_sentences", "target_sentences",
     ),
     by_test_set=("dev",),

@@ -56,6 +56,7 @@ class SentenceRetrieval(Task):
         dev: development text for choosing the mining threshold. If None, no pairs are mined.
         sentence_pooling: pooling method for sentence vectors, see `SentencePooling.of`; default: the encoder's own pooling,
             or the mean of the word vectors if the encoder has none.
+        prompt: prompt to put before each text, or the name of a prompt saved in the encoder's folder, such as "query".
         similarity: similarity measure for `accuracy`, "cosine" or "csls".
         k: number of nearest neighbours; default: 10 for CSLS (Conneau et al. 2018a), and 4 for the ratio margin.
         tokenize: whether to tokenise the space-separated text if sentence vectors are pooled over words.
@@ -71,7 +72,7 @@ class SentenceRetrieval(Task):
     def __init__(
         self, text: ParallelCorpus, *, dev: ParallelCorpus | None = None, sentence_pooling: Pooling | None = None,
         similarity: Similarity = "cosine", k: int | None = None, tokenize: bool = False, bootstrap: int = 1000,
-        data: str = "",
+        data: str = "", prompt: str | None = None,
     ):  # fmt: skip
         if similarity not in ("cosine", "csls"):
             raise SettingError(f"similarity must be cosine or csls, got {similarity!r}")
@@ -83,7 +84,7 @@ class SentenceRetrieval(Task):
         self.text = text.take(np.flatnonzero((text.source.lengths() > 0) & (text.target.lengths() > 0)))
         self.dev, self.k, self.margin_k = dev, k, k or 4
         self.sentence_pooling: Pooling | None = sentence_pooling
-        self.similarity: Similarity = similarity
+        self.prompt, self.similarity = prompt, similarity
         self.tokenize, self.bootstrap, self.data = tokenize, bootstrap, data
 
     @classmethod
@@ -92,13 +93,14 @@ class SentenceRetrieval(Task):
         inputs: Inputs,
         *,
         sentence_pooling: Pooling | None = None,
+        prompt: str | None = None,
         similarity: Similarity = "cosine",
         k: int | None = None,
     ) -> list[Task]:
         """Return one task per test text. The files are split only at spaces; the task tokenises them if necessary."""
         words = replace(inputs.words, pretokenized=True)
         options: Any = {
-            "sentence_pooling": sentence_pooling, "similarity": similarity, "k": k,
+            "sentence_pooling": sentence_pooling, "prompt": prompt, "similarity": similarity, "k": k,
             "tokenize": not inputs.words.pretokenized,
         }  # fmt: skip
         tasks: list[Task] = []
@@ -119,11 +121,11 @@ class SentenceRetrieval(Task):
             SettingError: the encoder does not support the pooling method, or has no vector for any sentence in a language.
         """
         require(encoder, "measured", self.rows)
-        pooling = SentencePooling.of(encoder, self.sentence_pooling)
+        pooling = SentencePooling.of(encoder, self.sentence_pooling, prompt=self.prompt)
         settings = {
-            "sentence_pooling": self.sentence_pooling or "default",
-            "pooled": f"{pooling.name} ({'+'.join(pooling.modes)})" if pooling.name == "own" else pooling.name,
-            **about_encoder(encoder), "margin_k": self.margin_k, "bootstrap": self.bootstrap,
+            "sentence_pooling": self.sentence_pooling or "default", "pooled": pooling.described,
+            **({"pooling_note": pooling.note} if pooling.note else {}), **about_encoder(encoder),
+            "margin_k": self.margin_k, "bootstrap": self.bootstrap,
         }  # fmt: skip
         encode = partial(self._encoded, encoder, pooling, progress)
         vectors = encode(self.text.source), encode(self.text.target)

@@ -123,7 +123,7 @@ TASKS: Table[TaskRow] = Table(
             "Is the nearest sentence in the other language the translation? Also computes xsim and mining scores.",
             "sentence retrieval",
             ("test", "dev"),
-            ("langs", "sentence_pooling", "similarity", "k", "pretokenized"),
+            ("langs", "sentence_pooling", "prompt", "similarity", "k", "pretokenized"),
             languages="pairs",
             reporting=SENTENCES,
         ),
