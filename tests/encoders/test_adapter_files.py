@@ -337,7 +337,8 @@ def test_adapters_on_the_hub_are_opened_with_the_revision_of_their_base(plain, t
     edit(cache / "models--me--adapters" / "snapshots" / ("2" * 40), base_model_name_or_path="me/base", revision="old")
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(cache))
     monkeypatch.setattr("transformers.utils.hub.TRANSFORMERS_CACHE", str(cache), raising=False)
-    monkeypatch.setattr("calque.encoders.checkpoint.unconnected", lambda: True)
+    for module in ("checkpoint", "hub_cache"):
+        monkeypatch.setattr(f"calque.encoders.{module}.unconnected", lambda: True)
     encoder = load_encoder("me/adapters")
     assert (encoder.name, encoder.origin.place, encoder.origin.revision) == ("me/adapters", "me/base", "old")
     np.testing.assert_array_equal(encoder.encode([WORDS]).data, expected)

@@ -30,8 +30,9 @@ from calque.encoders.adapter_files import (
     read_config,
     read_weights,
 )
-from calque.encoders.checkpoint import first_line, hub_folder, read_checkpoint, read_tokenizer, weights_digest
+from calque.encoders.checkpoint import first_line, read_checkpoint, read_tokenizer, weights_digest
 from calque.encoders.folder import ABOUT_FILE, ADAPTERS_FILE, BUNDLED, read_about, saving, write_about
+from calque.encoders.hub_cache import hub_folder
 from calque.encoders.huggingface import HuggingFaceEncoder, recorded_options
 from calque.encoders.layers import find_blocks
 from calque.encoders.merging import merged_model

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import os
-import socket
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
-from urllib.request import getproxies
 
 import torch
 from torch import nn
 
+from calque.encoders.hub_cache import unconnected
+from calque.encoders.sentence_folders import model_settings
+from calque.encoders.sentence_settings import ModelSettings
 from calque.errors import CalqueError, InputError, OutputError, SettingError
 from calque.named import TRUST_CODE
 
@@ -34,9 +34,6 @@ def read_checkpoint(
         revision: branch, tag or commit on the hub; default: main. It does not apply to folders.
     """
     from transformers import AutoConfig
-
-    from calque.encoders.sentence_settings import ModelSettings
-    from calque.encoders.sentence_transformers import model_settings
 
     # Only the main branch of a sentence-transformers model on the hub can have settings for its model.
     whole, (name, settings) = name, (name, ModelSettings()) if revision else model_settings(name)
@@ -162,21 +159,6 @@ def _drop_decoder(model: Any, missing: set[str], name: str) -> set[str]:
     return {key for key in missing - computed if not key.startswith("decoder.")}
 
 
-def hub_folder(name: str, mark: str, patterns: Sequence[str] = ()) -> Path | None:
-    """Return the local copy of a hub repository that contains the file `mark`, or None. `patterns` selects the files to fetch."""
-    from huggingface_hub import hf_hub_download, snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError
-
-    if name.count("/") != 1 or name[0] in "/." or Path(name).exists():
-        return None
-    try:
-        here = unconnected()
-        hf_hub_download(name, mark, local_files_only=here)
-        return Path(snapshot_download(name, allow_patterns=list(patterns) or None, local_files_only=here))
-    except (OSError, ValueError, HfHubHTTPError):  # the file does not exist, or there is no access or no connection
-        return None
-
-
 def _check_size(config: Any, name: str) -> None:
     """Check that the sizes in the configuration match the weight files; a corrupt configuration could exhaust memory."""
     keys = ("num_hidden_layers", "hidden_size", "vocab_size", "intermediate_size")
@@ -187,18 +169,6 @@ def _check_size(config: Any, name: str) -> None:
     if not valid or 0 < 64 * max(held, (held > 0) << 20) < width * (vocabulary + inner + layers * width):
         fact = f"the sizes {sizes!r:.80} do not match {held:,} bytes of weights; are all files from the same encoder?"
         raise InputError(fact, path=Path(name, "config.json"))
-
-
-def unconnected() -> bool:
-    """Return whether the hub's host name cannot be resolved; this check avoids half a minute of connection attempts."""
-    from huggingface_hub.constants import ENDPOINT
-
-    try:
-        if not getproxies():
-            socket.getaddrinfo(urlsplit(ENDPOINT).hostname, None)
-    except OSError:
-        return True
-    return False
 
 
 @contextmanager

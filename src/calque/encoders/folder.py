@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from calque.encoders.card_blocks import keep_user_text
+from calque.encoders.sentence_folders import static_folder
 from calque.errors import InputError, SettingError
 from calque.named import Table, is_path
 from calque.storage import check_links, check_temporary, json_text, part_of, readable, remove, temporary_folder
@@ -87,7 +88,7 @@ def open_folder(place: str | PathLike[str], *, alike: bool = True, **options: An
         kind = "elmo"
     elif (path / ADAPTERS_FILE).is_file():
         kind = "adapters"
-    elif not about and is_static(place):
+    elif not about and static_folder(place) is not None:
         kind = "subwords"
     kind = about.get("kind", kind)
     if kind == "huggingface":
@@ -108,13 +109,6 @@ def _check_adapters(path: Path, plain: bool) -> None:
     if inside:
         fact = f"this folder has adapters only in its subfolders ({', '.join(inside)})"
         raise InputError(f"{fact}; give one of the subfolders", path=path)
-
-
-def is_static(place: str | PathLike[str]) -> bool:
-    """Return whether sentence-transformers or model2vec wrote a folder, or a model on the hub, with static subword vectors."""
-    from calque.encoders.subword_vectors import static_folder  # imported late because it needs this module
-
-    return static_folder(place) is not None
 
 
 def file_pair(path: Path) -> tuple[Path, Path] | None:

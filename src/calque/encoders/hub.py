@@ -10,8 +10,9 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from calque.encoders.checkpoint import first_line, unconnected
+from calque.encoders.checkpoint import first_line
 from calque.encoders.folder import ENCODER_MARKS, holds_encoder
+from calque.encoders.hub_cache import unconnected
 from calque.errors import InputError, OutputError, SettingError
 
 CARD = "README.md"

@@ -21,9 +21,9 @@ from calque.encoders.batches import WordBatch, collate
 from calque.encoders.checkpoint import first_line, read_checkpoint, save_model, weights_digest
 from calque.encoders.folder import ABOUT_FILE, BASE_FOLDER, read_about, saving, write_about
 from calque.encoders.numerics import check_precision, number_type, usable_device
+from calque.encoders.sentence_folders import model_folder
 from calque.encoders.sentence_transformers import (
     copy_modules,
-    model_folder,
     own_modules,
     write_layer,
     write_modules,

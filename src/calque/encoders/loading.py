@@ -11,8 +11,8 @@ import torch
 
 from calque.corpora.languages import name_and_path
 from calque.encoders.base import Encoder, build
-from calque.encoders.checkpoint import hub_folder
 from calque.encoders.folder import ABOUT_FILE, ADAPTERS_FILE, BUNDLED, ENCODERS, file_pair, open_folder
+from calque.encoders.hub_cache import hub_folder
 from calque.errors import SettingError
 from calque.named import TRUST_CODE, is_path
 

@@ -12,13 +12,19 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from calque.encoders.checkpoint import hub_folder
 from calque.encoders.folder import read_about, write_about
+from calque.encoders.sentence_folders import (
+    MODULES_FILE,
+    check_within,
+    model_folder,
+    module_kind,
+    modules_folder,
+    modules_of,
+)
 from calque.encoders.sentence_settings import (
     LIMIT_FILE,
     LIMIT_FILES,
     PROMPTS_FILE,
-    ModelSettings,
     not_supported,
     read_model_settings,
     read_object,
@@ -28,7 +34,6 @@ from calque.encoders.sentence_settings import (
 from calque.errors import InputError, SettingError
 from calque.storage import json_text
 
-MODULES_FILE = "modules.json"
 #: name and folder of the module that selects a layer other than the last
 LAYER_MODULE = "WeightedLayerPooling"
 #: pooling flags of sentence-transformers before version 6, in the order of concatenation, with the names used since version 6
@@ -37,7 +42,6 @@ MODES = {
     "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len_tokens", "pooling_mode_weightedmean_tokens": "weightedmean",
     "pooling_mode_lasttoken": "lasttoken",
 }  # fmt: skip
-ROOT = ("", ".")  # paths of a model that is in the folder itself
 _VECTOR = "sentence_embedding"  # name of the sentence vector in sentence-transformers
 _OF_DENSE = {
     "in_features", "out_features", "bias", "activation_function", "module_input_name", "module_output_name", "use_residual",
@@ -53,44 +57,6 @@ class UnitLength(nn.Module):
 
 
 # -- reading -----------------------------------------------------------------------------------------------------------
-def modules_of(folder: Path) -> list[dict[str, Any]]:
-    """Return the modules of a sentence-transformers folder, with the encoder first; the list is empty for other folders."""
-    file = folder / MODULES_FILE
-    if not file.is_file():
-        return []
-    try:
-        modules = list(json.loads(file.read_text(encoding="utf-8")))
-        paths = [str(module["path"]) for module in modules]
-    except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
-        raise InputError(
-            f"not a list of modules as written by sentence-transformers ({error!s:.200})", path=file
-        ) from error
-    for number, path in enumerate(paths):
-        if number or path not in ROOT:
-            _check_within(folder, Path(path))
-    return modules
-
-
-def model_folder(folder: Path) -> Path:
-    """Return the folder of the model itself, which versions before 0.4 wrote to a subfolder such as `0_Transformer`."""
-    modules = modules_of(folder)
-    inner = str(modules[0]["path"]) if modules else ""
-    return folder if inner in ROOT else folder / inner
-
-
-def modules_folder(name: str) -> Path | None:
-    """Return the local folder with the modules of a sentence-transformers model, or None for other models.
-
-    Args:
-        name: folder, or name on the hub.
-    """
-    folder: Path | None = Path(name)
-    if not Path(name).is_dir():
-        parts = ["*.json", "*/config.json", "*/sentence_*_config.json", "*/model.safetensors", "*/pytorch_model.bin"]
-        folder = hub_folder(name, MODULES_FILE, parts)
-    return folder if folder is not None and modules_of(folder) else None
-
-
 def own_modules(name: str, about: Mapping[str, Any]) -> Path | None:
     """Return the local folder with the modules of an encoder's own pooling, or None if there are no such modules.
 
@@ -99,26 +65,13 @@ def own_modules(name: str, about: Mapping[str, Any]) -> Path | None:
     return modules_folder(name) if about.get("own_pooling", True) else None
 
 
-def model_settings(name: str) -> tuple[str, ModelSettings]:
-    """Return where the model of a sentence-transformers folder is, and the settings for loading it.
-
-    Args:
-        name: folder, or name on the hub; for other models, `name` itself and the default settings are returned.
-    """
-    folder = modules_folder(name)
-    if folder is None:
-        return name, ModelSettings()
-    inner = model_folder(folder)
-    return (name if inner == folder else str(inner)), read_model_settings(inner)
-
-
 def copy_modules(source: Path, target: Path) -> None:
     """Copy the list of modules, and the folders of all modules except the encoder, to another folder."""
     modules = modules_of(source)
     # Modules without parameters may have no folder.
     places = [path for module in modules[1:] if (source / (path := str(module["path"]))).is_dir()]
     for file in (file for place in places for file in (source / place).rglob("*")):
-        _check_within(source, file.relative_to(source))
+        check_within(source, file.relative_to(source))
     inner = model_folder(source)
     if inner == source:
         shutil.copyfile(source / MODULES_FILE, target / MODULES_FILE)
@@ -243,28 +196,9 @@ def _dense(folder: Path) -> list[nn.Module]:
     return [linear, _ACTIVATIONS[activation]()]
 
 
-def module_kind(module: Mapping[str, Any]) -> str:
-    """Return the class name of a module without the import path, which depends on the library's version.
-
-    The result is empty for a class from another package, whose code may compute anything.
-    """
-    package, _, name = str(module.get("type", "")).rpartition(".")
-    return name if package.partition(".")[0] == "sentence_transformers" else ""
-
-
 def _named(module: Mapping[str, Any]) -> str:
     """Return the name of a module for an error message."""
     return module_kind(module) or str(module.get("type", ""))[:100]
-
-
-def _check_within(folder: Path, name: Path) -> None:
-    """Check that the resolved path of a module or file is inside the folder. Files from the hub are symbolic links to `blobs`."""
-    root = folder.resolve()
-    root = root.parents[1] if root.parent.name == "snapshots" else root
-    place = (folder / name).resolve()
-    if not name.parts or ".." in name.parts or name.is_absolute() or root not in place.parents:
-        fact = f"the path of the module {str(name)!r:.60} is outside this folder; modules must be in subfolders"
-        raise InputError(fact, path=folder / MODULES_FILE)
 
 
 # -- writing -----------------------------------------------------------------------------------------------------------

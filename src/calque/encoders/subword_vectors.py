@@ -6,7 +6,7 @@ import copy
 import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from os import PathLike, fspath
+from os import PathLike
 from pathlib import Path
 from typing import Any, Self
 
@@ -18,17 +18,10 @@ from torch import Tensor, nn
 from transformers import PreTrainedTokenizerFast
 
 from calque.encoders.base import Encoder
-from calque.encoders.checkpoint import hub_folder
 from calque.encoders.folder import read_about, saving, write_about
+from calque.encoders.sentence_folders import TOKENIZER_FILE, model_folder, module_kind, modules_of, static_folder
 from calque.encoders.sentence_settings import PROMPTS_FILE, read_object, read_text_settings
-from calque.encoders.sentence_transformers import (
-    MODULES_FILE,
-    model_folder,
-    module_kind,
-    modules_folder,
-    modules_of,
-    write_list,
-)
+from calque.encoders.sentence_transformers import write_list
 from calque.encoders.split import SplitSentences
 from calque.encoders.subwords import Subwords, stable_text, without_surrogates
 from calque.errors import InputError, SettingError
@@ -38,7 +31,7 @@ from calque.storage import json_text
 from calque.text import Sentence, Sentences
 from calque.vectors import Embeddings
 
-_MODEL, _TOKENIZER = "model.safetensors", "tokenizer.json"
+_MODEL = "model.safetensors"
 _WEIGHT = "embedding.weight"  # name of the vectors in the StaticEmbedding module of sentence-transformers
 
 
@@ -137,7 +130,7 @@ class SubwordVectors(Encoder):
             write_list(path, kinds)
             about = {"name": self.name, "unit": self.unit}
             if self.texts is not None:
-                self.texts.save(str(path / _TOKENIZER))
+                self.texts.save(str(path / TOKENIZER_FILE))
                 about["whole_texts"] = True
             if self.settings:
                 text = json_text(self.settings, undefined="refuse", indent=2) + "\n"
@@ -167,8 +160,8 @@ class SubwordVectors(Encoder):
             if "kind" in about:
                 tokenizer = PreTrainedTokenizerFast.from_pretrained(root)
             else:
-                tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(inner / _TOKENIZER))
-            texts = Tokenizer.from_file(str(inner / _TOKENIZER)) if whole else None
+                tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(inner / TOKENIZER_FILE))
+            texts = Tokenizer.from_file(str(inner / TOKENIZER_FILE)) if whole else None
             if texts is not None:
                 texts.no_padding()
             name = str(about.get("name") or (Path(folder).resolve().name if Path(folder).is_dir() else folder))
@@ -177,28 +170,6 @@ class SubwordVectors(Encoder):
             raise
         except Exception as error:  # corrupt files raise exceptions from several libraries
             raise InputError(f"not a folder with static subword vectors ({error!s:.200})", path=root) from error
-
-
-def static_folder(place: str | PathLike[str]) -> Path | None:
-    """Return the local folder of a static model that sentence-transformers or model2vec wrote, or None for other models.
-
-    Args:
-        place: folder, or name on the hub.
-    """
-    folder = modules_folder(fspath(place))
-    if folder is not None:
-        if module_kind(modules_of(folder)[0]) != "StaticEmbedding":
-            return None
-        if not Path(place).is_dir():  # the tokenizer and the vectors may not be in the cache yet
-            folder = hub_folder(fspath(place), MODULES_FILE, ["*.json", "*/*.json", "*.safetensors", "*/*.safetensors"])
-        return folder
-    config = Path(place) / "config.json"
-    if not config.is_file() or not (Path(place) / _TOKENIZER).is_file():
-        return None
-    try:
-        return Path(place) if read_object(config).get("model_type") == "model2vec" else None
-    except InputError:  # the class that opens other models reports a corrupt file
-        return None
 
 
 def _normalised(folder: Path) -> bool:
