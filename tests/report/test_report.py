@@ -575,7 +575,7 @@ SETTINGS = {
     "retrieval": (
         "accuracy.unseen", "contextual candidates similarity k special links symmetrize train training_sentence_pairs",
     ),
-    "sentences": ("accuracy", "sentence_pooling similarity k margin_k dev"),
+    "sentences": ("accuracy", "sentence_pooling pooled prompt similarity k margin_k dev"),
     "word-alignment": ("aer", "links_from threshold temperature"),
     "lexicon": ("p@1", "similarity k anchors lower entries text text_sentences"),
     "wsd": ("f1", "restrict first_senses train training_words"),

@@ -23,7 +23,7 @@ _WORDS = {
     "links": "links", "symmetrize": "symmetrisation", "train": "training text", "training_sentence_pairs": "training pairs",
     "train_texts": "training texts", "links_from": "extraction", "dev": "development text", "text_sentences": "sentences of text",
     "training_words": "training words", "learning_rate": "learning rate", "per_epoch": "texts per epoch",
-    "first_senses": "first senses", "max_answer": "maximum answer length", "pooled": "pooling",
+    "first_senses": "first senses", "max_answer": "maximum answer length", "sentence_pooling": "pooling", "pooled": "pooled as",
     "margin_k": "neighbours of margins",
 }  # fmt: skip
 _LONGEST = 60  # maximum length of the value of a setting in the name of a question, in characters

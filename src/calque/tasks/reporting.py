@@ -120,7 +120,7 @@ SENTENCES = Reporting(
     main=("accuracy", "f1"),
     lower=("xsim",),
     descriptive=(
-        "sentence_pooling", "pooling_note",
+        "pooling_note",
         "source_texts_repeated", "target_texts_repeated", "sentences_without_vector", "threshold", "gold_pairs",
         "mined_pairs", "source_sentences", "target_sentences",
     ),
