@@ -18,7 +18,7 @@ from transformers import (
     ConvBertModel,
 )
 
-from calque.encoders import HuggingFaceEncoder, checkpoint, collate, load_encoder, loading
+from calque.encoders import HuggingFaceEncoder, collate, hub_cache, load_encoder, loading
 from calque.encoders.extraction import UncoveredWordsWarning
 from calque.encoders.layers import DefaultLayerWarning, find_blocks, is_bert_like
 from calque.errors import CalqueError, InputError, SettingError
@@ -337,8 +337,8 @@ def test_without_a_network_only_local_files_are_tried(monkeypatch):
         raise OSError("Name or service not known")
 
     calls = []
-    monkeypatch.setattr(checkpoint.socket, "getaddrinfo", no_name)
-    monkeypatch.setattr(checkpoint, "getproxies", dict)
+    monkeypatch.setattr(hub_cache.socket, "getaddrinfo", no_name)
+    monkeypatch.setattr(hub_cache, "getproxies", dict)
     real = AutoConfig.from_pretrained
     monkeypatch.setattr(AutoConfig, "from_pretrained", lambda *a, **k: calls.append(k) or real(*a, **k))
     with pytest.raises(InputError, match="is not a local folder, and loading it from the Hugging Face hub failed"):
