@@ -85,6 +85,70 @@ def test_full_training_of_adapters_keeps_the_modules(folder, tmp_path):
     check(tmp_path / "w", whole)
 
 
+def set_limits(folder, **settings):
+    path = folder / "sentence_bert_config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **settings}))
+
+
+def move_model(folder):
+    """Move the model to a subfolder, as in folders from old versions of sentence-transformers."""
+    (folder / "0_Transformer").mkdir()
+    for name in (
+        "config.json",
+        "model.safetensors",
+        "tokenizer.json",
+        "tokenizer_config.json",
+        "sentence_bert_config.json",
+    ):
+        (folder / name).rename(folder / "0_Transformer" / name)
+    modules = json.loads((folder / "modules.json").read_text())
+    modules[0]["path"] = "0_Transformer"
+    (folder / "modules.json").write_text(json.dumps(modules))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda folder: set_limits(folder, config_kwargs={"num_hidden_layers": 2}),
+        lambda folder: set_limits(folder, processor_kwargs={"model_max_length": 6}),
+        lambda folder: set_limits(folder, processor_kwargs={"model_max_length": 6, "truncation_side": "left"}),
+        move_model,
+    ],
+    ids=["layers", "length", "side", "subfolder"],
+)
+def test_settings_of_the_model_and_the_tokenizer_apply_with_adapters(folder, tmp_path, change):
+    change(folder)
+    tuned = Contrastive(towards="en", lora=2, batch=4, learning_rate=1e-2).tune(
+        load_encoder(folder), *make_text("xx", 8, 0)
+    )
+    tuned.save(tmp_path / "a")
+    merge(str(tmp_path / "a"), out=tmp_path / "m")
+    for made in (tmp_path / "a", tmp_path / "m"):
+        vectors = library.SentenceTransformer(str(made), device="cpu").encode(TEXTS)
+        np.testing.assert_allclose(vectors, ours(tuned), atol=1e-5)
+        np.testing.assert_allclose(vectors, ours(load_encoder(made)), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "settings", [{"config_kwargs": {"num_hidden_layers": 2}}, {"processor_kwargs": {"model_max_length": 6}}]
+)
+def test_settings_beside_the_adapters_apply_to_a_base_without_settings(tiny_folder, tmp_path, settings):
+    from sentence_transformers.models import Normalize, Pooling, Transformer
+
+    modules = [Transformer(str(tiny_folder), max_seq_length=10), Pooling(32, "cls"), Normalize()]
+    model = library.SentenceTransformer(modules=modules, device="cpu")
+    names = [f"layer.{k}.attention.self.query" for k in (0, 1)]
+    model.add_adapter(peft.LoraConfig(r=2, target_modules=names, init_lora_weights=False))
+    model.save(str(tmp_path / "a"))
+    without = ours(load_encoder(tmp_path / "a"))
+    set_limits(tmp_path / "a", **settings)
+    expected = library.SentenceTransformer(str(tmp_path / "a"), device="cpu").encode(TEXTS)
+    assert np.abs(without - expected).max() > 1e-3
+    np.testing.assert_allclose(ours(load_encoder(tmp_path / "a")), expected, atol=1e-5)
+    merge(str(tmp_path / "a"), out=tmp_path / "m")
+    np.testing.assert_allclose(ours(load_encoder(tmp_path / "m")), expected, atol=1e-5)
+
+
 def adapted_folder(folder, place):
     """Let sentence-transformers add adapters with random weights to the model in `folder`; return the vectors of the texts."""
     model = library.SentenceTransformer(str(folder), device="cpu")

@@ -37,6 +37,7 @@ from calque.encoders.huggingface import HuggingFaceEncoder, recorded_options
 from calque.encoders.layers import find_blocks
 from calque.encoders.merging import merged_model
 from calque.encoders.numerics import number_type, usable_device
+from calque.encoders.sentence_folders import model_folder, modules_of
 from calque.encoders.sentence_transformers import copy_modules, own_modules, write_layer
 from calque.errors import CalqueError, InputError, SettingError
 
@@ -64,10 +65,10 @@ class Origin(NamedTuple):
             raise SettingError(f"adapters cannot be added: {fact}; save this encoder, and load it from the new folder")
         return origin
 
-    def read(self, attention: str | None) -> tuple[Any, Any]:
-        """Load the model and the tokenizer of the base encoder."""
-        place = str(BUNDLED.get(self.place, self.place))
-        return read_checkpoint(place, number_type(self.dtype), attention, revision=self.revision or None)
+    def read(self, attention: str | None, beside: str = "") -> tuple[Any, Any]:
+        """Load the model and the tokenizer of the base encoder; for `beside`, see `read_checkpoint`."""
+        place, dtype = str(BUNDLED.get(self.place, self.place)), number_type(self.dtype)
+        return read_checkpoint(place, dtype, attention, revision=self.revision or None, beside=beside)
 
 
 def _absolute(place: str) -> str:
@@ -121,7 +122,9 @@ class AdaptedEncoder(HuggingFaceEncoder):
         """
         place, config = self.origin.place, copy.copy(self.model.peft_config[_NAME])
         with saving(folder, self) as path:
-            config.base_model_name_or_path, config.inference_mode = str(BUNDLED.get(place, place)), True
+            # Old sentence-transformers folders have the model in a subfolder, where PEFT must look for it.
+            base = model_folder(Path(place)) if os.path.isdir(place) else BUNDLED.get(place, place)
+            config.base_model_name_or_path, config.inference_mode = str(base), True
             config.revision = self.origin.revision or None
             kind = type(self.model)
             if kind.__module__.partition(".")[0] in MODEL_PACKAGES:
@@ -135,7 +138,7 @@ class AdaptedEncoder(HuggingFaceEncoder):
             if modules is not None or self.own_tokenizer:
                 self.tokenizer.save_pretrained(path)
             if modules is not None:
-                copy_modules(modules, path)
+                copy_modules(modules, path, keep_config=True)
                 write_layer(path, dim=self.dim, layer=self.layer, n_layers=self.n_layers)
             about = {name: value for name, value in self.origin._asdict().items() if name != "revision" or value}
             if os.path.isdir(place):  # record a relative path too, so that both folders can be moved together
@@ -164,7 +167,7 @@ class AdaptedEncoder(HuggingFaceEncoder):
         )
         _check_base(path, place)
         try:
-            model, tokenizer = origin.read(attention)
+            model, tokenizer = origin.read(attention, str(path) if modules_of(path) else "")
         except InputError as error:
             raise InputError(f"the adapters' base encoder cannot be loaded ({error}); {remedy}", path=path) from error
         weights = weights_digest(model)

@@ -7,6 +7,7 @@ import os
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from calque.named import TRUST_CODE
 
 
 def read_checkpoint(
-    name: str, dtype: torch.dtype | str, attention: str | None, *, revision: str | None = None
+    name: str, dtype: torch.dtype | str, attention: str | None, *, revision: str | None = None, beside: str = ""
 ) -> tuple[Any, Any]:
     """Load a model and its tokenizer from a folder or from the hub, and check that both are complete and match each other.
 
@@ -32,11 +33,15 @@ def read_checkpoint(
         dtype: weight type, or "auto" for the type in the file.
         attention: `attn_implementation` of `transformers`; None leaves the choice to `transformers`.
         revision: branch, tag or commit on the hub; default: main. It does not apply to folders.
+        beside: sentence-transformers folder whose settings have priority over those of `name`, such as a folder of adapters.
     """
     from transformers import AutoConfig
 
     # Only the main branch of a sentence-transformers model on the hub can have settings for its model.
     whole, (name, settings) = name, (name, ModelSettings()) if revision else model_settings(name)
+    if beside:
+        own = model_settings(beside)[1]
+        settings = replace(own, config={**settings.config, **own.config})
     try:
         with _quiet(local=os.path.isdir(name)):
             where = _where(name, revision)
@@ -111,9 +116,13 @@ def _load_tokenizer(name: str, where: dict[str, Any]) -> Any:
 
 def read_tokenizer(folder: Path, config: Any) -> Any:
     """Load a tokenizer from a folder that contains no model; `config` is the configuration of the model."""
+    place, settings = model_settings(str(folder))
     try:
         with _quiet(local=True):
-            return _load_tokenizer(str(folder), {**_where(str(folder), None), "config": config})
+            tokenizer = _load_tokenizer(place, {**settings.tokenizer, **_where(place, None), "config": config})
+        if settings.longest is not None:  # the limit of the sentence model may exceed that of its tokenizer
+            tokenizer.model_max_length = max(tokenizer.model_max_length, settings.longest)
+        return tokenizer
     except CalqueError:
         raise
     except Exception as error:  # corrupt files raise exceptions from many libraries

@@ -65,8 +65,12 @@ def own_modules(name: str, about: Mapping[str, Any]) -> Path | None:
     return modules_folder(name) if about.get("own_pooling", True) else None
 
 
-def copy_modules(source: Path, target: Path) -> None:
-    """Copy the list of modules, and the folders of all modules except the encoder, to another folder."""
+def copy_modules(source: Path, target: Path, *, keep_config: bool = False) -> None:
+    """Copy the list of modules, and the folders of all modules except the encoder, to another folder.
+
+    Args:
+        keep_config: whether to copy changes of the model's configuration, for a folder without a configuration of its own.
+    """
     modules = modules_of(source)
     # Modules without parameters may have no folder.
     places = [path for module in modules[1:] if (source / (path := str(module["path"]))).is_dir()]
@@ -79,7 +83,7 @@ def copy_modules(source: Path, target: Path) -> None:
         _write(target / MODULES_FILE, [{**modules[0], "path": ""}, *modules[1:]])
     for name in LIMIT_FILES:
         if content := read_object(inner / name, {}):
-            _write(target / name, without_config(content))
+            _write(target / name, content if keep_config else without_config(content))
     if (source / PROMPTS_FILE).is_file():
         shutil.copyfile(source / PROMPTS_FILE, target / PROMPTS_FILE)
     for place in places:
