@@ -1,6 +1,7 @@
 """Tests of decoders as word encoders: causal and bidirectional attention, early exit, training and saving."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from calque.alignment.contrastive import Contrastive
 from calque.encoders import huggingface, load_encoder
 from calque.encoders.batches import collate
 from calque.encoders.layers import find_blocks
+from calque.errors import SettingError
 from calque.pairs import WordPairs
 from calque.text import ParallelCorpus
 from families import DECODERS, TEXT, make_decoder
@@ -126,3 +128,18 @@ def test_activation_checkpointing_does_not_change_gradients(folders, monkeypatch
     assert (kept, recomputed) == (False, True)
     assert len(found) == len(expected) > 20
     assert all(torch.equal(a, b) for a, b in zip(found, expected, strict=True))
+
+
+@pytest.mark.parametrize("kind", ["encoder", "configuration"])
+def test_models_whose_attention_cannot_be_made_causal_are_refused(kind, folders, tiny_folder, tmp_path):
+    folder = tiny_folder
+    if kind == "configuration":  # as in EmbeddingGemma
+        folder = tmp_path / "gemma"
+        shutil.copytree(folders["gemma3"], folder)
+        config = json.loads((folder / "config.json").read_text())
+        (folder / "config.json").write_text(json.dumps({**config, "use_bidirectional_attention": True}))
+    assert not load_encoder(folder, bidirectional=True).bidirectional  # nothing needs to be changed
+    with pytest.raises(
+        SettingError, match="cannot be made causal, because its configuration makes it bidirectional; omit"
+    ):
+        load_encoder(folder, bidirectional=False)

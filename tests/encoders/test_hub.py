@@ -109,6 +109,16 @@ def test_an_upload_contains_no_local_path(folder, hub):
     assert not any(b"ann" in content for name, content in hub.files.items() if name.endswith((".json", ".md")))
 
 
+def test_an_upload_of_maps_contains_no_local_path_of_their_base_encoder(folder, hub):
+    """Check also that the hub's copy has the files from which the encoder is opened."""
+    (folder / "base").mkdir()
+    (folder / "base" / "calque.json").write_text(json.dumps({"kind": "adapters", "adapted": {"place": "/home/ann/e5"}}))
+    (folder / "base" / "README.md").write_text('BASE = "/home/ann/e5"')
+    push(folder, "me/aligned")
+    assert json.loads(hub.files["base/calque.json"])["adapted"] == {"place": "e5"}
+    assert hub.files["base/README.md"] == b'BASE = "e5"'
+
+
 def test_the_model_card_names_only_models_and_data_sets_on_the_hub(tmp_path):
     """Check that local files and folders are not listed."""
     (tmp_path / "here" / "data").mkdir(parents=True)

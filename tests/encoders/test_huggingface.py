@@ -10,6 +10,7 @@ import pytest
 import torch
 from transformers import (
     AutoConfig,
+    AutoModel,
     AutoModelForMaskedLM,
     AutoTokenizer,
     BertConfig,
@@ -21,6 +22,7 @@ from transformers import (
 from calque.encoders import HuggingFaceEncoder, collate, hub_cache, load_encoder, loading
 from calque.encoders.extraction import UncoveredWordsWarning
 from calque.encoders.layers import DefaultLayerWarning, find_blocks, is_bert_like
+from calque.encoders.sentence_vectors import SentencePooling, sentence_vectors
 from calque.errors import CalqueError, InputError, SettingError
 from calque.text import Sentence, Sentences
 from encoder_copies import with_dropout
@@ -199,6 +201,21 @@ def test_the_error_for_weights_that_are_not_finite_names_the_folder(tiny_folder,
     read = (lambda opened: opened.encode([[word, "a" + word, "e" + word]])) if rows.start else (lambda opened: None)
     with pytest.raises(InputError, match=r"damaged: .*not finite; the weights may be corrupt"):
         read(load_encoder(tmp_path / "damaged"))
+
+
+@pytest.mark.parametrize("factor", [1e3, 1e6], ids=["vectors overflow", "weights overflow"])
+def test_the_error_for_an_overflow_names_the_weight_type_and_the_remedy(tiny_folder, tmp_path, factor):
+    encoder = load_encoder(tiny_folder)
+    encoder.model.encoder.layer[0].intermediate.dense.weight.data *= factor
+    encoder.model.encoder.layer[0].output.dense.weight.data *= factor
+    encoder.save(tmp_path / "large")
+    assert np.isfinite(load_encoder(tmp_path / "large").encode([["the", "cat"]]).data).all()
+    assert np.isfinite(load_encoder(tmp_path / "large", dtype="bfloat16").encode([["the", "cat"]]).data).all()
+    with pytest.raises(
+        InputError, match="above 65,504 overflow in float16, so load .* dtype bfloat16 or float32"
+    ) as caught:
+        load_encoder(tmp_path / "large", dtype="float16").encode([["the", "cat"]])
+    assert "corrupt" not in str(caught.value)
 
 
 def test_words_without_a_vector_are_zero_and_cause_a_warning(tiny_folder, load):
@@ -413,3 +430,19 @@ def test_the_bundled_encoder_predicts_a_masked_word():
     with torch.inference_mode():
         best = model.float()(input_ids=hidden).logits[0, 4].topk(3).indices
     assert ids[0, 4] in best
+
+
+@pytest.mark.parametrize("how", ["saved", "copied"])
+def test_other_programs_open_the_bundled_encoder_in_float32_with_the_same_vectors(how, tmp_path):
+    library = pytest.importorskip("sentence_transformers")
+    encoder = load_encoder("mini")
+    if how == "saved":
+        encoder.save(tmp_path / "mini")
+    else:
+        shutil.copytree(loading.BUNDLED["mini"], tmp_path / "mini")
+    assert AutoModel.from_pretrained(tmp_path / "mini").dtype == torch.float32
+    texts = ["She lives in a small house.", "Sie wohnt in einem kleinen Haus."]
+    found = library.SentenceTransformer(str(tmp_path / "mini"), device="cpu").encode(texts)
+    assert found.dtype == np.float32
+    expected = sentence_vectors(encoder, texts, SentencePooling.of(encoder, "subwords")).data
+    np.testing.assert_allclose(found, expected, atol=1e-5 * np.abs(expected).max())

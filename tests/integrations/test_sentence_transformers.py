@@ -15,6 +15,7 @@ from transformers import AutoModel, AutoTokenizer
 
 from calque import MappedEncoder, Rotation
 from calque.encoders import collate, load_encoder
+from calque.encoders.adapted import with_adapters
 from calque.encoders.per_language import PerLanguage
 from calque.encoders.sentence_transformers import UnitLength, write_layer
 from calque.encoders.sentence_vectors import SentencePooling, sentence_vectors
@@ -216,6 +217,12 @@ def with_standardisation(encoder):
     return standardized(encoder, [text], None, True)
 
 
+def with_standardised_adapters(encoder):
+    pytest.importorskip("peft")
+    adapted = with_adapters(encoder, 2, layers=range(3), device=torch.device("cpu"), seed=0)
+    return with_standardisation(adapted)
+
+
 def per_language(encoder):
     return PerLanguage({"en": encoder, "de": encoder})
 
@@ -225,11 +232,12 @@ def per_language(encoder):
     [
         with_maps,
         with_standardisation,
+        with_standardised_adapters,
         per_language,
         lambda encoder: with_maps(with_standardisation(encoder)),
         lambda encoder: with_maps(per_language(encoder)),
     ],
-    ids=["maps", "standardised", "per language", "maps of standardised", "maps per language"],
+    ids=["maps", "standardised", "standardised adapters", "per language", "maps of standardised", "maps per language"],
 )
 @pytest.mark.parametrize("source", ["plain", "sentences"])
 def test_other_programs_cannot_open_an_encoder_whose_vectors_they_would_change(wrap, source, tiny_encoder, tmp_path):

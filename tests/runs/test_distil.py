@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from calque.encoders import load_encoder
+from calque.encoders.sentence_store import TeacherVectors
 from calque.encoders.sentence_vectors import SentencePooling, sentence_vectors
 from calque.text import Sentences
 from calque.training.loop import Loop
@@ -50,6 +51,23 @@ def test_a_student_can_be_distilled_saved_and_evaluated(place, tiny_folder, caps
     works(capsys, *command(place, tiny_folder, "again", *kept))
     assert json.loads((place / "again" / "calque-run.json").read_text())["teacher_vectors"]["computed"] == 0
     assert np.isfinite(record["last_loss"])
+
+
+def test_the_prompt_of_the_teacher_is_put_before_its_texts(place, tiny_folder, capsys):
+    (place / "teacher" / "config_sentence_transformers.json").write_text('{"prompts": {"query": "the cat: "}}')
+    job = command(place, tiny_folder, "prompted", "--vectors", place / "prompted-vectors")
+    works(capsys, *job, "--teacher-prompt", "query")
+    teacher = load_encoder(place / "teacher")
+    texts = ["the cat sees a house", "water", "the old ferry"]
+    store = TeacherVectors(place / "prompted-vectors", teacher, SentencePooling.of(teacher, prompt="the cat: "))
+    assert len(store) == 3
+    sentences = Sentences.of([text.split() for text in texts], "en")
+    expected = sentence_vectors(teacher, sentences, SentencePooling.of(teacher, prompt="query")).data
+    np.testing.assert_allclose(store.take(store.places(sentences)), expected, atol=1e-6)
+    assert len(TeacherVectors(place / "prompted-vectors", teacher, SentencePooling.of(teacher))) == 0
+    assert "has no prompt named 'qeury'" in fails(
+        capsys, *command(place, tiny_folder, "x", "--teacher-prompt", "qeury")
+    )
 
 
 def test_teacher_vectors_are_reused_after_an_interrupt(place, tiny_folder, capsys, monkeypatch):

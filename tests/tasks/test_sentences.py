@@ -8,6 +8,8 @@ import pytest
 from calque.algebra.margin import best_by_margin, mine
 from calque.algebra.normalize import unit_rows
 from calque.algebra.similarity import cosine_neighbours, csls_neighbours
+from calque.encoders import load_encoder
+from calque.encoders.sentence_vectors import SentencePooling
 from calque.errors import SettingError
 from calque.tasks.sentences import SentenceRetrieval, minable
 from calque.text import ParallelCorpus
@@ -151,6 +153,57 @@ def test_the_command_scores_retrieval_and_mining(files, capsys, tiny_folder):
     assert (found["metric"], found["value"]) == ("accuracy", 1.0)
     works(capsys, "report", "out.jsonl", "--out", "report.html")
     assert "Sentence retrieval: accuracy" in (files / "report.html").read_text()
+
+
+def test_encoders_before_and_after_alignment_have_one_pooling_which_is_printed(files, capsys, tiny_folder):
+    encoder = load_encoder(tiny_folder)
+    encoder.save("base")
+    SentencePooling("own", "subwords", ("cls", "mean")).save(encoder, "base")
+    folders = ["base"]
+    for name, *more in (
+        ("rotation", "--method", "rotation"), ("layer", "--method", "rotation", "--layer", "1"),
+        ("tuned", "--method", "contrastive", "--option", "epochs=1"), ("lora", "--method", "contrastive", "--option", "lora=2"),
+    ):  # fmt: skip
+        works(
+            capsys,
+            "align",
+            "test.tsv",
+            "--langs",
+            "en",
+            "de",
+            "--towards",
+            "en",
+            "--encoder",
+            "base",
+            "--out",
+            name,
+            *more,
+        )
+        folders.append(name)
+    job = ("sentences", "--test", "test.tsv", "--langs", "en", "de", "-q")
+    for folder in folders:
+        assert "Sentence pooling: own (cls+mean)." in works(capsys, "evaluate", folder, *job)[0], folder
+    shown = works(capsys, "evaluate", "base", *job, "--sentence-pooling", "subwords", "--prompt", "the cat: ")[0]
+    assert "Sentence pooling: subwords, prompt 'the cat: '." in shown
+    about = json.loads((files / "rotation" / "calque-run.json").read_text())
+    assert about["kind"] == "mapped"
+    card = (files / "rotation" / "README.md").read_text()
+    assert "transformers and sentence-transformers cannot open this folder" in card
+    assert "library_name: calque" in card
+    assert "SentenceTransformer(FOLDER)" not in card
+    assert "SentenceTransformer(FOLDER)" in (files / "tuned" / "README.md").read_text()
+
+
+def test_a_pooling_that_differs_from_that_of_the_base_encoder_is_explained(files, capsys, tiny_folder):
+    encoder = load_encoder(tiny_folder)
+    encoder.save("base")
+    SentencePooling("own", "subwords").save(encoder, "base")
+    job = ("align", "test.tsv", "--langs", "en", "de", "--towards", "en", "--encoder", "base", "--method", "rotation")
+    works(capsys, *job, "--out", "sum", "--option", "layers=1,3", "--option", "combine=sum")
+    shown = works(capsys, "evaluate", "sum", "sentences", "--test", "test.tsv", "--langs", "en", "de", "-q")[0]
+    assert "Sentence pooling: words, because" in shown
+    assert "returns the mapped layers 1, 3, but the pooling of" in shown
+    assert "compare only scores with the same pooling" in shown
 
 
 def test_the_command_rejects_options_that_do_not_apply(files, capsys, tiny_folder):

@@ -31,7 +31,7 @@ from calque.encoders.adapter_files import (
     read_weights,
 )
 from calque.encoders.checkpoint import first_line, read_checkpoint, read_tokenizer, weights_digest
-from calque.encoders.folder import ABOUT_FILE, ADAPTERS_FILE, BUNDLED, read_about, saving, write_about
+from calque.encoders.folder import ABOUT_FILE, ADAPTERS_FILE, BASE_FOLDER, BUNDLED, read_about, saving, write_about
 from calque.encoders.hub_cache import hub_folder
 from calque.encoders.huggingface import HuggingFaceEncoder, recorded_options
 from calque.encoders.layers import find_blocks
@@ -119,6 +119,8 @@ class AdaptedEncoder(HuggingFaceEncoder):
         """Write only the adapters; `keep_layers` is ignored. `merged().save(folder)` writes the complete encoder.
 
         The modules of a sentence-transformers model are written too, so that `SentenceTransformer(folder)` opens the folder.
+        The adapters of a standardised encoder are written to the subfolder `base`, so that other programs cannot open them
+        without the standardisation.
         """
         place, config = self.origin.place, copy.copy(self.model.peft_config[_NAME])
         with saving(folder, self) as path:
@@ -130,20 +132,24 @@ class AdaptedEncoder(HuggingFaceEncoder):
             if kind.__module__.partition(".")[0] in MODEL_PACKAGES:
                 config.auto_mapping = {"base_model_class": kind.__name__, "parent_library": kind.__module__}
             config.target_modules = sorted(config.target_modules)
-            config.save_pretrained(str(path))
+            inner = path / BASE_FOLDER if self.standard else path
+            inner.mkdir(exist_ok=True)
+            config.save_pretrained(str(inner))
             weights = _state(self.model, embeddings=self.own_embeddings)
             state = {f"{PREFIX}{name}": x.detach().cpu().contiguous() for name, x in weights.items()}
-            save_file(state, path / WEIGHTS_FILE, metadata={"format": "pt"})
-            modules = None if self.standard else self.modules
-            if modules is not None or self.own_tokenizer:
-                self.tokenizer.save_pretrained(path)
-            if modules is not None:
-                copy_modules(modules, path, keep_config=True)
-                write_layer(path, dim=self.dim, layer=self.layer, n_layers=self.n_layers)
+            save_file(state, inner / WEIGHTS_FILE, metadata={"format": "pt"})
+            if self.modules is not None or self.own_tokenizer:
+                self.tokenizer.save_pretrained(inner)
+            if self.modules is not None:
+                copy_modules(self.modules, inner, keep_config=True)
+                # Only calque opens a standardised encoder, and it reads the layer from calque.json.
+                layer = self.n_layers if self.standard else self.layer
+                write_layer(inner, dim=self.dim, layer=layer, n_layers=self.n_layers)
             about = {name: value for name, value in self.origin._asdict().items() if name != "revision" or value}
             if os.path.isdir(place):  # record a relative path too, so that both folders can be moved together
                 about["beside"] = os.path.relpath(place, Path(folder).absolute())
-            write_about(path, "adapters", {"adapted": about, **self._record(path)})
+            parts = {"base_folder": BASE_FOLDER} if self.standard else {}
+            write_about(path, "adapters", {"adapted": about, **parts, **self._record(path)})
 
     def save_whole(self, folder: str | PathLike[str]) -> None:
         self.save(folder)
@@ -156,8 +162,9 @@ class AdaptedEncoder(HuggingFaceEncoder):
     ) -> Self:  # fmt: skip
         """Load adapters that `save` or PEFT wrote, with their base encoder; raise InputError if the base encoder has changed."""
         path, number = Path(folder), number_type(dtype)
-        config = read_config(path)
         recorded = read_about(path) if about is None else about
+        inner = path / BASE_FOLDER if "base_folder" in recorded else path
+        config = read_config(inner)
         origin = _recorded_origin(path, recorded, config)
         place = origin.place
         remedy = (
@@ -167,22 +174,22 @@ class AdaptedEncoder(HuggingFaceEncoder):
         )
         _check_base(path, place)
         try:
-            model, tokenizer = origin.read(attention, str(path) if modules_of(path) else "")
+            model, tokenizer = origin.read(attention, str(inner) if modules_of(inner) else "")
         except InputError as error:
             raise InputError(f"the adapters' base encoder cannot be loaded ({error}); {remedy}", path=path) from error
         weights = weights_digest(model)
         if origin.weights not in ("", weights):
             raise InputError(f"these adapters were not trained on the weights of {place}; {remedy}", path=path)
-        own_embeddings = _read_adapters(model, path, config)
-        own_tokenizer = any((path / name).is_file() for name in TOKENIZER_FILES)
+        own_embeddings = _read_adapters(model, inner, config)
+        own_tokenizer = any((inner / name).is_file() for name in TOKENIZER_FILES)
         if own_tokenizer:
-            tokenizer = read_tokenizer(path, model.config)
+            tokenizer = read_tokenizer(inner, model.config)
         model.to(usable_device(device))
         if isinstance(number, torch.dtype):
             model.to(number)
         base = BUNDLED.get(place, place)
         about_base = read_about(base)
-        modules = own_modules(str(path), recorded) or own_modules(str(base), about_base)
+        modules = own_modules(str(inner), recorded) or own_modules(str(base), about_base)
         # PEFT does not save these options with its adapters
         of_base = {**({} if modules is None else {"layer": -1}), **recorded_options(about_base, base)}
         options = {"name": path.resolve().name, **of_base, **recorded_options(recorded, path), **options}

@@ -53,7 +53,7 @@ def read_checkpoint(
             if attention is not None:
                 how["attn_implementation"] = attention
             model, missing, _ = _load(name, config, how)
-            tokenizer = _load_tokenizer(name, {**settings.tokenizer, **where})
+            tokenizer = _with_limit(_load_tokenizer(name, {**settings.tokenizer, **where}), settings)
     except CalqueError:
         raise
     except Exception as error:  # corrupt files raise exceptions from many libraries
@@ -70,8 +70,6 @@ def read_checkpoint(
     if missing := [key for key in missing if not key.startswith("pooler.")]:
         fact = f"{len(missing)} weights are missing ({min(missing)}, …); use a complete {config.model_type} checkpoint"
         raise InputError(fact, path=name)
-    if settings.longest is not None:  # the limit of the sentence model may exceed that of its tokenizer
-        tokenizer.model_max_length = max(tokenizer.model_max_length, settings.longest)
     if name != whole:  # the settings are found from the whole folder
         model.name_or_path = model.config.name_or_path = whole
     return model, tokenizer
@@ -114,15 +112,20 @@ def _load_tokenizer(name: str, where: dict[str, Any]) -> Any:
     return tokenizer
 
 
+def _with_limit(tokenizer: Any, settings: ModelSettings) -> Any:
+    """Return the tokenizer after raising its length limit to that of the sentence model, which may be larger."""
+    if settings.longest is not None:
+        tokenizer.model_max_length = max(tokenizer.model_max_length, settings.longest)
+    return tokenizer
+
+
 def read_tokenizer(folder: Path, config: Any) -> Any:
     """Load a tokenizer from a folder that contains no model; `config` is the configuration of the model."""
     place, settings = model_settings(str(folder))
     try:
         with _quiet(local=True):
-            tokenizer = _load_tokenizer(place, {**settings.tokenizer, **_where(place, None), "config": config})
-        if settings.longest is not None:  # the limit of the sentence model may exceed that of its tokenizer
-            tokenizer.model_max_length = max(tokenizer.model_max_length, settings.longest)
-        return tokenizer
+            where = {**_where(place, None), "config": config}
+            return _with_limit(_load_tokenizer(place, {**settings.tokenizer, **where}), settings)
     except CalqueError:
         raise
     except Exception as error:  # corrupt files raise exceptions from many libraries

@@ -105,15 +105,15 @@ def _local_places(folder: Path) -> list[str]:
         elif isinstance(value, str) and key in _PLACES and (os.path.isabs(value) or value.startswith(("~", ".."))):
             found.add(value)
 
-    for file in folder.glob("*.json"):
+    for file in sorted(folder.rglob("*.json")):
         with suppress(OSError, ValueError, RecursionError):
             collect(json.loads(file.read_text(encoding="utf-8")))
     return sorted(found - {"..", "~", "/"}, key=len, reverse=True)
 
 
 def _published(file: Path, places: Sequence[str]) -> Path | bytes:
-    """Return the content of a JSON file without local paths, or the path of any other file."""
-    if file.suffix != ".json" or not places:
+    """Return the content of a JSON file or model card without local paths, or the path of any other file."""
+    if file.suffix not in (".json", ".md") or not places:
         return file
     try:
         text = file.read_text(encoding="utf-8")

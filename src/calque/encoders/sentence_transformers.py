@@ -110,12 +110,24 @@ def read_recipe(folder: Path, *, task: str | None = None) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def check_dtype(folder: Path, dtype: torch.dtype) -> None:
-    """Raise SettingError if a folder asks for half precision, but the weights have another type."""
-    wanted = read_model_settings(model_folder(folder)).dtype
-    if wanted not in (None, "float32", str(dtype).removeprefix("torch.")):
-        fact = f"{folder / LIMIT_FILE}: the folder asks for weights in {wanted}, but they are {str(dtype)[6:]}"
-        raise SettingError(f"{fact}; load the encoder with dtype {wanted}, or set the sentence pooling to subwords")
+def check_loaded(folder: Path, model: Any) -> None:
+    """Check that a model was loaded with the settings of a folder, which may belong to the adapters of another model.
+
+    Raises:
+        SettingError: the folder asks for half precision, or changes the configuration, but the model differs.
+    """
+    settings = read_model_settings(model_folder(folder))
+    dtype = str(model.dtype).removeprefix("torch.")
+    if settings.dtype not in (None, "float32", dtype):
+        fact = f"{folder / LIMIT_FILE}: the folder asks for weights in {settings.dtype}, but they are {dtype}"
+        raise SettingError(
+            f"{fact}; load the encoder with dtype {settings.dtype}, or set the sentence pooling to subwords"
+        )
+    for name, value in settings.config.items():
+        if hasattr(model.config, name) and getattr(model.config, name) != value:
+            found = getattr(model.config, name)
+            fact = f"config_kwargs.{name} is {value!r:.60}, but the model was loaded with {found!r:.60}"
+            raise SettingError(not_supported(folder / LIMIT_FILE, fact))
 
 
 def _read_modules(folder: Path) -> tuple[tuple[str, ...], list[nn.Module], bool]:

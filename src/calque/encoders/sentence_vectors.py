@@ -20,7 +20,7 @@ from calque.encoders.mapped import MappedEncoder
 from calque.encoders.per_language import sentences_by_language
 from calque.encoders.sentence_settings import PROMPTS_FILE, TextSettings, parse_text_settings, read_text_settings
 from calque.encoders.sentence_transformers import UnitLength as UnitLength  # re-exported for the argument `after`
-from calque.encoders.sentence_transformers import check_dtype, read_recipe, write_layer, write_modules
+from calque.encoders.sentence_transformers import check_loaded, read_recipe, write_layer, write_modules
 from calque.encoders.split import SplitSentences
 from calque.encoders.subword_vectors import SubwordVectors
 from calque.encoders.trainable import TrainableEncoder
@@ -144,7 +144,7 @@ class SentencePooling(nn.Module):
         if not isinstance(base, HuggingFaceEncoder) or base.modules is None:
             return None
         recipe = read_recipe(base.modules, task=task)
-        check_dtype(base.modules, base.model.dtype)
+        check_loaded(base.modules, base.model)
         return cls("own", "subwords", **recipe)
 
     @classmethod
