@@ -1,7 +1,9 @@
-"""Kill and interrupt commands at random moments, repeat them, and compare every byte of the results with an undisturbed run.
+"""Kill commands, interrupt them or let their system calls fail, repeat them, and compare all results with an undisturbed run.
 
     python dev/kill_sweep.py --kills 1000
     python dev/kill_sweep.py --verbs "align rotation" --at step:17        # repeat one kill
+    python dev/kill_sweep.py --faults 500                                  # failing system calls instead of kills
+    python dev/kill_sweep.py --verbs anchors --at ENOSPC:31                # repeat one fault
     sudo .venv/bin/python dev/kill_sweep.py --full-disk                    # small disks instead of kills
 
 Each command first runs twice undisturbed, and both results must be equal except for times. Then the command runs in a folder
@@ -11,6 +13,11 @@ SIGTERM, and SIGINT to the command or to its process group (`GROUP`). After SIGI
 print at most one line. The user's files must be unchanged, and the result must be absent, complete or still the older one. If
 the command is repeated, it must leave the same files as without kills. `--overwrite` must refuse folders with foreign files.
 
+With --faults, a C library (`faults.c`, compiled with cc and loaded with LD_PRELOAD) counts the system calls that change files,
+also those of safetensors, tokenizers, PyArrow, PyTorch and HDF5. It lets one of them fail with an error number, or all calls
+from this one on (`ENOSPC+`), or kills the process group before the call (`KILL`). The command must then end with one line and
+exit code 2, or succeed with a complete result.
+
 Commands run in forks of this process, which has imported the libraries; `--fresh` runs some of them in a new interpreter. With
 --full-disk, which needs permission to mount, each command runs on disks that are too small: it must print one line and exit
 with code 2, and its result must be absent.
@@ -19,6 +26,7 @@ with code 2, and its result must be absent.
 from __future__ import annotations
 
 import argparse
+import errno
 import importlib
 import os
 import random
@@ -47,6 +55,11 @@ FOREIGN = ("thesis.tex", "result.old/thesis.tex", "result.part/src/a.py", "resul
            ".result.saving/x", "tables.part")  # fmt: skip
 PATIENCE, ANSWER = 900, 60  # time limits, in seconds, for a command and for its end after a signal
 SIGNALS = ("SIGINT", "GROUP", "SIGTERM")
+FAULTS = {  # error numbers of failing system calls; "+": all later calls fail, too; 0: the process group is killed
+    "ENOSPC": errno.ENOSPC, "ENOSPC+": errno.ENOSPC, "EIO": errno.EIO, "EIO+": errno.EIO, "EDQUOT": errno.EDQUOT,
+    "EACCES": errno.EACCES, "EINTR": errno.EINTR, "KILL": 0,
+}  # fmt: skip
+LIBRARY = Path(__file__).with_name("faults.c")
 ANSWERS = (130, 143, -signal.SIGINT, -signal.SIGTERM)  # exit codes after SIGINT and SIGTERM
 COLUMNS = ("half results", "tracebacks", "foreign files", "refused", "unequal", "no answer")
 LIBRARIES = (
@@ -102,6 +115,8 @@ class Verb:
         once: whether the command fails if a finished result exists; otherwise the command can be repeated.
         adds: whether the command appends its result to a file; a finished command is then not repeated.
         over: arguments of a command whose result this command replaces.
+        needs: arguments of a command whose result this command reads; its files are then treated as the user's.
+        changes: whether the command changes files of the older result instead of replacing it.
         inside: a user's file that may be inside the result folder.
     """
 
@@ -110,10 +125,15 @@ class Verb:
     once: bool = False
     adds: bool = False
     over: str = ""
+    needs: str = ""
+    changes: bool = False
     inside: str = ""
 
 
 _ALIGN = "align @train.tsv --langs en de --encoder mini --towards en --out result --method"
+_LORA = (
+    "align @train.tsv --langs en de --encoder mini --towards en --out adapters --method contrastive --epochs 1 --lora 2"
+)
 _PRETRAIN = "pretrain en=@en.txt de=@de.txt --vocabulary 400 --batch 8 --out result --checkpoint-every 5 --updates 20"
 _BERT, _ELMO = f"{_PRETRAIN} --layers 2 --dim 32 --length 32", f"{_PRETRAIN} --model elmo --dim 8 --length 16"
 _STUDY_UNITS = ("result/results*", "result/steps/*")
@@ -141,6 +161,16 @@ VERBS = {
     "demo": Verb("demo --languages de --out result", once=True),
     "study": Verb("study @study.toml --out result", _STUDY_UNITS, inside="result/thesis.tex"),
     "study --workers 2": Verb("study @study.toml --out result --workers 2", _STUDY_UNITS),
+    "merge": Verb("merge adapters --out result", once=True, needs=_LORA),
+    "senses": Verb("senses mini --text en=@often.txt --out result"),
+    "report": Verb("report @results.jsonl --out result.html --plots plots", units=("result.html", "plots/*")),
+    "evaluate tune": Verb(
+        "evaluate mini pos --train en=@pos.tsv --test en=@pos.test.tsv --epochs 2 --seeds 1 --tune --out result", adds=True
+    ),
+    "evaluate --record": Verb(
+        "evaluate result retrieval --test @test.tsv --langs en de --record", ("result/README.md", "result/calque-run.json"),
+        over=f"{_ALIGN} means", adds=True, changes=True,
+    ),
     "analyze": Verb("analyze mini --test @test.tsv --langs en de --only rank,length --out result", adds=True),
     "evaluate": Verb("evaluate mini retrieval --test @test.tsv --langs en de --out result", adds=True),
 }  # fmt: skip
@@ -158,6 +188,14 @@ de = "train.tsv"
 [tasks.retrieval]
 test = { de = "test.tsv" }
 """
+
+
+_RESULTS = "".join(
+    f'{{"task": "retrieval", "data": "test", "languages": ["de", "en"], "metric": "form.{side}", "value": 0.{n}, "low": 0.1, '
+    f'"high": 0.9, "n": 50, "queries": 50, "seed": 0, "settings": {{"encoder": "{name}", "aligned": null}}, "percent": true}}\n'
+    for side in ("en-de", "de-en")
+    for n, name in enumerate(("mini", "other"), 4)
+)
 
 
 # -- contents of a folder --------------------------------------------------------------------------------------------
@@ -201,6 +239,17 @@ def members(group: int) -> list[int]:
 
 
 # -- running and killing ---------------------------------------------------------------------------------------------
+def compiled(folder: Path) -> Path | None:
+    """Compile the library that lets system calls fail; return None if this is not possible here."""
+    compiler, path = shutil.which("cc"), folder / "faults.so"
+    if compiler is None or not sys.platform.startswith("linux"):
+        return None
+    if not path.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        subprocess.run([compiler, "-O2", "-shared", "-fPIC", LIBRARY, "-o", path, "-ldl"], check=True)
+    return path
+
+
 def enter(folder: Path, environment: dict[str, str]) -> None:
     """Prepare a forked process to run a command in its folder and in a new session."""
     signal.alarm(0)
@@ -223,6 +272,8 @@ class Sweep:
     steps: int = 1
     expected: dict[str, bytes] = field(default_factory=dict)
     older: dict[str, bytes] = field(default_factory=dict)
+    calls: int = 0
+    library: Path | None = None
     hits: Counter[str] = field(default_factory=Counter)
     failures: list[tuple[str, str]] = field(default_factory=list)
 
@@ -235,6 +286,11 @@ class Sweep:
         more = {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "SWEEP_ROOT": str(run), "SWEEP_LOG": str(log),
                 "PYTHONPATH": f"{self.folder / 'hooks'}{os.pathsep}{SOURCE}",
                 "SWEEP_STEP": str(int(value)) if kind == "step" else "0"}  # fmt: skip
+        if self.library is not None:
+            (self.folder / "calls").unlink(missing_ok=True)
+            more |= {"LD_PRELOAD": str(self.library), "FAULT_ROOT": str(run), "FAULT_LOG": str(self.folder / "calls"),
+                     "FAULT_CALL": str(int(value)) if kind in FAULTS else "0", "FAULT_ERRNO": str(FAULTS.get(kind, 0)),
+                     "FAULT_STICKY": str(int(kind.endswith("+")))}  # fmt: skip
         with open(self.folder / "stderr", "w+b") as err:
             began, sent, code, process = time.perf_counter(), 0.0, None, None
             if fresh:
@@ -279,7 +335,8 @@ class Sweep:
         """Reset the folder to the user's files and the older result."""
         run = self.folder / "run"
         shutil.rmtree(run, ignore_errors=True)
-        shutil.copytree(self.folder / "older", run) if VERBS[self.name].over else run.mkdir(parents=True)
+        older = VERBS[self.name].over or VERBS[self.name].needs
+        shutil.copytree(self.folder / "older", run) if older else run.mkdir(parents=True)
         for name in self.foreign():
             (run / name).parent.mkdir(parents=True, exist_ok=True)
             (run / name).write_text(f"mine: {name}")
@@ -290,6 +347,9 @@ class Sweep:
     def found(self, when: str) -> dict[str, bytes]:
         """Check that the user's files are unchanged, and return all other files in the folder."""
         found = contents(self.folder / "run")
+        if VERBS[self.name].needs:
+            changed = [name for name, data in self.older.items() if found.pop(name, b"") != data]
+            self.fail("foreign files", f"{when}: {changed}") if changed else None
         touched = [name for name in self.foreign() if found.pop(name, b"") != f"mine: {name}".encode()]
         if touched:
             self.fail("foreign files", f"{when}: {touched}")
@@ -300,10 +360,10 @@ class Sweep:
         (self.folder / "hooks").mkdir(parents=True, exist_ok=True)
         (self.folder / "hooks" / "sitecustomize.py").write_text(_HOOK)
         verb, results = VERBS[self.name], []
-        if verb.over:
+        if before := verb.over or verb.needs:
             (self.folder / "run").mkdir(exist_ok=True)
             shutil.rmtree(self.folder / "older", ignore_errors=True)
-            self.give(line=verb.over)
+            self.give(line=before)
             self.older = contents(self.folder / "run")
             os.rename(self.folder / "run", self.folder / "older")
         for fresh in (True, None):
@@ -315,13 +375,47 @@ class Sweep:
         if said := difference(results[1], results[0]):
             return self.fail("unequal", f"two undisturbed runs differ: {said}")
         self.expected, self.steps = results[1], (self.folder / "steps").stat().st_size
-        if verb.over:
+        self.calls = len(self.called())
+        if verb.over and not verb.changes:
             (self.folder / "run" / "result" / "thesis.tex").write_text("mine")
             before = contents(self.folder / "run")
             code, _, _, said = self.give()
             if code != 2 or "thesis.tex" not in said or contents(self.folder / "run") != before:
                 self.fail("foreign files", f"--overwrite over a foreign file ended with {code}: {said[-300:]}")
         return True
+
+    def called(self) -> list[str]:
+        """Return the system calls of the last command that changed files below its folder, with their paths."""
+        log = self.folder / "calls"
+        return log.read_text(errors="replace").splitlines() if log.exists() else []
+
+    def fault(self, kind: str, number: float) -> bool | None:
+        """Let one system call of the command fail, repeat the command, and compare its result with the expected one."""
+        verb, finished = VERBS[self.name], units(self.expected, VERBS[self.name])
+        self.begin()
+        code, _, _, said = self.give((kind, number))
+        calls = self.called()
+        given = f"{kind}:{number:g} ({calls[int(number) - 1] if number <= len(calls) else 'no such call'})"
+        self.hits["faults"] += number <= len(calls)
+        failed = (
+            code == 2 and said.count("calque: error: ") == 1 and said.splitlines()[-1].startswith("calque: error: ")
+        )
+        if not failed and code != (-signal.SIGKILL if kind == "KILL" and number <= len(calls) else 0):
+            self.fail("tracebacks", f"{given}: ended with {code}: {said[-600:]}")
+        there, older = units(self.found(given), verb), units(self.older, verb)
+        for unit, files in there.items():
+            wrong = difference(files, finished.get(unit, {}))
+            if wrong and (unit not in older or difference(files, older[unit])):
+                self.fail("half results", f"{given}: {unit} is neither absent nor complete: {wrong}")
+        complete = not any(difference(there.get(unit, {}), files) for unit, files in finished.items())
+        if code == 0 and not complete:
+            self.fail("half results", f"{given}: ended with 0, but the result is incomplete")
+        if not (complete and verb.adds):
+            code, _, _, said = self.give()
+            if code != 0 and not (complete and verb.once):
+                return self.fail("refused", f"{given}: the same command ended with {code}: {said[-300:]}")
+        if wrong := difference(self.found(given), self.expected):
+            self.fail("unequal", f"{given}: {wrong}")
 
     def round(self, aims: list[Aim]) -> bool | None:
         """Kill the command once at each moment or step, let it finish, and compare its result with the expected one."""
@@ -383,24 +477,25 @@ class Sweep:
 
     @property
     def count(self) -> int:
-        return self.hits["kills"] + self.hits["signals"]
+        return self.hits["kills"] + self.hits["signals"] + self.hits["faults"]
 
 
 def table(sweeps: list[Sweep]) -> str:
     """Return a table of the kills and failures of each command."""
-    rows: list[tuple[str, ...]] = [("verb", "kills", "signals", "start, work, end", *COLUMNS)]
+    rows: list[tuple[str, ...]] = [("verb", "kills", "signals", "faults", "start, work, end", *COLUMNS)]
     for sweep in sweeps:
         found, hits = Counter(kind for kind, _ in sweep.failures), sweep.hits
         phases = "/".join(str(hits[phase]) for phase in ("start", "work", "end"))
         counts = [str(found[each]) for each in COLUMNS]
-        rows.append((sweep.name, str(hits["kills"]), str(hits["signals"]), phases, *counts))
+        rows.append((sweep.name, str(hits["kills"]), str(hits["signals"]), str(hits["faults"]), phases, *counts))
     return "\n".join("  ".join(cell.ljust(31 if not n else 14) for n, cell in enumerate(row)) for row in rows)
 
 
 def _aim(text: str) -> Aim:
     kind, _, value = text.partition(":")
-    if kind not in ("moment", "step", *SIGNALS):
-        raise argparse.ArgumentTypeError(f"must be step:COUNT, or moment|{'|'.join(SIGNALS)}:SECONDS, got {text}")
+    if kind not in ("moment", "step", *SIGNALS, *FAULTS):
+        kinds = f"step|{'|'.join(FAULTS)}:COUNT, or moment|{'|'.join(SIGNALS)}:SECONDS"
+        raise argparse.ArgumentTypeError(f"must be {kinds}, got {text}")
     return kind, float(value)
 
 
@@ -408,6 +503,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--verbs", default="", help=f"commands, separated by commas: {', '.join(VERBS)}; default: all")
     parser.add_argument("--kills", type=int, default=100, help="total number of kills and other signals")
+    parser.add_argument("--faults", type=int, default=0, help="number of system calls that fail, instead of kills")
     parser.add_argument("--seed", type=int, default=0, help="random seed")
     parser.add_argument("--fresh", type=float, default=0.05, help="fraction of commands run in a new interpreter")
     parser.add_argument("--at", type=_aim, action="append", help="kill only at this point, e.g. step:17; repeatable")
@@ -417,26 +513,49 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--folder", type=Path, help="folder for all files; default: temporary folder, kept on failure")
     options = parser.parse_args(arguments)
     folder = (options.folder or Path(tempfile.mkdtemp(prefix="calque-kills-"))).resolve()
+    library = None
+    if options.faults or any(kind in FAULTS for kind, _ in options.at or []):
+        library = compiled(folder)
+        if library is None:
+            print("skipped: system calls can fail only on Linux with a C compiler (cc), which was not found")
+            return 0
+        if options.fresh < 1 and os.environ.get("LD_PRELOAD") != str(library):  # forks use the library of this process
+            given = [*(sys.argv[1:] if arguments is None else arguments), "--folder", str(folder)]
+            os.execve(sys.executable, [sys.executable, __file__, *given], {**os.environ, "LD_PRELOAD": str(library)})
     names = [name.strip() for name in options.verbs.split(",") if name.strip()] or list(VERBS)
     os.environ.update(OMP_NUM_THREADS="1", TOKENIZERS_PARALLELISM="false")
     sys.path.insert(0, str(SOURCE))
-    for library in LIBRARIES if options.fresh < 1 else ():
-        importlib.import_module(library)
+    for module in LIBRARIES if options.fresh < 1 else ():
+        importlib.import_module(module)
     shutil.rmtree(folder / "in", ignore_errors=True)
     golden.plant(folder / "in", SOURCE)
     (folder / "in" / "study.toml").write_text(_STUDY)
+    (folder / "in" / "results.jsonl").write_text(_RESULTS)
+    lines = (folder / "in" / "en.txt").read_text(encoding="utf-8").splitlines()[:20] if library else []
+    (folder / "in" / "often.txt").write_text("".join(f"{line}\n" for line in lines * 25), encoding="utf-8")
     rng, ready = random.Random(options.seed), []
-    sweeps = [Sweep(name, folder / name.replace(" ", "-"), options.fresh, rng) for name in names]
+    sweeps = [Sweep(name, folder / name.replace(" ", "-"), options.fresh, rng, library=library) for name in names]
     for sweep in sweeps:
         if not sweep.usual():
             continue
         ready.append(sweep)
-        print(f"{sweep.name}: {sweep.seconds:.1f} s, {sweep.steps} steps", flush=True)
+        calls = f", {sweep.calls} system calls" if library else ""
+        print(f"{sweep.name}: {sweep.seconds:.1f} s, {sweep.steps} steps{calls}", flush=True)
         for part in (0.02, 0.3, 0.6, 0.9) if options.full_disk else ():
             sweep.on_a_full_disk(part)
     kinds, shown = ["moment", "step", *SIGNALS], 1
-    while ready and not options.full_disk and sum(sweep.count for sweep in ready) < options.kills:
+    total = options.faults if library else options.kills
+    while ready and not options.full_disk and sum(sweep.count for sweep in ready) < total:
         sweep = min(ready, key=lambda each: each.count * each.seconds)  # quick commands run more often
+        if library:
+            aims = options.at or [(rng.choice(list(FAULTS)), rng.randint(1, sweep.calls))]
+            sweep.fault(*aims[0])
+            if options.at:
+                break
+            if sum(each.count for each in ready) >= 20 * shown:
+                print(table(sweeps), flush=True)
+                shown += 1
+            continue
         chosen, most = rng.choices(kinds, k=rng.randint(1, 4)), 1.02 * sweep.seconds
         aims = [(kind, rng.randint(1, sweep.steps) if kind == "step" else rng.uniform(0, most)) for kind in chosen]
         sweep.round(options.at or aims)
@@ -446,7 +565,7 @@ def main(arguments: list[str] | None = None) -> int:
             print(table(sweeps), flush=True)
             shown += 1
     failures = sum(len(sweep.failures) for sweep in sweeps)
-    print(f"{table(sweeps)}\n{sum(sweep.count for sweep in sweeps)} kills and signals, {failures} failures")
+    print(f"{table(sweeps)}\n{sum(sweep.count for sweep in sweeps)} kills, signals and faults, {failures} failures")
     if not failures and options.folder is None:
         shutil.rmtree(folder)
     return 1 if failures else 0
