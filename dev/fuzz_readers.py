@@ -1,10 +1,13 @@
-"""Pass corrupt files to every reader, which must return a finite result or raise a `CalqueError` with a one-line message.
+"""Pass corrupt files to every reader, and odd arguments to every command. Each must return a finite result or raise a
+`CalqueError` with a one-line message.
 
     python dev/fuzz_readers.py                                   # 1,000 inputs for each reader
     python dev/fuzz_readers.py --readers tmx --first 417 --inputs 1
 
-An input is a small valid file changed by one to three random mutations. A reader also fails if it crashes or uses more than 5
-seconds or 2 GB of memory.
+An input is a small valid file changed by one to three random mutations: changed bytes, values of other types in JSON, and
+other data types or shapes of tensors. An input of the reader `commands` is a command with an odd value, or without an argument;
+the files that the command reads must stay unchanged. A reader also fails if it crashes or uses more than 5 seconds (a command:
+20) or 2 GB of memory.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import gzip
+import io
 import json
 import os
 import random
@@ -44,6 +48,7 @@ STRANGE = (
 )  # fmt: skip
 VALUES = (
     None, -1, 0, 10**30, float("nan"), "", "nan", "en", "..", "/tmp", "this:X", "\ud800", [], {}, [1, "a"], {"a": 1}, "static",
+    True, False, 1.5, -0.0, 1e300, -(10**20), "1", [None], [[]], [[1]], {"": None}, ["en", "en"], {"en": {}}, [1, 2, 3, 4],
 )  # fmt: skip
 
 
@@ -90,6 +95,33 @@ def json_changed(rng: random.Random, value: Any) -> Any:
     return value
 
 
+def tensors_changed(rng: random.Random, data: bytes) -> bytes:
+    """Change the data type, the shape or the values of a random tensor, rename or remove it, or exchange two tensors."""
+    import numpy as np
+    from safetensors import safe_open
+    from safetensors.numpy import load, save
+
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(data)
+        file.flush()
+        with safe_open(file.name, framework="numpy") as opened:
+            metadata = opened.metadata()
+    arrays = load(data)
+    name, other = rng.choice(list(arrays)), rng.choice(list(arrays))
+    array = arrays.pop(name)
+    kinds = (np.float16, np.float32, np.float64, np.int8, np.int32, np.int64, np.uint8, np.bool_)
+    odd = np.array([np.nan, np.inf, -1, 2**40, 1e30])
+    changed = rng.choice((
+        lambda: array.astype(rng.choice(kinds)), lambda: array.T, lambda: array.reshape(-1), lambda: array[None],
+        lambda: array[:-1], lambda: array[..., :-1], lambda: array[:0], lambda: np.concatenate([array, array]),
+        lambda: np.zeros((), array.dtype), lambda: np.full_like(array, rng.choice(odd)), lambda: -array,
+        lambda: arrays.get(other, array), lambda: None,
+    ))()  # fmt: skip
+    if changed is not None:
+        arrays[rng.choice((name, name, name, name, f"{name}.x"))] = np.ascontiguousarray(changed)
+    return save(arrays, metadata)
+
+
 def damaged(rng: random.Random, name: str, data: bytes) -> bytes:
     """Return the data of a file after one to three mutations that suit the file's suffix."""
     kind = Path(name).suffix
@@ -101,6 +133,9 @@ def damaged(rng: random.Random, name: str, data: bytes) -> bytes:
             if kind in (".json", ".jsonl") and rng.random() < 0.7:
                 first, end, rest = data.partition(b"\n") if kind == ".jsonl" else (data, b"", b"")
                 data = json.dumps(json_changed(rng, json.loads(first))).encode() + end + rest
+                continue
+            if kind == ".safetensors" and rng.random() < 0.4:
+                data = tensors_changed(rng, data)
                 continue
             if kind == ".safetensors" and rng.random() < 0.7:
                 (length,) = struct.unpack("<Q", data[:8])
@@ -124,7 +159,8 @@ class Reader(NamedTuple):
         dict[str, str] | Callable[[Path], object]
     )  # contents of the valid files, by name, or a function that writes the valid files to a folder
     read: Callable[[Path, random.Random], object]  # function that reads the files in a folder with random settings
-    only: str = "*"  # pattern for the names of the files to corrupt
+    only: str = "*"  # pattern for the names of the files to corrupt; "" for none
+    seconds: int = SECONDS  # CPU time for one input
 
 
 TMX = """<?xml version="1.0"?><tmx version="1.4"><header srclang="en"/><body>
@@ -150,14 +186,23 @@ def readers() -> dict[str, Reader]:
 
     from calque import corpora
     from calque.anchors import Anchors, open_anchors, save_anchors
+    from calque.anchors.files import read_avg_embeds, write_avg_embeds
+    from calque.anchors.sums import AnchorSums
     from calque.encoders import load_encoder
+    from calque.encoders.anchors import pass_of
     from calque.encoders.mapped import MappedEncoder
+    from calque.encoders.per_language import PerLanguage
+    from calque.encoders.random_vectors import RandomVectors
     from calque.encoders.sentence_vectors import SentencePooling, sentence_vectors
+    from calque.errors import CalqueError
+    from calque.explore.sources import find_encoders
     from calque.input_texts import Words
     from calque.maps import KINDS
     from calque.maps.released import read_released
     from calque.pairs import WordPairs
     from calque.report import report
+    from calque.runs import card, evaluate
+    from calque.runs import folder as runs_folder
     from calque.senses.elmo import ElmoEncoder, ElmoNetwork, elmo_options
     from calque.text import ParallelCorpus, Sentences
     from calque.training.loop import Schedule
@@ -233,12 +278,60 @@ def readers() -> dict[str, Reader]:
         path.write_text(VEC, encoding="utf-8")
         load_encoder(f"en={path},de={path}").save(folder / "encoder")
 
+    def per_language(folder: Path) -> None:
+        static(folder)
+        shutil.move(folder / "encoder", folder / "one")
+        several = {"en": load_encoder(folder / "one"), "de": RandomVectors(3)}
+        PerLanguage(several, alike=False).save(folder / "encoder")
+        shutil.rmtree(folder / "one")
+
     def loop(folder: Path) -> Any:
         return line_loop(FittedLine(), folder, schedule=Schedule(learning_rate=0.1), identity={"text": "x"})
+
+    def record(folder: Path) -> None:
+        encoder = folder / "encoder"
+        static(folder)
+        about = {"encoder": "v.vec", "encoder_fingerprint": "0", "method": "rotation", "towards": "en", "langs": ["de", "en"],
+                 "texts": [{"path": "train.tsv", "langs": ["en", "de"], "sentence_pairs": 3}], "settings": {"seed": 0},
+                 "counts": {"sentence_pairs": 3}, "schedule": None, "calque": "1", "seconds": {"method": 1.5}}  # fmt: skip
+        (encoder / "calque-run.json").write_text(json.dumps(about), encoding="utf-8")
+        card.add_scores(encoder, study(("de",), ("base",), ("retrieval",)))
+        (folder / "v.vec").unlink()
+
+    def use_record(folder: Path, _: random.Random) -> object:
+        encoder = folder / "encoder"
+        with contextlib.suppress(CalqueError):
+            find_encoders([str(encoder)], None, lambda line: None)
+        with contextlib.suppress(CalqueError):
+            report([encoder], out=folder / "r.html")
+        with contextlib.suppress(CalqueError):
+            runs_folder.check(folder / "encoder", overwrite=True)
+        evaluate.alignment_of(str(encoder), {})
+        return card.add_scores(encoder, study(("de",), ("rotation",), ("retrieval",)))
+
+    def averages(folder: Path) -> None:
+        write_avg_embeds(folder, {0: anchors})
+
+    def sums(folder: Path) -> None:
+        found = AnchorSums(3, layers=[0], lang="en")
+        found.add(both[0], {0: Embeddings(x[:4], np.array([0, 2, 4]))})
+        found.save(folder / "sums.safetensors", note=json.dumps({"fingerprint": "0", "settings": "0", "text": "0"}))
+
+    def use_sums(folder: Path, _: random.Random) -> object:
+        pass_of(folder / "sums.safetensors").get("fingerprint")
+        found = AnchorSums.open(folder / "sums.safetensors")
+        found.add(both[0], {0: Embeddings(x[:4], np.array([0, 2, 4]))})
+        return float(found.finish()[0].vectors.sum(dtype=float))
 
     lines = "".join(json.dumps(line) + "\n" for line in study(("de",), ("base", "rotation"), ("retrieval", "ner")))
     packed = gzip.compress("".join(f"{source}\n" for source, _ in PAIRS).encode(), mtime=0)
     return found | {
+        "commands": Reader(inputs, command, only="", seconds=20),
+        "record": Reader(record, use_record, only="encoder/calque-run.json"),
+        "averages": Reader(averages, lambda folder, _: float(read_avg_embeds(folder)[0][0].vectors.sum(dtype=float))),
+        "sums": Reader(sums, use_sums),
+        "per-language": Reader(per_language, encode, only="encoder/**/*.json"),
+        "random": Reader(lambda folder: RandomVectors(3).save(folder / "encoder"), encode),
         "packed": Reader(
             lambda folder: (folder / "t.gz").write_bytes(packed),
             lambda folder, _: list(corpora.read_sentences(folder / "t.gz", lang="en")),
@@ -275,6 +368,103 @@ def readers() -> dict[str, Reader]:
     }
 
 
+# -- commands ----------------------------------------------------------------------------------------------------------
+COMMANDS = (
+    "words train.tsv --langs en de --out new --model hmm --symmetrize union --seed 1 --limit 9 --tables tables",
+    "words train.tsv --langs en de --out new --encoder v.vec --extract mutual",
+    "encode v.vec en.txt --lang en --out new --limit 3",
+    "anchors en.txt --lang en --encoder v.vec --out new --at-least 1 --most 9 --occurrences 3 --format avg_embeds",
+    "align train.tsv --langs en de --encoder v.vec --towards en --out new --method rotation --limit 9 --seed 3",
+    "align --encoder v.vec --towards en --out new --dictionary dictionary --langs en de --method linear --option refine=0",
+    "evaluate v.vec retrieval --test train.tsv --langs en de --out new --links links --limit 9 -q",
+    "evaluate v.vec lexicon --test dictionary --langs en de --json --option max_candidates=9",
+    "evaluate v.vec word-alignment --test train.tsv --links links --langs en de --extract softmax",
+    "analyze v.vec --test train.tsv --langs en de --only rank,length --out new --bootstrap 10",
+    "neighbours --encoder v.vec --lang1 en --sentence1 the_cat --word1 cat --lang2 de --sentence2 the_house -k 2",
+    "report results.jsonl --out new.html --title T --base base --plots plots",
+    "study study.toml --out new --workers 1 --data .",
+    "merge encoder --out new --overwrite",
+    "distil train.tsv --langs en de --teacher encoder --teacher-pooling words --student mini --limit 2 --out new --batch 2 --epochs 1",
+    "perplexity encoder en=en.txt --share 0.1 --seed 1", "senses encoder the --text en=en.txt -k 2", "data", "pretrain en=en.txt "
+    "--out new --vocabulary 50 --updates 1 --batch 2 --layers 1 --dim 4 --model bert",
+)  # fmt: skip
+ODD = (
+    "", " ", "-1", "0", "1", "1.5", "1e999", "nan", "-inf", "9" * 30, "-" + "9" * 30, "..", "/", ".", "~", "/dev/null", "/proc/x",
+    "a=b", "=", ",", "en=", "en=en.txt", "--", "-", "[1]", "{}", "[[", "None", "true", "x" * 300, "x" * 5000, "a\0b", "hub:x",
+    "hub:", "no.such:Class", "os:path", "%s{0}", "\ud800", "日本", "en", "de", "en,de", "en.txt", "train.tsv", "encoder", "v.vec",
+    "encoder/", "en.txt/x", "links", "dictionary", "study.toml", "0,1", "-1,-2", "1-", "all", "\u202e", "a\nb", "'; --", "mini",
+)  # fmt: skip
+PLAN = """
+seeds = 1
+encoders = ["v.vec"]
+[methods.base]
+[methods.rotation]
+[supervision.parallel]
+de = "train.tsv"
+[tasks.retrieval]
+test = { de = "train.tsv" }
+"""
+
+
+def inputs(folder: Path) -> None:
+    """Write the input files of `COMMANDS`."""
+    from calque.encoders import load_encoder
+    from report_results import study
+
+    text = [("the cat", "cat house"), ("the house", "house the"), ("cat", "the"), ("a house the", "the cat")] * 5
+    (folder / "train.tsv").write_text("".join(f"{s}\t{t}\n" for s, t in text))
+    (folder / "en.txt").write_text("".join(f"{s}\n" for s, _ in text))
+    (folder / "links").write_text("0-0\n" * len(text))
+    (folder / "dictionary").write_text("the\tcat\ncat\thouse\nhouse\tthe\n")
+    (folder / "v.vec").write_text(VEC)
+    (folder / "study.toml").write_text(PLAN)
+    (folder / "results.jsonl").write_text(
+        "".join(json.dumps(line) + "\n" for line in study(("de",), ("base",), ("ner",)))
+    )
+    load_encoder(folder / "v.vec").save(folder / "encoder")
+
+
+def arguments_changed(rng: random.Random, words: list[str]) -> list[str]:
+    """Replace, remove, insert or repeat arguments of a command."""
+    k, odd = rng.randrange(1, len(words)), rng.choice(ODD)
+    replaced = [*words[:k], odd, *words[k + 1 :]]
+    return rng.choice(
+        (replaced, replaced, words[:k] + words[k + 1 :], [*words[:k], odd, *words[k:]], [*words, *words[k:]])
+    )
+
+
+def command(folder: Path, rng: random.Random | None) -> object:
+    """Run a command with a random change of its arguments, and check that its input files stay the same.
+
+    Raises:
+        CalqueError: the command ended with a one-line error.
+    """
+    from calque import cli
+    from calque.errors import CalqueError
+
+    words = (rng or random).choice(COMMANDS).split()
+    words = [word.replace("_", " ") if word.startswith("the_") else word for word in words]
+    for _ in range(0 if rng is None else rng.choice((1, 1, 2))):
+        words = arguments_changed(rng or random.Random(), words)
+    if words[:1] in (["explore"], ["push"]):
+        return None
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    os.chdir(folder)
+    out, err, code = io.StringIO(), io.StringIO(), None
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            cli.main(words)
+        except SystemExit as end:
+            code = end.code
+    said = err.getvalue().strip()
+    changed = [str(path) for path, data in before.items() if not path.is_file() or path.read_bytes() != data]
+    assert not changed, f"{words} changed {changed}"
+    if code == 2 and said.count("calque: error: ") == 1:
+        raise CalqueError(said.splitlines()[-1])
+    assert code in (0, 1), f"{words} ended with {code}: {said[-600:]}"
+    return None
+
+
 # -- running -----------------------------------------------------------------------------------------------------------
 def attempt(reader: Reader, valid: Path, place: Path, name: str, seed: int) -> tuple[str, str]:
     """Corrupt a file (unless the seed is −1), read the files, and return "refused", "accepted" or "failed", and a reason."""
@@ -283,14 +473,18 @@ def attempt(reader: Reader, valid: Path, place: Path, name: str, seed: int) -> t
     rng = random.Random(f"{name}/{seed}")
     shutil.rmtree(place, ignore_errors=True)
     shutil.copytree(valid, place)
-    files = (path for path in place.rglob("*") if path.is_file() and path.relative_to(place).match(reader.only))
-    chosen = rng.choice(sorted(files))
-    if seed >= 0:
+    files = [
+        path
+        for path in place.rglob("*")
+        if reader.only and path.is_file() and path.relative_to(place).match(reader.only)
+    ]
+    if seed >= 0 and files:
+        chosen = rng.choice(sorted(files))
         chosen.write_bytes(damaged(rng, chosen.name, chosen.read_bytes()))
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            found = reader.read(place, rng)
+            found = reader.read(place, rng if seed >= 0 or reader.only else None)
             if isinstance(found, float) and not abs(found) < float("inf"):
                 return "failed", "accepted, but the result is not finite"
     except CalqueError as error:
@@ -318,7 +512,7 @@ def results(name: str, reader: Reader, seeds: list[int], folder: Path) -> Iterat
                 resource.setrlimit(resource.RLIMIT_DATA, (int(used[1]) * 1024 + BYTES if used else BYTES,) * 2)
                 resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
                 for seed in left:
-                    signal.setitimer(signal.ITIMER_PROF, SECONDS)  # SIGPROF kills the process
+                    signal.setitimer(signal.ITIMER_PROF, reader.seconds)  # SIGPROF kills the process
                     signal.alarm(120)
                     told = attempt(reader, folder / "valid", folder / "input", name, seed)
                     os.write(theirs, json.dumps([seed, *told]).encode() + b"\n")

@@ -32,6 +32,13 @@ ENCODER_MARKS = (ABOUT_FILE, "config.json", "options.json", ADAPTERS_FILE)
 MARKS = (RUN_FILE, *ENCODER_MARKS)
 
 
+_RUN_VALUES: tuple[tuple[tuple[str, ...], Any, str], ...] = (  # types of the values in `calque-run.json`
+    (("method", "encoder", "encoder_fingerprint", "towards", "kind", "calque"), str | None, "text"),
+    (("settings", "schedule", "counts", "seconds", "vectors"), dict | None, "an object"),
+    (("texts", "langs", "scores", "files"), list | None, "a list"),
+)
+
+
 @dataclass(frozen=True)
 class Kind:
     """A kind of encoder in `calque.json`. `target` names its class as `package.module:Class`; `Class.open` loads the folder.
@@ -148,6 +155,33 @@ def read_about(folder: str | PathLike[str]) -> dict[str, Any]:
     if not isinstance(kind, str) or kind not in ENCODERS:
         raise InputError(f"unknown kind {kind!r:.60}; is the file from a later version of calque?", path=path)
     return about
+
+
+def read_run(folder: str | PathLike[str]) -> dict[str, Any]:
+    """Return the content of `calque-run.json`, or an empty dictionary if there is no such file.
+
+    Raises:
+        InputError: the file was not written by calque, or a value has the wrong type.
+    """
+    path = Path(folder) / RUN_FILE
+    if not path.is_file():
+        return {}
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise InputError(f"this file was not written by calque ({error})", path=path) from error
+    if not isinstance(record, dict):
+        raise InputError("this file was not written by calque: it must be a JSON object", path=path)
+    for names, kinds, expected in _RUN_VALUES:
+        for name in names:
+            if not isinstance(record.get(name), kinds):
+                fact = f"{name} must be {expected}, got {record[name]!r:.60}; restore the file as calque wrote it"
+                raise InputError(fact, path=path)
+    if any(
+        not isinstance(text, dict) or not isinstance(text.get("langs", []), list) for text in record.get("texts") or ()
+    ):
+        raise InputError("texts must be a list of objects; restore the file as calque wrote it", path=path)
+    return record
 
 
 def write_about(folder: Path, kind: str, about: Mapping[str, Any]) -> None:

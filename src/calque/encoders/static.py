@@ -24,7 +24,7 @@ from calque.encoders.base import Encoder
 from calque.encoders.folder import read_about, saving, write_about
 from calque.encoders.per_language import check_language, encode_by_language
 from calque.encoders.split import number_words
-from calque.errors import CalqueWarning, InputError, SettingError
+from calque.errors import CalqueWarning, InputError, SettingError, check_number
 from calque.maps import VectorMap, about_map, open_map
 from calque.nn.pooling import maxima, means, owners
 from calque.offsets import offsets_of
@@ -74,13 +74,15 @@ class StaticEncoder(Encoder):
         dims = {lang: table.dim for lang, table in tables.items()}
         if len(set(dims.values())) != 1:
             raise SettingError(f"the tables must have the same number of dimensions, got {dims}")
+        if sentence is not None:
+            _check_weights(sentence)
         self.tables, self.maps = dict(tables), dict(maps or {})
         self.normalise, self.lower, self.sentence, self.name = normalise, lower, sentence, name
         self.word_dim = next(iter(dims.values()))
         for lang, fitted in self.maps.items():
             if fitted.matrix is None or fitted.matrix.shape != (self.word_dim, self.word_dim):
                 raise SettingError(f"the map for {lang!r} must be fitted on vectors with {self.word_dim} dimensions")
-        self.dim = self.word_dim * (4 if sentence else 1)
+        self.dim = self.word_dim * (1 if sentence is None else 4)
         self._means: dict[str, np.ndarray] = {}
 
     def replace(self, **changes: Any) -> StaticEncoder:
@@ -199,9 +201,16 @@ class StaticEncoder(Encoder):
                 if len(tables[lang]) > len(tables[lang].matrix):
                     raise ValueError(f"{len(tables[lang])} words in {lang}, but {len(tables[lang].matrix)} vectors")
             maps = {lang: open_map(record, arrays, f"map.{lang}", path) for lang, record in about["maps"].items()}
+            for name, kind in (("name", str), ("normalise", bool), ("lower", bool)):
+                if not isinstance(about[name], kind):
+                    raise ValueError(f"{name} must be {kind.__name__}, got {about[name]!r:.60}")
+            if not all(isinstance(word, str) for table in tables.values() for word in table.words):
+                raise ValueError("each word must be a string")
             encoder = cls(tables, maps=maps, **{name: about[name] for name in _SETTINGS})
             if encoder.normalise:
                 encoder._means = {lang: np.array(arrays[f"{lang}.mean"]) for lang in tables}
+                if any(mean.shape != (encoder.word_dim,) for mean in encoder._means.values()):
+                    raise ValueError("each mean must have one number for each dimension")
         except Exception as error:  # corrupt files can raise many kinds of exceptions
             raise InputError(f"incomplete or invalid vectors ({type(error).__name__}: {error})", path=path) from error
         return encoder
@@ -231,6 +240,15 @@ def load_static(
     name = "+".join(Path(fspath(file)).name for file in path.values())
     tables = {lang: read_table(file, limit=limit) for lang, file in path.items()}
     return StaticEncoder(tables, normalise=normalise, lower=lower, sentence=sentence, name=name)
+
+
+def _check_weights(sentence: object) -> None:
+    """Check the weights of `add_sentence`."""
+    if isinstance(sentence, str) or not isinstance(sentence, Sequence) or len(sentence) != 4:
+        fact = "a list of four numbers (for the word, and for the mean, maximum and minimum over the sentence)"
+        raise SettingError(f"sentence must be {fact}, got {sentence!r:.60}")
+    for number in sentence:
+        check_number("each number in sentence", number)
 
 
 def add_sentence(words: np.ndarray, offsets: np.ndarray, covered: np.ndarray, weights: Sequence[float]) -> np.ndarray:

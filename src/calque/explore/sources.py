@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 import shlex
 from collections.abc import Callable, Iterable, Sequence
@@ -18,9 +17,9 @@ from calque.corpora import read_parallel, read_sentences
 from calque.corpora.languages import language_and_path
 from calque.corpora.sample import LANGUAGES, sample_text
 from calque.corpora.spread import spread_over
-from calque.encoders.folder import holds_encoder
+from calque.encoders.folder import holds_encoder, read_run
 from calque.encoders.names import found_place
-from calque.errors import CalqueError, InputError, SettingError
+from calque.errors import CalqueError, SettingError
 from calque.input_texts import warn_skipped
 from calque.offsets import offsets_of
 from calque.segment import split_words
@@ -214,12 +213,7 @@ def _before(encoder: Encoder, folder: Path, say: Say) -> NamedEncoder | None:
     """Return the base encoder if the encoder contains it or `calque-run.json` contains its name; otherwise return None."""
     from calque.encoders import HuggingFaceEncoder, load_encoder
 
-    record: dict[str, Any] = {}
-    if (folder / RECORD).is_file():
-        try:
-            record = dict(json.loads((folder / RECORD).read_text(encoding="utf-8")))
-        except (OSError, ValueError, TypeError) as error:
-            raise InputError(f"must be a record written by calque ({error})", path=folder / RECORD) from error
+    record = read_run(folder)
     if encoder.base is not None:  # an encoder with maps contains its base encoder
         name = record.get("encoder") or f"{folder.name} without its maps"
         return NamedEncoder(str(name), encoder.base, True)

@@ -16,19 +16,9 @@ from typing import Any, NamedTuple
 from calque.alignment import METHODS
 from calque.analyses.table import ANALYSES
 from calque.errors import InputError, similar_path
+from calque.runs.compare import NUMBERS, invalid_score
 from calque.storage import finished, json_text
-from calque.tasks.reporting import Reporting
 
-_NUMBERS = ("value", "low", "high", "x", "n")
-_FIELDS = (  # keys of a line, with their types and the descriptions for error messages
-    (("task", "data", "metric"), str, "text"),
-    (("encoder", "method", "supervision", "group", "analysis", "kind"), str | None, "text"),
-    (_NUMBERS, int | float | None, "a number or null"),
-    (("languages",), list, "a list of names"),
-    (("settings", "reporting"), dict | None, "an object"),
-    (("items",), list | None, "a list of objects"),
-)
-_NEEDED = ("task", "data", "languages", "metric", "value", "low", "high")
 _ITEMS = {  # required keys of the items of each analysis: numeric keys, then other keys
     "points": (("x", "y"), ("word", "pair")),
     "examples": ((), ("form", "sentence", "expected", "got")),
@@ -245,26 +235,14 @@ def _record(plain: Any, source: str, path: Path, line: int | None, prefix: str =
     """Check a line and return its record, with None instead of NaN and infinite numbers."""
     if reason := _unusable(plain):
         raise InputError(f"{prefix}{reason}", path=path, line=line)
-    infinite = [key for key in _NUMBERS if isinstance(plain.get(key), float) and not math.isfinite(plain[key])]
+    infinite = [key for key in NUMBERS if isinstance(plain.get(key), float) and not math.isfinite(plain[key])]
     return Record(source, plain | dict.fromkeys(infinite))
 
 
 def _unusable(plain: Any) -> str | None:
     """Return the reason why a line is invalid, or None if it is valid. Later code relies on these checks."""
-    if not isinstance(plain, dict):
-        return "must be a JSON object with a score, as returned by Score.to_dict"
-    if missing := [name for name in _NEEDED if name not in plain]:
-        return f"has no {', '.join(missing)}; expected a file of scores"
-    for names, kinds, expected in _FIELDS:
-        for name in names:
-            if not isinstance(plain.get(name), kinds) or isinstance(plain.get(name), bool):
-                return f"{name} must be {expected}, got {plain.get(name)!r:.100}"
-    if not plain["languages"] or not all(isinstance(lang, str) for lang in plain["languages"]):
-        return f"languages must be a list of names, got {plain['languages']!r:.100}"
-    try:
-        Reporting.from_dict(plain.get("reporting") or {})
-    except ValueError as error:
-        return str(error)
+    if reason := invalid_score(plain):
+        return reason
     analysis = plain.get("analysis")
     if analysis not in (None, *FORMER, *ANALYSES):
         return f"analysis must be one of {', '.join(ANALYSES)}, got {analysis!r}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +14,7 @@ from calque.corpora.by_name import name_of
 from calque.corpora.languages import language_and_path, name_and_path
 from calque.distributed import is_first
 from calque.encoders.card_blocks import keep_user_text
-from calque.encoders.folder import RUN_FILE
+from calque.encoders.folder import RUN_FILE, read_run
 from calque.encoders.mapped import Combine
 from calque.encoders.names import recorded_place
 from calque.errors import InputError, SettingError
@@ -389,7 +388,7 @@ def merge(adapters: str, *, out: str | Path, keep_layers: bool = False, overwrit
             plain.save(folder, keep_layers=keep_layers)
             check_complete(folder)
             return Path(out)
-        record: dict[str, Any] = json.loads(run.read_text(encoding="utf-8"))
+        record = read_run(adapters)
         scores = record.pop("scores", [])
         save_with_card(plain, folder, record, keep_layers=keep_layers)
         keep_user_text(Path(adapters), folder)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,8 +15,9 @@ from calque.encoders.card_blocks import (
     with_scores,
     write_card_text,
 )
-from calque.encoders.folder import RUN_FILE
-from calque.runs.compare import test_of
+from calque.encoders.folder import RUN_FILE, read_run
+from calque.errors import InputError
+from calque.runs.compare import invalid_score, test_of
 from calque.storage import json_text, locked, write_text
 from calque.tasks.base import Score
 from calque.tasks.bootstrap import measure
@@ -38,9 +38,12 @@ def add_scores(folder: Path, scores: list[dict[str, Any]]) -> None:
 
 
 def _add_scores(path: Path, scores: list[dict[str, Any]]) -> None:
-    record = json.loads(path.read_text(encoding="utf-8")) if path.exists() else environment()
+    record = read_run(path.parent) if path.exists() else environment()
+    for number, score in enumerate(record.get("scores") or ()):
+        if reason := invalid_score(score):
+            raise InputError(f"scores/{number} {reason}", path=path)
     bare = [{name: value for name, value in score.items() if name != "resamples"} for score in scores]
-    found = {_question(score): score for score in (*record.get("scores", ()), *bare)}
+    found = {_question(score): score for score in (*(record.get("scores") or ()), *bare)}
     record["scores"] = list(found.values())
     write_text(path, json_text(record, indent=2, default=str, ensure_ascii=False) + "\n")
     card = path.with_name(CARD_FILE)

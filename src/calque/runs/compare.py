@@ -18,6 +18,7 @@ import numpy as np
 
 from calque.algebra import student
 from calque.errors import InputError
+from calque.tasks.reporting import Reporting
 from calque.tasks.table import LOWER_IN_TASKS
 
 LEVEL = 0.05  # family-wise error rate of a page
@@ -39,14 +40,51 @@ def lower_is_better(metric: str) -> bool:
     return metric.partition(".")[0] in {*_LOWER, *LOWER_IN_TASKS}
 
 
+NUMBERS = ("value", "low", "high", "x", "n")
+_NEEDED = ("task", "data", "languages", "metric", "value", "low", "high")
+_FIELDS = (  # keys of a score, with their types and the descriptions for error messages
+    (("task", "data", "metric"), str, "text"),
+    (("encoder", "method", "supervision", "group", "analysis", "kind"), str | None, "text"),
+    ((*NUMBERS, "texts", "training_seed"), int | float | None, "a number or null"),
+    (("languages",), list, "a list of names"),
+    (("settings", "reporting"), dict | None, "an object"),
+    (("items",), list | None, "a list of objects"),
+    (("runs", "resamples"), list | None, "a list of numbers"),
+)
+
+
+def invalid_score(plain: Any) -> str | None:
+    """Return the reason why a line of a result file is invalid, or None if it is valid. Later code relies on these checks."""
+    if not isinstance(plain, dict):
+        return "must be a JSON object with a score, as returned by Score.to_dict"
+    if missing := [name for name in _NEEDED if name not in plain]:
+        return f"has no {', '.join(missing)}; expected a file of scores"
+    for names, kinds, expected in _FIELDS:
+        for name in names:
+            if not isinstance(plain.get(name), kinds) or isinstance(plain.get(name), bool):
+                return f"{name} must be {expected}, got {plain.get(name)!r:.100}"
+    if not plain["languages"] or not all(isinstance(lang, str) for lang in plain["languages"]):
+        return f"languages must be a list of names, got {plain['languages']!r:.100}"
+    for name in ("runs", "resamples"):
+        if wrong := [value for value in plain.get(name) or () if not (value is None or type(value) in (int, float))]:
+            return f"{name} must be a list of numbers, got {wrong[0]!r:.100} in it"
+    aligned = (plain.get("settings") or {}).get("aligned")
+    if not isinstance(aligned, dict | None):
+        return f"aligned must be an object with the settings of the alignment, got {aligned!r:.100}"
+    try:
+        Reporting.from_dict(plain.get("reporting") or {})
+    except ValueError as error:
+        return str(error)
+    return None
+
+
 def check_results(path: str | Path) -> None:
     """Raise an error if a result file cannot be read or contains a line that is not a score."""
-    needed = {"task", "metric", "data", "languages", "value", "low", "high"}
     try:
         for number, line in enumerate(Path(path).read_text(encoding="utf-8").split("\n"), 1):
-            if line.strip() and not needed <= json.loads(line).keys():
-                raise ValueError(f"line {number} is not a score")
-    except (OSError, ValueError, AttributeError) as error:
+            if line.strip() and (reason := invalid_score(json.loads(line))):
+                raise ValueError(f"line {number}: {reason}")
+    except (OSError, ValueError, RecursionError) as error:
         fact = f"calque did not write this file ({error}), so it is left unchanged; choose another path"
         raise InputError(fact, path=path) from error
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from calque.analyses.groups import compare_layers
 from calque.distributed import is_first
+from calque.encoders.folder import read_run
 from calque.errors import SettingError
 from calque.named import is_path
 from calque.storage import json_text, part_of, remove, temporary_folder
@@ -33,8 +33,7 @@ def alignment_of(encoder: str, load: Mapping[str, Any] | None = None) -> dict[st
     Args:
         load: keyword arguments of `load_encoder`, which are part of the setting.
     """
-    path = Path(encoder, "calque-run.json")
-    record = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    record = read_run(encoder)
     if not {"method", "encoder", "encoder_fingerprint"} <= record.keys():
         return None
     random = record.get("schedule") or record.get("settings") or {}

@@ -118,7 +118,8 @@ def _contents(out: Path) -> Iterator[str]:
 
 def _foreign(out: Path, names: Sequence[str]) -> list[str]:
     """Return the names of files that calque did not write, or of folders that contain only such files."""
-    listed = {name for record in _records(out) for name in record.get("files", ())}
+    lists = [record["files"] for record in _records(out) if isinstance(record.get("files"), list)]
+    listed = {name for files in lists for name in files if isinstance(name, str)}
     listed |= {f"{folder}/" for name in listed for folder in Path(name).parents}
     foreign = [name for name in names if name not in listed]
     ours = {name.partition("/")[0] for name in names if name not in foreign}
