@@ -158,7 +158,7 @@ class Reader(NamedTuple):
     files: (
         dict[str, str] | Callable[[Path], object]
     )  # contents of the valid files, by name, or a function that writes the valid files to a folder
-    read: Callable[[Path, random.Random], object]  # function that reads the files in a folder with random settings
+    read: Callable[[Path, Any], object]  # function that reads the files in a folder with random settings
     only: str = "*"  # pattern for the names of the files to corrupt; "" for none
     seconds: int = SECONDS  # CPU time for one input
 
@@ -384,9 +384,11 @@ COMMANDS = (
     "report results.jsonl --out new.html --title T --base base --plots plots",
     "study study.toml --out new --workers 1 --data .",
     "merge encoder --out new --overwrite",
-    "distil train.tsv --langs en de --teacher encoder --teacher-pooling words --student mini --limit 2 --out new --batch 2 --epochs 1",
-    "perplexity encoder en=en.txt --share 0.1 --seed 1", "senses encoder the --text en=en.txt -k 2", "data", "pretrain en=en.txt "
-    "--out new --vocabulary 50 --updates 1 --batch 2 --layers 1 --dim 4 --model bert",
+    "distil train.tsv --langs en de --teacher encoder --teacher-pooling words --student mini --limit 2 --out new --batch 2",
+    "perplexity encoder en=en.txt --share 0.1 --seed 1",
+    "senses encoder the --text en=en.txt -k 2",
+    "data",
+    "pretrain en=en.txt --out new --vocabulary 50 --updates 1 --batch 2 --layers 1 --dim 4 --model bert",
 )  # fmt: skip
 ODD = (
     "", " ", "-1", "0", "1", "1.5", "1e999", "nan", "-inf", "9" * 30, "-" + "9" * 30, "..", "/", ".", "~", "/dev/null", "/proc/x",
@@ -426,7 +428,7 @@ def inputs(folder: Path) -> None:
 
 def arguments_changed(rng: random.Random, words: list[str]) -> list[str]:
     """Replace, remove, insert or repeat arguments of a command."""
-    k, odd = rng.randrange(1, len(words)), rng.choice(ODD)
+    k, odd = rng.randrange(1, max(2, len(words))), rng.choice(ODD)
     replaced = [*words[:k], odd, *words[k + 1 :]]
     return rng.choice(
         (replaced, replaced, words[:k] + words[k + 1 :], [*words[:k], odd, *words[k:]], [*words, *words[k:]])

@@ -531,7 +531,8 @@ def main(arguments: list[str] | None = None) -> int:
     golden.plant(folder / "in", SOURCE)
     (folder / "in" / "study.toml").write_text(_STUDY)
     (folder / "in" / "results.jsonl").write_text(_RESULTS)
-    lines = (folder / "in" / "en.txt").read_text(encoding="utf-8").splitlines()[:20] if library else []
+    english = folder / "in" / "en.txt"
+    lines = english.read_text(encoding="utf-8").splitlines()[:20] if english.exists() else []
     (folder / "in" / "often.txt").write_text("".join(f"{line}\n" for line in lines * 25), encoding="utf-8")
     rng, ready = random.Random(options.seed), []
     sweeps = [Sweep(name, folder / name.replace(" ", "-"), options.fresh, rng, library=library) for name in names]
@@ -544,7 +545,7 @@ def main(arguments: list[str] | None = None) -> int:
         for part in (0.02, 0.3, 0.6, 0.9) if options.full_disk else ():
             sweep.on_a_full_disk(part)
     kinds, shown = ["moment", "step", *SIGNALS], 1
-    total = options.faults if library else options.kills
+    total = max(1, options.faults) if library else options.kills
     while ready and not options.full_disk and sum(sweep.count for sweep in ready) < total:
         sweep = min(ready, key=lambda each: each.count * each.seconds)  # quick commands run more often
         if library:

@@ -177,7 +177,7 @@ def map_arrays(path: str | PathLike[str]) -> tuple[dict[str, np.memmap], dict[st
         _, arrays, metadata = _mapped(path, "r")
     except FileNotFoundError as error:
         raise InputError(f"no such file{similar_path(path)}", path=path) from error
-    except (OSError, ValueError, KeyError, AttributeError, TypeError, OverflowError, RecursionError) as error:
+    except (OSError, ValueError, LookupError, AttributeError, TypeError, OverflowError, RecursionError) as error:
         fact = f"not a safetensors file that can be mapped ({type(error).__name__}: {error!s:.200})"
         raise InputError(f"{fact}; copy or create it again", path=path) from error
     return arrays, metadata

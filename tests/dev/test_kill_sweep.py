@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
+import os
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -138,3 +141,72 @@ def test_time_values_are_ignored_but_not_their_keys(tmp_path, sweep):
     a, b, c = (script.contents(tmp_path / name) for name in "abc")
     assert script.difference(a, b) == ""
     assert script.difference(a, c) == "record differs"
+
+
+# -- faults of system calls --------------------------------------------------------------------------------------------
+NO_COMPILER = pytest.mark.skipif(
+    not sys.platform.startswith("linux") or shutil.which("cc") is None, reason="needs Linux and a C compiler"
+)
+REPORTING = """
+try:
+    Path(".result.calque-part").write_text("all")
+    os.replace(".result.calque-part", "result")
+except OSError as error:
+    Path(".result.calque-part").unlink(missing_ok=True)
+    sys.exit(print("calque: error: result:", error.strerror, file=sys.stderr) or 2)
+"""
+
+
+@NO_COMPILER
+def test_a_program_that_reports_failing_system_calls_passes(sweep):
+    code, found = sweep(
+        REPORTING.replace("try:", "if True:\n  try:").replace("\nexcept", "\n  except"), "--faults", "8"
+    )
+    assert code == 0, found
+    assert "8 kills, signals and faults, 0 failures" in found
+
+
+@NO_COMPILER
+@pytest.mark.parametrize(
+    ("program", "aim", "said"),
+    [
+        (WELL, "ENOSPC:1", "tracebacks: ENOSPC:1 (open"),
+        (IN_PLACE, "KILL:4", "KILL:4 (open64 result): result is neither absent nor complete: result differs"),
+        ("Path('result').write_text('x')\nimport contextlib\nwith contextlib.suppress(OSError):\n"
+         "    Path('result.more').write_text('y')", "EIO:4", "(open64 result.more): ended with 0, but the result is incomplete"),
+        ("os.remove('thesis.tex')\nPath('result').touch()", "EIO:1", "foreign files"),
+    ],
+)  # fmt: skip
+def test_errors_after_a_failing_system_call_are_detected(sweep, program, aim, said):
+    code, found = sweep(program, "--at", aim, units=("result*",))
+    assert (code, said in found) == (1, True), found
+
+
+@NO_COMPILER
+def test_writes_of_libraries_in_rust_and_c_are_counted(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(SCRIPT.parent)
+    spec = importlib.util.spec_from_file_location("kill_sweep", SCRIPT)
+    script = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, "kill_sweep", script)
+    spec.loader.exec_module(script)
+    (tmp_path / "files").mkdir()
+    program = (
+        "import numpy as np, pyarrow as pa\nfrom safetensors.numpy import save_file\n"
+        "save_file({'a': np.zeros(3)}, 'files/a')\n"
+        "with pa.OSFile('files/b', 'wb') as file: file.write(b'x')\n"
+    )
+    library = script.compiled(tmp_path)
+    for error, code in ((0, 0), (5, 1)):
+        faults = {"LD_PRELOAD": str(library), "FAULT_ROOT": str(tmp_path / "files"), "FAULT_LOG": str(tmp_path / "log"),
+                  "FAULT_CALL": str(2 if error else 0), "FAULT_ERRNO": str(error)}  # fmt: skip
+        ended = subprocess.run(
+            [sys.executable, "-c", program],
+            cwd=tmp_path,
+            env={**os.environ, **faults},
+            capture_output=True,
+            check=False,
+        )
+        assert ended.returncode == code, ended.stderr
+    assert "os error 5" in ended.stderr.decode()
+    calls = [line.split()[0] for line in (tmp_path / "log").read_text().splitlines()]
+    assert calls.count("write") >= 2

@@ -10,7 +10,16 @@ import pytest
 from calque import MappedEncoder, Rotation
 from calque.encoders import load_encoder, loading
 from calque.encoders.base import Encoder
-from calque.encoders.folder import ABOUT_FILE, ENCODERS, FORMAT, encoder_kind, read_about, write_about
+from calque.encoders.folder import (
+    ABOUT_FILE,
+    ENCODERS,
+    FORMAT,
+    RUN_FILE,
+    encoder_kind,
+    read_about,
+    read_run,
+    write_about,
+)
 from calque.encoders.per_language import PerLanguage
 from calque.encoders.random_vectors import RandomVectors
 from calque.errors import InputError, SettingError
@@ -237,3 +246,66 @@ def test_opening_encoders_with_different_dimensions_requires_alike_false(tmp_pat
     opened = load_encoder(tmp_path / "both", alike=False)
     assert opened.fingerprint == both.fingerprint
     assert [encoder.dim for encoder in opened.encoders.values()] == [4, 6]
+
+
+# -- types of the values in files ------------------------------------------------------------------------------------------
+ODD = (True, -1.5, 10**30, float("nan"), "\ud800", "text", [], [[1]], {}, {"a": {}}, [None], None)
+
+
+def opened(folder):
+    """Open an encoder and use it; return the error message, or an empty string."""
+    try:
+        load_encoder(folder).encode([Sentence(("the", "cat"), "en")])
+    except (InputError, SettingError) as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.parametrize("kind", ["static", "mapped", "huggingface", "per-language", "random"])
+def test_values_of_the_wrong_type_in_calque_json_are_one_line_errors(tmp_path, tiny_encoder, kind):
+    (tmp_path / "v.vec").write_text("2 3\nthe 1 0 0\ncat 0 1 0\n", encoding="utf-8")
+    static = load_encoder(tmp_path / "v.vec")
+    rng = np.random.default_rng(0)
+    turn = Rotation().fit(*rng.standard_normal((2, 90, tiny_encoder.dim)))
+    several = PerLanguage({"en": static, "de": RandomVectors(3)}, alike=False)
+    encoder = {
+        "static": static, "huggingface": tiny_encoder, "random": RandomVectors(3), "per-language": several,
+        "mapped": MappedEncoder(tiny_encoder, {"de": {1: turn}}, towards="en", settings={}),
+    }[kind]  # fmt: skip
+    encoder.save(tmp_path / "saved")
+    path = tmp_path / "saved" / ABOUT_FILE
+    about = json.loads(path.read_text(encoding="utf-8"))
+    assert opened(tmp_path / "saved") == ""
+    wrong = 0
+    for name in about:
+        for value in ODD:
+            path.write_text(json.dumps({**about, name: value}), encoding="utf-8")
+            said = opened(tmp_path / "saved")  # other exceptions make the test fail
+            wrong += bool(said)
+            assert "\n" not in said
+    assert wrong > 3 * len(about)
+
+
+@pytest.mark.parametrize("value", [{}, [], [1, 2], [1, 2, 3, "4"], [1, 2, 3, float("inf")], "abcd", 3, True])
+def test_the_sentence_weights_of_static_vectors_must_be_four_numbers(tmp_path, value):
+    (tmp_path / "v.vec").write_text("2 3\nthe 1 0 0\ncat 0 1 0\n", encoding="utf-8")
+    load_encoder(tmp_path / "v.vec").save(tmp_path / "saved")
+    path = tmp_path / "saved" / ABOUT_FILE
+    path.write_text(json.dumps({**json.loads(path.read_text()), "sentence": value}))
+    with pytest.raises(InputError, match="sentence must be"):
+        load_encoder(tmp_path / "saved")
+
+
+@pytest.mark.parametrize(
+    "name", ["method", "encoder", "towards", "settings", "schedule", "counts", "texts", "langs", "scores"]
+)
+def test_values_of_the_wrong_type_in_the_record_of_a_run_are_errors(tmp_path, name):
+    for value in (3, [3] if name in ("texts",) else 3.5, True):
+        (tmp_path / RUN_FILE).write_text(json.dumps({"method": "rotation", name: value}), encoding="utf-8")
+        with pytest.raises(InputError, match=rf"{RUN_FILE}: {name} must be .*; restore the file as calque wrote it$"):
+            read_run(tmp_path)
+    for text in ("[]", "{", "3", "[" * 100_000):
+        (tmp_path / RUN_FILE).write_text(text, encoding="utf-8")
+        with pytest.raises(InputError, match="this file was not written by calque"):
+            read_run(tmp_path)
+    assert read_run(tmp_path / "nowhere") == {}

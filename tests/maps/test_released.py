@@ -142,3 +142,19 @@ def test_tensors_and_missing_files_raise_errors(tmp_path):
     (tmp_path / "z").write_bytes(buffer.getvalue())
     with pytest.raises(InputError, match="archive is compressed"):
         read_released(tmp_path / "z")
+
+
+def test_a_corrupt_data_type_does_not_change_the_data_types_of_the_process(tmp_path):
+    """The flag `copy` of the data type decides whether NumPy would set the state of a copy, or of its own `float64`."""
+    data, changed = np.eye(3).dumps(), 0
+    for place in range(len(data)):
+        (tmp_path / "p.pth").write_bytes(data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :])
+        try:
+            found = read_released(tmp_path / "p.pth").matrix
+        except InputError:
+            changed += 1
+        else:
+            assert found.dtype == np.float64
+        assert np.ones(3).sum() == 3
+        assert np.dtype("f8").flags == 0
+    assert changed > 20

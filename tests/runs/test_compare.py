@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from calque.algebra import student
+from calque.errors import InputError
 from calque.report.questions import find_subjects, sort_questions
-from calque.report.reading import Record, Results
+from calque.report.reading import Record, Results, read_results
 from calque.report.verdict import claim
 from calque.runs import compare
 from calque.tasks import Score
@@ -237,3 +238,22 @@ def test_the_holm_correction_equals_a_calculation_by_hand():
     # Tests are sorted by p / weight: a gives 0.02 · 1 / 0.5 = 0.04, b gives 0.012 · 0.5 / 0.25 but at least 0.04, c gives 0.6.
     assert weighted == pytest.approx({"a": 0.04, "b": 0.04, "c": 0.6})
     assert compare.holm({}) == {}
+
+
+# -- checks of result files ------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("resamples", "text"), ("resamples", [0.5, "0.5"]), ("resamples", {"a": 1}), ("runs", [[1]]), ("runs", 3), ("texts", "7"),
+     ("settings", []), ("settings", {"aligned": "x"}), ("languages", [1]), ("value", "0.5"), ("value", True), ("task", 3)],
+)  # fmt: skip
+def test_a_line_with_a_value_of_the_wrong_type_is_an_error(tmp_path, key, value):
+    line = Score("retrieval", "t", ("en", "de"), "accuracy", 0.5, 0.4, 0.6, 9, 0, resamples=(0.4, 0.6)).to_dict()
+    path = tmp_path / "scores.jsonl"
+    path.write_text(json.dumps(line) + "\n")
+    compare.check_results(path)
+    assert len(read_results([path]).records) == 1
+    path.write_text(json.dumps(line | {key: value}) + "\n")
+    with pytest.raises(InputError, match=r"scores\.jsonl.* line 1: .*must be"):
+        read_results([path])
+    with pytest.raises(InputError, match=r"calque did not write this file \(line 1: .*must be"):
+        compare.check_results(path)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from os import PathLike
@@ -32,6 +33,36 @@ ENCODER_MARKS = (ABOUT_FILE, "config.json", "options.json", ADAPTERS_FILE)
 MARKS = (RUN_FILE, *ENCODER_MARKS)
 
 
+def _is(kind: type) -> Callable[[object], bool]:
+    return lambda value: value is None or isinstance(value, kind)
+
+
+def _whole(value: object) -> bool:
+    return value is None or (isinstance(value, int) and not isinstance(value, bool))
+
+
+def _number(value: object) -> bool:
+    return value is None or (isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value))
+
+
+def _strings(value: object) -> bool:
+    return value is None or (isinstance(value, list) and all(isinstance(each, str) for each in value))
+
+
+# Types of the values in `calque.json`; a missing value is None.
+_ABOUT_VALUES: tuple[tuple[tuple[str, ...], Callable[[Any], bool], str], ...] = (
+    (("layer", "max_length", "dim", "seed", "beam"), _whole, "a whole number"),
+    (("scale", "threshold"), _number, "a finite number"),
+    (("cut", "own_pooling", "bidirectional", "lower", "normalise", "unit"), _is(bool), "true or false"),
+    (("name", "base", "base_fingerprint", "fingerprint", "towards", "combine", "pooling", "precision"), _is(str), "text"),
+    (("settings", "maps", "tables", "parts", "adapted"), _is(dict), "an object"),
+    (("langs",), _strings, "a list of names"),
+    (("layers", "standardized"), lambda value: value is None or (isinstance(value, list) and all(map(_whole, value))),
+     "a list of whole numbers"),
+    (("mix", "sentence"), lambda value: value is None or (isinstance(value, list) and all(map(_number, value))),
+     "a list of finite numbers"),
+)  # fmt: skip
+_CAN_BE_NULL = ("layer", "max_length", "bidirectional", "mix", "sentence", "settings")
 _RUN_VALUES: tuple[tuple[tuple[str, ...], Any, str], ...] = (  # types of the values in `calque-run.json`
     (("method", "encoder", "encoder_fingerprint", "towards", "kind", "calque"), str | None, "text"),
     (("settings", "schedule", "counts", "seconds", "vectors"), dict | None, "an object"),
@@ -154,7 +185,19 @@ def read_about(folder: str | PathLike[str]) -> dict[str, Any]:
         raise InputError(fact, path=path)
     if not isinstance(kind, str) or kind not in ENCODERS:
         raise InputError(f"unknown kind {kind!r:.60}; is the file from a later version of calque?", path=path)
+    _check_values(about, path)
     return about
+
+
+def _check_values(about: Mapping[str, Any], path: Path) -> None:
+    """Check the types of the values that calque's own kinds of encoders write; other kinds may use the same keys freely."""
+    if any(is_path(str(about.get(name, ""))) for name in ("kind", "base")):
+        return
+    for names, is_right, expected in _ABOUT_VALUES:
+        for name in names:
+            if not is_right(about.get(name)) or (name in about and about[name] is None and name not in _CAN_BE_NULL):
+                fact = f"{name} must be {expected}, got {about[name]!r:.60}; restore the file as calque wrote it"
+                raise InputError(fact, path=path)
 
 
 def read_run(folder: str | PathLike[str]) -> dict[str, Any]:

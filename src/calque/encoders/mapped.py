@@ -262,7 +262,7 @@ class MappedEncoder(Encoder):
         if base is None:
             if "pooling" in options:
                 raise SettingError("pooling cannot be set, because the maps were fitted with the saved pooling")
-            if (kind := about.get("base", "huggingface")) == OWN:
+            if (kind := about.get("base") or "huggingface") == OWN:
                 fact = "the class of the base encoder of these maps cannot be imported"
                 raise InputError(f"{fact}; pass the encoder to MappedEncoder.open(folder, base)", path=path)
             as_fitted = {} if is_path(kind) else {"dtype": "auto"}

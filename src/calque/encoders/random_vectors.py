@@ -36,7 +36,7 @@ class RandomVectors(Encoder):
     """
 
     def __init__(self, dim: int = 256, seed: int = 0):
-        check_number("dim", dim, least=1, whole=True)
+        check_number("dim", dim, least=1, most=1_000_000, whole=True)
         check_number("seed", seed, least=0, whole=True)
         self.dim, self.seed, self.name = dim, seed, "random vectors"
 

@@ -24,6 +24,8 @@ def modules_of(folder: Path) -> list[dict[str, Any]]:
     try:
         modules = list(json.loads(file.read_text(encoding="utf-8")))
         paths = [str(module["path"]) for module in modules]
+        for path in paths:
+            path.encode("utf-8", "surrogateescape")  # raises an error for surrogates that cannot be part of a file name
     except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
         raise InputError(
             f"not a list of modules as written by sentence-transformers ({error!s:.200})", path=file

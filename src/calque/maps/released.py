@@ -17,11 +17,51 @@ from calque.maps.linear import LinearMap
 
 # The first two objects in a file written by torch.save before it used zip archives.
 _MAGIC, _PROTOCOL = 0x1950A86A20F9469CFC6C, 1001
+
+
+# -- stand-ins for NumPy's classes -------------------------------------------------------------------------------------
+# NumPy's own classes accept any state: a corrupt file could change the data type `float64` of the whole process.
+class _Kind:
+    """Data type of an array in a pickle."""
+
+    def __init__(self, name: str, align: bool = False, copy: bool = False):
+        self.dtype = np.dtype(str(name))
+        if self.dtype.kind not in "biuf":
+            raise pickle.UnpicklingError(f"the data type must be a number, got {self.dtype}")
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        order: Any = str(state[1])  # `state` starts with a version and the byte order
+        self.dtype = self.dtype.newbyteorder(order)
+
+
+class _Array:
+    """Array in a pickle; the attribute `values` is the NumPy array."""
+
+    values: np.ndarray
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        shape, kind, fortran, data = state[-4:]  # an older format has no version before the shape
+        data = data.encode("latin1") if isinstance(data, str) else data  # pickled by Python 2
+        self.values = _filled(data, kind, shape, "F" if fortran else "C").values
+
+
+def _reconstruct(kind: type[_Array], shape: tuple[int, ...], code: bytes) -> _Array:
+    """Return an empty array, whose state follows in the file."""
+    return kind()
+
+
+def _filled(data: Any, kind: _Kind, shape: tuple[int, ...], order: Any, axes: Any = None) -> _Array:
+    """Return an array with the given data, the function of pickles with protocol 5."""
+    array = _Array()
+    array.values = np.frombuffer(data, kind.dtype).reshape(shape, order=order)
+    return array
+
+
 # All names that a pickled array may refer to, in every module where some version of NumPy defines them.
 _KNOWN: dict[tuple[str, str], Any] = {
-    ("numpy", "ndarray"): np.ndarray, ("numpy", "dtype"): np.dtype,
-    **{(f"numpy.{core}.multiarray", "_reconstruct"): np.empty(0).__reduce__()[0] for core in ("core", "_core")},
-    **{(f"numpy.{core}.numeric", "_frombuffer"): np.empty((1, 1)).__reduce_ex__(5)[0] for core in ("core", "_core")},
+    ("numpy", "ndarray"): _Array, ("numpy", "dtype"): _Kind,
+    **{(f"numpy.{core}.multiarray", "_reconstruct"): _reconstruct for core in ("core", "_core")},
+    **{(f"numpy.{core}.numeric", "_frombuffer"): _filled for core in ("core", "_core")},
     ("_codecs", "encode"): codecs.encode,
     **{(builtins, name): kind for builtins in ("builtins", "__builtin__")
        for name, kind in (("bytes", bytes), ("bytearray", bytearray))},
@@ -49,6 +89,7 @@ def read_released(path: str | PathLike[str]) -> LinearMap:
         raise InputError(f"cannot be read ({error.strerror}){meant}", path=path) from error
     try:
         found = _payload(content)
+        found = found.values if isinstance(found, _Array) else found
     except Exception as error:  # a corrupt pickle can raise any exception
         reason = f"{type(error).__name__}: {' '.join(str(error).split())[:150]}"
         raise InputError(
