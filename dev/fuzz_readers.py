@@ -444,7 +444,7 @@ def command(folder: Path, rng: random.Random | None) -> object:
     from calque import cli
     from calque.errors import CalqueError
 
-    words = (rng or random).choice(COMMANDS).split()
+    words = (COMMANDS[0] if rng is None else rng.choice(COMMANDS)).split()
     words = [word.replace("_", " ") if word.startswith("the_") else word for word in words]
     for _ in range(0 if rng is None else rng.choice((1, 1, 2))):
         words = arguments_changed(rng or random.Random(), words)

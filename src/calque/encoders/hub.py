@@ -14,6 +14,7 @@ from calque.encoders.checkpoint import first_line
 from calque.encoders.folder import ENCODER_MARKS, holds_encoder
 from calque.encoders.hub_cache import unconnected
 from calque.errors import InputError, OutputError, SettingError
+from calque.storage import json_text
 
 CARD = "README.md"
 #: files that are not uploaded, such as training checkpoints, locks and hidden files; `push` adds the model card separately
@@ -127,7 +128,7 @@ def _without(places: Sequence[str], text: str) -> str:
     """Replace each local path, also as it is written in JSON, by its last part."""
     for place in places:
         name = Path(place).name
-        for written in (place, json.dumps(place)[1:-1], json.dumps(place, ensure_ascii=False)[1:-1]):
+        for written in (place, json_text(place)[1:-1], json_text(place, ensure_ascii=False)[1:-1]):
             text = text.replace(written, name)
     return text
 
