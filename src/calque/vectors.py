@@ -191,6 +191,8 @@ def _mapped(
     start = 8 + int.from_bytes(file[:8].tobytes(), "little")
     header = json.loads(file[8:start].tobytes())
     metadata = header.pop("__metadata__", None) or {}
+    if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
+        raise ValueError("the metadata must be an object with text values")
     arrays = {}
     if max((entry["data_offsets"][1] for entry in header.values()), default=0) != len(file) - start:
         raise ValueError("the size of the file differs from the size in its header")

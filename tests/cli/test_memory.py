@@ -51,7 +51,8 @@ resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
 import calque.cli
 def command(**_): {body}
 calque.cli._parser = lambda verb: command
-calque.cli.main(["encode"])
+sys.argv = ["calque", "encode"]
+calque.cli.main()
 """
 
 

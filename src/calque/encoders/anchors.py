@@ -139,7 +139,10 @@ def pass_of(path: str | PathLike[str]) -> dict[str, Any]:
     """Return the encoder's name and the hashes that `sum_anchors` wrote to a file, or an empty dictionary if there are none."""
     note = AnchorSums.note_of(path)
     try:
-        return json.loads(note) if note.startswith("{") else {}
+        about = json.loads(note) if note.startswith("{") else {}
+        if not all(isinstance(value, str) for value in about.values()):
+            raise ValueError("its values must be text")
+        return about
     except (ValueError, RecursionError) as error:
         raise InputError("the record of the run is corrupt; compute the sums again", path=path) from error
 
