@@ -17,6 +17,9 @@ from calque.runs.study.grid import Grid
 from calque.runs.study.work import WORK
 from toml_text import toml_file
 
+# bb is an invented language
+pytestmark = pytest.mark.filterwarnings("ignore:.*bb is not a language code")
+
 PLAN = """
 source = "aa"
 towards = "aa"

@@ -7,11 +7,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from calque import storage
+from calque import storage, text_files
 from calque.alignment import aligned
 from calque.alignment.aligned import AlignedText
 from calque.alignment.contrastive import number_word_pairs
-from calque.corpora import lines, plain, read_parallel, read_sentences, store
+from calque.corpora import plain, read_parallel, read_sentences, store
 from calque.encoders import static
 from calque.encoders.static import StaticEncoder, WordTable
 from calque.pairs import WordPairs
@@ -44,7 +44,7 @@ def small(monkeypatch, tmp_path):
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
     for module, name, value in (
         (storage, "VECTORS", 1 << 11), (store, "MEMORY", 1 << 12), (store, "_ROWS", 16), (plain, "_BATCH", 16),
-        (lines, "_BLOCK", 1 << 10),
+        (text_files, "_BLOCK", 1 << 10),
         (static, "_SENTENCES", 16), (aligned, "_SENTENCES", 16),
     ):  # fmt: skip
         monkeypatch.setattr(module, name, value)

@@ -110,7 +110,7 @@ def test_a_lexicon_can_be_scored_with_anchors_from_text(files, tiny_folder, caps
 @pytest.mark.parametrize(("arguments", "fact"), [
     (("ner", "--test", "ner.test.de.tsv"), "ner requires training text; set --train FILE"),
     (("cooking", "--test", "mood.de.tsv"), "unknown task 'cooking', expected one of retrieval"),
-    (("ner", "--train", "ner.train.en.tsv", "--test", "de=en_tree.conllu"), "en_tree.conllu line 1: label 'NOUN' is not in the"),
+    (("ner", "--train", "ner.train.en.tsv", "--test", "de=en_tree.conllu"), "line 1: the tag 'NOUN' is not a span tag"),
     (("ner", "--train", "ner.train.en.tsv", "--test", "ner.test.de.tsv", "--ceiling", "ner.test.es.tsv"), "sets (de), got es"),
     (("lexicon", "--test", "dict.tsv", "--langs", "en", "de", "--option", "entries=[9]"),
      "dict.tsv: entries must be within its 3 source words, got 9"),
