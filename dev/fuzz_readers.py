@@ -29,6 +29,7 @@ import tempfile
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -450,7 +451,8 @@ def command(folder: Path, rng: random.Random | None) -> object:
         words = arguments_changed(rng or random.Random(), words)
     if words[:1] in (["explore"], ["push"]):
         return None
-    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    outputs = {following for word, following in pairwise(words) if word in ("--out", "--tables")}  # may be replaced
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.name not in outputs}
     os.chdir(folder)
     out, err, code = io.StringIO(), io.StringIO(), None
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):

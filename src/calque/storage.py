@@ -26,6 +26,7 @@ from calque.errors import OutputError, SettingError, causes, interruption
 # temporary file of a single file is also called `new`.
 NEW, _OLD, TRAINING = "new", "old", "training"
 # Names in temporary folders: of files that safetensors creates, and of the temporary folders and locks of subfolders.
+_PART, _LOCK = re.compile(r"\..+\.calque-part"), re.compile(r"\..+\.calque-lock")
 _OF_LIBRARY = re.compile(r"\.tmp\w{6}")
 _OF_SUBFOLDER = re.compile(rf"\.({NEW}|{TRAINING})\.calque-[a-z]+")
 _TEMPORARY = re.compile(rf"(.*/)?\.?([^/]*)\.calque-[a-z]+(/{NEW}(?=/|$))?")  # matches names returned by `part_of`
@@ -144,6 +145,19 @@ def check_temporary(place: Path, *, files: bool = False) -> None:
             below = (Path(root) / name for root, folders, names in os.walk(entry) for name in (*folders, *names))
             if link := next(filter(Path.is_symlink, below), None):
                 raise _in_the_way(link)
+
+
+def is_leftover(entry: Path) -> bool:
+    """Return whether an entry is the lock, or the temporary folder of a file, that a killed process of calque left."""
+    if _LOCK.fullmatch(entry.name):
+        about = entry.lstat()
+        return stat.S_ISREG(about.st_mode) and not about.st_size
+    if not _PART.fullmatch(entry.name):
+        return False
+    with suppress(OutputError):
+        check_temporary(entry, files=True)
+        return True
+    return False
 
 
 def _in_the_way(entry: Path) -> OutputError:

@@ -173,6 +173,8 @@ REFUSED = [
         {"default_prompt_name": "missing", "prompts": {"a": "b"}},
         "default_prompt_name must be one of a, got 'miss",
     ),
+    (WHOLE, {"default_prompt_name": {"a": {}}}, "default_prompt_name must be one of"),
+    (WHOLE, {"similarity_fn_name": [1]}, "similarity_fn_name must be one of cosine, dot"),
     (BERT, {"new_setting": 1}, "new_setting is not supported; was the folder written by a later"),
     (BERT, {"max_seq_length": True}, "max_seq_length must be a positive integer, got True"),
     (

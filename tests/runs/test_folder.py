@@ -215,6 +215,27 @@ def test_folders_with_foreign_files_are_never_replaced(ours, others, named, tmp_
     assert (out / "src").exists() == any(name.startswith("src/") for name in others)
 
 
+def test_what_a_killed_write_left_inside_a_result_does_not_prevent_replacing_it(tmp_path):
+    out = tmp_path / "out"
+    filled(out, "calque-run.json")
+    left = out / ".calque-run.json.calque-part"
+    left.mkdir()
+    check(out, overwrite=True)
+    (left / "new").write_text("half")
+    (out / ".calque-run.json.calque-lock").touch()
+    check(out, overwrite=True)
+    filled(out, "calque-run.json", overwrite=True)
+    assert names_in(tmp_path) == ["out/calque-run.json"]
+    (out / ".calque-run.json.calque-lock").write_text("mine")
+    with pytest.raises(InputError, match="contains files that calque did not write"):
+        check(out, overwrite=True)
+    (out / ".calque-run.json.calque-lock").unlink()
+    left.mkdir()
+    (left / "thesis.tex").write_text("mine")
+    with pytest.raises(InputError, match="contains files that calque did not write"):
+        check(out, overwrite=True)
+
+
 def test_a_file_added_while_a_result_is_written_is_preserved(tmp_path):
     filled(tmp_path / "out", "calque.json")
     with pytest.raises(InputError, match="thesis.tex"), writing(tmp_path / "out", overwrite=True) as part:  # noqa: PT012

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 
+import forked
 from calque.encoders import extraction, load_encoder
 from calque.errors import InputError, MissingExtraError, SettingError
 from calque.senses.elmo import ElmoEncoder, ElmoNetwork, character_rows, elmo_options, sentence_ends, write_network
@@ -285,3 +287,26 @@ def test_the_fingerprint_depends_on_everything_that_changes_vectors(folder, enco
         others[-1].network.words.characters[5, 0] += 1
     assert len({encoder.fingerprint, *(other.fingerprint for other in others)}) == 5
     assert load_encoder(folder, device="cpu").fingerprint == encoder.fingerprint
+
+
+_FULL_DISK = """
+import resource, sys
+from calque.errors import OutputError
+from calque.senses.elmo import ElmoNetwork, elmo_options, write_network
+from pathlib import Path
+network = ElmoNetwork(elmo_options(dim=4, hidden=6, layers=2, filters=((1, 4), (2, 3)), character_dim=3, highway=1))
+resource.setrlimit(resource.RLIMIT_FSIZE, (3000, resource.RLIM_INFINITY))
+try:
+    write_network(network, Path(sys.argv[1]))
+except OutputError as error:
+    print(error)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="limits of the size of files need Unix")
+def test_weights_that_do_not_fit_on_the_disk_are_an_error_that_leaves_no_file(tmp_path):
+    """HDF5 crashes or prints a traceback at the end of the program if it cannot write to its file."""
+    ended = forked.run("-c", _FULL_DISK, tmp_path / "out")
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert ended.stdout == f"{tmp_path / 'out' / 'weights.hdf5'}: the file is larger than the system allows\n"
+    assert list((tmp_path / "out").iterdir()) == []

@@ -64,10 +64,13 @@ _ABOUT_VALUES: tuple[tuple[tuple[str, ...], Callable[[Any], bool], str], ...] = 
 )  # fmt: skip
 _CAN_BE_NULL = ("layer", "max_length", "bidirectional", "mix", "sentence", "settings")
 _RUN_VALUES: tuple[tuple[tuple[str, ...], Any, str], ...] = (  # types of the values in `calque-run.json`
-    (("method", "encoder", "encoder_fingerprint", "towards", "kind", "calque"), str | None, "text"),
+    (("method", "encoder", "encoder_path", "encoder_fingerprint", "towards", "kind", "calque"), str | None, "text"),
     (("settings", "schedule", "counts", "seconds", "vectors"), dict | None, "an object"),
     (("texts", "langs", "scores", "files"), list | None, "a list"),
 )
+
+
+_NOT_NULL = ("settings", "counts", "seconds", "texts", "langs", "scores", "files")  # null is read as a missing value
 
 
 @dataclass(frozen=True)
@@ -224,7 +227,7 @@ def read_run(folder: str | PathLike[str]) -> dict[str, Any]:
         not isinstance(text, dict) or not isinstance(text.get("langs", []), list) for text in record.get("texts") or ()
     ):
         raise InputError("texts must be a list of objects; restore the file as calque wrote it", path=path)
-    return record
+    return {name: value for name, value in record.items() if value is not None or name not in _NOT_NULL}
 
 
 def write_about(folder: Path, kind: str, about: Mapping[str, Any]) -> None:

@@ -298,10 +298,10 @@ def parse_text_settings(content: Mapping[str, Any], path: Path) -> TextSettings:
         raise SettingError(not_supported(path, f"model_type must be SentenceTransformer, got {kind!r:.60}"))
     prompts = _prompts(content.get("prompts") or {}, path)
     name = content.get("default_prompt_name")
-    if name is not None and name not in prompts and name not in PROMPT_NAMES:
+    if name is not None and (not isinstance(name, str) or name not in (*prompts, *PROMPT_NAMES)):
         raise InputError(f"default_prompt_name must be one of {', '.join(prompts)}, got {name!r:.60}", path=path)
     similarity = content.get("similarity_fn_name")
-    if similarity is not None and similarity not in _SIMILARITIES:
+    if similarity is not None and (not isinstance(similarity, str) or similarity not in _SIMILARITIES):
         raise InputError(
             f"similarity_fn_name must be one of {', '.join(_SIMILARITIES)}, got {similarity!r:.60}", path=path
         )

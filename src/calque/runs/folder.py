@@ -107,9 +107,11 @@ def _contents(out: Path) -> Iterator[str]:
     known = _records(out)
     for root, folders, files in os.walk(out):
         here = Path(root)
+        left = {name for name in (*folders, *files) if storage.is_leftover(here / name)}
+        folders[:], files = [name for name in folders if name not in left], [name for name in files if name not in left]
         links = [name for name in folders if (here / name).is_symlink()]
         yield from ((here / name).relative_to(out).as_posix() for name in (*files, *links))
-        if not files and not folders and here != out:
+        if not files and not folders and not left and here != out:
             yield f"{here.relative_to(out).as_posix()}/"
         if not known:
             yield from (f"{name}/" for name in folders)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -504,9 +505,12 @@ def write_network(network: ElmoNetwork, folder: Path) -> None:
     """Write `options.json`, and `weights.hdf5` with float32 weights."""
     h5py = h5py_module()
     folder.mkdir(parents=True, exist_ok=True)
-    with whole(folder / ELMO_FILES[1]) as part, h5py.File(part, "w") as file:
+    buffer = io.BytesIO()  # HDF5 itself can crash if a write to the disk fails
+    with h5py.File(buffer, "w") as file:
         for key, parameter, shape in _layout(network):
             file[key] = parameter.detach().to("cpu", torch.float32).numpy().reshape(shape)
+    with whole(folder / ELMO_FILES[1]) as part:
+        part.write_bytes(buffer.getbuffer())
     (folder / ELMO_FILES[0]).write_text(
         json_text(network.options, undefined="refuse", indent=2) + "\n", encoding="utf-8"
     )
