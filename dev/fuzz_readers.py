@@ -513,7 +513,8 @@ def results(name: str, reader: Reader, seeds: list[int], folder: Path) -> Iterat
         if (pid := os.fork()) == 0:
             try:
                 used = re.search(r"VmData:\s*(\d+)", Path("/proc/self/status").read_text())
-                resource.setrlimit(resource.RLIMIT_DATA, (int(used[1]) * 1024 + BYTES if used else BYTES,) * 2)
+                limit = int(used[1]) * 1024 + BYTES if used else BYTES
+                resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
                 resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
                 for seed in left:
                     signal.setitimer(signal.ITIMER_PROF, reader.seconds)  # SIGPROF kills the process

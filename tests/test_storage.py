@@ -11,6 +11,7 @@ import sys
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -325,7 +326,8 @@ def test_json_contains_no_nan_and_no_infinity():
 
 def test_json_of_finite_values_is_that_of_the_standard_library():
     value = {"b": [1, 2.5, None, True, "x"], "a": {"k": (1, 2)}}
-    for options in ({}, {"indent": 2}, {"sort_keys": True}, {"separators": (",", ":")}):
+    several: tuple[dict[str, Any], ...] = ({}, {"indent": 2}, {"sort_keys": True}, {"separators": (",", ":")})
+    for options in several:
         assert json_text(value, **options) == json.dumps(value, **options)
     assert json_text({"p": Path("x")}, default=str) == '{"p": "x"}'
     assert json_text([Path("x"), math.nan], default=str) == '["x", null]'
