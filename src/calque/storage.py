@@ -36,6 +36,12 @@ _FULL = {
     errno.EFBIG: "the file is larger than the system allows",
     errno.EIO: "input/output error (while reading or writing); check the disk",
 }
+# Reasons that are reported only by libraries. As an `OSError`, they can also be about an input file.
+_DENIED = {
+    errno.EACCES: "permission denied",
+    errno.EPERM: "the operation is not permitted",
+    errno.EROFS: "the file system is read-only",
+}
 # Libraries report a full disk in different ways. Rust libraries (safetensors, tokenizers) report the error number.
 # NumPy reports the number of written items, and PyTorch's zip writer reports only that the write failed.
 _NUMBER = re.compile(r"\(os error (\d+)\)")
@@ -364,6 +370,8 @@ def unwritten(error: BaseException | None) -> str | None:
         for number in numbers:
             if number in _FULL:
                 return _FULL[number]
+            if number in _DENIED and not isinstance(each, OSError):
+                return _DENIED[number]
         if isinstance(each, RuntimeError) and _TORCH.search(str(each)):
             reason = "only part of the file could be written"
     return reason
