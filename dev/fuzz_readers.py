@@ -120,7 +120,12 @@ def tensors_changed(rng: random.Random, data: bytes) -> bytes:
     ))()  # fmt: skip
     if changed is not None:
         arrays[rng.choice((name, name, name, name, f"{name}.x"))] = np.ascontiguousarray(changed)
-    return save(arrays, metadata)
+    saved = save(arrays, metadata)  # the library writes the metadata in random order
+    length = int.from_bytes(saved[:8], "little")
+    header = json.loads(saved[8 : 8 + length])
+    header["__metadata__"] = dict(sorted(header.get("__metadata__", {}).items()))
+    text = json.dumps(header).encode()
+    return len(text).to_bytes(8, "little") + text + saved[8 + length :]
 
 
 def damaged(rng: random.Random, name: str, data: bytes) -> bytes:

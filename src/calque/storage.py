@@ -363,8 +363,8 @@ def unwritten(error: BaseException | None) -> str | None:
     """Return the reason for a failed write, as reported by an error or its causes, or None if no failed write is reported."""
     reason = None
     for each in causes(error):
-        numbers = [each.errno] if isinstance(each, OSError) else []
-        numbers += map(int, _NUMBER.findall(str(each)))
+        of_library = list(map(int, _NUMBER.findall(str(each))))
+        numbers = [*([each.errno] if isinstance(each, OSError) else []), *of_library]
         if isinstance(each, OSError) and _NUMPY.search(str(each)):
             numbers.append(errno.ENOSPC)
         for number in numbers:
@@ -372,6 +372,8 @@ def unwritten(error: BaseException | None) -> str | None:
                 return _FULL[number]
             if number in _DENIED and not isinstance(each, OSError):
                 return _DENIED[number]
+        if not isinstance(each, OSError) and of_library and of_library[0] != errno.ENOENT:
+            reason = f"cannot be written ({os.strerror(of_library[0])})"  # a missing file was to be read, not written
         if isinstance(each, RuntimeError) and _TORCH.search(str(each)):
             reason = "only part of the file could be written"
     return reason

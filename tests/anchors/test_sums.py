@@ -8,7 +8,7 @@ import pytest
 from calque.anchors import AnchorSums, anchors_of
 from calque.errors import InputError
 from calque.text import Sentences
-from calque.vectors import Embeddings
+from calque.vectors import Embeddings, map_arrays, write_arrays
 
 DIM = 7
 
@@ -162,6 +162,20 @@ def test_a_saved_computation_can_be_resumed(tmp_path):
     (tmp_path / "sums").write_bytes(b"\x00" * 50)
     with pytest.raises(InputError, match="safetensors"):
         AnchorSums.open(tmp_path / "sums")
+
+
+@pytest.mark.parametrize(("name", "value"), [("counts", -1), ("0.sums", np.inf), ("0.squares", np.nan), ("0.norms", np.inf)])
+def test_sums_that_are_not_finite_are_an_error(tmp_path, name, value):
+    sums = AnchorSums(3, layers=[0], lang="en")
+    sums.add(Sentences.of([["a", "b"]], "en"), {0: Embeddings(np.ones((2, 3), np.float32), np.array([0, 2]))})
+    sums.save(tmp_path / "sums")
+    arrays, metadata = map_arrays(tmp_path / "sums")
+    changed = {key: np.array(array) for key, array in arrays.items()}
+    changed[name][0] = value
+    write_arrays(tmp_path / "wrong", changed, metadata)
+    AnchorSums.open(tmp_path / "sums")
+    with pytest.raises(InputError, match="not negative|NaN or infinity"):
+        AnchorSums.open(tmp_path / "wrong")
 
 
 def test_anchors_of_a_text_equal_those_computed_from_sums():

@@ -3,6 +3,7 @@
 import json
 import os
 import pickle
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -98,6 +99,46 @@ def test_an_interrupted_computation_of_anchors_is_resumed(capsys, data, tiny_fol
     for layer in whole:
         assert again[layer].words == whole[layer].words
         np.testing.assert_allclose(again[layer].vectors, whole[layer].vectors, atol=1e-5)
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_the_anchors_and_their_sums_appear_together(capsys, data, tiny_folder, tmp_path, monkeypatch, exists):
+    """Kill the command between the two renames in an existing folder, or at the only rename of a new folder."""
+    job = (
+        "anchors",
+        data / "en.txt",
+        "--lang",
+        "en",
+        "--encoder",
+        tiny_folder,
+        "--pretokenized",
+        "--out",
+        tmp_path / "out",
+    )
+    if exists:
+        (tmp_path / "out").mkdir()
+        (tmp_path / "out" / "notes").write_text("mine")
+    moved, replace = [], os.replace
+
+    def killed(source, target):
+        if Path(target).parent == tmp_path / "out" or Path(target) == tmp_path / "out":
+            moved.append(Path(target).name)
+            if moved[-1] in ("sums.safetensors", "out"):
+                raise KeyboardInterrupt
+        replace(source, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("os.replace", killed)
+        patch.setattr("os.rename", killed)
+        assert run(capsys, *job)[0] == 130
+    left = {path.name for path in tmp_path.glob("out/[!.]*")}
+    assert left == ({"notes", "anchors.safetensors"} if exists else set())
+    works(capsys, *job)
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {
+        "anchors.safetensors",
+        "sums.safetensors",
+    } | left & {"notes"}
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
 def test_anchors_can_be_limited_to_a_vocabulary(capsys, data, tiny_folder, tmp_path):

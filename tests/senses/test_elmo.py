@@ -310,3 +310,16 @@ def test_weights_that_do_not_fit_on_the_disk_are_an_error_that_leaves_no_file(tm
     assert (ended.returncode, ended.stderr) == (0, "")
     assert ended.stdout == f"{tmp_path / 'out' / 'weights.hdf5'}: the file is larger than the system allows\n"
     assert list((tmp_path / "out").iterdir()) == []
+
+
+@pytest.mark.parametrize(("part", "name", "value"), [
+    ("char_cnn", "n_highway", 1e300), ("char_cnn", "n_highway", -1), ("char_cnn", "n_highway", "2"),
+    ("char_cnn", "filters", [[1, 4]] * 1000), ("lstm", "n_layers", 10**9), ("lstm", "dim", 10**6),
+])  # fmt: skip
+def test_sizes_that_the_weights_do_not_have_are_errors_before_memory_is_allocated(tmp_path, part, name, value):
+    options = elmo_options(dim=4, hidden=6, layers=2, filters=((1, 4), (2, 3)), character_dim=3, highway=1)
+    write_network(ElmoNetwork(options), tmp_path)
+    options[part][name] = value
+    (tmp_path / "options.json").write_text(json.dumps(options))
+    with pytest.raises(InputError, match=r"n_highway must|number of filters must|n_layers must|must have shape"):
+        load_encoder(tmp_path)

@@ -265,8 +265,10 @@ class AnchorSums:
             sums._counts = np.array(arrays["counts"])
             for name, array in sums._arrays().items():
                 array[...] = arrays[name].reshape(array.shape)
-            if sums._counts.shape != (n,):
-                raise ValueError("the number of counts must equal the number of words")
+            if sums._counts.shape != (n,) or (sums._counts < 0).any():
+                raise ValueError("counts must have one number for each word, which is not negative")
+            if not all(np.isfinite(array).all() for array in sums._arrays().values()):
+                raise ValueError("the sums contain NaN or infinity")
             sums.is_open = about["is_open"]
             sums.n_sentences, sums.uncovered = about["n_sentences"], about["uncovered"]
         except (KeyError, ValueError, TypeError, IndexError, OverflowError, RecursionError, SettingError) as error:

@@ -62,7 +62,7 @@ _ABOUT_VALUES: tuple[tuple[tuple[str, ...], Callable[[Any], bool], str], ...] = 
     (("mix", "sentence"), lambda value: value is None or (isinstance(value, list) and all(map(_number, value))),
      "a list of finite numbers"),
 )  # fmt: skip
-_CAN_BE_NULL = ("layer", "max_length", "bidirectional", "mix", "sentence", "settings")
+_CAN_BE_NULL = ("max_length", "bidirectional", "mix", "sentence", "settings")
 _RUN_VALUES: tuple[tuple[tuple[str, ...], Any, str], ...] = (  # types of the values in `calque-run.json`
     (("method", "encoder", "encoder_path", "encoder_fingerprint", "towards", "kind", "calque"), str | None, "text"),
     (("settings", "schedule", "counts", "seconds", "vectors"), dict | None, "an object"),

@@ -13,7 +13,7 @@ from calque.errors import InputError, SettingError
 from calque.input_texts import Say, skipped
 from calque.runs.folder import check_files
 from calque.runs.settings import AnchorSettings, numbers
-from calque.storage import locked, part_of, remove, replace_folder, sync, temporary_folder
+from calque.storage import NEW, locked, part_of, remove, replace_folder, sync, temporary_folder
 
 if TYPE_CHECKING:
     from calque.anchors import Anchors
@@ -43,7 +43,8 @@ def make_anchors(
     folder = Path(how.out)
     if how.format not in FORMATS:
         raise SettingError(f"format must be one of {', '.join(FORMATS)}, got {how.format!r}")
-    check_files(folder, (FILE, "norms.json"), (folder / SUMS_FILE).is_file)
+    known = (folder / SUMS_FILE, _place(folder) / NEW / SUMS_FILE)  # the second is left if the anchors are moved first
+    check_files(folder, (FILE, "norms.json"), lambda: any(map(Path.is_file, known)))
     words = None if how.vocabulary is None else read_vocabulary(how.vocabulary)
     loaded = load_encoder(how.encoder, **dict(load or {}))
     read = {"lang": how.lang, "pretokenized": how.pretokenized, "limit": how.limit, "block": _BLOCK}
@@ -66,6 +67,11 @@ def make_anchors(
     return anchors
 
 
+def _place(folder: Path) -> Path:
+    """Return the path of the temporary folder; it is inside `folder` if that exists, see `_publishing`."""
+    return part_of(folder / "anchors" if folder.is_dir() else Path(os.path.realpath(folder)), "training")
+
+
 @contextmanager
 def _publishing(folder: Path) -> Iterator[Path]:
     """Yield a temporary folder, and move its files to `folder` at the end of the block; a new folder appears atomically.
@@ -76,7 +82,7 @@ def _publishing(folder: Path) -> Iterator[Path]:
     inside = folder.is_dir()
     with locked(folder / SUMS_FILE if inside else folder):
         folder = Path(os.path.realpath(folder))
-        place = part_of(folder / "anchors" if inside else folder, "training")
+        place = _place(folder)
         part = temporary_folder(place, folder)
         for entry in part.iterdir():
             if entry.name != SUMS_FILE:  # written by a process that was killed

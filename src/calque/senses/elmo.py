@@ -119,6 +119,9 @@ class Reader(nn.Module):
         self.projection = nn.Parameter(torch.empty(cell, size).uniform_(-bound, bound))
 
 
+MOST_LAYERS = 100  # larger numbers in a file are errors; building that many layers would take forever
+
+
 class CharacterCNN(nn.Module):
     """Character CNN that computes word vectors (Kim et al. 2016; Józefowicz et al. 2016, §3.2).
 
@@ -142,10 +145,12 @@ class CharacterCNN(nn.Module):
             raise SettingError(f"char_cnn.activation must be relu or tanh, got {self.activation!r}")
         try:
             self.filters = [(int(width), int(n)) for width, n in options["filters"]]
-            size, highway = int(options["embedding"]["dim"]), int(options.get("n_highway", 0))
+            size, highway = int(options["embedding"]["dim"]), options.get("n_highway", 0)
             total, self._widest = sum(n for _, n in self.filters), max(width for width, _ in self.filters)
         except (KeyError, TypeError, ValueError) as error:
             raise SettingError(f"char_cnn must have filters [[width, n], …] and embedding.dim ({error})") from error
+        check_number("n_highway", highway, least=0, most=MOST_LAYERS, whole=True)
+        check_number("the number of filters", len(self.filters), least=1, most=MOST_LAYERS, whole=True)
         if min(size, *map(min, self.filters)) < 1 or self._widest > self.max_characters:
             raise SettingError(
                 f"char_cnn: filters must have widths of 1 to {self.max_characters}, and all sizes must be positive"
@@ -225,7 +230,8 @@ class ElmoNetwork(nn.Module):
         self.cell: Any = lstm.get("dim")
         self.n_layers: Any = lstm.get("n_layers", 1)
         for name, value in (("projection_dim", self.size), ("dim", self.cell), ("n_layers", self.n_layers)):
-            check_number(f"lstm.{name}", value, least=1, whole=True)
+            most = MOST_LAYERS if name == "n_layers" else None
+            check_number(f"lstm.{name}", value, least=1, most=most, whole=True)
         self.skip = bool(lstm.get("use_skip_connections"))
         self.clips = {"cell_clip": lstm.get("cell_clip"), "state_clip": lstm.get("proj_clip")}
         for name, clip in self.clips.items():
@@ -469,7 +475,7 @@ def read_network(options: Path, weights: Path) -> ElmoNetwork:
         raise InputError(f"the file does not contain the options of an ELMo model ({error})", path=options) from error
     try:
         with h5py.File(weights, "r") as file:
-            rows = len(_array(file, "char_embed", weights))
+            rows = len(_dataset(file, "char_embed", weights))
             with torch.device("meta"):  # do not initialise weights, and do not change the random state
                 network = ElmoNetwork(settings, rows=max(rows, N_CHARACTERS))
             # In the options used for training, `n_characters` does not include the mask.
@@ -477,13 +483,13 @@ def read_network(options: Path, weights: Path) -> ElmoNetwork:
             if rows < N_CHARACTERS or named not in (rows, rows + 1):
                 fact = f"char_embed must have 261 rows and n_characters be 261 or 262, got {rows} and {named}"
                 raise InputError(fact, path=weights)
-            network.to_empty(device="cpu")
-            for key, parameter, shape in _layout(network):
-                values = _array(file, key, weights)
-                if values.shape != shape:
-                    fact = f"{key} must have shape {shape} according to {options.name}, got {values.shape}"
+            for key, _, shape in _layout(network):  # before memory is allocated, because the sizes may be wrong
+                if (found := _dataset(file, key, weights).shape) != shape:
+                    fact = f"{key} must have shape {shape} according to {options.name}, got {found}"
                     raise InputError(fact, path=weights)
-                parameter.data.copy_(torch.from_numpy(values).view(parameter.shape))
+            network.to_empty(device="cpu")
+            for key, parameter, _ in _layout(network):
+                parameter.data.copy_(torch.from_numpy(_array(file, key, weights)).view(parameter.shape))
             return network
     except SettingError as error:
         raise InputError(str(error), path=options) from error
@@ -493,12 +499,18 @@ def read_network(options: Path, weights: Path) -> ElmoNetwork:
         raise InputError(f"{what}; expected the weights of an ELMo model", path=weights) from error
 
 
-def _array(file: Any, key: str, path: Path) -> np.ndarray:
+def _dataset(file: Any, key: str, path: Path) -> Any:
+    """Return an array of a file without reading its values."""
     dataset = file.get(key)
     if dataset is None or not hasattr(dataset, "dtype") or dataset.dtype.kind != "f" or not dataset.shape:
         fact = "is missing" if dataset is None else "is not an array of floating-point numbers"
         raise InputError(f"{key} {fact}, expected the weights of a character-based ELMo", path=path)
-    return np.asarray(dataset[...], dtype=np.float32)
+    return dataset
+
+
+def _array(file: Any, key: str, path: Path) -> np.ndarray:
+    """Return the values of an array in a file."""
+    return np.asarray(_dataset(file, key, path)[...], dtype=np.float32)
 
 
 def write_network(network: ElmoNetwork, folder: Path) -> None:
