@@ -164,7 +164,9 @@ def test_a_saved_computation_can_be_resumed(tmp_path):
         AnchorSums.open(tmp_path / "sums")
 
 
-@pytest.mark.parametrize(("name", "value"), [("counts", -1), ("0.sums", np.inf), ("0.squares", np.nan), ("0.norms", np.inf)])
+@pytest.mark.parametrize(
+    ("name", "value"), [("counts", -1), ("0.sums", np.inf), ("0.squares", np.nan), ("0.norms", np.inf)]
+)
 def test_sums_that_are_not_finite_are_an_error(tmp_path, name, value):
     sums = AnchorSums(3, layers=[0], lang="en")
     sums.add(Sentences.of([["a", "b"]], "en"), {0: Embeddings(np.ones((2, 3), np.float32), np.array([0, 2]))})
