@@ -7,6 +7,7 @@ is imported directly. A class named in a file is imported only with permission, 
 from __future__ import annotations
 
 import importlib
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -28,12 +29,18 @@ class Row(Protocol):
 
 
 R = TypeVar("R", bound=Row)
+_HUB_NAME = re.compile(r"\w[\w.-]*(/[\w.-]+)?")
 
 
 def is_path(name: str) -> bool:
     """Return whether a name has the form `package.module:Class`."""
     module, colon, attribute = name.partition(":")
     return bool(colon) and all(part.isidentifier() for part in (*module.split("."), *attribute.split(".")))
+
+
+def is_hub_name(name: str) -> bool:
+    """Return whether a name has the form of a name on the Hugging Face hub, NAME or OWNER/NAME."""
+    return _HUB_NAME.fullmatch(name) is not None
 
 
 def exported(package: str, names: Mapping[str, str]) -> Callable[[str], Any]:

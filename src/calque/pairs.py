@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 _LINES = 1 << 14  # number of lines written at a time
 _PROBABILITY = r"0|0?\.\d+|1(?:\.0*)?|\d(?:\.\d*)?[eE]-\d+"
+#: a link, or an attempt to write one; used to recognise columns of links
+LINK_LIKE = re.compile(r"\d+[-?p]\d+(?::\S+)?")
 _LINK = re.compile(rf"(\d{{1,9}})([-?p])(\d{{1,9}})(?::({_PROBABILITY}))?")
 
 

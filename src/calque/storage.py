@@ -20,7 +20,7 @@ from typing import IO, Any, Literal
 import numpy as np
 import pyarrow as pa
 
-from calque.errors import OutputError, SettingError, causes, interruption
+from calque.errors import InputError, OutputError, SettingError, causes, interruption
 
 # Subfolders of a temporary folder for the new and the replaced contents, and for the data from which a run resumes. The
 # temporary file of a single file is also called `new`.
@@ -35,12 +35,6 @@ _FULL = {
     errno.EDQUOT: "the disk quota is exceeded",
     errno.EFBIG: "the file is larger than the system allows",
     errno.EIO: "input/output error (while reading or writing); check the disk",
-}
-# Reasons that are reported only by libraries. As an `OSError`, they can also be about an input file.
-_DENIED = {
-    errno.EACCES: "permission denied",
-    errno.EPERM: "the operation is not permitted",
-    errno.EROFS: "the file system is read-only",
 }
 # Libraries report a full disk in different ways. Rust libraries (safetensors, tokenizers) report the error number.
 # NumPy reports the number of written items, and PyTorch's zip writer reports only that the write failed.
@@ -370,10 +364,9 @@ def unwritten(error: BaseException | None) -> str | None:
         for number in numbers:
             if number in _FULL:
                 return _FULL[number]
-            if number in _DENIED and not isinstance(each, OSError):
-                return _DENIED[number]
+        # A missing file (ENOENT) is an input. An `OSError` can be about an input, too.
         if not isinstance(each, OSError) and of_library and of_library[0] != errno.ENOENT:
-            reason = f"cannot be written ({os.strerror(of_library[0])})"  # a missing file was to be read, not written
+            reason = f"cannot be written ({os.strerror(of_library[0])})"
         if isinstance(each, RuntimeError) and _TORCH.search(str(each)):
             reason = "only part of the file could be written"
     return reason
@@ -398,6 +391,24 @@ def failure(path: str | PathLike[str], reason: str) -> OutputError:
 
 
 # -- JSON --------------------------------------------------------------------------------------------------------------
+def read_json_object(path: Path, fact: str) -> dict[str, Any]:
+    """Read a file that must contain a JSON object.
+
+    Args:
+        fact: beginning of the error message, which ends with the reason in brackets.
+
+    Raises:
+        InputError: the file cannot be read, or contains no JSON object.
+    """
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(value, dict):
+            raise ValueError("expected a JSON object")
+    except (OSError, ValueError, RecursionError) as error:
+        raise InputError(f"{fact} ({error!s:.200})", path=path) from error
+    return value
+
+
 def json_text(
     value: Any,
     *,

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from calque.corpora import read_parallel, read_sentences
+from calque.corpora import parallel, read_parallel, read_sentences
 from calque.corpora.spread import evenly_spaced, spread_over
 from calque.errors import InputError
 from calque.input_texts import Words
@@ -72,3 +72,15 @@ def test_word_links_of_all_lines_or_of_the_chosen_lines_are_accepted(tmp_path):
     WordPairs.of([[(0, 0)]] * 7).save(tmp_path / "other.align")
     with pytest.raises(InputError, match="7 sentence pairs"):
         words.open_pairs(tmp_path / "other.align", corpus)
+
+
+def test_the_check_of_a_file_stops_at_its_first_pair(tmp_path, monkeypatch):
+    segmented = []
+    whole = parallel._segmented
+    monkeypatch.setattr(parallel, "_segmented", lambda *given: segmented.append(given[0].line) or whole(*given))
+    (tmp_path / "t.tsv").write_text("no tab\n" + "a b\tx y\n" * 5000, encoding="utf-8")
+    parallel.check_parallel(tmp_path / "t.tsv", langs=LANGS)
+    assert segmented == [2]
+    (tmp_path / "none.tsv").write_text("no tab\n\tx\n", encoding="utf-8")
+    with pytest.raises(InputError, match="no sentence pair could be read: 1 × missing column.*, 1 × empty source"):
+        parallel.check_parallel(tmp_path / "none.tsv", langs=LANGS)

@@ -12,20 +12,23 @@ from typing import NamedTuple
 
 from calque.corpora.languages import NAMES, best_match
 from calque.errors import CalqueWarning, InputError
+from calque.pairs import LINK_LIKE
 from calque.text_files import Flaw, read_lines
 
 HEADER = "header row"  # reason for skipping the first row
 _HEAD = 1000  # number of lines in which the columns are found
 _NUMBER = re.compile(r"[-+]?(?:\d+(?:[.,]\d+)*|\.\d+)(?:[eE][-+]?\d+)?%?")
 _FRACTION = re.compile(r"[-+]?\d*[.,]\d+(?:[eE][-+]?\d+)?|[-+]?\d+[eE][-+]?\d+")
-_LINKS = re.compile(r"(?:\d+[-?p]\d+(?::\S+)?\s*)+")
 _NAME = re.compile(r"[A-Za-z][A-Za-z _-]*")
 _MISSING = {"nan", "na", "none", "null"}
 _PREFIX = re.compile(r"(?:sentence|text|lang|language)[ _-]")
-_SIDES = (
-    ("source", "target"), ("src", "tgt"), ("src", "trg"), ("source_text", "target_text"), ("sentence1", "sentence2"),
-    ("text1", "text2"), ("word", "translation"),
+#: names of the two columns of text in files with a header and in published data sets
+TEXT_COLUMNS = (
+    ("source", "target"), ("src", "tgt"), ("src", "trg"), ("source_text", "target_text"),
+    ("src_text", "tgt_text"), ("sourceString", "targetString"), ("sentence1", "sentence2"),
+    ("sentence_1", "sentence_2"), ("text1", "text2"), ("word", "translation"),
 )  # fmt: skip
+_LOWER = tuple((source.lower(), target.lower()) for source, target in TEXT_COLUMNS)
 
 
 class Columns(NamedTuple):
@@ -77,7 +80,7 @@ def find_columns(
     data = rows[1:] if is_header else rows
     header = number if is_header else None
     numbers = tuple(column for column in range(width) if _all(_NUMBER, data, column))
-    texts = [column for column in range(width) if column not in numbers and not _all(_LINKS, data, column)]
+    texts = [column for column in range(width) if column not in numbers and not _all(LINK_LIKE, data, column)]
     if len(texts) >= 2:
         return Columns((texts[0], texts[1]), numbers, header)
     if len(texts) == 1 and len(numbers) == width - 1 and any(_all(_FRACTION, data, column) for column in numbers):
@@ -93,7 +96,7 @@ def _named(cells: Sequence[str], langs: tuple[str, str]) -> tuple[int, int] | No
     source, target = (best_match(lang, codes) for lang in langs)
     if source is not None and target is not None and source != target:
         return codes.index(source), codes.index(target)
-    return next(((names.index(a), names.index(b)) for a, b in _SIDES if a in names and b in names), None)
+    return next(((names.index(a), names.index(b)) for a, b in _LOWER if a in names and b in names), None)
 
 
 def _names_numbers(rows: Sequence[tuple[int, Sequence[str]]], column: int) -> bool:
@@ -195,10 +198,14 @@ class Entries:
         if len(cells) <= max(source, target):
             return _not_two_words(len(cells), number)
         others = [cells[k] for k in range(len(cells)) if k not in (source, target, *self._ignored)]
-        if self._columns.header is None and not all(_LINKS.fullmatch(cell.strip()) for cell in others):
+        if self._columns.header is None and not all(_is_links(cell) for cell in others):
             return _not_two_words(len(cells), number)
         words = cells[source].strip(), cells[target].strip()
         return words if all(words) else _not_two_words(1, number)
+
+
+def _is_links(cell: str) -> bool:
+    return bool(links := cell.split()) and all(map(LINK_LIKE.fullmatch, links))
 
 
 def _divided(line: str) -> list[str]:

@@ -20,7 +20,8 @@ from calque.corpora.spread import evenly_spaced, spread_over
 from calque.corpora.store import TableWriter
 from calque.corpora.tmx import languages_found, read_tmx
 from calque.errors import CalqueWarning, InputError, SettingError, similar_path
-from calque.pairs import WordPairs
+from calque.named import is_hub_name
+from calque.pairs import LINK_LIKE, WordPairs
 from calque.progress import bar
 from calque.segment import language_parts, splitter
 from calque.text import ParallelCorpus
@@ -37,7 +38,6 @@ _XML_ROOT = re.compile(
 AnyPath = str | PathLike[str]
 Format = Literal["tsv", "moses", "fast-align", "tmx", "arrow", "hub"]
 FORMATS = get_args(Format)
-_HUB_NAME = re.compile(r"\w[\w.-]*(/[\w.-]+)?")
 
 _BY_NAME: dict[str, Format] = {".tmx": "tmx", ".tsv": "tsv", ".tab": "tsv"}
 _BY_NAME |= {".arrow": "arrow", ".parquet": "hub", ".jsonl": "hub", ".ndjson": "hub", ".json": "hub"}
@@ -73,7 +73,7 @@ def _may_be_on_hub(name: str) -> bool:
     """Return whether a missing path has the form of a name on the Hugging Face hub, NAME or OWNER/NAME."""
     owner, slash, _ = name.partition("/")
     has_suffix = re.fullmatch(r"\.[A-Za-z]\w+", os.path.splitext(name)[1]) is not None
-    return _HUB_NAME.fullmatch(name) is not None and not has_suffix and not (slash and os.path.exists(owner))
+    return is_hub_name(name) and not has_suffix and not (slash and os.path.exists(owner))
 
 
 def _moses_files(prefix: str, langs: tuple[str, str]) -> list[str]:
@@ -272,9 +272,33 @@ def read_parallel(
                 writer.add(*row)
             progress_bar.update()
     if not writer.n_rows and limit != 0:
-        why = str(skipped) or "the file is empty"
-        raise InputError(f"no sentence pair could be read: {why}{source.remedy()}", path=paths[0])
+        raise _nothing_read(source, skipped, paths[0])
     return ParallelCorpus(writer.finish(), langs, skipped=skipped.counts, first_skipped=skipped.first, path=paths[0])
+
+
+def check_parallel(path: AnyPath, *, langs: tuple[str, str]) -> None:
+    """Read parallel text up to its first usable sentence pair.
+
+    Raises:
+        InputError: the file cannot be read, or contains no sentence pair in these languages.
+    """
+    paths, format = find_format(path, two_languages(langs))
+    if format == "arrow":
+        _saved(paths[0], langs, None)
+        return
+    split = [splitter(lang, pretokenized=True) for lang in langs]
+    source, skipped = _open(paths, langs, format), Skipped()
+    for item in source.items:
+        row = _segmented(item, split, None) if isinstance(item, RawPair) else item
+        if not isinstance(row, Flaw | Omission):
+            return
+        skipped.count(row, paths[0])
+    raise _nothing_read(source, skipped, paths[0])
+
+
+def _nothing_read(source: RawCorpus, skipped: Skipped, path: str) -> InputError:
+    why = str(skipped) or "the file is empty"
+    return InputError(f"no sentence pair could be read: {why}{source.remedy()}", path=path)
 
 
 def _limited(items: Iterable[Item], limit: int, on_error: OnError, skipped: Skipped, path: str) -> Iterable[Item]:
@@ -333,7 +357,7 @@ def _column_of_links(corpus: ParallelCorpus) -> str:
     """Return the first metadata column whose first value is links; by default, return `column_3`."""
     for name in corpus.metadata_names:
         value = next((text for text in corpus.metadata(name) if text and not text.isspace()), "")
-        if re.fullmatch(r"\d+[-?p]\d+(?::\S+)?", value.split(maxsplit=1)[0] if value else ""):
+        if LINK_LIKE.fullmatch(value.split(maxsplit=1)[0] if value else ""):
             return name
     return "column_3"
 

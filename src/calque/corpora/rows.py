@@ -10,18 +10,13 @@ from typing import Any, NamedTuple
 
 from calque.corpora import by_name
 from calque.corpora.by_name import PREFIX
+from calque.corpora.columns import TEXT_COLUMNS
 from calque.corpora.languages import best_match
 from calque.corpora.lines import RawCorpus, RawPair
 from calque.errors import CalqueError, InputError, MissingExtraError
 from calque.text_files import Flaw, unpacked_name
 
 TABLES = {".parquet": "parquet", ".jsonl": "json", ".ndjson": "json", ".json": "json", ".csv": "csv"}
-
-
-_SIDES = (  # column names of parallel text in published data sets
-    ("source", "target"), ("src", "tgt"), ("source_text", "target_text"), ("src_text", "tgt_text"),
-    ("sourceString", "targetString"), ("sentence1", "sentence2"), ("sentence_1", "sentence_2"), ("text1", "text2"),
-)  # fmt: skip
 
 
 class Rows(NamedTuple):
@@ -164,7 +159,7 @@ def _sides(batch: dict[str, list], langs: tuple[str, str], path: str | PathLike[
         source, target = (best_match(lang, names) for lang in langs)
         if source and target and source != target:
             return (names[source], None), (names[target], None)
-    for source, target in _SIDES:
+    for source, target in TEXT_COLUMNS:
         if source in texts and target in texts:
             return (source, None), (target, None)
     expected = f"a column of translations or columns named {langs[0]} and {langs[1]}, or source and target"

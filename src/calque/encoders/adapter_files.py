@@ -6,7 +6,6 @@ as `bert.encoder.…`, whereas the encoder itself calls the same module `encoder
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from pathlib import Path
@@ -20,6 +19,7 @@ from transformers.pytorch_utils import Conv1D
 from calque.encoders.checkpoint import first_line
 from calque.encoders.folder import ADAPTERS_FILE
 from calque.errors import InputError, MissingExtraError
+from calque.storage import read_json_object
 
 WEIGHTS_FILE, PICKLED_FILE = "adapter_model.safetensors", "adapter_model.bin"
 PREFIX = "base_model.model."  # prefix of tensor names in PEFT's files
@@ -62,12 +62,7 @@ def read_config(folder: Path) -> Any:
         InputError: the file is corrupt, names a module to import, or contains a setting that calque does not support.
     """
     path, peft = folder / ADAPTERS_FILE, library()
-    try:
-        settings = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(settings, dict):
-            raise ValueError("expected a JSON object")
-    except (OSError, ValueError, RecursionError) as error:
-        raise InputError(f"invalid configuration ({first_line(error)})", path=path) from error
+    settings = read_json_object(path, "invalid configuration")
     _check_imports(settings, path)
     _check_supported(settings, peft.LoraConfig(), path)
     kept = {name: value for name, value in settings.items() if name in _SUPPORTED}

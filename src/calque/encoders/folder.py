@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 from collections.abc import Callable, Iterator, Mapping
@@ -16,7 +15,16 @@ from calque.encoders.card_blocks import keep_user_text
 from calque.encoders.sentence_folders import static_folder
 from calque.errors import InputError, SettingError
 from calque.named import Table, is_path
-from calque.storage import check_links, check_temporary, json_text, part_of, readable, remove, temporary_folder
+from calque.storage import (
+    check_links,
+    check_temporary,
+    json_text,
+    part_of,
+    read_json_object,
+    readable,
+    remove,
+    temporary_folder,
+)
 
 ABOUT_FILE, RUN_FILE = "calque.json", "calque-run.json"
 ADAPTERS_FILE = "adapter_config.json"  # written by PEFT
@@ -176,12 +184,9 @@ def read_about(folder: str | PathLike[str]) -> dict[str, Any]:
     path = Path(folder) / ABOUT_FILE
     if not path.is_file():
         return {}
-    try:
-        about = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise InputError(f"this file was not written by calque ({error})", path=path) from error
-    if not isinstance(about, dict) or "kind" not in about:
-        raise InputError('this file was not written by calque: it must be a JSON object with the key "kind"', path=path)
+    about = read_json_object(path, "this file was not written by calque")
+    if "kind" not in about:
+        raise InputError('this file was not written by calque: it has no key "kind"', path=path)
     format, kind = about.get("format", FORMAT), about["kind"]
     if not isinstance(format, int) or not 0 < format <= FORMAT:
         fact = f"format must be at most {FORMAT}, got {format!r:.60}; is the file from a later version of calque?"
@@ -212,12 +217,7 @@ def read_run(folder: str | PathLike[str]) -> dict[str, Any]:
     path = Path(folder) / RUN_FILE
     if not path.is_file():
         return {}
-    try:
-        record = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise InputError(f"this file was not written by calque ({error})", path=path) from error
-    if not isinstance(record, dict):
-        raise InputError("this file was not written by calque: it must be a JSON object", path=path)
+    record = read_json_object(path, "this file was not written by calque")
     for names, kinds, expected in _RUN_VALUES:
         for name in names:
             if not isinstance(record.get(name), kinds):

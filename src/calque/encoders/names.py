@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path
 
 from calque.corpora.languages import name_and_path
 from calque.encoders.folder import BUNDLED, file_pair, holds_encoder
 from calque.encoders.hub import has_encoder
 from calque.errors import InputError, did_you_mean
-from calque.named import is_path
+from calque.named import is_hub_name, is_path
 from calque.text_files import SUFFIXES, check_content
 
-_HUB_NAME = re.compile(r"\w[\w.-]*(/[\w.-]+)?")
 #: suffixes of encoders in a single file, which no name on the hub has
 _FILE_SUFFIXES = (*SUFFIXES, ".vec", ".txt", ".bin", ".hdf5", ".h5")
 
@@ -72,7 +70,7 @@ def _check_one(name: str, path: Path) -> None:
     beside = os.listdir(path.parent) if path.parent.is_dir() else []
     meant = did_you_mean(name, BUNDLED) or did_you_mean(path.name, beside)
     expected = "a folder, a file of word vectors, mini, a name on the Hugging Face hub, or package.module:Class"
-    if not _HUB_NAME.fullmatch(name) or path.suffix.lower() in _FILE_SUFFIXES:
+    if not is_hub_name(name) or path.suffix.lower() in _FILE_SUFFIXES:
         raise InputError(f"no such file or folder; expected {expected}{meant}", path=path)
     if not has_encoder(name):
         fact = f"{name!r} is neither a local folder nor an encoder on the Hugging Face hub that can be reached"

@@ -7,13 +7,13 @@ vectors stay equal, or refused with an error. It is never ignored.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from calque.errors import InputError, SettingError
+from calque.storage import read_json_object
 
 LIMIT_FILE, PROMPTS_FILE = "sentence_bert_config.json", "config_sentence_transformers.json"
 #: names of the file next to the model; sentence-transformers reads the first that contains a setting
@@ -329,7 +329,4 @@ def read_object(path: Path, otherwise: dict[str, Any] | None = None) -> dict[str
     """Return the JSON object in a file, or `otherwise` if the file does not exist."""
     if otherwise is not None and not path.is_file():
         return otherwise
-    try:
-        return dict(json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError, RecursionError) as error:
-        raise InputError(f"not a JSON object as written by sentence-transformers ({error})", path=path) from error
+    return read_json_object(path, "not a JSON object as written by sentence-transformers")

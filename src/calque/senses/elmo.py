@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from os import PathLike
@@ -26,7 +25,7 @@ from calque.encoders.split import SplitSentences, number_words
 from calque.errors import InputError, MissingExtraError, SettingError, check_number, similar_path
 from calque.nn.ragged import Ragged
 from calque.offsets import ranges
-from calque.storage import json_text, whole
+from calque.storage import json_text, read_json_object, whole
 from calque.text import Sentence
 from calque.vectors import Embeddings
 
@@ -467,12 +466,7 @@ def read_network(options: Path, weights: Path) -> ElmoNetwork:
         MissingExtraError: h5py is not installed.
     """
     h5py = h5py_module()
-    try:
-        settings = json.loads(options.read_text(encoding="utf-8"))
-        if not isinstance(settings, dict):
-            raise ValueError("not a JSON object")
-    except (OSError, ValueError, RecursionError) as error:
-        raise InputError(f"the file does not contain the options of an ELMo model ({error})", path=options) from error
+    settings = read_json_object(options, "the file does not contain the options of an ELMo model")
     try:
         with h5py.File(weights, "r") as file:
             rows = len(_dataset(file, "char_embed", weights))

@@ -10,8 +10,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from calque.corpora import read_dictionary, read_parallel
+from calque.corpora import read_dictionary
 from calque.corpora.languages import pair_of
+from calque.corpora.parallel import check_parallel
 from calque.corpora.plain import stream_sentences
 from calque.errors import CalqueError, CalqueWarning, InputError
 from calque.input_texts import Words
@@ -167,7 +168,7 @@ def _build_task(study: Study, table: TaskTable) -> None:
 # -- kinds of files --------------------------------------------------------------------------------------------------------
 def _parallel(study: Study, where: str, langs: tuple[str, str], file: str) -> Check:
     path = study.path(file)
-    return Check(where, [path], lambda: read_parallel(path, langs=langs, on_error="skip", limit=1))
+    return Check(where, [path], lambda: check_parallel(path, langs=langs))
 
 
 def _plain(study: Study, where: str, lang: str, file: str) -> Check:
