@@ -389,9 +389,30 @@ class Sweep:
         log = self.folder / "calls"
         return log.read_text(errors="replace").splitlines() if log.exists() else []
 
+    def is_complete(self, given: str, ending: str = "") -> bool:
+        """Return whether the result of a stopped command is complete, and record results that are neither absent, complete nor
+        the older ones. `ending` says how it was
+        stopped."""
+        verb = VERBS[self.name]
+        there, older, finished = (units(files, verb) for files in (self.found(given), self.older, self.expected))
+        for unit, files in there.items():
+            wrong = difference(files, finished.get(unit, {}))
+            if wrong and (unit not in older or difference(files, older[unit])):
+                self.fail("half results", f"{given}:{ending} {unit} is neither absent nor complete: {wrong}")
+        return not any(difference(there.get(unit, {}), files) for unit, files in finished.items())
+
+    def repeat(self, given: str, complete: bool) -> None:
+        """Repeat a stopped command, and compare its result with the expected one."""
+        verb = VERBS[self.name]
+        if not (complete and verb.adds):
+            code, _, _, said = self.give()
+            if code != 0 and not (complete and verb.once):
+                return self.fail("refused", f"{given}: the same command ended with {code}: {said[-300:]}")
+        if wrong := difference(self.found(given), self.expected):
+            self.fail("unequal", f"{given}: {wrong}")
+
     def fault(self, kind: str, number: float) -> bool | None:
         """Let one system call of the command fail, repeat the command, and compare its result with the expected one."""
-        verb, finished = VERBS[self.name], units(self.expected, VERBS[self.name])
         self.begin()
         code, _, _, said = self.give((kind, number))
         calls = self.called()
@@ -402,24 +423,14 @@ class Sweep:
         )
         if not failed and code != (-signal.SIGKILL if kind == "KILL" and number <= len(calls) else 0):
             self.fail("tracebacks", f"{given}: ended with {code}: {said[-600:]}")
-        there, older = units(self.found(given), verb), units(self.older, verb)
-        for unit, files in there.items():
-            wrong = difference(files, finished.get(unit, {}))
-            if wrong and (unit not in older or difference(files, older[unit])):
-                self.fail("half results", f"{given}: {unit} is neither absent nor complete: {wrong}")
-        complete = not any(difference(there.get(unit, {}), files) for unit, files in finished.items())
+        complete = self.is_complete(given)
         if code == 0 and not complete:
             self.fail("half results", f"{given}: ended with 0, but the result is incomplete")
-        if not (complete and verb.adds):
-            code, _, _, said = self.give()
-            if code != 0 and not (complete and verb.once):
-                return self.fail("refused", f"{given}: the same command ended with {code}: {said[-300:]}")
-        if wrong := difference(self.found(given), self.expected):
-            self.fail("unequal", f"{given}: {wrong}")
+        return self.repeat(given, complete)
 
     def round(self, aims: list[Aim]) -> bool | None:
         """Kill the command once at each moment or step, let it finish, and compare its result with the expected one."""
-        verb, finished, complete = VERBS[self.name], units(self.expected, VERBS[self.name]), False
+        complete = False
         self.begin()
         given = " then ".join(f"{kind}:{value:g}" for kind, value in aims)
         for kind, value in aims:
@@ -436,19 +447,9 @@ class Sweep:
             if kind in SIGNALS and (len(said.splitlines()) > 1 or code not in ANSWERS):
                 fact = f"{kind}:{value:g} must end with one line and a known exit code, got {code}"
                 self.fail("tracebacks", f"{given}: {fact}: {said[-300:]!r}")
-            there, older = units(self.found(given), verb), units(self.older, verb)
-            for unit, files in there.items():
-                wrong = difference(files, finished.get(unit, {}))
-                if wrong and (unit not in older or difference(files, older[unit])):
-                    self.fail("half results", f"{given}: killed, {unit} is neither absent nor complete: {wrong}")
-            if complete := not any(difference(there.get(unit, {}), files) for unit, files in finished.items()):
+            if complete := self.is_complete(given, " killed,"):
                 break
-        if not (complete and verb.adds):
-            code, _, _, said = self.give()
-            if code != 0 and not (complete and verb.once):
-                return self.fail("refused", f"{given}: the same command ended with {code}: {said[-300:]}")
-        if wrong := difference(self.found(given), self.expected):
-            self.fail("unequal", f"{given}: {wrong}")
+        return self.repeat(given, complete)
 
     def on_a_full_disk(self, part: float) -> None:
         """Run the command on a disk whose size is a fraction of the command's peak disk use."""

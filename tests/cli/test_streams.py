@@ -53,22 +53,18 @@ main(sys.argv[1:])
 """
 
 
+def retrieval_job(folder):
+    """Arguments of `calque evaluate` for word retrieval in `folder`."""
+    files = ["--test", folder / "test.tsv", "--langs", "en", "de", "--out", folder / "scores.jsonl"]
+    return ["mini", "retrieval", *files]
+
+
 @pytest.mark.parametrize("numbers", ["1,", "2,", "1, 2"])
 def test_results_are_written_although_nobody_reads_the_output(tmp_path, numbers):
     text = "".join(f"cat{k} dog{k}\tKatze{k} Hund{k}\n" for k in range(20))
     (tmp_path / "test.tsv").write_text(text, encoding="utf-8")
     (tmp_path / "out").mkdir()
-    job = [
-        "mini",
-        "retrieval",
-        "--test",
-        tmp_path / "test.tsv",
-        "--langs",
-        "en",
-        "de",
-        "--out",
-        tmp_path / "scores.jsonl",
-    ]
+    job = retrieval_job(tmp_path)
     ended = forked.run("-c", _UNREAD.format(numbers=numbers), "evaluate", *job)
     assert ended.returncode == 0, ended.stderr
     lines = (tmp_path / "scores.jsonl").read_text(encoding="utf-8").splitlines()
@@ -83,17 +79,7 @@ def test_scores_are_printed_if_they_cannot_be_written(tmp_path):
     fails = "from calque.errors import OutputError; import calque.cli.evaluate as module\n"
     fails += "def full(*given): raise OutputError('scores.jsonl: no space left on the disk')\n"
     fails += "module.append_lines = full; import sys; from calque.cli import main; main(sys.argv[1:])"
-    job = [
-        "mini",
-        "retrieval",
-        "--test",
-        tmp_path / "test.tsv",
-        "--langs",
-        "en",
-        "de",
-        "--out",
-        tmp_path / "scores.jsonl",
-    ]
+    job = retrieval_job(tmp_path)
     ended = forked.run("-c", fails, "evaluate", *job, "-q")
     assert ended.returncode == 2
     assert "\nretrieval" in ended.stdout
