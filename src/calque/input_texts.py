@@ -36,8 +36,15 @@ def skipped(message: str, counts: Mapping[str, int] | None = None, first: Mappin
 
 #: reasons for skipping a line that are normal even in valid text; lines skipped for any other reason count as unusable
 _USUAL = (
-    BLANK, HEADER, "empty source", "empty target", "language missing", "no label", REASONS[CONTROL], REASONS[UNDEFINED]
-)  # fmt: skip
+    BLANK,
+    HEADER,
+    "empty source",
+    "empty target",
+    "language missing",
+    "no label",
+    REASONS[CONTROL],
+    REASONS[UNDEFINED],
+)
 #: permission to read texts in which more than a tenth of the lines are unusable
 SKIP_UNUSABLE = Permission("calque_skips_unusable")
 

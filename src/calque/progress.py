@@ -31,9 +31,18 @@ def bar(
     kind: Any = tqdm if watch is None else _watched_bar()
     items, total = (None, over) if over is None or isinstance(over, int) else (over, None)
     return kind(
-        items, total=total, unit=unit, desc=title, disable=not show or launched.number() > 0, initial=initial,
-        unit_scale=scaled, leave=leave, mininterval=0.5, dynamic_ncols=True, **({} if watch is None else {"watch": watch}),
-    )  # fmt: skip
+        items,
+        total=total,
+        unit=unit,
+        desc=title,
+        disable=not show or launched.number() > 0,
+        initial=initial,
+        unit_scale=scaled,
+        leave=leave,
+        mininterval=0.5,
+        dynamic_ncols=True,
+        **({} if watch is None else {"watch": watch}),
+    )
 
 
 # -- watching the bars -------------------------------------------------------------------------------------------------

@@ -205,9 +205,14 @@ def _mapped(
 
 # -- word2vec text -----------------------------------------------------------------------------------------------------
 def read_rows(
-    lines: Iterable[bytes], path: str | PathLike[str], n: int | None, dim: int, limit: int | None = None,
-    *, skip: Callable[[Flaw], None] | None = None,
-) -> tuple[list[str], np.ndarray]:  # fmt: skip
+    lines: Iterable[bytes],
+    path: str | PathLike[str],
+    n: int | None,
+    dim: int,
+    limit: int | None = None,
+    *,
+    skip: Callable[[Flaw], None] | None = None,
+) -> tuple[list[str], np.ndarray]:
     """Read words and their vectors, float32 `[n_words, dim]`, from the lines that follow the header of a word2vec file.
 
     Args:

@@ -49,8 +49,10 @@ def prepare_streams() -> None:
         if type(raw) is io.FileIO and raw.fileno() in (1, 2):
             stream.flush()
             stream = io.TextIOWrapper(
-                io.BufferedWriter(_Pipe(raw.fileno(), "w", closefd=False)), encoding=stream.encoding,
-                line_buffering=stream.line_buffering, write_through=stream.write_through,
-            )  # fmt: skip
+                io.BufferedWriter(_Pipe(raw.fileno(), "w", closefd=False)),
+                encoding=stream.encoding,
+                line_buffering=stream.line_buffering,
+                write_through=stream.write_through,
+            )
             setattr(sys, name, stream)
         stream.reconfigure(errors="backslashreplace")

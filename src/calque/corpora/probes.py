@@ -141,9 +141,16 @@ def _one_label(
     counts = np.bincount(sentence, minlength=len(words) - 1)
     inside = (spans - words[sentence][:, None, None]).astype(np.int32)
     return ProbeText(
-        text.sentences, offsets_of(counts), inside, labels, np.arange(len(labels) + 1), probe, text.path, text.lines,
+        text.sentences,
+        offsets_of(counts),
+        inside,
+        labels,
+        np.arange(len(labels) + 1),
+        probe,
+        text.path,
+        text.lines,
         text.repaired if isinstance(text, TaggedText) else 0,
-    )  # fmt: skip
+    )
 
 
 # -- JSON lines, the format of jiant (Wang et al. 2019) ----------------------------------------------------------------

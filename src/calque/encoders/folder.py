@@ -62,14 +62,24 @@ _ABOUT_VALUES: tuple[tuple[tuple[str, ...], Callable[[Any], bool], str], ...] = 
     (("layer", "max_length", "dim", "seed", "beam"), _whole, "a whole number"),
     (("scale", "threshold"), _number, "a finite number"),
     (("cut", "own_pooling", "bidirectional", "lower", "normalise", "unit"), _is(bool), "true or false"),
-    (("name", "base", "base_fingerprint", "fingerprint", "towards", "combine", "pooling", "precision"), _is(str), "text"),
+    (
+        ("name", "base", "base_fingerprint", "fingerprint", "towards", "combine", "pooling", "precision"),
+        _is(str),
+        "text",
+    ),
     (("settings", "maps", "tables", "parts", "adapted"), _is(dict), "an object"),
     (("langs",), _strings, "a list of names"),
-    (("layers", "standardized"), lambda value: value is None or (isinstance(value, list) and all(map(_whole, value))),
-     "a list of whole numbers"),
-    (("mix", "sentence"), lambda value: value is None or (isinstance(value, list) and all(map(_number, value))),
-     "a list of finite numbers"),
-)  # fmt: skip
+    (
+        ("layers", "standardized"),
+        lambda value: value is None or (isinstance(value, list) and all(map(_whole, value))),
+        "a list of whole numbers",
+    ),
+    (
+        ("mix", "sentence"),
+        lambda value: value is None or (isinstance(value, list) and all(map(_number, value))),
+        "a list of finite numbers",
+    ),
+)
 _CAN_BE_NULL = ("max_length", "bidirectional", "mix", "sentence", "settings")
 _RUN_VALUES: tuple[tuple[tuple[str, ...], Any, str], ...] = (  # types of the values in `calque-run.json`
     (("method", "encoder", "encoder_path", "encoder_fingerprint", "towards", "kind", "calque"), str | None, "text"),

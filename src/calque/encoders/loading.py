@@ -18,9 +18,15 @@ from calque.named import TRUST_CODE, is_path
 
 #: files that are fetched from a hub repository of adapters: the adapters, the tokenizer, and modules of sentence-transformers
 _ADAPTER_PARTS = (
-    "*.json", "adapter_model.*", "vocab.txt", "merges.txt", "*.model", "*.spm", "[0-9]_*/model.safetensors",
+    "*.json",
+    "adapter_model.*",
+    "vocab.txt",
+    "merges.txt",
+    "*.model",
+    "*.spm",
+    "[0-9]_*/model.safetensors",
     "[0-9]_*/pytorch_model.bin",
-)  # fmt: skip
+)
 
 
 def load_encoder(

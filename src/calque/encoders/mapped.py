@@ -230,12 +230,18 @@ class MappedEncoder(Encoder):
                 fact = f"{self.base.name} cannot be saved as the base of maps, because it stores its own maps"
                 raise SettingError(f"{fact}; use StaticEncoder.replace or an alignment method")
             about = {
-                "base": base.get("kind", encoder_kind(self.base)), "base_folder": BASE_FOLDER,
-                "base_fingerprint": self.base.fingerprint, "towards": self.towards, "combine": self.combine,
-                "layers": list(self.layers), "settings": self.settings,
-                "maps": {lang: {str(layer): about_map(fitted) for layer, fitted in by_layer.items()}
-                         for lang, by_layer in self.maps.items()},
-            }  # fmt: skip
+                "base": base.get("kind", encoder_kind(self.base)),
+                "base_folder": BASE_FOLDER,
+                "base_fingerprint": self.base.fingerprint,
+                "towards": self.towards,
+                "combine": self.combine,
+                "layers": list(self.layers),
+                "settings": self.settings,
+                "maps": {
+                    lang: {str(layer): about_map(fitted) for layer, fitted in by_layer.items()}
+                    for lang, by_layer in self.maps.items()
+                },
+            }
             write_about(path, "mapped", about)
 
     @classmethod

@@ -105,9 +105,14 @@ def read_recipe(folder: Path, *, task: str | None = None) -> dict[str, Any]:
     modes, after, without_prompt = _read_modules(folder)
     limit = model.max_length if task is None else model.task_lengths.get(task, model.max_length)
     return {
-        "modes": modes, "after": after, "max_length": limit, "lower": model.lower, "prompt": text.default,
-        "truncate": text.truncate, "include_prompt": not without_prompt,
-    }  # fmt: skip
+        "modes": modes,
+        "after": after,
+        "max_length": limit,
+        "lower": model.lower,
+        "prompt": text.default,
+        "truncate": text.truncate,
+        "include_prompt": not without_prompt,
+    }
 
 
 def check_loaded(folder: Path, model: Any) -> None:

@@ -468,7 +468,7 @@ def _read_binary(file: BufferedIOBase, path, n: int, dim: int, limit: int | None
 
 
 def _flaw_of_binary(word: bytes, number: int) -> Flaw | None:
-    """Return a `Flaw` if an entry of a binary file has no usable word; its place is the number of the entry."""
+    """Return a `Flaw`, with the number of the entry as its place, if an entry of a binary file has no usable word."""
     flaw = Flaw(number, "no word", "the vector has no word") if not word else flaw_of_bytes(word, number)
     return None if flaw is None else flaw._replace(place=f"word {number}")
 

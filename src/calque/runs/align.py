@@ -158,7 +158,7 @@ def align(
 
 def leave(
     aligned: Encoder, folder: Path, base: Encoder, record: dict[str, Any], *, place: str, keep_layers: bool = False
-) -> None:  # fmt: skip
+) -> None:
     """Add the name, path, fingerprint and precision of `base`, the encoder before alignment, to the record. Then save the
     aligned encoder with its model card (only in the first of several processes).
 

@@ -231,14 +231,18 @@ def mean_over_tests(records: Sequence[Record]) -> tuple[float, float, float]:
 
 
 class TooFew(NamedTuple):
-    """Number of trained encoders, or of task heads on an encoder that was not trained, which is too small for a test."""
+    """Number of training runs that is too small for a significance test.
+
+    Attributes:
+        of_heads: whether the runs trained task heads on an encoder without training, instead of encoders.
+    """
 
     of_heads: bool
     number: int
 
 
 def too_few(*figures: Estimate | None) -> list[TooFew]:
-    """Return the numbers of trained encoders and of task heads that are too small for a test."""
+    """Return the numbers of trained encoders, and of trained task heads, that are too small for a significance test."""
     found = {
         TooFew(each.of_heads, each.trainings) for each in figures if each is not None and 0 < each.trainings < FEWEST
     }
@@ -258,13 +262,15 @@ def cannot_be_shown(few: Iterable[TooFew]) -> str:
 
 # numbers in words, and the remedy
 _HEADS = (
-    "one task head per encoder", "two task heads per encoder",
+    "one task head per encoder",
+    "two task heads per encoder",
     "train five heads (seeds = 5 in a study, --seeds 5 with calque evaluate)",
-)  # fmt: skip
+)
 _RUNS = (
-    "one training run", "two training runs",
+    "one training run",
+    "two training runs",
     "align with five seeds (runs = 5 in a study, --seed with calque align)",
-)  # fmt: skip
+)
 
 
 # -- differences ---------------------------------------------------------------------------------------------------------

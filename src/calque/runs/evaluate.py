@@ -94,9 +94,15 @@ def evaluate(
         SettingError: the task is unknown, or does not use one of the given files.
     """
     (scores,) = evaluate_each(
-        [encoder], inputs, options=options, load=load, layers=layers, out=out, then=lambda found: then(found[0]),
+        [encoder],
+        inputs,
+        options=options,
+        load=load,
+        layers=layers,
+        out=out,
+        then=lambda found: then(found[0]),
         progress=progress,
-    )  # fmt: skip
+    )
     return scores
 
 

@@ -130,9 +130,14 @@ class Lexicon(Task):
             files = map(language_and_path, inputs.text)
             texts = read_languages(files, pretokenized=words.pretokenized, limit=words.limit, say=inputs.say)
         task = cls(
-            dictionary, texts=texts, candidates=candidates, max_candidates=max_candidates, similarity=similarity, lower=lower,
+            dictionary,
+            texts=texts,
+            candidates=candidates,
+            max_candidates=max_candidates,
+            similarity=similarity,
+            lower=lower,
             data=Path(test).name,
-        )  # fmt: skip
+        )
         texts_used = [Path(text).name for text in inputs.text]
         sentences = [len(text) for text in (texts or {}).values()]
         task.notes = {
