@@ -92,5 +92,5 @@ def test_archives_of_several_files_are_refused_with_a_remedy(tmp_path):
     with zipfile.ZipFile(buffer, "w") as archive:
         archive.writestr("a.txt", "a\tb\n")
     path = packed(tmp_path, buffer.getvalue(), "plain")
-    with pytest.raises(InputError, match="a ZIP archive, expected a text; unpack it"):
+    with pytest.raises(InputError, match="a ZIP archive, expected text; unpack it"):
         read_parallel(path, langs=("en", "de"))

@@ -24,7 +24,7 @@ _MAGIC = {".gz": b"\x1f\x8b", ".zst": b"\x28\xb5\x2f\xfd", ".xz": b"\xfd7zXZ\x00
 _CODECS = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}
 #: first bytes of archives that may contain several files
 _ARCHIVES = {b"PK\x03\x04": "ZIP", b"7z\xbc\xaf\x27\x1c": "7z", b"Rar!\x1a\x07": "RAR"}
-#: byte order marks; the mark of UTF-16 is the beginning of a mark of UTF-32
+#: byte order marks; those of UTF-32 come first, because one of them begins with a mark of UTF-16
 _MARKS = {
     b"\xff\xfe\x00\x00": "utf-32", b"\x00\x00\xfe\xff": "utf-32", b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16",
     codecs.BOM_UTF8: "utf-8",
@@ -89,7 +89,7 @@ def unpacked(path: str | PathLike[str]) -> Iterator[BufferedIOBase]:
             if (
                 archive := next((name for magic, name in _ARCHIVES.items() if start.startswith(magic)), None)
             ) is not None:
-                raise InputError(f"a {archive} archive, expected a text; unpack it", path=path)
+                raise InputError(f"a {archive} archive, expected text; unpack it", path=path)
             if packing is None:
                 yield file
             elif packing == ".xz":

@@ -266,7 +266,7 @@ class AnchorSums:
             for name, array in sums._arrays().items():
                 array[...] = arrays[name].reshape(array.shape)
             if sums._counts.shape != (n,) or (sums._counts < 0).any():
-                raise ValueError("counts must have one number for each word, which is not negative")
+                raise ValueError("the counts must be one non-negative number for each word")
             if not all(np.isfinite(array).all() for array in sums._arrays().values()):
                 raise ValueError("the sums contain NaN or infinity")
             sums.is_open = about["is_open"]

@@ -105,7 +105,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     try:
         program, given = of_program(list(sys.argv[1:] if arguments is None else arguments) or ["--help"])
         verb = given[0] if given else ""
-        if arguments is None:  # this is a program of its own
+        if arguments is None:  # started from the command line, not called from Python
             watch(verb)
         code = _parser(verb)(args=[*program, *spread(given)], standalone_mode=False)
     except CalqueError as error:

@@ -175,7 +175,7 @@ def _with_start(options: dict[str, Any], how: AlignSettings) -> tuple[dict[str, 
         return options, how
     if len(dictionaries) > 1:
         others = " ".join(file for file in dictionaries if file != IDENTICAL)
-        remedy = f"to add all words that are spelt the same to a dictionary, write --dictionary {others} --option identical=true"
+        remedy = f"to add identically spelt words to a dictionary, write --dictionary {others} --option identical=true"
         raise SettingError(f"--dictionary {IDENTICAL} must be the only dictionary, because it replaces one; {remedy}")
     start = options.pop("start", "distributions") if how.unsupervised else IDENTICAL
     of_start = {name: options.pop(name) for name in of_starts() if name in options}

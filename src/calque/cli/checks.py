@@ -54,7 +54,7 @@ def output_file(
 
 
 def _probe(path: Path) -> None:
-    """Raise an error of the operating system if no file can be created in the innermost existing folder above a path."""
+    """Raise OSError if no file can be created in the innermost existing folder above a path."""
     with TemporaryFile(dir=next(parent for parent in path.parents if parent.exists())) as probe:
         probe.write(b" ")
 

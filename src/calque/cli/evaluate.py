@@ -107,7 +107,7 @@ class TaskCommand(SubjectCommand):
 
     def find_subject(self, words: Sequence[str]) -> str | None:
         first = self._positional(words)
-        if len(first) > 1 and (first[-1] in TASKS or is_path(first[-1])):  # an encoder can have the name of a task, too
+        if len(first) > 1 and (first[-1] in TASKS or is_path(first[-1])):  # an encoder can also have the name of a task
             return first[-1]
         named = [word for word in words if not word.startswith("-")][1:]
         return next((word for word in named if word in TASKS), None) or next(filter(is_path, named), None)
@@ -218,7 +218,7 @@ def evaluate(
     from calque.runs.evaluate import evaluate_each as run
 
     def finish(several: Sequence[Sequence[Any]]) -> None:
-        """Write the scores, and then print them, even if they could not be written."""
+        """Write the scores to the files, and then print them, even if writing failed."""
         try:
             if output.out is not None:
                 append_lines(output.out, (score.to_json() + "\n" for scores in several for score in scores))
@@ -246,7 +246,7 @@ def _record(encoders: Sequence[str], several: Sequence[Sequence[Any]]) -> None:
 
 
 def _check_encoders(encoders: Sequence[str], *, record: bool) -> None:
-    """Check the names of the encoders before the first one is evaluated, which can take long.
+    """Check the names of all encoders first, because evaluating one encoder can take long.
 
     Raises:
         SettingError: an encoder is given twice, or scores cannot be recorded in its folder.

@@ -12,7 +12,7 @@ from contextlib import suppress
 from calque import launched
 from calque.errors import causes
 
-#: what to lower in each command, in the order of its effect
+#: options of each command that reduce its memory use, the most effective first
 LOWER = {
     "align": "--batch, --max-length or --limit",
     "analyze": "--limit or --max-length",
@@ -32,7 +32,7 @@ _SAID = re.compile(  # messages of Python, PyTorch, oneDNN, Arrow, Rust, LLVM an
     r"out of memory|not enough memory|can(no|')t allocate memory|bad.?alloc|failed to map segment|[Uu]nable to allocate"
     r"|memory allocation of \d+ bytes failed|[mr]e?alloc of size \d+ failed"
 )
-_NEAR = 0.8  # with a limit, an unknown error is attributed to memory from this fraction of the limit on
+_NEAR = 0.8  # an unknown error is attributed to a lack of memory if more than this fraction of the limit was used
 _CRASHES = (signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS)
 _NO_THREAD = 127  # exit code of the C library if there is no memory for the data of a thread
 
@@ -68,7 +68,7 @@ def memory_limit() -> int | None:
 
 
 def advice(verb: str) -> str:
-    """Return a message that says what to lower."""
+    """Return the error message of a command that ran out of memory, with the options to lower."""
     limit = memory_limit()
     of_user = "" if limit is None else f" (the limit is {limit / 2**30:.1f} GB)"
     lower = f"lower {LOWER[verb]}, use" if verb in LOWER else "use"

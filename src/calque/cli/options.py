@@ -120,8 +120,8 @@ class Linking:
     seed: Seed = 0
     one_based: bool | None = opt(
         None,
-        "Number from which files of word links count words: 1 (--one-based) or 0 (--zero-based; default, with a warning if no "
-        "link uses word 0).",
+        "Index of the first word in files of word links: 1 (--one-based) or 0 (--zero-based; default, with a warning if no "
+        "link contains index 0).",
         "--one-based/--zero-based",
     )
 
@@ -319,11 +319,11 @@ def own_options(context: typer.Context, items: Sequence[str] | None) -> dict[str
     return by_name(items or [], types) | {name: value_of(option, text, types[name]) for name, option, text in own}
 
 
-_REFERENCE = r"`[^`]+`(?: and `[^`]+`)*"  # to classes or functions
+_REFERENCE = r"`[^`]+`(?: and `[^`]+`)*"  # references to classes or functions
 
 
 def in_help(text: str, options: Container[str]) -> str:
-    """Return the description of an argument as text for the command line, without terms of Python.
+    """Return the description of an argument as help text for the command line, without Python terms.
 
     Names in backticks become options (`max_words` becomes --max-words) or plain words, references to classes and functions are
     left out, and so is the meaning of None, which cannot be given on the command line.

@@ -11,8 +11,8 @@ from typing import Any
 def open_closed_streams() -> None:
     """Connect closed standard streams (`calque … >&-`) to the null device.
 
-    Otherwise printing would fail, and the next opened file would get the number of the stream, so that libraries would write
-    their messages to this file.
+    Otherwise, printing would fail, and the next file to be opened would get the file descriptor of the stream, so libraries would
+    write their messages to that file.
     """
     for number, (name, mode) in enumerate({"stdin": "r", "stdout": "w", "stderr": "w"}.items()):
         try:

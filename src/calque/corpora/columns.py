@@ -32,7 +32,13 @@ _LOWER = tuple((source.lower(), target.lower()) for source, target in TEXT_COLUM
 
 
 class Columns(NamedTuple):
-    """Columns of the two texts, counted from 0, columns with only numbers, and the line number of a header or None."""
+    """Layout of a file with two texts.
+
+    Attributes:
+        texts: columns of the two texts, counted from 0.
+        numbers: columns that contain only numbers.
+        header: line number of the header, or None.
+    """
 
     texts: tuple[int, int] = (0, 1)
     numbers: tuple[int, ...] = ()
@@ -62,7 +68,7 @@ def find_columns(
 
     A first row that names the two languages (`en`, `de`, in any order and in any columns) or columns such as `source` and
     `target` determines the columns. Otherwise, the texts are in the first two columns that do not contain only numbers, such
-    as scores or sentence ids. A first row that has a name where all other rows have a number is a header, too.
+    as scores or sentence ids. A first row that has a name where all other rows have a number is also a header.
 
     Args:
         rows: line number and cells of each row.
@@ -106,7 +112,7 @@ def _names_numbers(rows: Sequence[tuple[int, Sequence[str]]], column: int) -> bo
 
 
 def _all(pattern: re.Pattern[str], rows: Sequence[tuple[int, Sequence[str]]], column: int) -> bool:
-    """Return whether a column matches a pattern in every row; several numbers may be separated by spaces."""
+    """Return whether the pattern matches every space-separated part of a column in every row."""
     return all(
         bool(parts := cells[column].split()) and all(pattern.fullmatch(part) for part in parts) for _, cells in rows
     )
@@ -214,7 +220,7 @@ def _divided(line: str) -> list[str]:
 
 
 def _has_scores(rows: Sequence[tuple[int, list[str]]], column: int) -> bool:
-    """Return whether every row has more than two fields, of which one is a score; whole numbers must occur in several rows."""
+    """Return whether every row has more than two fields and a number in this column; integers need at least three rows."""
     if not rows or any(len(fields) < 3 for _, fields in rows):
         return False
     fields = [row[column] for _, row in rows]

@@ -68,9 +68,9 @@ _COUNTRIES = {
 
 
 def doubt_about(name: str) -> str | None:
-    """Return why the name of a language is doubtful, and the likely code, or None for a usual code.
+    """Return why a language code is doubtful and which code is probably meant, or None for a common code.
 
-    ISO 639-3 has thousands of codes of three letters, so only those that stand for a code of two letters are doubtful.
+    ISO 639-3 has thousands of three-letter codes, so only those with a two-letter equivalent are doubtful.
     """
     code = name.replace("_", "-").partition("-")[0].lower()
     if code in TWO_LETTERS:
@@ -90,13 +90,13 @@ def best_match(wanted: str, available: Iterable[str]) -> str | None:
 
     An equal tag is preferred (`pt-BR` equals `pt_br`), then the first tag that is more specific or less specific (`en`
     matches `en-US`, and `en-US` matches `en`). `pt-BR` does not match `pt-PT`. Chinese tags match if their scripts do
-    (`zh-Hans` and `zh-CN`, but not `zh-TW`). Norwegian (`no`) matches Bokmål (`nb`), which nearly all Norwegian text is in, and
-    otherwise Nynorsk (`nn`); `nb` and `nn` do not match.
+    (`zh-Hans` and `zh-CN`, but not `zh-TW`). Norwegian (`no`) matches Bokmål (`nb`), in which most Norwegian text is written,
+    and otherwise Nynorsk (`nn`); `nb` and `nn` do not match.
     """
     return _best_match(wanted, tuple(available))
 
 
-@lru_cache(1 << 12)  # files have the same few tags in every text
+@lru_cache(1 << 12)  # all texts of a file have the same few tags
 def _best_match(wanted: str, available: tuple[str, ...]) -> str | None:
     asked = _specified(wanted)
     close: dict[int, str] = {}  # first tag of each degree of closeness

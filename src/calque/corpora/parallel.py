@@ -236,8 +236,8 @@ def read_parallel(
             keeps the line number of every pair in `corpus.lines`. `blank` counts the line and replaces it with a pair of
             empty sentences, so pair i is always line i + 1. In every mode, blank lines at the end of a file are allowed, a header
             is counted, and TMX units that lack a language are skipped and counted.
-        limit: maximum number of pairs to keep, evenly spaced over the whole file, whose first pairs are often from one source.
-            Unless all pairs are kept, `corpus.lines` has their line numbers.
+        limit: maximum number of pairs to keep, evenly spaced over the whole file, because the first pairs often come from one
+            source. Unless all pairs are kept, `corpus.lines` contains their line numbers.
         progress: whether to show a progress bar on stderr.
 
     Raises:
@@ -354,7 +354,7 @@ def _saved(path: str, langs: tuple[str, str], limit: int | None) -> ParallelCorp
 
 
 def _column_of_links(corpus: ParallelCorpus) -> str:
-    """Return the first metadata column whose first value is links; by default, return `column_3`."""
+    """Return the name of the first metadata column that begins with word links, or `column_3` if there is none."""
     for name in corpus.metadata_names:
         value = next((text for text in corpus.metadata(name) if text and not text.isspace()), "")
         if LINK_LIKE.fullmatch(value.split(maxsplit=1)[0] if value else ""):
@@ -368,7 +368,7 @@ def gold_links(
     """Return the word links in a metadata column (such as `0-0 1?2`); `check` also verifies that the linked words exist.
 
     Args:
-        column: name of the column; default: `column_3`, or the first column with links if the file has further columns.
+        column: name of the column; default: the first column that begins with word links, or `column_3` if there is none.
         one_based: see `WordPairs.parse`.
         check: whether to check that the linked words exist.
 

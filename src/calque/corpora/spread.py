@@ -9,7 +9,7 @@ import numpy as np
 
 T = TypeVar("T")
 
-_HELD = 65_536  # number of items that may be held, if it is larger than twice the size of the sample
+_HELD = 65_536  # number of items held in memory, or twice the size of the sample if that is larger
 
 
 def spread_over(n: int, size: int | None) -> np.ndarray | None:
@@ -20,14 +20,14 @@ def spread_over(n: int, size: int | None) -> np.ndarray | None:
 def evenly_spaced(items: Iterable[T], size: int | None, *, held: int = _HELD) -> Iterable[T]:
     """Return `size` evenly spaced items in their order, or all items if there are no more than `size`.
 
-    The items are read once, so they can come from a pipe or a stream whose length is unknown. When as many items are kept
-    as may be held, every second item is dropped, and from then on only every second item is added.
+    The items are read once, so they can come from a pipe or a stream whose length is unknown. Whenever the number of
+    items in memory reaches its limit, every second one is dropped, and the step between added items is doubled.
 
     Args:
         items: items of a text, for example lines.
         size: maximum number of items to return; None returns `items` unchanged.
-        held: number of items that may be held; at least twice `size` is used. Among fewer items than this, the choice is
-            that of `spread_over`. Among more items, the gaps between chosen items differ by at most a factor of two.
+        held: maximum number of items in memory; at least twice `size` is used. If there are fewer items, the choice is that of
+            `spread_over`. Otherwise, the gaps between chosen items differ by at most a factor of two.
     """
     if size is None:
         return items

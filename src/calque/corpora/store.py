@@ -22,7 +22,7 @@ class TableWriter:
 
     Args:
         columns: names of the extra columns; default: `column_3`, `column_4` …, as many as the widest row of the first batch has.
-        texts: columns of the two texts, counted from 0; the default names of the extra columns are their places in the file.
+        texts: columns of the two texts, counted from 0; the default name of an extra column is its place in the file, from 1 on.
         lines: whether to keep the line numbers.
     """
 

@@ -23,7 +23,7 @@ _HIGHLIGHTING = {
 }  # fmt: skip
 _BLOCKS = {"p", "div", "li", "td", "th", "tr"}  # elements of HTML whose content is separate from the text around it
 _LANG = "{http://www.w3.org/XML/1998/namespace}lang"
-#: tag of an element, and reference, that were escaped twice
+#: patterns of tags and of character references that were escaped twice
 _ESCAPED_TAG = re.compile(r"&lt;/?([A-Za-z][\w:-]*)(?:\s(?:[^&<>]|&(?!gt;))*)?/?&gt;")
 _ESCAPED = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,30});")
 
@@ -120,7 +120,7 @@ def _text_of(element: Element) -> str:
 
 
 def _unescaped(text: str) -> str:
-    """Remove tags that were escaped twice, and replace references that were escaped twice by their characters."""
+    """Remove tags that were escaped twice, and replace references that were escaped twice by the characters they stand for."""
     if "&" not in text:
         return text
     text = _ESCAPED_TAG.sub(lambda tag: "" if tag[1].lower() in _HIGHLIGHTING else " ", text)

@@ -14,7 +14,7 @@ from calque.errors import InputError
 from calque.text_files import opened_text
 
 _CHUNK = 1 << 16  # maximum number of bytes decoded at a time
-_HEAD = 1024  # number of bytes in which the XML declaration is searched
+_HEAD = 1024  # number of bytes that are searched for the XML declaration
 _DECLARED = re.compile(rb"""\s*<\?xml[^>]*?\sencoding\s*=\s*["']([A-Za-z][\w.:-]*)["']""")
 
 #: Marks that replace what XML does not allow, with the reason for which a text with the mark is unusable. The marks are Unicode
@@ -95,12 +95,12 @@ class _Repair:
     """Replacement of what XML does not allow, in text that is added in chunks."""
 
     def __init__(self) -> None:
-        self._kept = ""  # end of a chunk, which may be the first part of a reference or a beginning
-        self._end = ""  # end of the section (see `_SECTIONS`) in which the next chunk begins
+        self._kept = ""  # end of a chunk, if it may be an incomplete reference or the beginning of a section
+        self._end = ""  # delimiter at the end of the current section (see `_SECTIONS`), or empty outside sections
         self._declared: set[str] = set()
 
     def add(self, text: str) -> str:
-        """Return the text that can be replaced so far."""
+        """Add a chunk, and return the repaired text as far as it is complete."""
         text = self._kept + text
         start = max(text.rfind("&", -_TAIL), text.rfind("<", -_TAIL), text.rfind(self._end[0], -3) if self._end else -1)
         complete = start < 0 or any(sign in text[start:] for sign in ";>\n")
@@ -108,7 +108,7 @@ class _Repair:
         return self._replaced(text)
 
     def rest(self) -> str:
-        """Return the replaced rest of the text."""
+        """Return the repaired rest of the text."""
         text, self._kept = self._kept, ""
         return self._replaced(text)
 
