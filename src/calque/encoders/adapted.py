@@ -206,7 +206,7 @@ def _recorded_origin(path: Path, recorded: Mapping[str, Any], config: Any) -> Or
     places = [str(path / adapted["beside"])] if "beside" in adapted else []
     places += [str(adapted.get("place") or config.base_model_name_or_path or "")]
     if not adapted and _holds_model(path):
-        places = [str(path)]  # `transformers`, too, adds adapters to the complete model in the same folder
+        places = [str(path)]  # transformers also applies adapters to a complete model in the same folder
     place = next((place for place in places if place in BUNDLED or os.path.isdir(place)), places[-1])
     revision = str(adapted.get("revision") or ("" if adapted else config.revision) or "")
     return Origin(_absolute(place), adapted.get("weights", ""), adapted.get("dtype", "float32"), revision)
@@ -350,7 +350,7 @@ def _read_adapters(model: Any, folder: Path, config: Any) -> bool:
 
 
 def _replicate(model: Any, layers: list[tuple[int, int]], folder: Path) -> None:
-    """Repeat ranges of layers as PEFT does; raise InputError if the configuration has settings for single layers."""
+    """Repeat ranges of layers as PEFT does; raise InputError if the configuration has settings for individual layers."""
     from peft.tuners.tuners_utils import replicate_layers
 
     if getattr(model.config, "layer_types", None):
@@ -368,10 +368,8 @@ def _read_embeddings(model: Any, config: Any, state: dict[str, torch.Tensor]) ->
     """
     table: Any = model.get_input_embeddings()
     name = next(name for name, part in model.named_modules() if part is table)
-    for repeated in (
-        "original_module",
-        "modules_to_save",
-    ):  # PEFT saves the trained embeddings under their own name, too
+    # PEFT also saves the trained embeddings under their own name.
+    for repeated in ("original_module", "modules_to_save"):
         state.pop(f"{name}.{repeated}.weight", None)
     trained = any(name.endswith(entry) for entry in config.modules_to_save or [])
     places = [f"{name}.base_layer.weight", f"{name}.token_adapter.base_layer.weight"]
@@ -390,7 +388,7 @@ def _read_embeddings(model: Any, config: Any, state: dict[str, torch.Tensor]) ->
 
 @contextmanager
 def _without_warnings() -> Iterator[None]:
-    """Hide the warnings of PEFT, which are about training and about PEFT's own classes."""
+    """Hide the warnings of PEFT, which concern only training and PEFT's own classes."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield

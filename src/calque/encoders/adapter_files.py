@@ -25,7 +25,7 @@ WEIGHTS_FILE, PICKLED_FILE = "adapter_model.safetensors", "adapter_model.bin"
 PREFIX = "base_model.model."  # prefix of tensor names in PEFT's files
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json")
 
-#: settings that calque passes to PEFT; any other setting must have its default
+#: settings that calque passes to PEFT; any other setting must have its default value
 _SUPPORTED = {
     "r", "target_modules", "exclude_modules", "lora_alpha", "lora_dropout", "fan_in_fan_out", "bias", "use_rslora",
     "modules_to_save", "init_lora_weights", "layers_to_transform", "layers_pattern", "rank_pattern", "alpha_pattern",
@@ -113,7 +113,10 @@ def _check_supported(settings: Mapping[str, Any], default: Any, path: Path) -> N
 
 
 def _is_default(name: str, value: Any, default: Any) -> bool:
-    """Return whether a setting has its default. A number is inert in an unknown setting, because a switch must come with it."""
+    """Return whether a setting has its default value or no effect.
+
+    A number in an unknown setting has no effect, because another setting must switch on the feature that uses the number.
+    """
     if hasattr(default, name):
         return value == getattr(default, name) or not value
     return not value or (isinstance(value, int | float) and not isinstance(value, bool))
@@ -192,7 +195,7 @@ def of_encoder(config: Any, weights: Mapping[str, torch.Tensor], model: Any, fol
     """Return the weights by their names in the encoder, and rewrite the configuration in place to match exactly their modules.
 
     Raises:
-        InputError: the weights contain nothing of the encoder, or lack matrices of a module that the configuration names.
+        InputError: no weight belongs to the encoder, or the matrices of a module that the configuration names are missing.
     """
     names = EncoderNames(model, weights)
     found = names.weights(weights)
@@ -227,13 +230,13 @@ def _targets(config: Any, model: nn.Module, prefix: str) -> list[str]:
 
     selected = config.target_modules
     if selected is None or selected == "all-linear":
-        return []  # the files alone say which modules these are
+        return []  # only the weights show which modules have adapters
     modules = [name for name, part in model.named_modules() if isinstance(part, nn.Linear | nn.Embedding | Conv1D)]
     return [name for name in modules if check_target_module_exists(config, prefix + name)]
 
 
 def _exact(patterns: Mapping[str, int], usual: int, full: Mapping[str, str]) -> dict[str, int]:
-    """Return the ranks, or the scales α, that differ from the usual value, by the exact name of the module.
+    """Return the ranks, or the scales α, that differ from the usual value, keyed by the exact name of the module.
 
     Args:
         patterns: values by pattern, which PEFT compares with the names under the head.

@@ -103,8 +103,8 @@ class Encoder(ABC):
         return ()
 
     def stored_words(self, lang: str) -> Sequence[str] | None:
-        """Return the words of a language that have a stored vector, usually the most frequent first; None if there is no such
-        list, because the encoder computes vectors from text."""
+        """Return the words of a language that have a stored vector, usually the most frequent first, or None if
+        the encoder has no such list because it computes vectors from text."""
         return None
 
     @property

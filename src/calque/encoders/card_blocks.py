@@ -1,4 +1,4 @@
-"""Keep the user's text when a model card is rewritten: calque replaces only its own blocks, which stand between markers.
+"""Keep the user's text when a model card is rewritten: calque replaces only its own blocks, which are enclosed in markers.
 
 A card has two blocks: `card` describes the encoder, and `scores` contains its scores. Everything outside the blocks belongs to
 the user, as do keys of the front matter that calque does not write. Cards of earlier versions have no markers.
@@ -81,7 +81,7 @@ def with_scores(text: str, content: str) -> str:
 
 
 def _end_of_old_scores(lines: Sequence[str], start: int) -> int | None:
-    """Return the index of the line after the scores of an earlier version, whose heading is `start`; None if there are none."""
+    """Return the index of the line after the scores of an earlier version, whose heading is line `start`, or None."""
     number = start + 1
     while number < len(lines) and not lines[number].strip():
         number += 1

@@ -70,13 +70,13 @@ def read_checkpoint(
     if missing := [key for key in missing if not key.startswith("pooler.")]:
         fact = f"{len(missing)} weights are missing ({min(missing)}, …); use a complete {config.model_type} checkpoint"
         raise InputError(fact, path=name)
-    if name != whole:  # the settings are found from the whole folder
+    if name != whole:  # the settings are read from the whole folder, not only from the model's
         model.name_or_path = model.config.name_or_path = whole
     return model, tokenizer
 
 
 def _where(name: str, revision: str | None) -> dict[str, Any]:
-    """Return the arguments of `from_pretrained` that say where files may come from."""
+    """Return the arguments of `from_pretrained` that determine where files may come from."""
     local = os.path.isdir(name)
     where = {"local_files_only": not local and unconnected(), "trust_remote_code": bool(TRUST_CODE)}
     return where if local or not revision else {**where, "revision": revision}
@@ -86,7 +86,7 @@ def _load(name: str, config: Any, how: dict[str, Any]) -> tuple[Any, set[str], s
     """Load the encoder part of a model; return it with the names of the weights that are missing or unknown."""
     from transformers import AutoModel, AutoModelForTextEncoding
 
-    # `transformers` would load adapters in the same folder without calque's checks, so it looks for them elsewhere.
+    # transformers would load adapters in the same folder without calque's checks; a subfolder that does not exist prevents this.
     how = {"output_loading_info": True, "adapter_kwargs": {"subfolder": "no-adapters"}, **how}
     if type(config) in AutoModelForTextEncoding._model_mapping:  # load only the encoder of T5 models
         kind = AutoModelForTextEncoding

@@ -28,8 +28,8 @@ from calque.storage import (
 
 ABOUT_FILE, RUN_FILE = "calque.json", "calque-run.json"
 ADAPTERS_FILE = "adapter_config.json"  # written by PEFT
-#: subfolder for the model of an encoder whose vectors other programs cannot compute, such as an encoder with maps: without
-#: its config.json, they cannot open the folder and return vectors without maps
+#: subfolder for the model of an encoder whose vectors other programs cannot compute, such as an encoder with maps; the outer
+#: folder has no config.json, so other programs cannot open it by mistake and compute vectors without maps
 BASE_FOLDER = "base"
 ELMO_FILES = "options.json", "weights.hdf5"  # in the format of bilm-tf and AllenNLP
 #: folders of the bundled encoders, keyed by name
@@ -160,7 +160,7 @@ def open_folder(place: str | PathLike[str], *, alike: bool = True, **options: An
 
 
 def _check_adapters(path: Path, plain: bool) -> None:
-    """Check that no adapters would be ignored in the folder of a Transformers model; `plain` is whether there is a model."""
+    """Check that no adapters would be ignored in the folder of a transformers model; `plain` is true if there is a model."""
     if (path / ADAPTERS_FILE).is_file():
         fact = f"{ABOUT_FILE} describes an encoder without adapters, but there is a file {ADAPTERS_FILE}"
         raise InputError(f"{fact}; remove one of the two files", path=path)

@@ -125,7 +125,7 @@ def _published(file: Path, places: Sequence[str]) -> Path | bytes:
 
 
 def _without(places: Sequence[str], text: str) -> str:
-    """Replace each local path, also as it is written in JSON, by its last part."""
+    """Replace each local path, plain or escaped as in JSON, by its last part."""
     for place in places:
         name = Path(place).name
         for written in (place, json_text(place)[1:-1], json_text(place, ensure_ascii=False)[1:-1]):

@@ -315,7 +315,7 @@ class HuggingFaceEncoder(TrainableEncoder):
 
 
 def _vocabulary_size(model: PreTrainedModel) -> int:
-    """Return the number of embeddings. Modules that PEFT puts around the embeddings have only the weights in common with them."""
+    """Return the number of embeddings. PEFT's wrappers of embeddings have their weights, but no `num_embeddings`."""
     table: Any = model.get_input_embeddings()
     return table.num_embeddings if hasattr(table, "num_embeddings") else len(table.weight)
 

@@ -198,7 +198,7 @@ class MappedEncoder(Encoder):
         return self.maps.get(best_match(lang, [*self.maps, self.towards]) or "", {})
 
     def map_vectors(self, vectors: np.ndarray, lang: str, layer: int) -> np.ndarray:
-        """Return vectors `[n, dim]` of a layer of the base encoder after the map of their language, as float32."""
+        """Map vectors `[n, dim]` of a layer of the base encoder to float32 vectors; without a map, return them unchanged."""
         maps = self._maps_of(lang)
         if layer not in maps:
             return vectors
@@ -210,10 +210,10 @@ class MappedEncoder(Encoder):
     def save(self, folder: str | PathLike[str]) -> None:
         """Write `maps.safetensors`, `calque.json`, and the base encoder in its own format in the subfolder `base`.
 
-        transformers and sentence-transformers cannot open the folder itself, because they would compute vectors without maps.
-        They can open the base encoder in the subfolder. If the class of the base encoder cannot be imported, the base encoder
-        must be passed to `open`. A word vector x is mapped to `(x - source_mean) @ matrix + target_mean`; the saved tensors
-        have names such as `LANGUAGE.LAYER.matrix`.
+        transformers and sentence-transformers cannot open the folder itself, so they never compute vectors without maps by
+        mistake. They can open the base encoder in the subfolder. If the class of the base encoder cannot be imported, the base
+        encoder must be passed to `open`. A word vector x is mapped to `(x - source_mean) @ matrix + target_mean`; the saved
+        tensors have names such as `LANGUAGE.LAYER.matrix`.
         """
         with saving(folder, self) as path:
             inner = path / BASE_FOLDER

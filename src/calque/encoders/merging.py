@@ -1,4 +1,4 @@
-"""Merge adapters into the weights of a model, and check that nothing of the adapters is left."""
+"""Merge adapters into the weights of a model, and check that no adapters are left."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from calque.errors import SettingError
 
 @torch.no_grad()
 def merged_model(model: Any) -> Any:
-    """Return a copy of a model without adapters, whose weights contain them, as PEFT's `merge_and_unload` does.
+    """Return a copy of a model in which the adapters are merged into the weights, as by PEFT's `merge_and_unload`.
 
     Raises:
         SettingError: PEFT cannot merge these adapters.
@@ -36,7 +36,7 @@ def merged_model(model: Any) -> Any:
 
 
 def _separate_layers(model: Any) -> None:
-    """Give each layer its own weights. Replicated layers share weights, which would otherwise be merged several times."""
+    """Give each layer its own weights. Adapters would be merged several times into weights that replicated layers share."""
     blocks = find_blocks(model, model.config.num_hidden_layers)
     for layer in () if blocks is None else model.get_submodule(blocks):
         for module in layer.modules():

@@ -133,7 +133,7 @@ def without_config(content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _set_lengths(found: ModelSettings, content: Mapping[str, Any], path: Path) -> None:
-    """Set the maximum lengths: arguments of the tokenizer call override the tokenizer's limit, which overrides the old key."""
+    """Set the maximum lengths: `processing_kwargs` overrides `model_max_length`, which overrides the older `max_seq_length`."""
     new = {_RENAMED.get(name, name): value or {} for name, value in content.items()}
     limits = {
         "max_seq_length": content.get("max_seq_length"),
@@ -200,7 +200,7 @@ def _read_dtype(found: ModelSettings, name: str, value: Any) -> None:
 
 
 def _read_attention(found: ModelSettings, value: Any) -> None:
-    if value not in _ATTENTIONS:  # other names are downloaded as code
+    if value not in _ATTENTIONS:  # any other name refers to code that would be downloaded
         found.refused.append(f"attn_implementation {value!r:.60} is not supported")
 
 

@@ -61,7 +61,7 @@ class SentencePooling(nn.Module):
         max_length, lower, prompt: settings for subword pooling only: the maximum number of subwords in a text (if below the
             encoder's limit), whether to lower-case texts, and a prompt to put before each text.
         truncate: number of dimensions of the final vector that are kept; default: all.
-        include_prompt: whether the subwords of the prompt are pooled, too; only true is supported.
+        include_prompt: whether the subwords of the prompt are pooled with the text; False is supported only without a prompt.
     """
 
     def __init__(
@@ -292,7 +292,7 @@ def _by_language(sentences: Any, pooling: SentencePooling) -> list[tuple[Sentenc
         return [(sentences, np.arange(len(sentences)))]
     if isinstance(sentences, str):
         raise SettingError('sentences must be a list of sentences, got one string; try ["' + sentences[:40] + '"]')
-    # Subword pooling joins the words with single spaces, so that repeated spaces must be kept as empty words.
+    # Subword pooling joins the words with single spaces, so repeated spaces must be kept as empty words.
     split = split_spaces if pooling.unit == "words" else _split_each_space
     listed = [split(each) if isinstance(each, str) else each for each in sentences]
     return sentences_by_language(listed) or [(Sentences.of([]), np.arange(0))]
@@ -321,7 +321,9 @@ def _of_part(encoder: Encoder, sentences: Sentences, pooling: SentencePooling) -
     if isinstance(base, SubwordVectors):
         means, filled = base.text_means(sentences, pooling.prompt)
         with torch.inference_mode():
-            data = pooling.finish(mapped(means)).numpy()  # maps are affine, so the mean may be mapped
+            data = pooling.finish(
+                mapped(means)
+            ).numpy()  # maps are affine: the mapped mean is the mean of the mapped vectors
         return SentenceVectors(data * filled[:, None], filled)
     assert isinstance(base, HuggingFaceEncoder)
     split = pooling.split(base, sentences)

@@ -98,8 +98,10 @@ class StaticEncoder(Encoder):
         return () if "" in self.tables else tuple(self.tables)
 
     def stored_words(self, lang: str) -> Sequence[str] | None:
-        """Return the words of the language's table in file order; None if the language has no table of its own, because a table
-        that is used for all languages may contain words of several languages. Use the language "" to get its words."""
+        """Return the words of the language's table in file order, or None if the language has no table of its own.
+
+        A table that is used for all languages may contain words of several languages; `lang=""` returns its words.
+        """
         if lang:
             table = self.tables.get(best_match(lang, [key for key in self.tables if key]) or lang)
         else:
@@ -374,7 +376,7 @@ def read_table(path: str | PathLike[str], *, limit: int | None = None) -> WordTa
     - fastText model (`.bin`): memory-mapped unless compressed, so only the rows that are used are read.
 
     Lines whose word is empty or not UTF-8, or that have more numbers than dimensions, are skipped and counted in a
-    `SkippedWarning`. A warning also gives the number of words beyond that in the header, which are read, and of repeated words.
+    `SkippedWarning`. Other warnings give the number of words in excess of the header, which are read, and of repeated words.
 
     Args:
         limit: maximum number of words; ignored for a fastText model.
@@ -409,9 +411,8 @@ def _read_table(path: str | PathLike[str], limit: int | None) -> WordTable:
         if not 2 <= len(fields) <= _MAX_DIMENSIONS or b"\0" in first:
             fact = "not a word vector file: it must start with `words dimensions`, or with a word and its numbers"
             raise InputError(fact, path=path, line=1)
-        if (
-            len(fields) == 2
-        ):  # one-dimensional vectors do not occur, so this is a misspelt header or another kind of file
+        # One-dimensional vectors do not occur, so the line is a misspelt header or belongs to another kind of file.
+        if len(fields) == 2:
             shown = first.strip()[:60].decode("utf-8", "replace")
             fact = f"the first line is {shown!r}, expected `words dimensions` (two whole numbers), or a word and its numbers"
             raise InputError(f"{fact} (at least 2); is this a word vector file?", path=path, line=1)
@@ -468,7 +469,7 @@ def _read_binary(file: BufferedIOBase, path, n: int, dim: int, limit: int | None
 
 
 def _flaw_of_binary(word: bytes, number: int) -> Flaw | None:
-    """Return a `Flaw`, with the number of the entry as its place, if an entry of a binary file has no usable word."""
+    """Return a `Flaw` that gives the number of the entry if its word is empty or not UTF-8, or None if the word is usable."""
     flaw = Flaw(number, "no word", "the vector has no word") if not word else flaw_of_bytes(word, number)
     return None if flaw is None else flaw._replace(place=f"word {number}")
 

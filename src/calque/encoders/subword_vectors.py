@@ -43,15 +43,15 @@ class SubwordVectors(Encoder):
     tokenizer splits text at spaces, as in BERT. Byte-level tokenizers include the space in subwords, so a space is put
     before each text. Special tokens in a text, such as [SEP], are split like ordinary words, unlike in sentence-transformers.
 
-    Models from other programs differ in one point: their sentence vectors are computed from the subwords of the whole text, as in
-    sentence-transformers, and not of each word. `texts` is then the tokenizer for whole texts.
+    Models from other programs differ in one point: for a sentence vector, the tokenizer `texts` splits the whole text, as in
+    sentence-transformers, instead of each word separately.
 
     Args:
         tokenizer: fast `transformers` tokenizer.
         matrix: subword vectors, already multiplied by the subword weights, float32 `[n_subwords, dim]`.
         unit: whether to L2-normalise sentence vectors.
         name: name shown in reports.
-        texts: tokenizer for whole texts, whose truncation is applied; default: a text is split into words first.
+        texts: tokenizer for whole texts, whose truncation is applied; default: each text is first split into words.
         settings: content of `config_sentence_transformers.json`, such as prompts; it is saved with the encoder.
     """
 

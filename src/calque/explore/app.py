@@ -65,7 +65,7 @@ _HEADERS = {
 
 
 class Answer(JSONResponse):
-    """Response with strict JSON."""
+    """Response in strict JSON, which has no NaN or infinity."""
 
     def render(self, content: Any) -> bytes:
         return json_text(content, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")

@@ -245,7 +245,7 @@ class Problem:
         return NormalizedRotation() if centred else Rotation()
 
     def for_start(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return L2-normalised vectors from which pairs are induced without a map, float32 `[n, dim]` and `[m, dim]`.
+        """Return L2-normalised vectors for inducing the first pairs, float32 `[n, dim]` and `[m, dim]`.
 
         With `centre`, they are centred at the mean of all words, because there are no pairs yet.
         """

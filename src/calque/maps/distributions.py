@@ -70,7 +70,7 @@ def self_learning(
     Args:
         x, z: L2-normalised vectors, the most frequent words first.
         pairs: initial pairs, int64 `[n_pairs, 2]`.
-        frequent: number of most frequent words of each side to pair; each round compares each of them with each other one.
+        frequent: number of most frequent words of each side to pair; each round compares all pairs of these words.
         k: neighbourhood size of CSLS.
         keep: initial probability with which a similarity is kept in a round.
         growth: factor by which `keep` is multiplied when the search has stopped improving.

@@ -51,7 +51,7 @@ def _reconstruct(kind: type[_Array], shape: tuple[int, ...], code: bytes) -> _Ar
 
 
 def _filled(data: Any, kind: _Kind, shape: tuple[int, ...], order: Any, axes: Any = None) -> _Array:
-    """Return an array with the given data, the function of pickles with protocol 5."""
+    """Return an array with the given data; pickles of protocol 5 call this function."""
     array = _Array()
     array.values = np.frombuffer(data, kind.dtype).reshape(shape, order=order)
     return array
