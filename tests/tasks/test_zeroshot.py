@@ -108,7 +108,7 @@ def test_scores_of_heads_that_predict_no_span_say_so():
     (score, *_) = scores = job.evaluate(Planted())
     assert (score.value, score.settings["chosen_epochs"], score.settings["converged"]) == (0.0, [1], [True])
     assert score.settings["warnings"] == ["nothing learned: f1 is 0.0 on every test set"]
-    assert "Nothing learned: f1 is 0.0 on every test set; set more --epochs" in table(scores)
+    assert "Nothing learned: f1 is 0.0 on every test set; increase --epochs" in table(scores)
 
 
 def test_the_chosen_epoch_has_the_best_mean_over_languages():

@@ -264,7 +264,7 @@ class Question:
 
 @dataclass(frozen=True)
 class Asked:
-    """What a task declares about a question, see `Reporting`.
+    """Declarations of a task about a question, see `Reporting`.
 
     Attributes:
         title: name of the task in the report.
@@ -332,7 +332,7 @@ def _model(record: Record) -> tuple[str, ...]:
 def reporting_of(record: Record) -> Reporting:
     """Return the declaration of a line's task: the one stored in the line or, for calque's own tasks, the one in the table.
 
-    Older lines of studies name a task only as the user did; its declaration then follows from the recorded settings.
+    Older lines of studies contain only the user's name of a task; the declaration is then inferred from the recorded settings.
     """
     stored = record.plain.get("reporting")
     if stored is not None:

@@ -50,7 +50,7 @@ class Comparison:
 
     @property
     def few(self) -> list[TooFew]:
-        """Numbers of training runs that are too small for a significance test, see `too_few`."""
+        """Kinds of training with too few runs for a significance test, see `too_few`."""
         return [few for one, other in self.pairs.values() for few in too_few(one.known, other.known)]
 
     @property

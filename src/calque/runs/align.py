@@ -163,7 +163,7 @@ def leave(
     aligned encoder with its model card (only in the first of several processes).
 
     Args:
-        place: argument of `load_encoder` for the base.
+        place: name or path from which the base was loaded.
     """
     record |= {"encoder": base.name, "encoder_fingerprint": base.fingerprint, "encoder_precision": base.precision}
     if (path := recorded_place(place, finished(folder))) is not None:

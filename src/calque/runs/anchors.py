@@ -43,7 +43,7 @@ def make_anchors(
     folder = Path(how.out)
     if how.format not in FORMATS:
         raise SettingError(f"format must be one of {', '.join(FORMATS)}, got {how.format!r}")
-    known = (folder / SUMS_FILE, _place(folder) / NEW / SUMS_FILE)  # the second is left if the anchors are moved first
+    known = (folder / SUMS_FILE, _place(folder) / NEW / SUMS_FILE)  # the second remains if only the anchors were moved
     check_files(folder, (FILE, "norms.json"), lambda: any(map(Path.is_file, known)))
     words = None if how.vocabulary is None else read_vocabulary(how.vocabulary)
     loaded = load_encoder(how.encoder, **dict(load or {}))
@@ -68,7 +68,7 @@ def make_anchors(
 
 
 def _place(folder: Path) -> Path:
-    """Return the path of the temporary folder; it is inside `folder` if that exists, see `_publishing`."""
+    """Return the path of the temporary folder, which is inside `folder` if `folder` exists, see `_publishing`."""
     return part_of(folder / "anchors" if folder.is_dir() else Path(os.path.realpath(folder)), "training")
 
 
@@ -76,8 +76,8 @@ def _place(folder: Path) -> Path:
 def _publishing(folder: Path) -> Iterator[Path]:
     """Yield a temporary folder, and move its files to `folder` at the end of the block; a new folder appears atomically.
 
-    The temporary folder may contain the sums of an interrupted run. It remains if the block is interrupted after
-    the sums were saved. It is inside `folder` if that exists, because the folder above may not be writable.
+    The temporary folder may contain the sums of an interrupted run, and is kept if the block is interrupted after the sums
+    were saved. It is inside `folder` if `folder` exists, because the parent folder may not be writable.
     """
     inside = folder.is_dir()
     with locked(folder / SUMS_FILE if inside else folder):

@@ -102,7 +102,7 @@ class Estimate:
         resamples: scores of bootstrap samples, float64 `[B]`; None if only an interval is known.
         texts: number of texts; 0 if unknown.
         trainings: number of independent training runs; 0 for methods without random training.
-        of_heads: whether `trainings` counts the task heads on an encoder that was not trained, instead of trained encoders.
+        of_heads: whether `trainings` counts task heads on an encoder that has no training seed, instead of trained encoders.
     """
 
     value: float
@@ -129,7 +129,7 @@ def runs_of(record: Record) -> tuple[float, ...]:
 
 
 def is_trained(record: Record) -> bool:
-    """Return whether the encoder of a record was trained with a random seed, as far as the record says."""
+    """Return whether the encoder of a record was trained with a random seed, which is assumed if the record does not say so."""
     settings = record.get("settings") or {}
     aligned = settings.get("aligned", {"seed": 0})
     seed = record["training_seed"] if "training_seed" in record else aligned and aligned.get("seed")
@@ -234,7 +234,8 @@ class TooFew(NamedTuple):
     """Number of training runs that is too small for a significance test.
 
     Attributes:
-        of_heads: whether the runs trained task heads on an encoder without training, instead of encoders.
+        of_heads: whether task heads were trained on an encoder that has no training seed, instead of encoders.
+        number: number of training runs.
     """
 
     of_heads: bool
@@ -242,7 +243,7 @@ class TooFew(NamedTuple):
 
 
 def too_few(*figures: Estimate | None) -> list[TooFew]:
-    """Return the numbers of trained encoders, and of trained task heads, that are too small for a significance test."""
+    """Return a `TooFew` for each kind of training (of encoders, of task heads) with too few runs for a significance test."""
     found = {
         TooFew(each.of_heads, each.trainings) for each in figures if each is not None and 0 < each.trainings < FEWEST
     }
@@ -250,8 +251,8 @@ def too_few(*figures: Estimate | None) -> list[TooFew]:
 
 
 def cannot_be_shown(few: Iterable[TooFew]) -> str:
-    """Return an explanation of why a difference is not tested, and which number to raise, see `too_few`."""
-    smallest = dict(sorted(few, reverse=True))  # of several numbers, the smallest is set last
+    """Return an explanation of why a difference is not tested, and how to train more often, see `too_few`."""
+    smallest = dict(sorted(few, reverse=True))  # the smallest number of each kind comes last and replaces the others
     numbers, remedies = [], []
     for of_heads, number in sorted(smallest.items()):
         one, several, remedy = _HEADS if of_heads else _RUNS
@@ -260,7 +261,7 @@ def cannot_be_shown(few: Iterable[TooFew]) -> str:
     return f"cannot be shown with {' and '.join(numbers)}; {', and '.join(remedies)}"
 
 
-# numbers in words, and the remedy
+# texts for one and for two training runs, and the remedy
 _HEADS = (
     "one task head per encoder",
     "two task heads per encoder",

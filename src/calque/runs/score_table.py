@@ -39,7 +39,7 @@ def table_of_encoders(by_encoder: Mapping[str, Sequence[Score]]) -> str:
 
 
 def _merged(notes: Mapping[str, Sequence[str]]) -> list[str]:
-    """Return the notes on several encoders: a note on all of them once, and any other note after the name of its encoder."""
+    """Return the notes on several encoders: notes on all encoders once, and other notes after the name of their encoder."""
     lines: dict[str, None] = {}
     for name, own in notes.items():
         for note in own:
@@ -189,7 +189,7 @@ def _remedy(reason: str, about: Mapping[str, Any]) -> str:
         return ""
     if reason == NOT_CONVERGED:
         return f" for {heads.count(False)} of {len(heads)} heads; set --epochs above {about['epochs']:g}"
-    return "; set more --epochs, or use more training text"
+    return "; increase --epochs, or use more training text"
 
 
 def _notes(scores: Sequence[Score]) -> list[str]:

@@ -78,7 +78,7 @@ def _language(option: str, name: str) -> str:
 
 
 def warn_of_languages(langs: Iterable[str], option: str = "--langs") -> None:
-    """Warn of languages that are probably misspelt, because their text is split into words without the rules of the language."""
+    """Warn about language codes that are probably misspelt, because text in an unknown language is split with general rules."""
     for name in dict.fromkeys(langs):
         if (doubt := doubt_about(name)) is not None:
             warnings.warn(CalqueWarning(f"{option}: {doubt}"), stacklevel=3)
@@ -168,7 +168,7 @@ PairLangs = Annotated[
     typer.Option(
         "--langs",
         metavar="SOURCE TARGET",
-        help="Languages of the text, e.g. en de; default: as in its name.",
+        help="Languages of the text, e.g. en de; default: from its name.",
     ),
 ]
 ManyLangs = Annotated[

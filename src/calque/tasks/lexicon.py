@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _CELLS = 40_000_000  # maximum number of similarity values in memory
 _MOST = 200_000  # default number of candidates, as in MUSE and vecmap
 _BLOCK = 8192  # number of candidates whose neighbourhoods are searched between two updates of the progress bar
-_TIE = 1e-6  # similarities that differ by less are equal, because they are computed in float32
+_TIE = 1e-6  # similarities that differ by less count as equal, because they are computed in float32
 
 CandidateWords = Literal["all", "dictionary"]
 
@@ -42,7 +42,7 @@ class Lexicon(Task):
 
     Precision at k is the fraction of source words with a gold translation among the k nearest words (Conneau et al. 2018a). The
     mean reciprocal rank uses the rank of the best gold translation (Glavaš et al. 2019). If a word has several entries, all of
-    their translations count as correct. An entry that is listed several times counts once, also if only `lower` makes two
+    their translations count as correct. An entry that is listed several times counts once, even if only `lower` makes two
     entries equal; `repeated` counts such entries. `left_out` counts the entries that are skipped because a word has no vector.
 
     The words of the target language that are searched are the *candidates*. CSLS also searches the neighbourhood of each
@@ -64,7 +64,7 @@ class Lexicon(Task):
         max_candidates: maximum number of candidates, and of source words among which CSLS neighbourhoods are searched.
         similarity: similarity measure, "csls" or "cosine".
         lower: whether to merge words that differ only in case, in the texts or static vectors and in the dictionary. The texts
-            are encoded in their original case. Of several static vectors, the first one is used. This option is meant for
+            are encoded in their original case. Of several static vectors of a word, the first is used. This option is meant for
             lower-cased dictionaries.
         k: number of nearest neighbours in CSLS.
         bootstrap: number of bootstrap samples for the confidence intervals.

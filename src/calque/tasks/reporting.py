@@ -1,4 +1,4 @@
-"""What reports need to know about the scores of a task: main metrics, and which settings define the question.
+"""Declarations of tasks for reports: the main metrics, and the settings that define which question a score answers.
 
 A report contains no names of tasks. Each task class declares a `Reporting`, and the rows of `calque.tasks.table` refer to the
 same objects, so that reports read them without importing the classes. A task from another package has its declaration stored

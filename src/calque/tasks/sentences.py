@@ -45,7 +45,7 @@ class SentenceRetrieval(Task):
 
     `accuracy` is the fraction of sentences whose nearest sentence is the translation. `xsim` is LASER's error rate, which
     uses the ratio margin over the k nearest sentences. Both metrics are computed in each direction and averaged.
-    Every sentence pair is one query in each direction, also if the text contains the pair several times. If a sentence occurs
+    Every sentence pair is one query in each direction, even if the text contains the pair several times. If a sentence occurs
     with several translations, each of them counts as correct, and so does every sentence with the same text.
 
     With a development text, the F1, precision and recall of mined pairs are also computed (Artetxe & Schwenk 2019). The

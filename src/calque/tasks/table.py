@@ -43,7 +43,7 @@ class TaskRow:
             language.
         one: entries of `files` for which the task accepts only one file.
         lang: default language of files that do not declare a language; None if a language is required.
-        reads: kind of file that `test`, `train` and `dev` are if `languages` is "pairs".
+        reads: kind of the files `test`, `train` and `dev` if `languages` is "pairs".
         pretokenized: default of `--pretokenized`; true for tasks with gold links, which refer to words separated by spaces.
         reporting: declaration for reports, the same as `reporting` of the class.
     """

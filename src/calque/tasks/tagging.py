@@ -191,7 +191,7 @@ class Tagging(ZeroShot[TaggedText]):
         experiment = Experiment(self, encoder, progress=progress)
         trained = experiment.train(0)
         if not trained.has_converged:
-            warnings.warn(CalqueWarning(f"the tagger has {NOT_CONVERGED}; set more epochs"), stacklevel=2)
+            warnings.warn(CalqueWarning(f"the tagger has {NOT_CONVERGED}; increase epochs"), stacklevel=2)
         lengths = sentences.lengths()
         starts, codes = offsets_of(lengths)[:-1], np.zeros(int(lengths.sum()), dtype=np.int32)
         text = TaggedText(sentences, Labels(codes, self.tags))

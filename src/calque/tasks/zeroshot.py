@@ -55,7 +55,7 @@ class Trained:
 
     Attributes:
         epoch, score: selected epoch, and its score on development text.
-        epochs: number of epochs.
+        epochs: number of training epochs.
         has_converged: see `Supervised`.
     """
 

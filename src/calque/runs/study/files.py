@@ -30,10 +30,10 @@ _SHOWN = 3  # maximum number of further problems in the message
 
 @dataclass(frozen=True)
 class Check:
-    """One file of a study.
+    """Check of the files that one setting of a study names.
 
     Attributes:
-        where: place in the study file, e.g. `tasks.ner.test`.
+        where: name of the setting, e.g. `tasks.ner.test`.
         paths: files that must exist.
         read: function that reads the beginning of the files, or all of them if they are small.
     """
@@ -49,7 +49,7 @@ def check_files(study: Study, path: str | Path) -> None:
     Parallel and plain text are read up to the first usable line. Dictionaries and annotated text are read completely.
 
     Raises:
-        InputError: a file is missing or of another kind. The message gives the first problem and names the other files.
+        InputError: a file is missing or of the wrong kind. The message gives the first problem and the settings of the others.
     """
     problems: dict[str, str] = {}
     with warnings.catch_warnings():

@@ -1,4 +1,4 @@
-"""Remember to which study file a folder of results belongs, and keep the scores of rows that were removed from the study."""
+"""Record which study file a folder of results belongs to, and keep the scores of rows that were removed from the study."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _owner(file: Path) -> str:
 
 
 def _is_same(known: Path, study: Path) -> bool:
-    """Return whether two paths are the same study. A study file that was moved keeps its name."""
+    """Return whether two paths refer to the same study. A study file that was moved is recognised by its name."""
     return os.path.samefile(known, study) if known.exists() else known.name == study.name
 
 
@@ -76,6 +76,6 @@ def keep_removed(results: Path, records: Iterable[Mapping[str, Any]]) -> tuple[i
 
 
 def _key(record: Mapping[str, Any]) -> str:
-    """Return what identifies a score within a study; the folder of the test data can change."""
+    """Return a key that identifies a score within a study. It omits the folder of the test data, which can change."""
     row = [record.get(name) for name in _ROW]
     return json_text([*row, record["task"], record["metric"], record["languages"], Path(record["data"]).name])

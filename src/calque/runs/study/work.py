@@ -44,7 +44,7 @@ def _link(step: Step, folder: Path) -> None:
 
 
 def _counting_from_0(words: Words) -> Words:
-    """Return the settings for links between steps; `one_based` of a study is for the user's own files of links."""
+    """Return the settings for links between steps. `one_based` in a study applies only to the user's own files of links."""
     return replace(words, one_based=False)
 
 
