@@ -94,7 +94,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 def similar_path(path: str | PathLike[str]) -> str:
     """Return "; did you mean NAME?" for a missing path if there is a similar file or folder, or "" otherwise.
 
-    If the folder of a missing file is missing, too, NAME is a folder that is similar to it.
+    If the parent folder is also missing, NAME is a folder with a name similar to that of the parent.
     """
     missing = Path(path)
     while not missing.parent.exists():

@@ -132,7 +132,7 @@ class WordPairs:
         return links.select(alone)
 
     def distinct(self) -> WordPairs:
-        """Return the links without repetitions; a link is sure if any occurrence is sure, and has the posterior of the first."""
+        """Return the links without repetitions; a link is sure if any occurrence is sure, and keeps its first posterior."""
         order = np.lexsort((self.target, self.source, self.sentence))
         differs = np.zeros(len(self), dtype=bool)
         for column in (self.sentence, self.source, self.target):
@@ -228,8 +228,8 @@ class WordPairs:
         A repeated link is kept once, and is sure if any occurrence is sure.
 
         Args:
-            one_based: whether word numbers start at 1. By default, they start at 0, and a warning says if they probably do not:
-                if no link uses word 0 on either side.
+            one_based: whether word numbers start at 1. By default, they start at 0, and a warning is given if no link uses word 0
+                on either side, because the numbers then probably start at 1.
             path: path of the file, for use in messages.
 
         Raises:
@@ -277,8 +277,8 @@ class WordPairs:
     def never_use_word_0(self) -> bool:
         """Whether there are links, and none of them uses word 0 on either side.
 
-        In text of more than a few sentences, some first word has a link, so such links were probably counted from 1. A single
-        link to word 0 shows that they were not, because word 0 does not exist then.
+        In all but very short texts, the first word of some sentence has a link, so links without word 0 probably count words
+        from 1. A single link to word 0 rules this out.
         """
         return len(self) > 0 and min(int(self.source.min()), int(self.target.min())) > 0
 

@@ -55,7 +55,7 @@ _WATCH: ContextVar[Watch | None] = ContextVar("calque_watches_progress", default
 def watching(watch: Watch) -> Iterator[None]:
     """Call `watch` at every update of a bar that this thread creates inside the block, also if the bar is hidden.
 
-    An exception of `watch` ends the work: this is how work in a background thread is cancelled.
+    An exception raised by `watch` ends the work. This cancels work in a background thread.
     """
     token = _WATCH.set(watch)
     try:

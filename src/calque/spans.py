@@ -69,8 +69,8 @@ def detect_scheme(codes: np.ndarray, names: Sequence[str], offsets: np.ndarray) 
     """Detect the tagging scheme.
 
     Tags are `plain` (parts of speech) if most names except O have no scheme prefix such as `B-`. L or U implies `bilou`. E
-    without letters other than I implies `ioe`, and otherwise E, S, M or W implies `bioes`. Tags are `iob1` if a span begins with
-    I and every B directly follows a span of the same type.
+    implies `ioe` if I is the only other letter. Otherwise, E, S, M or W implies `bioes`. Tags are `iob1` if a span begins with I
+    and every B directly follows a span of the same type.
     """
     occurring: list[int] = np.unique(codes).tolist()
     used = [names[code] for code in occurring if code >= 0 and names[code] != "O"]

@@ -25,7 +25,8 @@ from calque.errors import InputError, OutputError, SettingError, causes, interru
 # Subfolders of a temporary folder for the new and the replaced contents, and for the data from which a run resumes. The
 # temporary file of a single file is also called `new`.
 NEW, _OLD, TRAINING = "new", "old", "training"
-# Names in temporary folders: of files that safetensors creates, and of the temporary folders and locks of subfolders.
+# Names of temporary folders and of locks, of files that safetensors creates in temporary folders, and of the temporary folders
+# and locks of subfolders.
 _PART, _LOCK = re.compile(r"\..+\.calque-part"), re.compile(r"\..+\.calque-lock")
 _OF_LIBRARY = re.compile(r"\.tmp\w{6}")
 _OF_SUBFOLDER = re.compile(rf"\.({NEW}|{TRAINING})\.calque-[a-z]+")
@@ -124,7 +125,7 @@ def check_temporary(place: Path, *, files: bool = False) -> None:
 
     Args:
         place: path returned by `part_of`.
-        files: whether the folder is that of a file; otherwise it contains the subfolders `new`, `old` and `training`.
+        files: whether the folder belongs to a single file; otherwise, it contains the subfolders `new`, `old` and `training`.
 
     Raises:
         OutputError: the path contains something that calque did not create.
@@ -141,7 +142,7 @@ def check_temporary(place: Path, *, files: bool = False) -> None:
             ours = ours or (_OF_SUBFOLDER.fullmatch(entry.name) and not entry.is_symlink())
         if not ours:
             raise _in_the_way(Path(entry))
-        if entry.name != _OLD:  # files below these folders are written again
+        if entry.name != _OLD:  # files below these folders are overwritten
             below = (Path(root) / name for root, folders, names in os.walk(entry) for name in (*folders, *names))
             if link := next(filter(Path.is_symlink, below), None):
                 raise _in_the_way(link)
@@ -163,7 +164,7 @@ def is_leftover(entry: Path) -> bool:
 def _in_the_way(entry: Path) -> OutputError:
     kind = "a folder" if entry.is_dir() else "a file"
     kind = "a symbolic link" if entry.is_symlink() else kind
-    return OutputError(f"{entry}: is {kind} that calque did not create, at a path that it needs; rename or remove it")
+    return OutputError(f"{entry}: is {kind} that calque did not create, at a path that calque needs; rename or remove it")
 
 
 def temporary_folder(place: Path, out: Path) -> Path:
@@ -289,7 +290,10 @@ def locked(out: str | PathLike[str], *, wait: bool = False) -> Iterator[None]:
 
 
 def _refuses_files(folder: Path) -> bool:
-    """Return whether a file system such as /proc reports that a new file does not exist, which `FileLock` takes for a race."""
+    """Return whether creating a file in an existing folder fails with `FileNotFoundError`, as in /proc.
+
+    `FileLock` would mistake this error for a race with another process.
+    """
     for _ in range(10):
         try:
             with tempfile.TemporaryFile(dir=folder):
@@ -364,7 +368,7 @@ def unwritten(error: BaseException | None) -> str | None:
         for number in numbers:
             if number in _FULL:
                 return _FULL[number]
-        # A missing file (ENOENT) is an input. An `OSError` can be about an input, too.
+        # ENOENT is about a missing input file, and an `OSError` can also be about an input; neither shows a failed write.
         if not isinstance(each, OSError) and of_library and of_library[0] != errno.ENOENT:
             reason = f"cannot be written ({os.strerror(of_library[0])})"
         if isinstance(each, RuntimeError) and _TORCH.search(str(each)):
@@ -439,7 +443,7 @@ def json_text(
 
     try:
         return json.dumps(value, allow_nan=False, default=converted, **options)
-    except ValueError:  # raised for a number that is not finite; only then all values are copied
+    except ValueError:  # raised for a number that is not finite; values are copied only in this case
         return json.dumps(_finite(value, undefined, converted, ()), allow_nan=False, **options)
 
 

@@ -217,7 +217,7 @@ def read_rows(
 
     Args:
         path: path of the file, for use in messages.
-        n: number of words stated in the header; None if the file has no header. Further words are read, too.
+        n: number of words stated in the header; None if the file has no header. Words in excess of this number are also read.
         limit: maximum number of lines to read.
         skip: function that receives the `Flaw` of each line without a usable word, which is skipped. By default, every
             word is used, and bytes that are not UTF-8 are replaced by U+FFFD.

@@ -118,7 +118,7 @@ class Reader(nn.Module):
         self.projection = nn.Parameter(torch.empty(cell, size).uniform_(-bound, bound))
 
 
-MOST_LAYERS = 100  # larger numbers in a file are errors; building that many layers would take forever
+MOST_LAYERS = 100  # a larger number in a file is an error, and building so many layers would take forever
 
 
 class CharacterCNN(nn.Module):
@@ -511,7 +511,7 @@ def write_network(network: ElmoNetwork, folder: Path) -> None:
     """Write `options.json`, and `weights.hdf5` with float32 weights."""
     h5py = h5py_module()
     folder.mkdir(parents=True, exist_ok=True)
-    buffer = io.BytesIO()  # HDF5 itself can crash if a write to the disk fails
+    buffer = io.BytesIO()  # HDF5 can crash if it fails to write to the disk, so the file is first built in memory
     with h5py.File(buffer, "w") as file:
         for key, parameter, shape in _layout(network):
             file[key] = parameter.detach().to("cpu", torch.float32).numpy().reshape(shape)

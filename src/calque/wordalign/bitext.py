@@ -9,7 +9,8 @@ changes, so delete the `__pycache__` of this package after changing this file.
 
 The links for a seed do not depend on the number of threads or on the processor. The compiled loops therefore must not change the
 order of a sum or fuse operations (the `fastmath` flags `reassoc` and `contract`), because this depends on the processor's vector
-instructions, and a sampled link changes all later ones. For the same reason, NumPy's `exp`, `log` and `power` are avoided.
+instructions, and a change to one sampled link changes all later links. For the same reason, NumPy's `exp`, `log` and `power`
+are avoided.
 """
 
 from __future__ import annotations
