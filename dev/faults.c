@@ -1,10 +1,10 @@
 /* Counts the system calls that change files below a folder, and lets one of them fail or kill the process (LD_PRELOAD).
 
    FAULT_ROOT   folder whose files are watched; nothing is watched while it is unset
-   FAULT_LOG  log file, to which each call appends a line
+   FAULT_LOG    log file, to which each call appends a line
    FAULT_CALL   number of the call that fails, from 1 on; 0 for none
    FAULT_ERRNO  its error number; 0 kills the process instead
-   FAULT_STICKY "1" if all later calls fail, too, except those that free space */
+   FAULT_STICKY "1" if all later calls also fail, except those that free space */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>

@@ -5,8 +5,8 @@
     python dev/fuzz_readers.py --readers tmx --first 417 --inputs 1
 
 An input is a small valid file changed by one to three random mutations: changed bytes, values of other types in JSON, and
-other data types or shapes of tensors. An input of the reader `commands` is a command with an odd value, or without an argument;
-the files that the command reads must stay unchanged. A reader also fails if it crashes or uses more than 5 seconds (a command:
+other data types or shapes of tensors. An input of the reader `commands` is a command with an odd value or a missing argument; the
+files that the command reads must stay unchanged. A reader also fails if it crashes or uses more than 5 seconds (a command:
 20) or 2 GB of memory.
 """
 

@@ -14,8 +14,8 @@ print at most one line. The user's files must be unchanged, and the result must 
 the command is repeated, it must leave the same files as without kills. `--overwrite` must refuse folders with foreign files.
 
 With --faults, a C library (`faults.c`, compiled with cc and loaded with LD_PRELOAD) counts the system calls that change files,
-also those of safetensors, tokenizers, PyArrow, PyTorch and HDF5. It lets one of them fail with an error number, or all calls
-from this one on (`ENOSPC+`), or kills the process group before the call (`KILL`). The command must then end with one line and
+also those of safetensors, tokenizers, PyArrow, PyTorch and HDF5. It lets one of them fail with an error number, or this call and
+all later ones (`ENOSPC+`), or kills the process group before the call (`KILL`). The command must then end with one line and
 exit code 2, or succeed with a complete result.
 
 Commands run in forks of this process, which has imported the libraries; `--fresh` runs some of them in a new interpreter. With
@@ -391,8 +391,7 @@ class Sweep:
 
     def is_complete(self, given: str, ending: str = "") -> bool:
         """Return whether the result of a stopped command is complete, and record results that are neither absent, complete nor
-        the older ones. `ending` says how it was
-        stopped."""
+        those of an older run. `ending` states how the command was stopped."""
         verb = VERBS[self.name]
         there, older, finished = (units(files, verb) for files in (self.found(given), self.older, self.expected))
         for unit, files in there.items():

@@ -164,7 +164,9 @@ def is_leftover(entry: Path) -> bool:
 def _in_the_way(entry: Path) -> OutputError:
     kind = "a folder" if entry.is_dir() else "a file"
     kind = "a symbolic link" if entry.is_symlink() else kind
-    return OutputError(f"{entry}: is {kind} that calque did not create, at a path that calque needs; rename or remove it")
+    return OutputError(
+        f"{entry}: is {kind} that calque did not create, at a path that calque needs; rename or remove it"
+    )
 
 
 def temporary_folder(place: Path, out: Path) -> Path:

@@ -176,7 +176,7 @@ def test_sums_that_are_not_finite_are_an_error(tmp_path, name, value):
     changed[name][0] = value
     write_arrays(tmp_path / "wrong", changed, metadata)
     AnchorSums.open(tmp_path / "sums")
-    with pytest.raises(InputError, match="not negative|NaN or infinity"):
+    with pytest.raises(InputError, match="non-negative|NaN or infinity"):
         AnchorSums.open(tmp_path / "wrong")
 
 

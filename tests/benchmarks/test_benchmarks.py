@@ -170,7 +170,7 @@ def test_the_arguments_of_documented_commands_are_accepted(file, command, parse_
 
 
 def test_the_gpu_script_runs_the_benchmark_of_contrastive_alignment(small, tmp_path, capsys):
-    """The script calls a stand-in for `python` that writes down the arguments, with which the benchmark is then run."""
+    """The script calls a stand-in for `python` that records its arguments; the benchmark is then run with these arguments."""
     stand_in, log = tmp_path / "bin" / "python", tmp_path / "log"
     stand_in.parent.mkdir()
     stand_in.write_text(f'#!/bin/sh\necho "$@" >> {log}\n')
