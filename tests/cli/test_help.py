@@ -1,4 +1,4 @@
-"""Test that help pages and messages speak of options, not of Python."""
+"""Test that help pages and messages use the terms of the command line instead of Python terms."""
 
 import ast
 import re
@@ -94,7 +94,7 @@ def test_a_message_with_an_option_of_another_command_is_found(line):
 
 
 def test_the_refusal_of_identical_beside_a_dictionary_gives_the_option_to_write(capsys, tmp_path):
-    """Check that the suggested command passes this check, too."""
+    """Check that the suggested command also passes this check."""
     how = ("--langs", "en", "de", "--encoder", "mini", "--towards", "en", "--out", tmp_path / "out", "-q")
     said = fails(capsys, "align", "--dictionary", "d.tsv", "identical", *how)
     assert said.endswith("write --dictionary d.tsv --option identical=true")

@@ -29,8 +29,8 @@ def test_a_user_error_keeps_its_exit_code_if_streams_are_closed(tmp_path, closed
 
 
 @pytest.mark.parametrize("closed", CLOSED)
-def test_a_file_never_gets_the_number_of_a_closed_stream(tmp_path, closed):
-    """A library that writes to standard error by its number would otherwise write to the user's file."""
+def test_a_file_never_gets_the_descriptor_of_a_closed_stream(tmp_path, closed):
+    """A library that writes to file descriptor 2 would otherwise write to the user's file instead of standard error."""
     program = (
         "import os, sys; from calque.cli.streams import open_closed_streams; open_closed_streams(); "
         "file = open('out', 'w'); assert file.fileno() > 2; os.write(1, b'x'); os.write(2, b'y'); os.read(0, 1); "
@@ -54,13 +54,13 @@ main(sys.argv[1:])
 
 
 def retrieval_job(folder):
-    """Arguments of `calque evaluate` for word retrieval in `folder`."""
+    """Return the arguments of `calque evaluate` for word retrieval in `folder`."""
     files = ["--test", folder / "test.tsv", "--langs", "en", "de", "--out", folder / "scores.jsonl"]
     return ["mini", "retrieval", *files]
 
 
 @pytest.mark.parametrize("numbers", ["1,", "2,", "1, 2"])
-def test_results_are_written_although_nobody_reads_the_output(tmp_path, numbers):
+def test_results_are_written_even_if_nobody_reads_the_output(tmp_path, numbers):
     text = "".join(f"cat{k} dog{k}\tKatze{k} Hund{k}\n" for k in range(20))
     (tmp_path / "test.tsv").write_text(text, encoding="utf-8")
     (tmp_path / "out").mkdir()

@@ -146,7 +146,7 @@ WORDS = [("dog", "Hund"), ("cat", "Katze"), ("cat", "Kater")]
         "{a} ||| {b}",
     ],
 )
-def test_scores_in_dictionaries_are_no_words(write, row):
+def test_scores_in_dictionaries_are_not_words(write, row):
     path = write("".join(row.format(n=n, a=a, b=b).replace("⇥", "\t") + "\n" for n, (a, b) in enumerate(WORDS)))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

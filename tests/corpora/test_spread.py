@@ -21,7 +21,7 @@ def test_the_choice_from_a_stream_equals_that_by_indices(n, size):
 
 @pytest.mark.parametrize("n", [101, 640, 997, 12_345])
 @pytest.mark.parametrize("size", [1, 7, 50])
-def test_items_are_evenly_spaced_in_a_stream_that_is_longer_than_what_is_held(n, size):
+def test_items_are_evenly_spaced_in_a_stream_with_more_items_than_are_held(n, size):
     chosen = list(evenly_spaced(iter(range(n)), size, held=10))
     assert len(chosen) == size
     assert chosen[0] == 0

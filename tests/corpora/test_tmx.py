@@ -116,7 +116,7 @@ GOOD = unit(en="a", de="x")
     ],
 )
 @pytest.mark.parametrize("on_error", ["raise", "skip", "blank"])
-def test_units_with_what_xml_does_not_allow_are_skipped_counted_and_named(tmp_path, text, reason, on_error):
+def test_units_with_content_that_xml_does_not_allow_are_skipped_counted_and_named(tmp_path, text, reason, on_error):
     path = tmp_path / "f.tmx"
     body = GOOD + unit(en=text, de="y") + unit(en="c", de="z", fr=text) + GOOD
     path.write_bytes((HEAD + body + TAIL).encode("utf-8", "surrogateescape"))

@@ -309,7 +309,7 @@ def test_a_folder_with_several_sets_of_adapters_names_them(tiny_folder, tmp_path
     model, _ = write_adapters(tiny_folder, tmp_path / "a")
     model.add_adapter("second", peft.LoraConfig(r=2, target_modules=["value"]))
     model.save_pretrained(tmp_path / "b")
-    assert isinstance(load_encoder(tmp_path / "b"), AdaptedEncoder)  # PEFT, too, opens the set in the folder itself
+    assert isinstance(load_encoder(tmp_path / "b"), AdaptedEncoder)  # PEFT also opens the set in the folder itself
     assert isinstance(load_encoder(tmp_path / "b" / "second"), AdaptedEncoder)
     (tmp_path / "b" / "adapter_config.json").unlink()
     with pytest.raises(InputError, match=r"adapters only in its subfolders \(second\); give one of the subfolders"):
