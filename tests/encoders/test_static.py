@@ -171,7 +171,7 @@ def test_a_header_that_declares_too_few_words_is_reported(write):
 
 
 @pytest.mark.parametrize("first", [b"dog 0.5", b"words 2", b"2 2.0", b"-2 2", b"dog hund"])
-def test_two_fields_that_are_not_whole_numbers_are_no_header(write, first):
+def test_two_fields_that_are_not_whole_numbers_are_not_a_header(write, first):
     with pytest.raises(InputError, match=rf"line 1: the first line is '{first.decode()}', expected `words dimensions`"):
         read_table(write(first + b"\nx 1 2\ny 3 4\n"))
 

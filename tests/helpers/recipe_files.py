@@ -1,4 +1,4 @@
-"""Write small files in the layout that the recipes expect. Other languages are English in capitals, with an ending."""
+"""Write small files in the layout that the recipes expect; words of other languages are English in capitals with a suffix."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ N = 30  # number of texts in a file
 
 
 def sentences(lang: str, seed: int = 0) -> list[list[str]]:
-    """Return the same sentences in a language; the words of each language end in its code, except those of English."""
+    """Return the same sentences in a language; words of all languages except English end in the first letter of its code."""
     rng = np.random.default_rng(seed)
     chosen = [rng.choice(len(WORDS), rng.integers(4, 8), replace=False) for _ in range(N)]
     return [[word(WORDS[k], lang) for k in each] for each in chosen]

@@ -35,7 +35,7 @@ def served(explorer: Explorer, background: Background | None = None) -> Iterator
 
 
 class Gate:
-    """Holds up the encoding of a text, which shows its progress, until `open` is called."""
+    """Barrier that stops the encoding of a text after a quarter of the words until `open` is called."""
 
     def __init__(self, monkeypatch, error: Exception | None = None):
         self.started, self._open, self._error = threading.Event(), threading.Event(), error

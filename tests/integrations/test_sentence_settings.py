@@ -153,7 +153,7 @@ def test_settings_in_a_file_with_an_earlier_name_are_applied(tiny_folder, tmp_pa
     close(ours(folder), theirs(folder))
 
 
-def test_a_layer_may_be_chosen_although_the_folder_sets_the_number_of_layers(tiny_folder, tmp_path):
+def test_a_layer_can_be_chosen_even_if_the_folder_sets_the_number_of_layers(tiny_folder, tmp_path):
     folder = sentence_model(tiny_folder, tmp_path / "st")
     change(folder, BERT, {"config_kwargs": {"num_hidden_layers": 2}})
     encoder = load_encoder(folder, layer=1)

@@ -132,7 +132,7 @@ def _shrink_method(name: str, method: dict) -> None:
     if "freeze" in method:
         method["freeze"] = 1
     if name == "clcr":
-        method |= {"epochs": [60, 0.1, 0.1, 1, 1]}  # a map that is fitted for too short finds no pivots
+        method |= {"epochs": [60, 0.1, 0.1, 1, 1]}  # maps that are trained for too few epochs find no pivots
     elif name in ("contrastive", "finetune"):
         method |= {"epochs": 0.3, "batch": 4}
     elif name == "distributions":

@@ -378,7 +378,7 @@ def test_heads_of_older_results_that_have_not_converged_are_recognised(tmp_path)
     assert verdict_of(lines, tmp_path)[0].startswith("new raises named entities by 20.0 in de")
 
 
-def test_the_verdict_says_which_number_of_runs_to_raise(tmp_path):
+def test_the_verdict_says_which_number_of_runs_to_increase(tmp_path):
     """Task heads on a base that was not trained, and training runs of a method, are different numbers."""
     heads = "two task heads per encoder; train five heads (seeds = 5 in a study, --seeds 5 with calque evaluate)."
     lines = two("ner", "f1", {"de": (0.1, 0.3)})

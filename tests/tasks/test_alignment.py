@@ -127,7 +127,7 @@ def test_gold_links_of_the_chosen_pairs_are_used_with_a_limit(tmp_path, capsys):
     assert evaluated(capsys, *column, "--limit", 2)[0] == evaluated(capsys, *file, "--limit", 2)[0]
 
 
-def test_links_are_written_and_read_with_either_count(tmp_path, capsys):
+def test_links_are_written_and_read_with_words_counted_from_0_or_1(tmp_path, capsys):
     (tmp_path / "text.tsv").write_text("".join(f"{pair}\n" for pair in PAIRS) * 4)
     links = {}
     for name in ("zero", "one"):

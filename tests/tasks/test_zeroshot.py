@@ -205,7 +205,7 @@ def test_labels_that_occur_only_in_a_test_text_are_rejected_or_count_as_missed()
     assert missed.n == known.n == 12
 
 
-def test_tags_that_are_no_spans_are_rejected_in_every_file():
+def test_tags_that_are_not_span_tags_are_rejected_in_every_file():
     train, other = tagged(30, "en"), tagged(9, "de", 1, tag=lambda k: "B-PER" if k < 4 else "B_LOC")
     for given in (([other], [train], []), ([train], [other], []), ([train], [train], [other])):
         with pytest.raises(
