@@ -55,7 +55,7 @@ FOREIGN = ("thesis.tex", "result.old/thesis.tex", "result.part/src/a.py", "resul
            ".result.saving/x", "tables.part")  # fmt: skip
 PATIENCE, ANSWER = 900, 60  # time limits, in seconds, for a command and for its end after a signal
 SIGNALS = ("SIGINT", "GROUP", "SIGTERM")
-FAULTS = {  # error numbers of failing system calls; "+": all later calls fail, too; 0: the process group is killed
+FAULTS = {  # error numbers of failing system calls; "+": all later calls also fail; 0: the process group is killed
     "ENOSPC": errno.ENOSPC, "ENOSPC+": errno.ENOSPC, "EIO": errno.EIO, "EIO+": errno.EIO, "EDQUOT": errno.EDQUOT,
     "EACCES": errno.EACCES, "EINTR": errno.EINTR, "KILL": 0,
 }  # fmt: skip

@@ -53,7 +53,7 @@ _WATCH: ContextVar[Watch | None] = ContextVar("calque_watches_progress", default
 
 @contextmanager
 def watching(watch: Watch) -> Iterator[None]:
-    """Call `watch` at every update of a bar that this thread creates inside the block, also if the bar is hidden.
+    """Call `watch` at every update of a bar that this thread creates inside the block, even if the bar is hidden.
 
     An exception raised by `watch` ends the work. This cancels work in a background thread.
     """

@@ -40,7 +40,7 @@ class _Pipe(io.FileIO):
 
 
 def prepare_streams() -> None:
-    """Let commands finish their work if nobody reads their output, and print file names with undecodable bytes."""
+    """Let commands finish their work if no program reads their output, and print file names with undecodable bytes."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if not isinstance(stream, io.TextIOWrapper):  # captured by a test

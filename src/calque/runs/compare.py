@@ -129,7 +129,7 @@ def runs_of(record: Record) -> tuple[float, ...]:
 
 
 def is_trained(record: Record) -> bool:
-    """Return whether the encoder of a record was trained with a random seed, which is assumed if the record does not say so."""
+    """Return whether the encoder of a record was trained with a random seed, which is assumed if the record lacks this."""
     settings = record.get("settings") or {}
     aligned = settings.get("aligned", {"seed": 0})
     seed = record["training_seed"] if "training_seed" in record else aligned and aligned.get("seed")
