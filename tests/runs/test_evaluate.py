@@ -38,3 +38,19 @@ def test_alignments_with_three_seeds_are_one_method_with_three_training_runs(tra
     ]  # fmt: skip
     figure = table.lines[1].cells[0].figure
     assert (figure.known.trainings, len(figure.known.runs)) == (3, 3)
+
+
+@pytest.mark.parametrize("task", [("retrieval",), ("retrieval", "--layers", "1,2")])
+def test_options_for_loading_an_encoder_are_part_of_the_setting_of_its_alignment(
+    task, train, tiny_folder, tmp_path, capsys
+):
+    """Otherwise a report could take scores of different layers for training runs of one method."""
+    langs, out = ("--langs", "en", "de", "-q"), tmp_path / "aligned"
+    job = ("align", train, *langs, "--encoder", tiny_folder, "--towards", "en", "--batch", 8, "--epochs", 0.5)
+    works(capsys, *job, "--out", out)
+
+    def setting(*options):
+        printed, _ = works(capsys, "evaluate", out, *task, "--test", train, *langs, "--json", *options)
+        return json.loads(printed)["settings"]["aligned"]["setting"]
+
+    assert setting() != setting("--max-length", 60)

@@ -160,7 +160,7 @@ def _layers_of(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DefaultLayerWarning)  # irrelevant, because the default layer is not used
         loaded = load_encoder(encoder, **dict(load or {}))
-    return compare_layers(tasks, loaded, layers, {"aligned": alignment_of(encoder)}, progress=progress)
+    return compare_layers(tasks, loaded, layers, {"aligned": alignment_of(encoder, load)}, progress=progress)
 
 
 def _say_of(encoder: str, say: Say, line: str) -> None:
@@ -178,7 +178,7 @@ def _scores_of(
     """
     from calque.encoders import load_encoder
 
-    loaded, aligned = load_encoder(encoder, **dict(load or {})), alignment_of(encoder)
+    loaded, aligned = load_encoder(encoder, **dict(load or {})), alignment_of(encoder, load)
     reporting = TASKS[name].reporting if is_path(name) else None  # reports look up the tasks of the table by name
     scores: list[Score] = []
     for task in tasks:
