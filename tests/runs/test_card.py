@@ -13,7 +13,10 @@ from calque.corpora.sample import sample_text
 from calque.encoders import load_encoder
 from calque.pairs import WordPairs
 from calque.runs.align import align
+from calque.runs.card import add_scores
 from calque.runs.settings import AlignSettings
+from calque.tasks import Score
+from calque.tasks.reporting import Reporting
 from calque.text import Sentence
 from command import works
 
@@ -106,6 +109,31 @@ def test_recording_scores_changes_only_the_block_of_scores(tiny_folder, train, t
     assert len(json.loads((tmp_path / "out" / "calque-run.json").read_text())["scores"]) == 2 * len(
         [line for line in text.splitlines() if line.startswith("| retrieval |") and line.endswith("True |")]
     )
+
+
+def own_score(mode: str, skipped: int) -> dict:
+    """Return the score of a task from another package, whose declaration is stored with the score."""
+    settings = {"mode": mode, "skipped": skipped}
+    reporting = Reporting(descriptive=("skipped",))
+    score = Score("mine", "t", ("en", "de"), "accuracy", 0.5, 0.4, 0.6, 9, 0, settings, reporting=reporting)
+    return score.to_dict()
+
+
+def rows_of(folder: Path) -> list[str]:
+    return [line for line in (folder / "README.md").read_text().splitlines() if line.startswith("| mine |")]
+
+
+def test_the_card_shows_only_settings_that_define_the_question_of_a_score(tmp_path):
+    add_scores(tmp_path, [own_score("a", 1), own_score("b", 2)])
+    add_scores(tmp_path, [own_score("b", 3)])
+    assert [row.split(" | ")[-1] for row in rows_of(tmp_path)] == ["mode: a |", "mode: b |"]
+
+
+def test_a_recorded_score_may_lack_values_that_are_not_needed(tmp_path):
+    bare = {**own_score("a", 1), "settings": None, "reporting": None, "n": None}
+    (tmp_path / "calque-run.json").write_text(json.dumps({"calque": "1", "scores": [bare]}))
+    add_scores(tmp_path, [own_score("b", 2)])
+    assert len(rows_of(tmp_path)) == 2
 
 
 def test_the_text_that_a_user_added_to_a_card_survives_a_new_alignment(tiny_folder, train, tmp_path):

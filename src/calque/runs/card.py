@@ -52,17 +52,26 @@ def _add_scores(path: Path, scores: list[dict[str, Any]]) -> None:
 
 def _question(score: dict[str, Any]) -> str:
     """Return a key that is equal for scores of the same question: task, metric, test set and defining settings."""
-    known = Reporting.from_dict(score["reporting"]) if "reporting" in score else reporting_of(score["task"])
-    descriptive = {*ALWAYS_DESCRIPTIVE, *(known or Reporting()).descriptive}
-    settings = {name: value for name, value in score.get("settings", {}).items() if name not in descriptive}
-    return json_text([*test_of(score), score.get("seed"), settings], sort_keys=True, default=str)
+    return json_text([*test_of(score), score.get("seed"), _defining(score)], sort_keys=True, default=str)
+
+
+def _defining(score: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings that define the question of a score, without those that only describe the score."""
+    stored = score.get("reporting")
+    declared = reporting_of(score["task"]) if stored is None else Reporting.from_dict(stored)
+    descriptive = {*ALWAYS_DESCRIPTIVE, *(declared or Reporting()).descriptive}
+    return {name: value for name, value in _settings(score).items() if name not in descriptive}
+
+
+def _settings(score: dict[str, Any]) -> dict[str, Any]:
+    return score.get("settings") or {}
 
 
 def _table(scores: Sequence[dict[str, Any]]) -> str:
     """Return a Markdown table of scores, with a last column for the settings that distinguish rows of the same test."""
     rows = [
         f"| {s['task']} | {s['metric']} | {s['data']} | {'-'.join(s['languages'])} | {_shown(s['value'])}{_doubts(s)} "
-        f"| {_shown(s['low'])} – {_shown(s['high'])} | {s['n']:,} |"
+        f"| {_shown(s['low'])} – {_shown(s['high'])} | {_count(s.get('n'))} |"
         for s in scores
     ]
     head, rule = f"{TABLE_START} value | 95% interval | n |", "|---|---|---|---|---:|---|---:|"
@@ -75,25 +84,24 @@ def _table(scores: Sequence[dict[str, Any]]) -> str:
 
 def _doubts(score: dict[str, Any]) -> str:
     """Return the reasons why a score must not be compared, in parentheses."""
-    return "".join(f" ({reason.partition(':')[0]})" for reason in warnings_of(score.get("settings", {})))
+    return "".join(f" ({reason.partition(':')[0]})" for reason in warnings_of(_settings(score)))
 
 
 def _differing(score: dict[str, Any], scores: Sequence[dict[str, Any]]) -> str:
     """Return the settings in which a score differs from another score of the same metric on the same test set."""
-    known = reporting_of(score["task"]) or Reporting()
-    own = score.get("settings", {})
-    others = [each.get("settings", {}) for each in scores if test_of(each) == test_of(score)]
-    names = [
-        name
-        for name in own
-        if name not in {*ALWAYS_DESCRIPTIVE, *known.descriptive} and any(each.get(name) != own[name] for each in others)
-    ]
+    own = _defining(score)
+    others = [_defining(each) for each in scores if test_of(each) == test_of(score)]
+    names = [name for name in own if any(each.get(name) != own[name] for each in others)]
     return ", ".join(f"{name}: {own[name]}" for name in names).replace("|", "\\|")
 
 
 def _shown(value: float | None) -> str:
     """Format a value; return an empty string if the value is missing."""
     return "" if value is None else f"{value:.4f}"
+
+
+def _count(n: int | None) -> str:
+    return "" if n is None else f"{n:,}"
 
 
 # -- scores on held-out text -----------------------------------------------------------------------------
