@@ -113,6 +113,10 @@ def test_adapters_can_be_saved_tracked_and_merged_afterwards(capsys, texts, tiny
     assert not (tmp_path / "adapters" / "model.safetensors").exists()
     vectors = [load_encoder(tmp_path / name).encode([["the", "cat"]]).data for name in ("adapters", "merged")]
     np.testing.assert_allclose(*vectors, atol=1e-5)
+    record = tmp_path / "adapters" / "calque-run.json"
+    record.write_text(json.dumps({**json.loads(record.read_text()), "scores": [3]}))
+    said = fails(capsys, "merge", tmp_path / "adapters", "--out", tmp_path / "again", "-q")
+    assert f"{record}: scores/0 must be a JSON object" in said
     assert "not an option" in fails(capsys, *job[:8], "clcr", *job[9:-3], "--lora", 2, "--out", tmp_path / "n")
 
 

@@ -21,7 +21,7 @@ from calque.errors import InputError, SettingError
 from calque.input_texts import Say, Words, check_pairs, read_languages, skipped
 from calque.maps.dictionary import Normalisation
 from calque.runs.anchors import open_folder
-from calque.runs.card import add_scores, scores_of
+from calque.runs.card import add_scores, recorded_scores, scores_of
 from calque.runs.folder import TRAINING, check, writing
 from calque.runs.settings import AlignSettings, named_pairs
 from calque.runs.words import links_of
@@ -389,7 +389,8 @@ def merge(adapters: str, *, out: str | Path, keep_layers: bool = False, overwrit
             check_complete(folder)
             return Path(out)
         record = read_run(adapters)
-        scores = record.pop("scores", [])
+        scores = recorded_scores(record, run)
+        record.pop("scores", None)
         save_with_card(plain, folder, record, keep_layers=keep_layers)
         keep_user_text(Path(adapters), folder)
         check_complete(folder)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,15 +39,25 @@ def add_scores(folder: Path, scores: list[dict[str, Any]]) -> None:
 
 def _add_scores(path: Path, scores: list[dict[str, Any]]) -> None:
     record = read_run(path.parent) if path.exists() else environment()
-    for number, score in enumerate(record.get("scores") or ()):
-        if reason := invalid_score(score):
-            raise InputError(f"scores/{number} {reason}", path=path)
     bare = [{name: value for name, value in score.items() if name != "resamples"} for score in scores]
-    found = {_question(score): score for score in (*(record.get("scores") or ()), *bare)}
+    found = {_question(score): score for score in (*recorded_scores(record, path), *bare)}
     record["scores"] = list(found.values())
     write_text(path, json_text(record, indent=2, default=str, ensure_ascii=False) + "\n")
     card = path.with_name(CARD_FILE)
     write_card_text(card, with_scores(read_card(card), f"{SCORES_HEADING}\n\n{_table(record['scores'])}"))
+
+
+def recorded_scores(record: Mapping[str, Any], path: Path) -> list[dict[str, Any]]:
+    """Return the scores in the record of an encoder, which `read_run` has read from `path`.
+
+    Raises:
+        InputError: a score is invalid.
+    """
+    scores = record.get("scores") or []
+    for number, score in enumerate(scores):
+        if reason := invalid_score(score):
+            raise InputError(f"scores/{number} {reason}", path=path)
+    return scores
 
 
 def _question(score: dict[str, Any]) -> str:
