@@ -126,13 +126,8 @@ def open_folder(path: str, *, lang: str = "", encoder: Any = None) -> dict[int, 
 
 def read_vocabulary(path: str) -> list[str]:
     """Read a file with one word per line."""
-    from calque.text_files import Flaw, read_lines
+    from calque.text_files import readable_lines
 
-    lines = []
-    for line in read_lines(path):
-        if isinstance(line, Flaw):
-            raise InputError(line.fact, path=line.path, line=line.line)
-        lines.append(line.strip())
-    if not (words := [word for word in lines if word]):
+    if not (words := [word for line in readable_lines(path) if (word := line.strip())]):
         raise InputError("the file contains no words; expected one word per line", path=path)
     return words

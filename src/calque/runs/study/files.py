@@ -22,7 +22,7 @@ from calque.runs.steps import files_at
 from calque.runs.study.recipe import PARTS, EncoderTable, Study, TaskTable, given, listed
 from calque.tasks.inputs import Inputs
 from calque.tasks.table import TASKS
-from calque.text_files import Flaw, check_content, read_lines
+from calque.text_files import check_content, readable_lines
 
 _FIRST = 64  # number of lines that are read to recognise plain text
 _SHOWN = 3  # maximum number of further problems in the message
@@ -190,11 +190,9 @@ def _read_first_words(path: str, lang: str) -> None:
 
 def _read_links(path: str) -> None:
     """Read the first line of a file of word links."""
-    first = next(read_lines(path), None)
+    first = next(readable_lines(path), None)
     if first is None:
         raise InputError("the file is empty, expected one line of word links (i-j) per sentence pair", path=path)
-    if isinstance(first, Flaw):
-        raise InputError(first.fact, path=path, line=first.line)
     WordPairs.parse([first], path=path, one_based=False)
 
 
