@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from calque.errors import InputError, SettingError
-from calque.storage import json_text, write_text
+from calque.storage import json_text, read_json_object, write_text
 
 OWNER = "study.json"
 _ROW = ("encoder", "layer", "method", "supervision", "training_seed")
@@ -39,14 +39,11 @@ def claim(folder: Path, study: Path) -> None:
 
 def _owner(file: Path) -> str:
     """Return the path of the study file to which a folder belongs."""
-    try:
-        named = json.loads(file.read_text(encoding="utf-8"))["study"]
-        if isinstance(named, str) and named:
-            return named
-        raise ValueError("it names no study file")
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        fact = f"calque did not write this file ({error}); delete it if the folder belongs to your study"
-        raise InputError(fact, path=file) from error
+    fact = "calque did not write this file; delete it if the folder belongs to your study"
+    named = read_json_object(file, fact).get("study")
+    if not isinstance(named, str) or not named:
+        raise InputError(f"{fact} (it names no study file)", path=file)
+    return named
 
 
 def _is_same(known: Path, study: Path) -> bool:
