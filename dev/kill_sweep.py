@@ -346,11 +346,10 @@ class Sweep:
 
     def found(self, when: str) -> dict[str, bytes]:
         """Check that the user's files are unchanged, and return all other files in the folder."""
-        found = contents(self.folder / "run")
+        found, touched = contents(self.folder / "run"), []
         if VERBS[self.name].needs:
-            changed = [name for name, data in self.older.items() if found.pop(name, b"") != data]
-            self.fail("foreign files", f"{when}: {changed}") if changed else None
-        touched = [name for name in self.foreign() if found.pop(name, b"") != f"mine: {name}".encode()]
+            touched = [name for name, data in self.older.items() if found.pop(name, b"") != data]
+        touched += [name for name in self.foreign() if found.pop(name, b"") != f"mine: {name}".encode()]
         if touched:
             self.fail("foreign files", f"{when}: {touched}")
         return found
@@ -415,12 +414,13 @@ class Sweep:
         self.begin()
         code, _, _, said = self.give((kind, number))
         calls = self.called()
-        given = f"{kind}:{number:g} ({calls[int(number) - 1] if number <= len(calls) else 'no such call'})"
-        self.hits["faults"] += number <= len(calls)
-        failed = (
-            code == 2 and said.count("calque: error: ") == 1 and said.splitlines()[-1].startswith("calque: error: ")
-        )
-        if not failed and code != (-signal.SIGKILL if kind == "KILL" and number <= len(calls) else 0):
+        is_hit = number <= len(calls)
+        given = f"{kind}:{number:g} ({calls[int(number) - 1] if is_hit else 'no such call'})"
+        self.hits["faults"] += is_hit
+        error = "calque: error: "
+        reported = code == 2 and said.count(error) == 1 and said.splitlines()[-1].startswith(error)
+        killed = code == -signal.SIGKILL and kind == "KILL" and is_hit
+        if not (reported or killed or code == 0):
             self.fail("tracebacks", f"{given}: ended with {code}: {said[-600:]}")
         complete = self.is_complete(given)
         if code == 0 and not complete:
@@ -521,7 +521,11 @@ def main(arguments: list[str] | None = None) -> int:
             return 0
         if options.fresh < 1 and os.environ.get("LD_PRELOAD") != str(library):  # forks use the library of this process
             given = [*(sys.argv[1:] if arguments is None else arguments), "--folder", str(folder)]
-            os.execve(sys.executable, [sys.executable, __file__, *given], {**os.environ, "LD_PRELOAD": str(library)})
+            preloaded = {**os.environ, "LD_PRELOAD": str(library)}
+            code = subprocess.run([sys.executable, __file__, *given], env=preloaded, check=False).returncode
+            if not code and options.folder is None:
+                shutil.rmtree(folder)
+            return code
     names = [name.strip() for name in options.verbs.split(",") if name.strip()] or list(VERBS)
     os.environ.update(OMP_NUM_THREADS="1", TOKENIZERS_PARALLELISM="false")
     sys.path.insert(0, str(SOURCE))
@@ -551,15 +555,10 @@ def main(arguments: list[str] | None = None) -> int:
         if library:
             aims = options.at or [(rng.choice(list(FAULTS)), rng.randint(1, sweep.calls))]
             sweep.fault(*aims[0])
-            if options.at:
-                break
-            if sum(each.count for each in ready) >= 20 * shown:
-                print(table(sweeps), flush=True)
-                shown += 1
-            continue
-        chosen, most = rng.choices(kinds, k=rng.randint(1, 4)), 1.02 * sweep.seconds
-        aims = [(kind, rng.randint(1, sweep.steps) if kind == "step" else rng.uniform(0, most)) for kind in chosen]
-        sweep.round(options.at or aims)
+        else:
+            chosen, most = rng.choices(kinds, k=rng.randint(1, 4)), 1.02 * sweep.seconds
+            aims = [(kind, rng.randint(1, sweep.steps) if kind == "step" else rng.uniform(0, most)) for kind in chosen]
+            sweep.round(options.at or aims)
         if options.at:
             break
         if sum(each.count for each in ready) >= 20 * shown:

@@ -64,13 +64,19 @@ os.replace(".result.calque-part", "result")
 
 
 @pytest.fixture
-def sweep(tmp_path, monkeypatch, capsys):
-    """Return a function that runs the sweep on a program and returns the exit code and the output."""
+def script(monkeypatch):
+    """Import `kill_sweep.py` as a module."""
     monkeypatch.syspath_prepend(SCRIPT.parent)
     spec = importlib.util.spec_from_file_location("kill_sweep", SCRIPT)
-    script = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, "kill_sweep", script)
-    spec.loader.exec_module(script)
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, "kill_sweep", module)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def sweep(script, tmp_path, monkeypatch, capsys):
+    """Return a function that runs the sweep on a program and returns the exit code and the output."""
     monkeypatch.setattr(script, "SOURCE", tmp_path)
     monkeypatch.setattr(script.golden, "plant", lambda folder, source: folder.mkdir(parents=True))
     (tmp_path / "calque").mkdir()
@@ -128,8 +134,7 @@ def test_an_older_result_is_replaced_unless_it_contains_foreign_files(sweep):
         assert (code, "--overwrite over a foreign file ended with" in found) == (expected, bool(expected)), found
 
 
-def test_time_values_are_ignored_but_not_their_keys(tmp_path, sweep):
-    script = sys.modules["kill_sweep"]
+def test_time_values_are_ignored_but_not_their_keys(tmp_path, script):
     texts = {
         "a": '{"seconds": {"all": 3}, "n": 1} <dd>2026-01-02 03:04 UTC</dd>',
         "b": '{"seconds": 7.5, "n": 1} <dd>2026-01-02 03:05 UTC</dd>',
@@ -183,12 +188,7 @@ def test_errors_after_a_failing_system_call_are_detected(sweep, program, aim, sa
 
 
 @NO_COMPILER
-def test_writes_of_libraries_in_rust_and_c_are_counted(tmp_path, monkeypatch):
-    monkeypatch.syspath_prepend(SCRIPT.parent)
-    spec = importlib.util.spec_from_file_location("kill_sweep", SCRIPT)
-    script = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, "kill_sweep", script)
-    spec.loader.exec_module(script)
+def test_writes_of_libraries_in_rust_and_c_are_counted(script, tmp_path):
     (tmp_path / "files").mkdir()
     program = (
         "import numpy as np, pyarrow as pa\nfrom safetensors.numpy import save_file\n"
@@ -197,8 +197,13 @@ def test_writes_of_libraries_in_rust_and_c_are_counted(tmp_path, monkeypatch):
     )
     library = script.compiled(tmp_path)
     for error, code in ((0, 0), (5, 1)):
-        faults = {"LD_PRELOAD": str(library), "FAULT_ROOT": str(tmp_path / "files"), "FAULT_LOG": str(tmp_path / "log"),
-                  "FAULT_CALL": str(2 if error else 0), "FAULT_ERRNO": str(error)}  # fmt: skip
+        faults = {
+            "LD_PRELOAD": str(library),
+            "FAULT_ROOT": str(tmp_path / "files"),
+            "FAULT_LOG": str(tmp_path / "log"),
+            "FAULT_CALL": "2" if error else "0",
+            "FAULT_ERRNO": str(error),
+        }
         ended = subprocess.run(
             [sys.executable, "-c", program],
             cwd=tmp_path,
