@@ -112,12 +112,23 @@ def tensors_changed(rng: random.Random, data: bytes) -> bytes:
     array = arrays.pop(name)
     kinds = (np.float16, np.float32, np.float64, np.int8, np.int32, np.int64, np.uint8, np.bool_)
     odd = np.array([np.nan, np.inf, -1, 2**40, 1e30])
-    changed = rng.choice((
-        lambda: array.astype(rng.choice(kinds)), lambda: array.T, lambda: array.reshape(-1), lambda: array[None],
-        lambda: array[:-1], lambda: array[..., :-1], lambda: array[:0], lambda: np.concatenate([array, array]),
-        lambda: np.zeros((), array.dtype), lambda: np.full_like(array, rng.choice(odd)), lambda: -array,
-        lambda: arrays.get(other, array), lambda: None,
-    ))()  # fmt: skip
+    changed = rng.choice(
+        (
+            lambda: array.astype(rng.choice(kinds)),
+            lambda: array.T,
+            lambda: array.reshape(-1),
+            lambda: array[None],
+            lambda: array[:-1],
+            lambda: array[..., :-1],
+            lambda: array[:0],
+            lambda: np.concatenate([array, array]),
+            lambda: np.zeros((), array.dtype),
+            lambda: np.full_like(array, rng.choice(odd)),
+            lambda: -array,
+            lambda: arrays.get(other, array),
+            lambda: None,
+        )
+    )()
     if changed is not None:
         arrays[rng.choice((name, name, name, name, f"{name}.x"))] = np.ascontiguousarray(changed)
     saved = save(arrays, metadata)  # the library writes the metadata in random order
@@ -297,9 +308,19 @@ def readers() -> dict[str, Reader]:
     def record(folder: Path) -> None:
         encoder = folder / "encoder"
         static(folder)
-        about = {"encoder": "v.vec", "encoder_fingerprint": "0", "method": "rotation", "towards": "en", "langs": ["de", "en"],
-                 "texts": [{"path": "train.tsv", "langs": ["en", "de"], "sentence_pairs": 3}], "settings": {"seed": 0},
-                 "counts": {"sentence_pairs": 3}, "schedule": None, "calque": "1", "seconds": {"method": 1.5}}  # fmt: skip
+        about = {
+            "encoder": "v.vec",
+            "encoder_fingerprint": "0",
+            "method": "rotation",
+            "towards": "en",
+            "langs": ["de", "en"],
+            "texts": [{"path": "train.tsv", "langs": ["en", "de"], "sentence_pairs": 3}],
+            "settings": {"seed": 0},
+            "counts": {"sentence_pairs": 3},
+            "schedule": None,
+            "calque": "1",
+            "seconds": {"method": 1.5},
+        }
         (encoder / "calque-run.json").write_text(json.dumps(about), encoding="utf-8")
         card.add_scores(encoder, study(("de",), ("base",), ("retrieval",)))
         (folder / "v.vec").unlink()

@@ -288,9 +288,14 @@ class Sweep:
                 "SWEEP_STEP": str(int(value)) if kind == "step" else "0"}  # fmt: skip
         if self.library is not None:
             (self.folder / "calls").unlink(missing_ok=True)
-            more |= {"LD_PRELOAD": str(self.library), "FAULT_ROOT": str(run), "FAULT_LOG": str(self.folder / "calls"),
-                     "FAULT_CALL": str(int(value)) if kind in FAULTS else "0", "FAULT_ERRNO": str(FAULTS.get(kind, 0)),
-                     "FAULT_STICKY": str(int(kind.endswith("+")))}  # fmt: skip
+            more |= {
+                "LD_PRELOAD": str(self.library),
+                "FAULT_ROOT": str(run),
+                "FAULT_LOG": str(self.folder / "calls"),
+                "FAULT_CALL": str(int(value)) if kind in FAULTS else "0",
+                "FAULT_ERRNO": str(FAULTS.get(kind, 0)),
+                "FAULT_STICKY": str(int(kind.endswith("+"))),
+            }
         with open(self.folder / "stderr", "w+b") as err:
             began, sent, code, process = time.perf_counter(), 0.0, None, None
             if fresh:

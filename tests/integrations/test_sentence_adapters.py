@@ -28,9 +28,12 @@ def folder(tiny_folder, tmp_path):
     torch.manual_seed(0)
     modules = [Transformer(str(tiny_folder), max_seq_length=10), Pooling(32, "cls"), Dense(32, 12), Normalize()]
     model = library.SentenceTransformer(
-        modules=modules, device="cpu", prompts={"query": "the cat: "}, default_prompt_name="query",
+        modules=modules,
+        device="cpu",
+        prompts={"query": "the cat: "},
+        default_prompt_name="query",
         similarity_fn_name="dot",
-    )  # fmt: skip
+    )
     model.save(str(tmp_path / "st"))
     return tmp_path / "st"
 

@@ -141,9 +141,14 @@ def test_the_text_that_a_user_added_to_a_card_survives_a_new_alignment(tiny_fold
     card = tmp_path / "out" / "README.md"
     card.write_text(card.read_text() + "\n## Licence\n\nMIT.\n")
     how = AlignSettings(
-        train=[str(train)], langs=["en", "de"], encoder=str(tiny_folder), method="means", towards="en",
-        out=tmp_path / "out", overwrite=True,
-    )  # fmt: skip
+        train=[str(train)],
+        langs=["en", "de"],
+        encoder=str(tiny_folder),
+        method="means",
+        towards="en",
+        out=tmp_path / "out",
+        overwrite=True,
+    )
     align(how, load={}, options={})
     text = card.read_text()
     assert "aligned by means" in text

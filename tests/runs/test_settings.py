@@ -86,6 +86,18 @@ def test_an_unusual_code_is_reported_even_with_q(folder, capsys):
     _, errors = works(capsys, "words", DE, "--langs", "en", "ger", "--model", "hmm", "--out", "links", "-q")
     assert errors == "calque: --langs: ger is usually written de\n"
     works(capsys, "words", DE, "--langs", "en", "de", "--model", "hmm", "--out", "links", "-q")
-    _, errors = works(capsys, "align", f"en-cz={DE}", "--encoder", "mini", "--towards", "en", "--method", "rotation",
-                      "--out", "a", "-q")  # fmt: skip
+    _, errors = works(
+        capsys,
+        "align",
+        f"en-cz={DE}",
+        "--encoder",
+        "mini",
+        "--towards",
+        "en",
+        "--method",
+        "rotation",
+        "--out",
+        "a",
+        "-q",
+    )
     assert errors.count("cz is not a language code of ISO 639; did you mean cs?") == 1
