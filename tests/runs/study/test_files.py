@@ -6,9 +6,11 @@ import pytest
 
 from calque.errors import InputError
 from calque.runs.study import study
+from study_parts import DICTIONARY
 
 #: a study that reads every kind of file
-PLAN = """
+PLAN = (
+    """
 seeds = 1
 runs = 1
 [encoders]
@@ -21,11 +23,9 @@ base = {}
 rotation = {}
 [supervision.parallel]
 de = "pairs.tsv"
-[supervision.dictionary]
-kind = "dictionary"
-texts = { en = "en.txt", de = "de.txt" }
-de = "entries.tsv"
-[tasks.retrieval]
+"""
+    + DICTIONARY
+    + """[tasks.retrieval]
 test = { de = "test.tsv" }
 train = { de = "pairs.tsv" }
 links = { de = "test.align" }
@@ -44,6 +44,7 @@ train = "train.data.xml"
 test = ["test.data.xml"]
 first_senses = "index.sense"
 """
+)
 TAGS = "a O\nb B-PER\n\nc O\n\n"
 SENSES = '<corpus><sentence><instance id="i0" lemma="a" pos="NOUN">a</instance></sentence></corpus>'
 FILES = {

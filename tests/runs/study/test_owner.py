@@ -6,24 +6,25 @@ import pytest
 
 from calque.errors import CalqueWarning, InputError, SettingError
 from calque.runs.study import study
+from study_parts import DICTIONARY
 
 # The vectors of the two languages are equal, so no map changes a score.
 pytestmark = pytest.mark.filterwarnings("ignore:all scores of")
 
-PLAN = """
+PLAN = (
+    """
 runs = 1
 [encoders]
 words = "en=en.vec,de=de.vec"
 [methods]
 base = {}
 rotation = {}
-[supervision.dictionary]
-kind = "dictionary"
-texts = { en = "en.txt", de = "de.txt" }
-de = "entries.tsv"
-[tasks.lexicon]
+"""
+    + DICTIONARY
+    + """[tasks.lexicon]
 test = { de = "entries.tsv" }
 """
+)
 
 
 @pytest.fixture
