@@ -404,7 +404,7 @@ class Sweep:
                 self.fail("half results", f"{given}:{ending} {unit} is neither absent nor complete: {wrong}")
         return not any(difference(there.get(unit, {}), files) for unit, files in finished.items())
 
-    def repeat(self, given: str, complete: bool) -> None:
+    def repeat(self, given: str, complete: bool) -> bool | None:
         """Repeat a stopped command, and compare its result with the expected one."""
         verb = VERBS[self.name]
         if not (complete and verb.adds):
