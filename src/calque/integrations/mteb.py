@@ -104,8 +104,10 @@ class MtebEncoder:
 
     def _prompt(self, task_metadata: Any, task: str | None) -> str | None:
         """Return the prompt for a task and a type of texts; None means the default prompt."""
-        kinds = [getattr(task_metadata, "name", None), getattr(task_metadata, "type", None)]
-        names = [name for kind in kinds if kind is not None for name in ([f"{kind}-{task}"] if task else []) + [kind]]
+        names: list[str] = []  # names of prompts, the most specific first
+        for kind in (getattr(task_metadata, "name", None), getattr(task_metadata, "type", None)):
+            if kind is not None:
+                names += [kind] if task is None else [f"{kind}-{task}", kind]
         names += PROMPT_NAMES.get(task or "", ())
         return next((self.prompts[name] for name in names if self.prompts.get(name)), None)
 

@@ -252,7 +252,9 @@ def too_few(*figures: Estimate | None) -> list[TooFew]:
 
 def cannot_be_shown(few: Iterable[TooFew]) -> str:
     """Return an explanation of why a difference is not tested, and how to train more often, see `too_few`."""
-    smallest = dict(sorted(few, reverse=True))  # the smallest number of each kind comes last and replaces the others
+    smallest: dict[bool, int] = {}
+    for of_heads, number in few:
+        smallest[of_heads] = min(number, smallest.get(of_heads, number))
     numbers, remedies = [], []
     for of_heads, number in sorted(smallest.items()):
         one, several, remedy = _HEADS if of_heads else _RUNS
