@@ -45,14 +45,8 @@ _THREE = (
     "zhaza zhozh zsmms zulzu "
 )
 TWO_LETTERS = {code[:3]: code[3:] for code in _THREE.split()}
-FORMER = {
-    "iw": "he",
-    "in": "id",
-    "ji": "yi",
-    "jw": "jv",
-    "mo": "ro",
-    "fil": "tl",
-}  # codes that ISO 639 or CLDR replaced
+# codes that ISO 639 or CLDR replaced
+FORMER = {"iw": "he", "in": "id", "ji": "yi", "jw": "jv", "mo": "ro", "fil": "tl"}
 _ELIDING = {"fr", "it", "ca", "ga", "gd", "oc", "co", "fur", "lij", "pms", "wa"}
 _APOSTROPHE_IS_LETTER = {"uk", "be", "rue", "br", "uz", "haw", "gn", "ha", "fi", "he", "yi"}
 _ORDINAL_POINT = "de da nb nn no fi et cs sk sl hr sr bs hu tr lv is"

@@ -86,9 +86,8 @@ def unpacked(path: str | PathLike[str]) -> Iterator[BufferedIOBase]:
                 raise InputError(
                     f"named {suffix} but not compressed in this format; rename the file or compress it again", path=path
                 )
-            if (
-                archive := next((name for magic, name in _ARCHIVES.items() if start.startswith(magic)), None)
-            ) is not None:
+            archive = next((name for magic, name in _ARCHIVES.items() if start.startswith(magic)), None)
+            if archive is not None:
                 raise InputError(f"a {archive} archive, expected text; unpack it", path=path)
             if packing is None:
                 yield file

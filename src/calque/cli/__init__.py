@@ -124,9 +124,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         message = getattr(error, "format_message", None)
         if message is not None:  # an error of the parser, such as a missing option
             _fail(message() or "no command given; calque --help lists the commands")
-        if (
-            type(error).__name__ == "Abort" or interruption(error) is not None
-        ):  # the parser converts an interruption to Abort
+        # The parser converts an interruption to Abort.
+        if type(error).__name__ == "Abort" or interruption(error) is not None:
             _stopped("interrupted")
         _flush()
         if exhausted(error) or near_limit():

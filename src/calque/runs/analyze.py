@@ -52,11 +52,8 @@ def analyze(
     words = words or Words()
     settings = {"forms": how.forms, "pairs": how.pairs, "projection": how.projection, "seed": words.seed}
     only = None if how.only is None else [name.strip() for name in how.only.split(",") if name.strip()]
-    chosen, paths, langs = (
-        _Chosen(only, settings, say),
-        _by_name(how.encoders or ()),
-        pairs_of([how.test or ""], how.langs or ()),
-    )
+    chosen, paths = _Chosen(only, settings, say), _by_name(how.encoders or ())
+    langs = pairs_of([] if how.test is None else [how.test], how.langs or ())
     if not (paths and how.test and langs):
         raise SettingError("the analyses need encoders, --test FILE and --langs, e.g. --langs en de")
     check_pairs([how.test], langs)
