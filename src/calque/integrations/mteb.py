@@ -113,21 +113,22 @@ class MtebEncoder:
 
     def similarity(self, embeddings1: Any, embeddings2: Any) -> Tensor:
         """Return the similarity of every pair of vectors, `[n, m]`: the cosine, or the similarity that the folder declares."""
-        x, y = _rows(embeddings1), _rows(embeddings2)
-        if self._similarity == "cosine":
-            return torch.from_numpy(unit_rows(x) @ unit_rows(y).T)
-        if self._similarity == "dot":
-            return torch.from_numpy(x @ y.T)
-        return -torch.cdist(torch.from_numpy(x), torch.from_numpy(y), p=_NORMS[self._similarity])
+        x, y = self._compared(embeddings1), self._compared(embeddings2)
+        if self._similarity in _NORMS:
+            return -torch.cdist(torch.from_numpy(x), torch.from_numpy(y), p=_NORMS[self._similarity])
+        return torch.from_numpy(x @ y.T)
 
     def similarity_pairwise(self, embeddings1: Any, embeddings2: Any) -> Tensor:
         """Return the similarity of corresponding vectors, `[n]`."""
-        x, y = _rows(embeddings1), _rows(embeddings2)
-        if self._similarity == "cosine":
-            return torch.from_numpy((unit_rows(x) * unit_rows(y)).sum(axis=1))
-        if self._similarity == "dot":
-            return torch.from_numpy((x * y).sum(axis=1))
-        return -torch.linalg.vector_norm(torch.from_numpy(x - y), ord=_NORMS[self._similarity], dim=1)
+        x, y = self._compared(embeddings1), self._compared(embeddings2)
+        if self._similarity in _NORMS:
+            return -torch.linalg.vector_norm(torch.from_numpy(x - y), ord=_NORMS[self._similarity], dim=1)
+        return torch.from_numpy((x * y).sum(axis=1))
+
+    def _compared(self, vectors: Any) -> np.ndarray:
+        """Return vectors as rows, which are L2-normalised if the similarity is the cosine."""
+        rows = _rows(vectors)
+        return unit_rows(rows) if self._similarity == "cosine" else rows
 
 
 def _task_of(prompt_type: Any) -> str | None:
