@@ -11,8 +11,6 @@ from calque.errors import CalqueError, SettingError
 from calque.explore.explorer import NEIGHBOURHOODS, Explorer
 from calque.progress import watching
 
-_IDLE = 0.5  # interval in seconds at which the thread checks whether it must stop
-
 
 class _Cancelled(Exception):
     """Exception that ends the computation after `stop`."""
@@ -63,9 +61,10 @@ class Background:
         with self._condition:
             if wanted in self._errors:
                 raise SettingError(self._errors[wanted])
-            if view.is_open(wanted[1]) and not (typed and self._current):
+            is_open = view.is_open(wanted[1])
+            if is_open and not (typed and self._current):
                 return None
-            if not view.is_open(wanted[1]):
+            if not is_open:
                 self._add(*wanted)
             left = len(self._left) + (self._current is not None)
             return {"text": self._text, "fraction": round(self._fraction, 4), "layers": left}
@@ -81,8 +80,7 @@ class Background:
         while True:
             with self._condition:
                 self._current = None
-                while not self._left and not self._stopped:
-                    self._condition.wait(_IDLE)
+                self._condition.wait_for(lambda: self._left or self._stopped)
                 if self._stopped:
                     return
                 self._current = self._left.popleft()
