@@ -180,6 +180,17 @@ def test_sums_that_are_not_finite_are_an_error(tmp_path, name, value):
         AnchorSums.open(tmp_path / "wrong")
 
 
+@pytest.mark.parametrize(("name", "kind"), [("counts", np.bool_), ("counts", np.float32), ("0.sums", np.int64)])
+def test_sums_of_another_data_type_are_an_error(tmp_path, name, kind):
+    sums = AnchorSums(3, layers=[0], lang="en")
+    sums.add(Sentences.of([["a", "b"]], "en"), {0: Embeddings(np.ones((2, 3), np.float32), np.array([0, 2]))})
+    sums.save(tmp_path / "sums")
+    arrays, metadata = map_arrays(tmp_path / "sums")
+    write_arrays(tmp_path / "wrong", {**arrays, name: arrays[name].astype(kind)}, metadata)
+    with pytest.raises(InputError, match="int64|data type int64"):
+        AnchorSums.open(tmp_path / "wrong")
+
+
 def test_anchors_of_a_text_equal_those_computed_from_sums():
     sentences, found = zipf(layers=(0,))
     whole = AnchorSums(DIM, lang="en")

@@ -47,11 +47,15 @@ def open_anchors(path: str | PathLike[str]) -> dict[int, Anchors]:
     try:
         about = json.loads(metadata["about"])
         words, counts = tuple(about["words"]), np.asarray(arrays["counts"])
+        if counts.dtype != np.int64:
+            raise ValueError(f"the counts must be whole numbers (int64), but have the data type {counts.dtype}")
         anchors = {}
         for layer in about["layers"]:
             parts = [arrays[f"{layer}.vectors"], *(arrays.get(f"{layer}.{name}") for name in ("variances", "norms"))]
             if any(part is not None and len(part) != len(words) for part in (counts, *parts)):
                 raise ValueError(f"layer {layer} must have exactly one anchor for each word")
+            if not all(part.dtype.kind == "f" for part in parts if part is not None):
+                raise ValueError(f"layer {layer} must contain decimal numbers")
             if not all(np.isfinite(part).all() for part in parts if part is not None):
                 raise ValueError(f"layer {layer} contains NaN or infinity")
             anchors[int(layer)] = Anchors(words, parts[0], counts, about["lang"], parts[1], parts[2])

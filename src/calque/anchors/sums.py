@@ -262,11 +262,14 @@ class AnchorSums:
             if any(arrays[f"{layer}.sums"].shape != (n, sums.dim) for layer in sums.layers):
                 raise ValueError("the number of sums must equal the number of words")
             sums._grow(n)
-            sums._counts = np.array(arrays["counts"])
+            counts = np.array(arrays["counts"])
+            if counts.dtype != np.int64 or counts.shape != (n,) or (counts < 0).any():
+                raise ValueError("the counts must be one non-negative whole number (int64) for each word")
+            sums._counts = counts
             for name, array in sums._arrays().items():
+                if arrays[name].dtype.kind != "f":
+                    raise ValueError(f"{name} must contain decimal numbers, but has the data type {arrays[name].dtype}")
                 array[...] = arrays[name].reshape(array.shape)
-            if sums._counts.shape != (n,) or (sums._counts < 0).any():
-                raise ValueError("the counts must be one non-negative number for each word")
             if not all(np.isfinite(array).all() for array in sums._arrays().values()):
                 raise ValueError("the sums contain NaN or infinity")
             sums.is_open = about["is_open"]
