@@ -488,6 +488,28 @@ def test_encoders_with_other_settings_or_a_repeated_seed_stay_apart(tmp_path):
     assert len(tables_of(lines, tmp_path)[0].lines) == 3
 
 
+def test_training_runs_are_found_in_the_results_of_several_folders(tmp_path):
+    base, *runs = aligned_runs((0.4, 0.5, 0.6))
+    for number, run in enumerate(runs):
+        write(tmp_path / "apart" / f"{number}" / "results.jsonl", [base, run])
+    for name in ("one", "two"):
+        write(tmp_path / "repeated" / name / "results.jsonl", [base, *runs])
+    for name in ("apart", "repeated"):
+        subjects = find_subjects(read_results([tmp_path / name])).all
+        assert [(subject.label, subject.runs) for subject in subjects] == [("m", 0), ("aligned", 3)]
+
+
+def test_training_runs_of_two_settings_with_the_same_names_stay_apart(tmp_path):
+    write(tmp_path / "one" / "results.jsonl", aligned_runs((0.4, 0.5), setting="first"))
+    write(tmp_path / "two" / "results.jsonl", aligned_runs((0.6, 0.7), setting="second"))
+    subjects = find_subjects(read_results([tmp_path])).all
+    assert [(subject.label, subject.runs) for subject in subjects] == [
+        ("m", 0),
+        ("aligned (aligned-0, aligned-1) · first", 2),
+        ("aligned (aligned-0, aligned-1) · second", 2),
+    ]
+
+
 @pytest.mark.parametrize(
     ("names", "common"),
     [

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from pathlib import PurePath
@@ -125,14 +126,15 @@ def find_subjects(results: Results, base: str | None = None) -> Subjects:
             before[label] = (record.settings.get("aligned") or {}).get("base_fingerprint", "")
         if record.settings.get("encoder") or record.analysis is not None:
             with_encoder.add(label)
+    n_runs = Counter(merged.values())
     subjects = {
         label: Subject(
             label,
             method,
             group,
             number,
-            bool(with_encoder) and label not in with_encoder,
-            list(merged.values()).count(method),
+            reference=bool(with_encoder) and label not in with_encoder,
+            runs=n_runs[method],
         )
         for number, (label, (method, group)) in enumerate(labels.items())
     }
@@ -143,26 +145,42 @@ def find_subjects(results: Results, base: str | None = None) -> Subjects:
 
 def _training_runs(records: Sequence[Record]) -> dict[str, str]:
     """Return the common name of encoders whose alignments differ only in their seeds, by the fingerprints of the encoders."""
-    groups: dict[
-        tuple[str, str], dict[int, dict[str, str]]
-    ] = {}  # maps each setting and seed to fingerprints and names
+    runs = _encoders_by_setting(records)
+    names = {setting: list(encoders.values()) for setting, encoders in runs.items()}
+    labels = {setting: common_name(each) for setting, each in names.items()}
+    others = {_encoder(record) for record in records if _hash(record) not in set().union(*runs.values())}
+    for setting in _repeated(labels, others):
+        labels[setting] += f" ({', '.join(names[setting])})"
+    for setting in _repeated(labels, others):  # encoders in different folders can have the same names
+        labels[setting] += f" · {setting[:6]}"
+    return {fingerprint: labels[setting] for setting, encoders in runs.items() for fingerprint in encoders}
+
+
+def _repeated(labels: Mapping[str, str], others: Collection[str]) -> list[str]:
+    """Return the keys of labels that occur several times or are among the others."""
+    counts = Counter(labels.values())
+    return [key for key, label in labels.items() if counts[label] > 1 or label in others]
+
+
+def _encoders_by_setting(records: Sequence[Record]) -> dict[str, dict[str, str]]:
+    """Return the encoders of each setting that was aligned with several seeds, as names by fingerprints.
+
+    If a seed has several encoders, an encoder was trained again, so it is not clear which encoders belong together. Such
+    settings are left out.
+    """
+    by_seed: dict[str, dict[int, dict[str, str]]] = {}  # names by fingerprint, by seed, by setting
     for record in records:
         aligned = record.settings.get("aligned")
-        if record.plain.get("method") or not isinstance(aligned, Mapping) or not aligned.get("setting"):
+        if record.plain.get("method") or not isinstance(aligned, Mapping):
             continue
-        if aligned.get("seed") is not None:
-            key = _folder(record), str(aligned["setting"])
-            groups.setdefault(key, {}).setdefault(aligned["seed"], {})[_hash(record)] = _encoder(record)
-    found: dict[str, str] = {}
-    # If a seed has several encoders, the files contain results of an encoder that was trained again, so runs cannot be matched.
-    several = [own for own in groups.values() if len(own) > 1 and all(len(each) == 1 for each in own.values())]
-    names = [[name for each in own.values() for name in each.values()] for own in several]
-    shared = [common_name(own) for own in names]
-    for own, of_group, name in zip(several, names, shared, strict=True):
-        taken = shared.count(name) > 1 or name in {_encoder(record) for record in records} - set(of_group)
-        label = f"{name} ({', '.join(of_group)})" if taken else name
-        found |= {fingerprint: label for each in own.values() for fingerprint in each}
-    return found
+        if aligned.get("setting") and aligned.get("seed") is not None:
+            seeds = by_seed.setdefault(str(aligned["setting"]), {})
+            seeds.setdefault(aligned["seed"], {})[_hash(record)] = _encoder(record)
+    return {
+        setting: {fingerprint: name for encoders in seeds.values() for fingerprint, name in encoders.items()}
+        for setting, seeds in by_seed.items()
+        if len(seeds) > 1 and all(len(encoders) == 1 for encoders in seeds.values())
+    }
 
 
 def common_name(names: Sequence[str]) -> str:
