@@ -139,8 +139,8 @@ def average(figures: Sequence[Figure], run_of: Sequence[Hashable] | None = None)
     sources = ("+".join(source for figure in own for source in figure.sources),)
     n = own[0].n if len({figure.n for figure in own}) == 1 else None
     sd = statistics.stdev(values) if len(values) > 1 else None
-    about = {"kind": "average", "sources": sources, "n": n, "sd": sd, "warnings": _all_warnings(figures)}
-    return _combined(own[0], values, known, **about)
+    warnings = _all_warnings(figures)
+    return _combined(own[0], values, known, kind="average", sources=sources, n=n, sd=sd, warnings=warnings)
 
 
 def mean_of(figures: Sequence[Figure]) -> Figure | None:
@@ -151,8 +151,10 @@ def mean_of(figures: Sequence[Figure]) -> Figure | None:
     estimates = [figure.known for figure in figures if figure.known is not None]
     known = over_tests(estimates) if len(estimates) == len(figures) else None
     sources = tuple(source for figure in figures for source in figure.sources)
-    about = {"kind": "mean", "sources": sources, "n": None, "sd": None, "digits": 2, "warnings": _all_warnings(figures)}
-    return _combined(figures[0], values, known, **about)
+    warnings = _all_warnings(figures)
+    return _combined(
+        figures[0], values, known, kind="mean", sources=sources, n=None, sd=None, digits=2, warnings=warnings
+    )
 
 
 def _all_warnings(figures: Iterable[Figure]) -> tuple[str, ...]:

@@ -286,12 +286,14 @@ class Asked:
 
     Attributes:
         title: name of the task in the report.
+        is_part: whether the metric is a part of another metric of the task, such as the score of one direction.
         is_main: see `Question`.
         lower_is_better: whether lower values of the metric are better.
         role: role of the task in the plot of retrieval and transfer.
     """
 
     title: str
+    is_part: bool = False
     is_main: bool = True
     lower_is_better: bool = False
     role: str = ""
@@ -370,10 +372,11 @@ def _declared_questions(records: Sequence[Record], declared: Mapping[str, Report
         if (task, metric) in found:
             continue
         reporting, stem = declared[record.source], metric.partition(".")[0]
-        is_main = not is_part(metric, metrics[task]) and (reporting.main is None or stem in reporting.main)
+        of_another = is_part(metric, metrics[task])
+        is_main = not of_another and (reporting.main is None or stem in reporting.main)
         title = _title(record, reporting)
         lower = stem in reporting.lower or metric in reporting.lower or lower_is_better(metric)
-        found[task, metric] = Asked(title, is_main, lower, reporting.role)
+        found[task, metric] = Asked(title, of_another, is_main, lower, reporting.role)
     return found
 
 

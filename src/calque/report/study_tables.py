@@ -13,7 +13,6 @@ from calque.report.questions import find_subjects, sort_questions
 from calque.report.reading import Record, Results
 from calque.report.tables import question_table, short_reason
 from calque.report.verdict import Claims, claim
-from calque.tasks.reporting import is_part
 
 
 def tables(records: Sequence[Mapping[str, Any]]) -> str:
@@ -27,11 +26,8 @@ def tables(records: Sequence[Mapping[str, Any]]) -> str:
     claims = claim([question for question in questions if question.is_main], subjects)
     others, _ = sort_questions(moved.records, find_subjects(moved))
     tested = [*((question, claims) for question in questions), *((question, Claims({}, {}, 0)) for question in others)]
-    metrics: dict[str, set[str]] = {}
-    for question, _ in tested:
-        metrics.setdefault(question.task, set()).add(question.metric)
     # Parts of another metric, such as the scores of single span types or directions, get no table.
-    found = [table(question_table(q, of_q, "")) for q, of_q in tested if not is_part(q.metric, metrics[q.task])]
+    found = [table(question_table(question, of, "")) for question, of in tested if not question.about.is_part]
     return "\n\n".join([*found, bullets([*page.summary, *((text,) for text in page.reading)])])
 
 

@@ -22,13 +22,15 @@ def task(name: str, questions: Sequence[Question], headlines: Sequence[Question]
     """Return the section of a task: tables of its main questions, heat maps of its headlines, and collapsed tables."""
     blocks: list[Block] = []
     own = [question for question in questions if question.task == name]
-    heats = 0
+    n_plots = 0
     for number, question in enumerate(question for question in own if question.is_main):
         blocks.append(question_table(question, claims, f"{name}-{number}"))
-        plot = heat_map(question, claims, f"{name}-heat{heats or ''}") if question in headlines else None
-        if plot is not None:
-            blocks.append(plot)
-            heats += 1
+        if question in headlines:
+            suffix = f"{n_plots}" if n_plots else ""  # the first heat map has the same name in every report
+            plot = heat_map(question, claims, f"{name}-heat{suffix}")
+            if plot is not None:
+                blocks.append(plot)
+                n_plots += 1
     rest = [question for question in own if not question.is_main]
     if rest:
         tables = tuple(question_table(q, claims, f"{name}-more-{k}") for k, q in enumerate(rest))
