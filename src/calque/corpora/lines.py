@@ -9,14 +9,7 @@ from os import PathLike, fspath
 from typing import Any, Literal, NamedTuple, TypeVar, get_args
 
 from calque.errors import InputError, SettingError, SkippedWarning
-from calque.text_files import LONGEST_LINE as LONGEST_LINE
-from calque.text_files import SUFFIXES as SUFFIXES
 from calque.text_files import Flaw, read_blocks
-from calque.text_files import check_content as check_content
-from calque.text_files import find_packed as find_packed
-from calque.text_files import read_lines as read_lines
-from calque.text_files import unpacked as unpacked
-from calque.text_files import unpacked_name as unpacked_name
 
 BLANK = "blank line"
 
