@@ -20,7 +20,7 @@ from calque.tasks.base import Score, Task
 from calque.tasks.bootstrap import f1, measure
 from calque.tasks.reporting import DISAMBIGUATION
 from calque.text import Sentences
-from calque.text_files import Flaw, find_packed, read_lines, unpacked_name
+from calque.text_files import find_packed, read_lines, readable_lines, unpacked_name
 
 if TYPE_CHECKING:
     from calque.encoders.base import Encoder
@@ -38,7 +38,7 @@ class SenseText:
         sentences: the text, in which a multiword expression (`New_York`) is one word.
         sentence, word: sentence index and word index of each instance, int64 `[n_instances]`.
         lemmas, pos, ids: lemma, part of speech (NOUN, VERB, ADJ or ADV) and id of each instance.
-        keys: WordNet sense keys of each instance, all of which count as correct; empty if there is no key file.
+        keys: distinct WordNet sense keys of each instance, all of which count as correct; empty if there is no key file.
         path: path of the XML file.
     """
 
@@ -50,6 +50,10 @@ class SenseText:
     ids: tuple[str, ...]
     keys: tuple[tuple[str, ...], ...]
     path: str | None = None
+
+    def __post_init__(self) -> None:
+        distinct = tuple(tuple(dict.fromkeys(keys)) for keys in self.keys)  # a key that is listed twice counts once
+        object.__setattr__(self, "keys", distinct)
 
     def __len__(self) -> int:
         """Number of instances."""
@@ -149,9 +153,9 @@ class Disambiguation(Task):
         """
         require(encoder, "measured", self.rows)
         trained, has_vector = _vectors(encoder, self.train, progress)
-        keys_of = [list(dict.fromkeys(keys)) for keys in self.train.keys]  # an instance may have several keys
-        rows = np.repeat(np.arange(len(self.train)), [len(keys) for keys in keys_of])
-        names, codes = np.unique([key for keys in keys_of for key in keys], return_inverse=True)
+        # An instance may have several keys.
+        rows = np.repeat(np.arange(len(self.train)), [len(keys) for keys in self.train.keys])
+        names, codes = np.unique([key for keys in self.train.keys for key in keys], return_inverse=True)
         used = has_vector[rows]
         keys, counts, seen = names.tolist(), np.bincount(codes), np.bincount(codes[used], minlength=len(names))
         if not seen.any():
@@ -272,13 +276,11 @@ def read_senses(path: str | PathLike[str], *, keys: str | PathLike[str] | None =
 
 def _read_keys(path: str | PathLike[str]) -> dict[str, tuple[str, ...]]:
     keys: dict[str, tuple[str, ...]] = {}
-    for number, line in enumerate(read_lines(path), 1):
-        if isinstance(line, Flaw):
-            raise InputError(line.fact, path=path, line=number)
+    for number, line in enumerate(readable_lines(path), 1):
         name, *senses = line.split() or [""]
         if name and (not senses or name in keys):
             wrong = f"{name!r:.40} has no key" if not senses else f"{name!r:.40} occurs a second time"
             raise InputError(f"{wrong}; expected one line with all keys for each instance", path=path, line=number)
         if name:
-            keys[name] = tuple(dict.fromkeys(senses))  # a key that is listed twice counts once
+            keys[name] = tuple(senses)
     return keys
