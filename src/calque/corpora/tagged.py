@@ -29,7 +29,7 @@ from calque.corpora.rows import first_of, is_dataset, open_rows
 from calque.errors import InputError, SettingError, did_you_mean
 from calque.offsets import offsets_of
 from calque.segment import split_spaces, split_words, word_places
-from calque.spans import Scheme, detect_scheme, to_bio, unknown_tag_fact, unknown_tags
+from calque.spans import detect_scheme, to_bio, unknown_tag_fact, unknown_tags
 from calque.text import Sentences
 from calque.text_files import Flaw, read_lines
 
@@ -183,30 +183,37 @@ def read_tagged(
     else:
         items = read_facebook(path, lang)
     read = list(losses.kept(items))
-    scheme = scheme or _scheme_of(read)
-    read = list(losses.kept(_with_known_tags(read, scheme)))
+    labels, offsets = _tags_of(read)
+    scheme = scheme or detect_scheme(labels.codes, labels.names, offsets)
+    if unknown := unknown_tags(labels.names, scheme):
+        read = list(losses.kept(_without_tags(read, unknown, labels.names)))
+        labels, offsets = _tags_of(read)
     losses.settle(len(read))
+    bio, repairs = to_bio(labels.codes, labels.names, offsets, scheme)
     sentences = Sentences.of((item.words for item in read), lang)
-    labels = Labels.of(tag for item in read for tag in item.tags)
-    bio, repairs = to_bio(labels.codes, labels.names, offsets_of(sentences.lengths()), scheme)
     intents = [item.intent for item in read if item.intent is not None]
     repaired = repairs + sum(item.repaired for item in read)
     lines = np.array([item.line for item in read], np.int64)
     return TaggedText(sentences, bio, Labels.of(intents) if intents else None, repaired, fspath(path), lines)
 
 
-def _scheme_of(read: Sequence[TaggedSentence]) -> Scheme:
-    """Detect the tagging scheme of the sentences."""
+def _tags_of(read: Sequence[TaggedSentence]) -> tuple[Labels, np.ndarray]:
+    """Return the tags of all words, and the offsets of the sentences."""
     labels = Labels.of(tag for item in read for tag in item.tags)
-    return detect_scheme(labels.codes, labels.names, offsets_of([len(item.tags) for item in read]))
+    return labels, offsets_of([len(item.tags) for item in read])
 
 
-def _with_known_tags(read: Sequence[TaggedSentence], scheme: Scheme) -> Iterator[TaggedSentence | Flaw]:
-    """Yield each sentence, or a `Flaw` at the first word of the sentence whose tag does not belong to the scheme."""
-    names = sorted({tag for item in read for tag in item.tags})
-    unknown = set(unknown_tags(names, scheme))
+def _without_tags(
+    read: Sequence[TaggedSentence], unknown: Sequence[str], names: Sequence[str]
+) -> Iterator[TaggedSentence | Flaw]:
+    """Yield each sentence, or a `Flaw` at the first word of the sentence that has an unknown tag.
+
+    Args:
+        unknown: tags that do not belong to the scheme of the other tags.
+        names: all tags.
+    """
     for item in read:
-        wrong = next((k for k, tag in enumerate(item.tags) if tag in unknown), None) if unknown else None
+        wrong = next((k for k, tag in enumerate(item.tags) if tag in unknown), None)
         if wrong is None:
             yield item
         else:
