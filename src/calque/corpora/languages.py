@@ -18,14 +18,14 @@ _NAMES = (
     "afrikaans=af albanian=sq arabic=ar armenian=hy basque=eu belarusian=be bengali=bn bosnian=bs breton=br bulgarian=bg "
     "catalan=ca chinese=zh croatian=hr czech=cs danish=da dutch=nl english=en estonian=et finnish=fi french=fr galician=gl "
     "georgian=ka german=de greek=el hebrew=he hindi=hi hungarian=hu icelandic=is indonesian=id irish=ga italian=it japanese=ja "
-    "kazakh=kk korean=ko latin=la latvian=lv lithuanian=lt macedonian=mk malay=ms maltese=mt marathi=mr norwegian=no"
-    " persian=fa polish=pl "
-    "portuguese=pt romanian=ro russian=ru serbian=sr slovak=sk slovene=sl slovenian=sl spanish=es swahili=sw swedish=sv tamil=ta "
-    "telugu=te thai=th turkish=tr ukrainian=uk urdu=ur vietnamese=vi welsh=cy"
+    "kazakh=kk korean=ko latin=la latvian=lv lithuanian=lt macedonian=mk malay=ms maltese=mt marathi=mr norwegian=no persian=fa "
+    "polish=pl portuguese=pt romanian=ro russian=ru serbian=sr slovak=sk slovene=sl slovenian=sl spanish=es swahili=sw "
+    "swedish=sv tamil=ta telugu=te thai=th turkish=tr ukrainian=uk urdu=ur vietnamese=vi welsh=cy"
 )
 #: English names of languages, in lower case, with their codes
-NAMES = {pair.partition("=")[0]: pair.partition("=")[2] for pair in _NAMES.split()}
+NAMES = {name: code for name, _, code in (pair.partition("=") for pair in _NAMES.split())}
 _CHINESE_SCRIPTS = {"cn": "hans", "sg": "hans", "my": "hans", "tw": "hant", "hk": "hant", "mo": "hant"}
+# pairs of codes that match, and how closely; 0 stands for equal codes
 _NORWEGIAN = {frozenset({"no", "nb"}): 1, frozenset({"no", "nn"}): 2}
 
 
@@ -98,10 +98,10 @@ def best_match(wanted: str, available: Iterable[str]) -> str | None:
 
 @lru_cache(1 << 12)  # all texts of a file have the same few tags
 def _best_match(wanted: str, available: tuple[str, ...]) -> str | None:
-    asked = _specified(wanted)
+    wanted_parts, asked = language_parts(wanted), _specified(wanted)
     close: dict[int, str] = {}  # first tag of each degree of closeness
     for tag in available:
-        if language_parts(tag) == language_parts(wanted):
+        if language_parts(tag) == wanted_parts:
             return tag
         specified = _specified(tag)
         languages = {asked["language"], specified["language"]}
