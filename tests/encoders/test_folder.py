@@ -269,9 +269,12 @@ def test_values_of_the_wrong_type_in_calque_json_are_one_line_errors(tmp_path, t
     turn = Rotation().fit(*rng.standard_normal((2, 90, tiny_encoder.dim)))
     several = PerLanguage({"en": static, "de": RandomVectors(3)}, alike=False)
     encoder = {
-        "static": static, "huggingface": tiny_encoder, "random": RandomVectors(3), "per-language": several,
+        "static": static,
+        "huggingface": tiny_encoder,
+        "random": RandomVectors(3),
+        "per-language": several,
         "mapped": MappedEncoder(tiny_encoder, {"de": {1: turn}}, towards="en", settings={}),
-    }[kind]  # fmt: skip
+    }[kind]
     encoder.save(tmp_path / "saved")
     path = tmp_path / "saved" / ABOUT_FILE
     about = json.loads(path.read_text(encoding="utf-8"))
@@ -284,6 +287,13 @@ def test_values_of_the_wrong_type_in_calque_json_are_one_line_errors(tmp_path, t
             wrong += bool(said)
             assert "\n" not in said
     assert wrong > 3 * len(about)
+
+
+@pytest.mark.parametrize("name", ["layers", "standardized", "langs", "mix", "sentence"])
+def test_null_in_a_list_of_calque_json_is_an_error(tmp_path, name):
+    (tmp_path / ABOUT_FILE).write_text(json.dumps({"kind": "static", name: [None]}), encoding="utf-8")
+    with pytest.raises(InputError, match=rf"{ABOUT_FILE}: {name} must be a list of .*, got \[None\]; restore the file"):
+        read_about(tmp_path)
 
 
 @pytest.mark.parametrize("value", [{}, [], [1, 2], [1, 2, 3, "4"], [1, 2, 3, float("inf")], "abcd", 3, True])

@@ -41,44 +41,36 @@ ENCODER_MARKS = (ABOUT_FILE, "config.json", "options.json", ADAPTERS_FILE)
 MARKS = (RUN_FILE, *ENCODER_MARKS)
 
 
+# -- types of the values in `calque.json` and `calque-run.json` --------------------------------------------------------
 def _is(kind: type) -> Callable[[object], bool]:
-    return lambda value: value is None or isinstance(value, kind)
+    return lambda value: isinstance(value, kind)
 
 
-def _whole(value: object) -> bool:
-    return value is None or (isinstance(value, int) and not isinstance(value, bool))
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _number(value: object) -> bool:
-    return value is None or (isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value))
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def _strings(value: object) -> bool:
-    return value is None or (isinstance(value, list) and all(isinstance(each, str) for each in value))
+def _is_list_of(is_right: Callable[[object], bool]) -> Callable[[object], bool]:
+    return lambda value: isinstance(value, list) and all(map(is_right, value))
 
 
-# Types of the values in `calque.json`; a missing value is None.
-_ABOUT_VALUES: tuple[tuple[tuple[str, ...], Callable[[Any], bool], str], ...] = (
-    (("layer", "max_length", "dim", "seed", "beam"), _whole, "a whole number"),
-    (("scale", "threshold"), _number, "a finite number"),
-    (("cut", "own_pooling", "bidirectional", "lower", "normalise", "unit"), _is(bool), "true or false"),
-    (
-        ("name", "base", "base_fingerprint", "fingerprint", "towards", "combine", "pooling", "precision"),
-        _is(str),
-        "text",
-    ),
+_NUMBERS = ("layer", "max_length", "dim", "seed", "beam")
+_SWITCHES = ("cut", "own_pooling", "bidirectional", "lower", "normalise", "unit")
+_TEXTS = ("name", "base", "base_fingerprint", "fingerprint", "towards", "combine", "pooling", "precision")
+#: keys of `calque.json`, with a test of their values and its description
+_ABOUT_VALUES: tuple[tuple[tuple[str, ...], Callable[[object], bool], str], ...] = (
+    (_NUMBERS, _is_whole, "a whole number"),
+    (("scale", "threshold"), _is_number, "a finite number"),
+    (_SWITCHES, _is(bool), "true or false"),
+    (_TEXTS, _is(str), "text"),
     (("settings", "maps", "tables", "parts", "adapted"), _is(dict), "an object"),
-    (("langs",), _strings, "a list of names"),
-    (
-        ("layers", "standardized"),
-        lambda value: value is None or (isinstance(value, list) and all(map(_whole, value))),
-        "a list of whole numbers",
-    ),
-    (
-        ("mix", "sentence"),
-        lambda value: value is None or (isinstance(value, list) and all(map(_number, value))),
-        "a list of finite numbers",
-    ),
+    (("langs",), _is_list_of(_is(str)), "a list of names"),
+    (("layers", "standardized"), _is_list_of(_is_whole), "a list of whole numbers"),
+    (("mix", "sentence"), _is_list_of(_is_number), "a list of finite numbers"),
 )
 _CAN_BE_NULL = ("max_length", "bidirectional", "mix", "sentence", "settings")
 _RUN_VALUES: tuple[tuple[tuple[str, ...], Any, str], ...] = (  # types of the values in `calque-run.json`
@@ -86,8 +78,6 @@ _RUN_VALUES: tuple[tuple[tuple[str, ...], Any, str], ...] = (  # types of the va
     (("settings", "schedule", "counts", "seconds", "vectors"), dict | None, "an object"),
     (("texts", "langs", "scores", "files"), list | None, "a list"),
 )
-
-
 _NOT_NULL = ("settings", "counts", "seconds", "texts", "langs", "scores", "files")  # null is read as a missing value
 
 
@@ -212,9 +202,10 @@ def _check_values(about: Mapping[str, Any], path: Path) -> None:
     if any(is_path(str(about.get(name, ""))) for name in ("kind", "base")):
         return
     for names, is_right, expected in _ABOUT_VALUES:
-        for name in names:
-            if not is_right(about.get(name)) or (name in about and about[name] is None and name not in _CAN_BE_NULL):
-                fact = f"{name} must be {expected}, got {about[name]!r:.60}; restore the file as calque wrote it"
+        for name in (name for name in names if name in about):
+            value = about[name]
+            if not is_right(value) and not (value is None and name in _CAN_BE_NULL):
+                fact = f"{name} must be {expected}, got {value!r:.60}; restore the file as calque wrote it"
                 raise InputError(fact, path=path)
 
 
@@ -233,19 +224,17 @@ def read_run(folder: str | PathLike[str]) -> dict[str, Any]:
             if not isinstance(record.get(name), kinds):
                 fact = f"{name} must be {expected}, got {record[name]!r:.60}; restore the file as calque wrote it"
                 raise InputError(fact, path=path)
-    if any(
-        not isinstance(text, dict) or not isinstance(text.get("langs", []), list) for text in record.get("texts") or ()
-    ):
-        raise InputError("texts must be a list of objects; restore the file as calque wrote it", path=path)
+    for text in record.get("texts") or ():
+        if not isinstance(text, dict) or not isinstance(text.get("langs", []), list):
+            raise InputError("texts must be a list of objects; restore the file as calque wrote it", path=path)
     return {name: value for name, value in record.items() if value is not None or name not in _NOT_NULL}
 
 
 def write_about(folder: Path, kind: str, about: Mapping[str, Any]) -> None:
     """Write `calque.json` with the kind of encoder and the settings that its class needs to open the folder."""
     head = {"kind": kind, "format": FORMAT}
-    text = json_text(
-        {**head, **about, **head}, undefined="refuse", indent=2
-    )  # `head` comes first and overrides `about`
+    about = {**head, **about, **head}  # `head` comes first and overrides `about`
+    text = json_text(about, undefined="refuse", indent=2)
     (folder / ABOUT_FILE).write_text(text + "\n", encoding="utf-8")
 
 
