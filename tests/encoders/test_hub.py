@@ -152,3 +152,13 @@ def test_failed_uploads_raise_one_line_errors(folder, tmp_path, hub, monkeypatch
     with pytest.raises(SettingError, match="is not a valid repository name; use USER/NAME"):
         check_repo("a/b/c")
     assert not hub.asked
+
+
+@pytest.mark.parametrize(
+    "content", [b"---\nlicense: [mit\n---\n# x\n", b"---\n- mit\n---\n", b"---\nlicense: m\xefit\n---\n"]
+)
+def test_a_corrupt_model_card_is_not_uploaded(folder, hub, content):
+    (folder / "README.md").write_bytes(content)
+    with pytest.raises(InputError, match="README.md: not a model card"):
+        push(folder, "me/x")
+    assert hub.asked == []

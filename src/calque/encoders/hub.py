@@ -10,15 +10,15 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from calque.encoders.card_blocks import CARD_FILE
 from calque.encoders.checkpoint import first_line
 from calque.encoders.folder import ENCODER_MARKS, holds_encoder
 from calque.encoders.hub_cache import unconnected
 from calque.errors import InputError, OutputError, SettingError
 from calque.storage import json_text
 
-CARD = "README.md"
 #: files that are not uploaded, such as training checkpoints, locks and hidden files; `push` adds the model card separately
-_NOT_PART = ["training/*", ".*", "*/.*", "*.part", "*.lock", "*.old", CARD]
+_NOT_PART = ["training/*", ".*", "*/.*", "*.part", "*.lock", "*.old", CARD_FILE]
 
 
 def push(
@@ -55,11 +55,12 @@ def push(
     path = Path(folder)
     if not holds_encoder(path):
         raise InputError("this folder contains no encoder saved by calque or transformers", path=path)
+    file = path / CARD_FILE
     try:
-        card: Any = ModelCard.load(path / CARD) if (path / CARD).is_file() else ModelCard(f"# {path.resolve().name}\n")
-    except (OSError, ValueError) as error:
-        raise InputError(f"not a model card ({str(error)[:200]})", path=path / CARD) from error
-    content = (path / CARD).read_bytes() if (path / CARD).is_file() else str(card).encode()
+        card: Any = ModelCard.load(file) if file.is_file() else ModelCard(f"# {path.resolve().name}\n")
+        content = file.read_bytes() if file.is_file() else str(card).encode()
+    except Exception as error:  # the YAML of a corrupt card raises errors of another library
+        raise InputError(f"not a model card ({first_line(error)})", path=file) from error
     if license is not None:  # otherwise the card is uploaded as it is
         card.data.license = license
         content = str(card).encode()
@@ -80,7 +81,7 @@ def push(
             for name in names
             if not (path / name).is_symlink()
         ]
-        files.append(CommitOperationAdd(CARD, _without(places, content.decode()).encode()))
+        files.append(CommitOperationAdd(CARD_FILE, _without(places, content.decode()).encode()))
         message = message or f"Upload {path.resolve().name} with calque"
         return str(api.create_commit(name, files, commit_message=message, revision=revision).commit_url)
     except Exception as error:  # the HTTP library and its errors depend on the version of huggingface_hub
