@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file
 from torch import nn
 from transformers.pytorch_utils import Conv1D
 
-from calque.encoders.checkpoint import first_line
+from calque.encoders.checkpoint import first_line, read_tensors
 from calque.encoders.folder import ADAPTERS_FILE
 from calque.errors import InputError, MissingExtraError
 from calque.storage import read_json_object
@@ -125,20 +124,14 @@ def _is_default(name: str, value: Any, default: Any) -> bool:
 # -- weights -----------------------------------------------------------------------------------------------------------
 def read_weights(folder: Path) -> dict[str, torch.Tensor]:
     """Read the adapters' weights from a safetensors file, or from a PyTorch file without running code from it."""
-    path = folder / WEIGHTS_FILE
-    if not path.is_file() and (folder / PICKLED_FILE).is_file():
-        path = folder / PICKLED_FILE
     try:
-        if path.name == PICKLED_FILE:
-            weights = torch.load(path, map_location="cpu", weights_only=True)
-        else:
-            weights = load_file(path)
+        weights = read_tensors(folder, WEIGHTS_FILE, PICKLED_FILE)
         return {name.removeprefix(PREFIX): weight for name, weight in weights.items()}
     except FileNotFoundError as error:
         raise InputError(f"the folder has no {WEIGHTS_FILE}", path=folder) from error
     except Exception as error:  # corrupt files raise many kinds of exceptions
         fact = f"the weights of the adapters cannot be read ({first_line(error)})"
-        raise InputError(f"{fact}; give a file written by PEFT", path=path) from error
+        raise InputError(f"{fact}; give files written by PEFT", path=folder) from error
 
 
 class EncoderNames:
@@ -146,6 +139,7 @@ class EncoderNames:
 
     Args:
         model: the bare encoder, without adapters.
+        weights: names of the adapters' weights.
 
     Attributes:
         prefix: prefix of the encoder's modules under the head, "" if the names need no translation.

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from safetensors.torch import load_file
+from torch import Tensor, nn
 
 from calque.encoders.hub_cache import unconnected
 from calque.encoders.sentence_folders import model_settings
@@ -204,6 +205,18 @@ def _quiet(local: bool) -> Iterator[None]:
 
 def first_line(error: BaseException) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[0][:300]
+
+
+def read_tensors(folder: Path, name: str, pickled: str) -> dict[str, Tensor]:
+    """Read the tensors in a file of a folder, without running code from the file.
+
+    Args:
+        name: name of a safetensors file.
+        pickled: name of the PyTorch file that is read if there is no safetensors file.
+    """
+    if (folder / name).is_file() or not (folder / pickled).is_file():
+        return load_file(folder / name)
+    return torch.load(folder / pickled, map_location="cpu", weights_only=True)
 
 
 def adapter_modules(model: nn.Module) -> list[str]:

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from calque.encoders.checkpoint import read_tensors
 from calque.encoders.folder import read_about, write_about
 from calque.encoders.sentence_folders import (
     MODULES_FILE,
@@ -198,10 +199,7 @@ def _dense(folder: Path) -> list[nn.Module]:
     """Load a sentence-transformers dense layer and its activation."""
     try:
         about = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-        if (folder / "model.safetensors").is_file():
-            weights = load_file(folder / "model.safetensors")
-        else:
-            weights = torch.load(folder / "pytorch_model.bin", map_location="cpu", weights_only=True)
+        weights = read_tensors(folder, "model.safetensors", "pytorch_model.bin")
         residual, names = about.get("use_residual"), {about.get(f"module_{end}_name") for end in ("input", "output")}
         linear = nn.Linear(about["in_features"], about["out_features"], bias=about.get("bias", True))
         if not residual:

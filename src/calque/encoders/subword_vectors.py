@@ -12,12 +12,13 @@ from typing import Any, Self
 
 import numpy as np
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 from transformers import PreTrainedTokenizerFast
 
 from calque.encoders.base import Encoder
+from calque.encoders.checkpoint import read_tensors
 from calque.encoders.folder import read_about, saving, write_about
 from calque.encoders.sentence_folders import TOKENIZER_FILE, model_folder, module_kind, modules_of, static_folder
 from calque.encoders.sentence_settings import PROMPTS_FILE, read_object, read_text_settings
@@ -187,10 +188,7 @@ def _normalised(folder: Path) -> bool:
 
 def _matrix(folder: Path) -> Tensor:
     """Read one vector for each subword. model2vec may store fewer vectors, with an index and a weight for each subword."""
-    if (folder / _MODEL).is_file():
-        tensors = load_file(folder / _MODEL)
-    else:
-        tensors = torch.load(folder / "pytorch_model.bin", map_location="cpu", weights_only=True)
+    tensors = read_tensors(folder, _MODEL, "pytorch_model.bin")
     matrix = (tensors[_WEIGHT] if _WEIGHT in tensors else tensors["embeddings"]).float()
     if "mapping" in tensors:
         matrix = matrix[tensors["mapping"].long()]
