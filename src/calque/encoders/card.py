@@ -12,7 +12,8 @@ from calque.corpora.by_name import hub_ids
 from calque.distributed.environment import environment
 from calque.encoders.card_blocks import CARD_FILE, whole_card
 from calque.encoders.folder import RUN_FILE, read_about
-from calque.encoders.sentence_transformers import modules_of, read_recipe
+from calque.encoders.sentence_folders import modules_of
+from calque.encoders.sentence_transformers import read_recipe
 from calque.errors import CalqueError
 from calque.storage import json_text, write_text
 from calque.version import VERSION

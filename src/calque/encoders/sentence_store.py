@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from os import PathLike
 from pathlib import Path
 
@@ -17,7 +15,7 @@ from calque.encoders.sentence_vectors import SentencePooling, sentence_vectors
 from calque.errors import InputError
 from calque.progress import bar
 from calque.segment import splitter
-from calque.storage import json_text, write_text
+from calque.storage import json_text, read_json_object, write_text
 from calque.text import Sentences
 from calque.vectors import map_arrays, write_arrays
 
@@ -59,14 +57,13 @@ class TeacherVectors:
 
     def _recorded(self) -> int:
         """Return the number of vectors that existed when the run began."""
-        if self._counts is not None and self._counts.is_file():
-            with suppress(
-                ValueError, AttributeError, RecursionError
-            ):  # a corrupt file affects only the record of the run
-                before = json.loads(self._counts.read_text(encoding="utf-8")).get(self.key)
-                if isinstance(before, int) and 0 <= before <= len(self):
-                    return before
-        return len(self)
+        if self._counts is None or not self._counts.is_file():
+            return len(self)
+        try:
+            before = read_json_object(self._counts, "not a file of counts").get(self.key)
+        except InputError:  # a corrupt file affects only the record of the run
+            return len(self)
+        return before if isinstance(before, int) and 0 <= before <= len(self) else len(self)
 
     def _read(self) -> None:
         """Memory-map all existing files."""

@@ -320,10 +320,8 @@ def _of_part(encoder: Encoder, sentences: Sentences, pooling: SentencePooling) -
 
     if isinstance(base, SubwordVectors):
         means, filled = base.text_means(sentences, pooling.prompt)
-        with torch.inference_mode():
-            data = pooling.finish(
-                mapped(means)
-            ).numpy()  # maps are affine: the mapped mean is the mean of the mapped vectors
+        with torch.inference_mode():  # maps are affine: the mapped mean is the mean of the mapped vectors
+            data = pooling.finish(mapped(means)).numpy()
         return SentenceVectors(data * filled[:, None], filled)
     assert isinstance(base, HuggingFaceEncoder)
     split = pooling.split(base, sentences)

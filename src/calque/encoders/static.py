@@ -455,12 +455,13 @@ def _read_binary(file: BufferedIOBase, path, n: int, dim: int, limit: int | None
             raise InputError(f"the first line declares {n} words, but word {number} is incomplete", path=path)
         if not np.isfinite(vector := np.frombuffer(data, dtype="<f4")).all():
             raise InputError(f"the vector of word {number} is not finite; is the file corrupt?", path=path)
-        flaw = _flaw_of_binary(word.lstrip(b"\n"), number)
-        if flaw is not None:
+        word = word.lstrip(b"\n")
+        flaw = _flaw_of_binary(word, number)
+        if flaw is None:
+            rows.append(vector)
+            words.append(word.decode())
+        else:
             flaws.append(flaw)
-            continue
-        rows.append(vector)
-        words.append(word.lstrip(b"\n").decode())
     if (limit is None or limit >= n) and file.read(_ROWS).strip(b"\n"):
         fact = f"the first line declares {n} words, but more data follow; correct the number, or copy the file again"
         raise InputError(fact, path=path)

@@ -91,13 +91,8 @@ class Lexicon(Task):
         self.lower = lower
         self.dictionary = distinct_entries(dictionary, lower=lower)
         self.repeated = len(dictionary) - len(self.dictionary)
-        self.texts, self.candidates, self.max_candidates, self.similarity, self.k = (
-            texts,
-            candidates,
-            max_candidates,
-            similarity,
-            k,
-        )
+        self.texts, self.candidates, self.max_candidates = texts, candidates, max_candidates
+        self.similarity, self.k = similarity, k
         self.bootstrap, self.seed, self.data = bootstrap, seed, data
 
     @classmethod

@@ -68,10 +68,8 @@ class ProbeAnswers(Answers):
         gold = np.zeros((len(data.spans), len(labels)), dtype=bool)
         gold[target[codes >= 0], codes[codes >= 0]] = True
         # A label that is listed twice for a target counts once.
-        distinct = np.unique(target * max(1, len(data.labels.names)) + data.labels.codes) // max(
-            1, len(data.labels.names)
-        )
-        per_target = np.bincount(distinct, minlength=len(data.spans))
+        distinct = np.unique(np.stack([target, data.labels.codes]), axis=1)
+        per_target = np.bincount(distinct[0], minlength=len(data.spans))
         true = np.diff(offsets_of(per_target)[data.offsets])
         return cls(data.sentences.lengths(), np.diff(data.offsets), data.spans.astype(np.int64), gold, true)
 

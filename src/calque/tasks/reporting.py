@@ -151,19 +151,22 @@ DISAMBIGUATION = Reporting(
 )  # fmt: skip
 
 
+_OF_HEADS = (
+    "seeds", "chosen_epochs", "trained_epochs", "converged", "dev_scores", "tags", "labels", "relations", "targets",
+    "unknown_labels", "repaired_tags",
+)  # fmt: skip
+
+
 def of_trained_heads(*main: str) -> Reporting:
     """Return the declaration of a task that trains a task head; `main` contains its main metrics (default: all metrics)."""
     return Reporting(
         main=main or None,
-        descriptive=(
-            "seeds", "chosen_epochs", "trained_epochs", "converged", "dev_scores", "tags", "labels", "relations", "targets",
-            "unknown_labels", "repaired_tags",
-        ),
+        descriptive=_OF_HEADS,
         by_test_set=("train", "train_texts", "dev", "text"),
         # The default learning rate of fine-tuning depends on the encoder's dimension.
         by_encoder={"learning_rate": ("features", "tuned")},
         role="transfer",
-    )  # fmt: skip
+    )
 
 
 TRAINED_HEADS = of_trained_heads()
