@@ -663,11 +663,19 @@ def test_settings_that_a_task_declares_as_descriptive_do_not_separate_its_result
         "title": "speech",
     }
     lines = [
-        asked(value, "mine", "wer", lang, method=method, reporting=declared, settings={"skipped": k, "train": [f"{lang}.tsv"]})
+        asked(
+            value,
+            "mine",
+            "wer",
+            lang,
+            method=method,
+            reporting=declared,
+            settings={"skipped": k, "train": [f"{lang}.tsv"]},
+        )
         for k, (method, lang, value) in enumerate(
             [("base", "de", 0.6), ("base", "fr", 0.6), ("new", "de", 0.2), ("new", "fr", 0.2)]
         )
-    ]  # fmt: skip
+    ]
     (table,) = tables_of(lines, tmp_path)
     assert [head.label for head in table.heads] == ["de", "fr", "mean"]
     assert table.caption.startswith("Speech: wer, per cent, lower is better")

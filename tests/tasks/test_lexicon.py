@@ -233,8 +233,16 @@ def test_the_table_of_scores_gives_the_number_of_candidates_and_of_missing_words
         rows = [f"{word} {' '.join(map(str, row))}\n" for word, row in words.items()]
         (tmp_path / f"{lang}.vec").write_text(f"20 6\n{''.join(rows)}", encoding="utf-8")
     (tmp_path / "en-de.txt").write_text("e1 d1\ne2 d2\ne2 d2\ne99 d3\ne3 d98\ne4 d97\n", encoding="utf-8")
-    job = ("evaluate", f"en={tmp_path / 'en.vec'},de={tmp_path / 'de.vec'}", "lexicon", "--test", tmp_path / "en-de.txt",
-           "--langs", "en", "de")  # fmt: skip
+    job = (
+        "evaluate",
+        f"en={tmp_path / 'en.vec'},de={tmp_path / 'de.vec'}",
+        "lexicon",
+        "--test",
+        tmp_path / "en-de.txt",
+        "--langs",
+        "en",
+        "de",
+    )
     out, _ = works(capsys, *job, "--quiet")
     assert "Candidates: 20 most frequent words with a vector in de (en-de.txt)." in out
     assert "3 of 5 entries left out: no vector for 1 words in en and 2 in de." in out

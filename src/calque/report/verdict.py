@@ -351,10 +351,8 @@ def _asked(question: Question, *, headline: bool = True) -> str:
     """Describe a question by its task, its settings and, unless it is a headline, its metric."""
     stem, _, selection = question.metric.partition(".")
     links = {"all": "all linked words", "unseen": "unseen pairs"}.get(selection)
-    names = {
-        "macro-f1": "macro-F1", "intent": "intents", "uas": "UAS", "mrr": "MRR", "similarities": "similarities as before",
-    }  # fmt: skip
-    metric = names.get(question.metric, metric_name(question.metric))
+    short = {"uas": "UAS", "mrr": "MRR", "similarities": "similarities as before"}
+    metric = short.get(question.metric, metric_name(question.metric))
     if links is not None:
         metric = f"by word type, {links}" if stem == "form" else links
     details = [*([] if headline else [metric]), *([question.variant] if question.variant else [])]
