@@ -140,6 +140,13 @@ def test_a_mapped_encoder_rejects_sentences_without_a_language(tiny_encoder, tex
     assert len(mapped.encode(Sentences.of([]))) == 0
 
 
+def test_a_missing_language_is_reported_before_the_text_is_encoded(tiny_encoder, text, monkeypatch):
+    mapped = MappedEncoder.fit(tiny_encoder, *text, make=Rotation, towards="en")
+    monkeypatch.setattr(mapped.base, "encode_layers", lambda *_, **__: pytest.fail("the text was encoded"))
+    with pytest.raises(SettingError, match="has no language"):
+        mapped.encode(Sentences.of([["the", "cat"]]))
+
+
 def test_a_bfloat16_encoder_is_loaded_with_the_dtype_used_for_fitting(tiny_folder, text, tmp_path):
     import torch
 

@@ -181,8 +181,8 @@ class MappedEncoder(Encoder):
 
     def _encode(self, sentences, layers: list[int], progress: bool) -> dict[int, Embeddings]:
         def mapped(text: Sentences) -> dict[int, Embeddings]:
+            maps = self._maps_of(text.lang)  # checks the language before the text is encoded
             found = dict(self.base.encode_layers(text, layers, progress=progress))
-            maps = self._maps_of(text.lang)
             for layer in maps.keys() & found.keys():
                 vectors = self.map_vectors(np.asarray(found[layer].data), text.lang, layer)
                 if (covered := found[layer].covered) is not None:
