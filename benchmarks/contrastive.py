@@ -75,10 +75,10 @@ def measure(options: argparse.Namespace, encoder: Any, corpus: ParallelCorpus, p
     def library() -> None:  # the published loss: repeated pairs are negatives, and similarities are not distilled
         method = Contrastive(
             towards=corpus.langs[0], batch=options.batch, learning_rate=RATE, temperature=TEMPERATURE, same_share=0.0,
-            similarity_distillation=0.0, epochs=1.0, lora=options.lora,
+            similarity_distillation=0.0, epochs=1.0, lora=options.lora, standardize=False,
         )  # fmt: skip
         method.max_words = None
-        method.tune(encoder, corpus, pairs, standardize=False)  # the loop does not standardise the vectors either
+        method.align(encoder, corpus, pairs)  # the loop does not standardise the vectors either
 
     title = f"contrastive alignment of {len(corpus):,} pairs, {encoder.name}, {options.threads} threads"
     given = encoder, corpus, pairs, options.batch, options.lora

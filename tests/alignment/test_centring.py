@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from calque.alignment.contrastive import Contrastive
+from calque.alignment.data import LinkedText
 from calque.alignment.text_maps import centred
 from calque.encoders import load_encoder
 from calque.errors import SettingError
@@ -32,16 +33,15 @@ def test_the_mean_of_a_language_is_shifted_to_the_mean_of_its_translations(tiny_
         centred(tiny_encoder, corpora, towards="zz")
 
 
-def test_align_centres_the_encoder_but_tune_does_not(tiny_encoder):
+def test_a_tuner_centres_the_trained_encoder(tiny_encoder):
     corpus, pairs = make_text("xx", 12, 0)
-    method = Contrastive(towards="en", epochs=1)
-    tuned = method.tune(tiny_encoder, corpus, pairs)
-    assert "centre" not in method.record()["settings"]
-    aligned = method.align(tiny_encoder, corpus, pairs, centre=True)
+    tuned = Contrastive(towards="en", epochs=1).align(tiny_encoder, corpus, pairs)
+    fitted = Contrastive(towards="en", epochs=1, centre=True).fit(tiny_encoder, LinkedText((corpus,), (pairs,)))
+    aligned = fitted.encoder
     rows = words(aligned, [corpus.target])
     np.testing.assert_allclose(rows.mean(0), words(tuned, [corpus.source]).mean(0), atol=1e-5)
     np.testing.assert_array_equal(words(aligned.base, [corpus.target]), words(tuned, [corpus.target]))
-    assert method.record()["settings"]["centre"] is True
+    assert fitted.record["settings"]["centre"] is True
 
 
 def test_centring_on_the_command_line_is_recorded_in_the_model_card(capsys, tiny_folder, tmp_path):

@@ -11,6 +11,7 @@ from torch.nn import functional
 
 from calque.alignment.aligned import AlignedText
 from calque.alignment.contrastive import Contrastive, info_nce, number_word_pairs, similarity_divergence
+from calque.alignment.data import training_data
 from calque.alignment.update import Alignment
 from calque.distributed import Processes
 from calque.errors import CalqueWarning
@@ -126,7 +127,7 @@ def test_the_loss_receives_pair_numbers_in_the_order_of_the_pairs(tiny_encoder, 
 def update(tuner, encoder, text, tuned=None):
     """Compute the loss terms and gradients of one update."""
     tuned = tuned or moved(encoder)
-    terms = tuner.objective(tuned, encoder, [text[0]], [text[1]], Processes()).backward(CHOSEN)
+    terms = tuner.objective(tuned, encoder, training_data(*text), Processes()).backward(CHOSEN)
     return terms, {name: p.grad for name, p in tuned.model.named_parameters() if p.grad is not None}
 
 

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import nn
 
+from calque.alignment.base import Run
 from calque.alignment.distilled import Distillation, static_student
 from calque.distributed import Processes
 from calque.encoders import load_encoder
@@ -141,13 +142,12 @@ def test_a_teacher_with_word_pooling_encodes_segmented_words(tiny_folder, tmp_pa
 def distil(student, teacher, place, folder, **options):
     method = Distillation(towards="en", batch=3, learning_rate=3e-3, source_share=0.5, **options)
     store = TeacherVectors(place, *teacher)
-    found = method.distil(student, subwords(), store, [corpus(), corpus([pair[::-1] for pair in PAIRS[:2]], ("de", "en"))],
-                          [mono()], folder=folder, checkpoint_every=2)  # fmt: skip
-    return method, found
+    corpora = [corpus(), corpus([pair[::-1] for pair in PAIRS[:2]], ("de", "en"))]
+    return method.distil(student, subwords(), store, corpora, [mono()], Run(folder, checkpoint_every=2))
 
 
 def test_a_resumed_training_run_equals_an_uninterrupted_run(student, teacher, tmp_path, monkeypatch):
-    whole, one = distil(student, teacher, tmp_path / "store", tmp_path / "whole", epochs=4)
+    whole = distil(student, teacher, tmp_path / "store", tmp_path / "whole", epochs=4)
     assert whole.history[-1]["loss"] < whole.history[0]["loss"]
     usual, calls = Distillation.terms, []
 
@@ -160,16 +160,16 @@ def test_a_resumed_training_run_equals_an_uninterrupted_run(student, teacher, tm
     monkeypatch.setattr(Distillation, "terms", terms)
     with pytest.raises(KeyboardInterrupt):
         distil(student, teacher, tmp_path / "store", tmp_path / "again", epochs=4)
-    again, other = distil(student, teacher, tmp_path / "store", tmp_path / "again", epochs=4)
+    again = distil(student, teacher, tmp_path / "store", tmp_path / "again", epochs=4)
     assert len(calls) < 6 + len(whole.history), "training resumed from a checkpoint"
     assert again.history == whole.history
-    expected, found = ({**each.encoder.model.state_dict(), **each.pooling.state_dict()} for each in (one, other))
+    expected, found = ({**each.encoder.model.state_dict(), **each.pooling.state_dict()} for each in (whole, again))
     for name, weight in expected.items():
         assert torch.equal(weight, found[name]), name
 
 
 def test_the_pooling_is_saved_with_the_student(student, teacher, tmp_path):
-    _, found = distil(student, teacher, tmp_path / "store", None, epochs=1)
+    found = distil(student, teacher, tmp_path / "store", None, epochs=1)
     (tmp_path / "modules").mkdir()
     found.write_modules(tmp_path / "modules")
     found.encoder.save(tmp_path / "saved")
@@ -214,7 +214,7 @@ def test_a_static_student_is_initialised_from_teacher_vectors_and_trained(tiny_f
     np.testing.assert_allclose(start.model.weight[number].detach().numpy(), weight * (alone[number] - mean), atol=1e-5)
     method = Distillation(towards="en", batch=4, learning_rate=0.05, epochs=20, ranking=0.3)
     found = method.distil(start, SentencePooling.of(start), store, [text])
-    assert method.history[-1]["mse"] < 0.3 * method.history[0]["mse"]
+    assert found.history[-1]["mse"] < 0.3 * found.history[0]["mse"]
     found.encoder.save(tmp_path / "static")
     read = load_encoder(tmp_path / "static")
     pooling = SentencePooling.of(read)

@@ -49,7 +49,7 @@ def test_each_part_is_scored_by_an_encoder_aligned_on_the_other_parts(tiny_encod
             chosen = [(rows.index(s), i, j) for s, i, j in zip(pairs.sentence, pairs.source, pairs.target, strict=True)
                       if s in rows]  # fmt: skip
             seen_links.append(calque.WordPairs(*np.array(chosen).T, n_sentences=len(rows)))
-        aligned = tuner.tune(tiny_encoder, seen, seen_links)
+        aligned = tuner.align(tiny_encoder, seen, seen_links)
         for text, numbers, similar in zip(texts, part_of, held.similarities, strict=True):
             for k in (k for k, number in enumerate(numbers) if number == part):
                 x, y = (aligned.encode([side])[0].astype(float) for side in text[k])

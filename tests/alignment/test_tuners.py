@@ -9,6 +9,7 @@ import torch
 
 from calque.alignment.aligned import AlignedText
 from calque.alignment.contrastive import Contrastive, info_nce
+from calque.alignment.data import LinkedText, training_data
 from calque.alignment.finetune import FineTune
 from calque.distributed import Processes
 from calque.errors import SettingError
@@ -30,11 +31,11 @@ def gradients(model) -> dict[str, torch.Tensor]:
     return {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
 
 
-def fast(tuner, encoder, corpora, pairs, chosen, accumulate=1):
+def fast(tuner, encoder, corpora, pairs, chosen):
     """Compute the loss terms and gradients of one update with calque."""
     tuned = moved(encoder)  # changes the weights, otherwise the second term would be zero
     freeze_below(tuned.model, tuner.freeze)
-    objective = tuner.objective(tuned, encoder, corpora, pairs, Processes(), accumulate=accumulate)
+    objective = tuner.objective(tuned, encoder, LinkedText(tuple(corpora), tuple(pairs)), Processes())
     return objective.backward(chosen), gradients(tuned.model), tuned
 
 
@@ -139,7 +140,7 @@ def test_losses_of_several_languages_are_summed(tiny_encoder, text):
 def test_gradient_accumulation_equals_the_full_batch(tiny_encoder, text, make, options, n, accumulate):
     corpus, pairs = text
     whole, parts = (
-        fast(make(towards="en", **options), tiny_encoder, [corpus], [pairs], [np.arange(n)], number)
+        fast(make(towards="en", accumulate=number, **options), tiny_encoder, [corpus], [pairs], [np.arange(n)])
         for number in (1, accumulate)
     )
     assert parts[0] == pytest.approx(whole[0], rel=1e-4)
@@ -148,7 +149,7 @@ def test_gradient_accumulation_equals_the_full_batch(tiny_encoder, text, make, o
 
 def test_frozen_layers_remain_unchanged(tiny_encoder, text):
     corpus, pairs = text
-    tuned = Contrastive(towards="en", batch=6, freeze=1).tune(tiny_encoder, corpus, pairs)
+    tuned = Contrastive(towards="en", batch=6, freeze=1).align(tiny_encoder, corpus, pairs)
     changed = {
         name for (name, p), q in zip(tuned.model.named_parameters(), tiny_encoder.model.parameters(), strict=True)
         if not torch.equal(p, q)
@@ -161,7 +162,7 @@ def test_frozen_layers_remain_unchanged(tiny_encoder, text):
         ({"freeze": 1, "layers": (1,)}, "freeze=1 would freeze all layers that affect the loss"),
     ):
         with pytest.raises(SettingError, match=message):
-            Contrastive(towards="en", **options).tune(tiny_encoder, corpus, pairs)
+            Contrastive(towards="en", **options).align(tiny_encoder, corpus, pairs)
 
 
 @pytest.mark.parametrize("sizes", [(100, 37, 99, 96, 95, 8, 3), (12, 12), (7, 5), (33, 32, 31)])
@@ -200,12 +201,12 @@ def test_unusable_pairs_and_links_are_counted(tiny_encoder):
 def test_invalid_settings_are_rejected(tiny_encoder, text):
     corpus, pairs = text
     with pytest.raises(SettingError, match="the corpus is in .* and .*, not in 'de'"):
-        FineTune(towards="de").tune(tiny_encoder, corpus, pairs)
+        FineTune(towards="de").align(tiny_encoder, corpus, pairs)
     with pytest.raises(SettingError, match="variant must be paper or code"):
         FineTune(towards="en", variant="max")
     empty = WordPairs(*np.zeros((3, 0), dtype=int), n_sentences=len(corpus))
     with pytest.raises(SettingError, match="nothing to train on"):
-        Contrastive(towards="en").tune(tiny_encoder, corpus, empty)
+        Contrastive(towards="en").align(tiny_encoder, corpus, empty)
 
 
 def test_loss_and_gradient_are_finite_for_one_pair_or_no_pairs():
@@ -224,10 +225,9 @@ def test_the_second_loss_term_is_zero_before_the_first_update(tiny_encoder, text
     """Check that both encoders compute with the same precision, whatever the dtype of the loaded encoder."""
     encoder = with_dropout(tiny_encoder)
     encoder.model.to(stored)
-    tuner = FineTune(towards="en", batch=6)
-    tuner.tune(encoder, text[0], text[1])
-    assert tuner.history[0]["stay"] < 1e-10
-    assert tuner.history[1]["stay"] > 1e-6
+    history = FineTune(towards="en", batch=6).fit(encoder, training_data(*text)).history
+    assert history[0]["stay"] < 1e-10
+    assert history[1]["stay"] > 1e-6
     assert next(encoder.model.parameters()).dtype == stored
 
 
@@ -243,21 +243,21 @@ def test_both_encoders_use_the_requested_precision(tiny_encoder, text, monkeypat
         return called
 
     monkeypatch.setattr(type(tiny_encoder), "forward", watched(type(tiny_encoder).forward))
-    tuner = Contrastive(towards="en", batch=6)
+    tuner = Contrastive(towards="en", batch=6, precision=precision, standardize=False)
     encoder = with_dropout(tiny_encoder)
-    tuner.tune(encoder, text[0], text[1], precision=precision, standardize=False)
+    fitted = tuner.fit(encoder, training_data(*text))
     assert seen == {(learns, "highest", precision == "bfloat16") for learns in (True, False)}
-    assert tuner.record()["settings"]["precision"] == precision
-    assert tuner.history[0]["similarity"] < 1e-4  # bfloat16 rounding depends on the shape of the batch
+    assert fitted.record["settings"]["precision"] == precision
+    assert fitted.history[0]["similarity"] < 1e-4  # bfloat16 rounding depends on the shape of the batch
     assert torch.get_float32_matmul_precision() == "highest"
 
 
 def test_training_stops_without_saving_if_weights_are_not_finite(tiny_encoder, text, tmp_path):
     tuner = Contrastive(towards="en", batch=12, epochs=1, learning_rate=3e38)
     with pytest.raises(SettingError, match="trained tensors .* are not finite after update 1: lower the learning rate"):
-        tuner.tune(tiny_encoder, *text, folder=tmp_path)
+        tuner.align(tiny_encoder, *text, folder=tmp_path)
     with pytest.raises(SettingError, match="not finite after update 1"):
-        tuner.tune(tiny_encoder, *text, folder=tmp_path, checkpoint_every=1)
+        tuner.align(tiny_encoder, *text, folder=tmp_path, checkpoint_every=1)
     assert not (tmp_path / "checkpoint.pt").exists()
 
 

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import clcr_job
+from calque.alignment.data import training_data
 from calque.clcr import method
 from calque.clcr.method import KeyPointAlignment
 from calque.clcr.pivots import covered_words, find_pivots
@@ -190,8 +191,7 @@ def held_out_f1(found, planted):
 
 def transformed(planted, links=None, **settings):
     method = KeyPointAlignment(towards="bb", steps="transform", **settings)
-    method.align(planted.encoders, planted.corpus, links)
-    return method.transformed
+    return method.fit(planted.encoders, training_data(planted.corpus, links)).transformed
 
 
 def mean_of_last(history, name, n=20):
@@ -217,8 +217,8 @@ def test_distance_is_to_the_nearest_word_and_soft_distance_has_temperature_1():
     """Compare the distances of Table 1 with a loop over held-out sentences."""
     planted = languages(200, scale=0.2)
     method = KeyPointAlignment(towards="bb", epochs=(2, 0, 0, 0, 1), steps="transform")
-    method.align(planted.encoders, planted.corpus)
-    found, judged = method.transformed, [each for each in method.held_out_scores() if each.langs == ("aa", "bb")]
+    fitted = method.fit(planted.encoders, training_data(planted.corpus))
+    found, judged = fitted.transformed, [each for each in fitted.scores if each.langs == ("aa", "bb")]
     figures = {each.metric: each.statistic(each.counts.sum(axis=0)) for each in judged}
     (text,), transform = found.texts, found.to_pivot["aa"]
     x, y = (vectors.take(text.held_out) for vectors in (text.vectors, text.pivot_vectors))
@@ -343,8 +343,7 @@ def test_unusable_sentence_pairs_are_counted(tiny_encoder):
     encoders = {"xx": tiny_encoder, "en": tiny_encoder}
     method = KeyPointAlignment(towards="en", epochs=(1, 1, 1, 2, 1), held_out=0, batch=2, steps="transform")
     with pytest.warns(UncoveredWordsWarning):
-        method.align(encoders, corpus)
-    found = method.transformed
+        found = method.fit(encoders, training_data(corpus)).transformed
     assert found.texts[0].counts == {"trained": 3, "held_out": 0, "too_long": 1, "empty": 3}
     assert found.thresholds == {"xx": float("inf")}
     assert all(np.isfinite(line["loss"]) for history in found.history.values() for line in history)

@@ -143,7 +143,7 @@ def test_corrupt_adapters_are_rejected(tiny_encoder, tmp_path):
 def test_only_adapter_weights_are_trained(tiny_encoder, make):
     before = {name: p.clone() for name, p in tiny_encoder.model.named_parameters()}
     text = make_text("xx", 8, 0)
-    tuned = make(towards="en", lora=2, batch=4, epochs=2, learning_rate=1e-2, freeze=1, layers=[2]).tune(
+    tuned = make(towards="en", lora=2, batch=4, epochs=2, learning_rate=1e-2, freeze=1, layers=[2]).align(
         tiny_encoder, *text
     )
     assert isinstance(tuned, AdaptedEncoder)
@@ -165,20 +165,21 @@ def test_existing_adapters_are_trained_further_or_merged_before_training(tiny_en
     text = make_text("xx", 8, 0)
     made = adapted(tiny_encoder)
     vectors = made.encode(WORDS).data
-    further = Contrastive(towards="en", lora=2, batch=4, learning_rate=1e-2).tune(made, *text)
+    further = Contrastive(towards="en", lora=2, batch=4, learning_rate=1e-2).align(made, *text)
     assert further.origin == made.origin
     assert largest_difference(further, made) > 1e-4
     np.testing.assert_array_equal(made.encode(WORDS).data, vectors)
     with pytest.raises(SettingError, match="lora must be 2, the rank of the existing adapters of"):
-        Contrastive(towards="en", lora=4).tune(made, *text)
-    plain = Contrastive(towards="en", batch=4, learning_rate=1e-4).tune(made, *text)  # without `lora`: merged first
+        Contrastive(towards="en", lora=4).align(made, *text)
+    plain = Contrastive(towards="en", batch=4, learning_rate=1e-4).align(made, *text)  # without `lora`: merged first
     assert type(plain) is HuggingFaceEncoder
     assert all(p.requires_grad for p in plain.model.parameters())
 
 
 def test_centred_encoders_with_adapters_can_be_saved(tiny_encoder, tmp_path):
     text = make_text("xx", 8, 0)
-    aligned = Contrastive(towards="en", lora=2, batch=4, learning_rate=1e-2).align(tiny_encoder, *text, centre=True)
+    method = Contrastive(towards="en", lora=2, batch=4, learning_rate=1e-2, centre=True)
+    aligned = method.align(tiny_encoder, *text)
     aligned.save(tmp_path / "a")
     opened = load_encoder(tmp_path / "a")
     assert isinstance(opened, MappedEncoder)

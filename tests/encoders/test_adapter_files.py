@@ -406,7 +406,7 @@ def test_adapters_of_peft_are_trained_further_and_saved(tiny_folder, tmp_path, s
     write_adapters(tiny_folder, tmp_path / "a", head=head, **settings)
     encoder = load_encoder(tmp_path / "a")
     before = encoder.encode([WORDS]).data
-    further = Contrastive(towards="en", lora=2, batch=4, learning_rate=1e-2).tune(encoder, *make_text("xx", 8, 0))
+    further = Contrastive(towards="en", lora=2, batch=4, learning_rate=1e-2).align(encoder, *make_text("xx", 8, 0))
     np.testing.assert_array_equal(encoder.encode([WORDS]).data, before)
     after = further.encode([WORDS]).data
     assert np.abs(after - before).max() > 1e-4
@@ -416,7 +416,7 @@ def test_adapters_of_peft_are_trained_further_and_saved(tiny_folder, tmp_path, s
     assert opened.fingerprint == further.fingerprint
     np.testing.assert_allclose(opened.merged().encode([WORDS]).data, after, atol=1e-4)
     with pytest.raises(SettingError, match="lora must be 2, the rank of the existing adapters"):
-        Contrastive(towards="en", lora=4).tune(encoder, *make_text("xx", 8, 0))
+        Contrastive(towards="en", lora=4).align(encoder, *make_text("xx", 8, 0))
 
 
 def test_full_training_and_spacy_use_all_trained_weights(tiny_folder, tmp_path):
@@ -425,7 +425,7 @@ def test_full_training_and_spacy_use_all_trained_weights(tiny_folder, tmp_path):
 
     write_adapters(tiny_folder, tmp_path / "a", modules_to_save=["LayerNorm"], trainable_token_indices=[5, 6, 7])
     encoder = load_encoder(tmp_path / "a")
-    tuned = Contrastive(towards="en", batch=4, learning_rate=1e-9).tune(encoder, *make_text("xx", 8, 0))
+    tuned = Contrastive(towards="en", batch=4, learning_rate=1e-9).align(encoder, *make_text("xx", 8, 0))
     tuned.save(tmp_path / "tuned")
     expected = encoder.encode([WORDS]).data
     np.testing.assert_allclose(load_encoder(tmp_path / "tuned").encode([WORDS]).data, expected, atol=1e-4)

@@ -76,7 +76,7 @@ def test_a_custom_encoder_with_the_required_members_can_be_trained(make, accumul
     torch.manual_seed(0)
     encoder = Letters()
     before = encoder.model.weight.clone()
-    tuned = make(towards="en", epochs=8, learning_rate=3e-2).tune(encoder, *text, accumulate=accumulate)
+    tuned = make(towards="en", epochs=8, learning_rate=3e-2, accumulate=accumulate).align(encoder, *text)
     assert type(tuned) is Letters
     assert torch.equal(encoder.model.weight, before)
     assert measure(*linked(tuned, *text)) < measure(*linked(encoder, *text)) - 0.01
@@ -98,7 +98,7 @@ def test_encode_of_a_custom_trainable_encoder_uses_its_forward_pass(text, tmp_pa
 @pytest.mark.parametrize(("use", "missing"), [
     (lambda *text: MappedEncoder.fit(object(), *text, make=Rotation, towards="en"),
      r"object cannot be mapped: object has no .*, layer, layer_numbers, encode_layers; see .*docs/guides/own\.md"),
-    (lambda *text: Contrastive(towards="en").tune(Planted(), *text),
+    (lambda *text: Contrastive(towards="en").align(Planted(), *text),
      r"planted cannot be trained: Planted has no model, split, forward; see"),
     (lambda *text: WordRetrieval(*text).evaluate(object()),
      r"object cannot be measured: object has no name, dim, fingerprint, encode; see"),
@@ -111,7 +111,7 @@ def test_the_error_names_the_missing_members_of_an_encoder(use, missing, text):
 def test_training_or_remapping_a_mapped_encoder_raises_an_error(text, tiny_encoder):
     mapped = MappedEncoder.fit(tiny_encoder, *text, make=Rotation, towards="en")
     with pytest.raises(SettingError, match=r"cannot be trained: MappedEncoder has no model"):
-        Contrastive(towards="en").tune(mapped, *text)
+        Contrastive(towards="en").align(mapped, *text)
     with pytest.raises(SettingError, match="already has maps; fit new maps to its base"):
         MappedEncoder.fit(mapped, *text, make=Rotation, towards="en")
 

@@ -10,6 +10,7 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from calque.alignment.contrastive import Contrastive
+from calque.alignment.data import LinkedText
 from calque.encoders import huggingface, load_encoder
 from calque.encoders.batches import collate
 from calque.encoders.layers import find_blocks
@@ -92,12 +93,13 @@ def test_decoders_can_be_trained_saved_and_opened(folders, tmp_path, layout, bid
         method = Contrastive(
             towards="en", epochs=8, batch=7, learning_rate=1e-2, similarity_distillation=0.0, **options
         )
-        tuned = method.tune(encoder, corpus, pairs)
+        fitted = method.fit(encoder, LinkedText((corpus,), (pairs,)))
+        tuned = fitted.encoder
         places = {weight.data_ptr() for weight in encoder.model.parameters()}
         shared = {name for name, weight in tuned.model.named_parameters() if weight.data_ptr() in places}
         assert any("embed_tokens" in name for name in shared)
         assert any("layers.2" in name and "lora" not in name for name in shared) == ("lora" in options)
-        assert method.history[-1]["contrast"] < method.history[0]["contrast"]
+        assert fitted.history[-1]["contrast"] < fitted.history[0]["contrast"]
         tuned.save(tmp_path / str(number))
         again = load_encoder(tmp_path / str(number))
         assert (again.layer, again.bidirectional) == (3, bidirectional)

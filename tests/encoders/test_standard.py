@@ -5,9 +5,10 @@ import pytest
 import torch
 
 from calque import Contrastive, load_encoder
+from calque.alignment.data import training_data
 from calque.alignment.maps import LinkedMaps
 from calque.encoders.random_vectors import RandomVectors
-from calque.encoders.standard import StandardizedWarning, sides_of, standardized
+from calque.encoders.standard import StandardizedWarning, standardized
 from calque.errors import SettingError
 from linked_text import make_text
 
@@ -30,24 +31,24 @@ def dominated(tiny_encoder, tiny_folder):
 
 
 def statistics(encoder, text):
-    rows = np.concatenate([encoder.encode(side).data for side in sides_of([text[0]])]).astype(np.float64)
+    rows = np.concatenate([encoder.encode(side).data for side in training_data(*text).sides]).astype(np.float64)
     return rows.mean(axis=0), rows.std(axis=0)
 
 
 def test_a_layer_with_a_dominating_dimension_is_standardised(dominated, text):
     mean, deviation = statistics(dominated, text)
     with pytest.warns(StandardizedWarning, match="layer 3"):
-        found = standardized(dominated, sides_of([text[0]]), None, None)
+        found = standardized(dominated, training_data(*text).sides, None, None)
     assert dominated.standard == {}
     expected = (dominated.encode(WORDS).data - mean) / deviation
     np.testing.assert_allclose(found.encode(WORDS).data, expected, atol=2e-3)  # float32 values near 1000 are 6e-5 apart
     assert found.fingerprint != dominated.fingerprint
-    assert standardized(found, sides_of([text[0]]), None, True) is found
+    assert standardized(found, training_data(*text).sides, None, True) is found
 
 
 def test_other_encoders_are_not_standardised(tiny_encoder, text):
-    assert standardized(tiny_encoder, sides_of([text[0]]), None, None).standard == {}
-    assert standardized(tiny_encoder, sides_of([text[0]]), None, True).standard.keys() == {tiny_encoder.layer}
+    assert standardized(tiny_encoder, training_data(*text).sides, None, None).standard == {}
+    assert standardized(tiny_encoder, training_data(*text).sides, None, True).standard.keys() == {tiny_encoder.layer}
     static = RandomVectors(4)
     assert standardized(static, [], None, None) is static
     with pytest.raises(SettingError, match="standardize"):
@@ -55,7 +56,7 @@ def test_other_encoders_are_not_standardised(tiny_encoder, text):
 
 
 def test_vectors_of_words_without_subwords_remain_zero(dominated, text):
-    found = standardized(dominated, sides_of([text[0]]), None, True)
+    found = standardized(dominated, training_data(*text).sides, None, True)
     vectors = found.encode([["cat", "\u200b", "house"]])
     assert not vectors.data[~vectors.covered].any()
     assert vectors.data[vectors.covered].all(axis=1).any()
@@ -64,17 +65,18 @@ def test_vectors_of_words_without_subwords_remain_zero(dominated, text):
 @pytest.mark.parametrize("lora", [None, 2])
 def test_training_uses_and_saves_standardised_vectors(dominated, tiny_folder, tmp_path, text, lora):
     dominated.save(tmp_path / "base")
-    base = load_encoder(tmp_path / "base")
+    base, data = load_encoder(tmp_path / "base"), training_data(*text)
     tuner = Contrastive(towards="en", batch=6, learning_rate=1e-9, lora=lora)
     with pytest.warns(StandardizedWarning):
-        tuned = tuner.align(base, *text)
-    plain = Contrastive(towards="en", batch=6, learning_rate=1e-9, lora=lora)
-    same = plain.align(base, *text, standardize=False)
+        trained = tuner.fit(base, data)
+    tuned = trained.encoder
+    plain = Contrastive(towards="en", batch=6, learning_rate=1e-9, lora=lora, standardize=False)
+    unscaled = plain.fit(base, data)
+    same = unscaled.encoder
     assert same.standard == {}
-    assert tuner.history != plain.history
+    assert trained.history != unscaled.history
     if lora is None:  # adapters require a base encoder that can be reloaded
-        plain.tune(standardized(base, sides_of([text[0]]), None, True), *text, standardize=False)
-        assert tuner.history == plain.history
+        assert plain.fit(standardized(base, data.sides, None, True), data).history == trained.history
     tuned.save(tmp_path / "out")
     opened = load_encoder(tmp_path / "out")
     np.testing.assert_array_equal(opened.encode(WORDS).data, tuned.encode(WORDS).data)

@@ -8,6 +8,8 @@ from typing import Any
 
 import torch
 
+from calque.alignment.base import Run
+from calque.alignment.data import training_data
 from calque.clcr import method
 from calque.clcr.learning import Transformed
 from calque.clcr.method import KeyPointAlignment
@@ -32,11 +34,8 @@ def run(
     """Run the first step of CLCR, and return its result and all weights."""
     texts = [make_text(lang, n, number) for number, (lang, n) in enumerate(zip(("xx", "yy"), sizes, strict=False))]
     job = KeyPointAlignment(**(SETTINGS | settings))
-    job.align(
-        two_languages(folder, dropout), [text[0] for text in texts], [text[1] for text in texts], folder=out,
-        checkpoint_every=2,
-    )  # fmt: skip
-    found, weights = job.transformed, {}
+    data = training_data([text[0] for text in texts], [text[1] for text in texts])
+    found, weights = job.fit(two_languages(folder, dropout), data, Run(out, checkpoint_every=2)).transformed, {}
     for lang, encoder in found.encoders.items():
         weights |= {f"{lang}.{name}": value for name, value in encoder.model.state_dict().items()}  # type: ignore[attr-defined]
     for name, maps in (("to", found.to_pivot), ("from", found.from_pivot)):

@@ -12,7 +12,9 @@ from typing import Any
 import torch
 
 import clcr_job
+from calque.alignment.base import Run
 from calque.alignment.contrastive import Contrastive
+from calque.alignment.data import training_data
 from calque.alignment.distilled import Distillation
 from calque.alignment.finetune import FineTune
 from calque.clcr import method as clcr
@@ -70,7 +72,7 @@ def run(folder: str, out: str, case: str, stop: int | None = None) -> None:
     torch.save({"losses": [line["loss"] for line in history], "weights": weights}, place.with_suffix(".pt"))
 
 
-def _tune(tuner: Any, folder: str, place: Path, stop: int | None, texts: list, accumulate: int) -> Outcome:
+def _tune(tuner: Any, folder: str, place: Path, stop: int | None, texts: list) -> Outcome:
     usual, calls = tuner.loss, []
 
     def loss(batch):
@@ -81,16 +83,16 @@ def _tune(tuner: Any, folder: str, place: Path, stop: int | None, texts: list, a
 
     tuner.loss = loss
     corpora, pairs = map(list, zip(*texts, strict=True))
-    tuned = tuner.tune(
-        with_dropout(load_encoder(folder)), corpora, pairs, accumulate=accumulate, folder=place, checkpoint_every=2
+    fitted = tuner.fit(
+        with_dropout(load_encoder(folder)), training_data(corpora, pairs), Run(place, checkpoint_every=2)
     )
-    return tuner.history, tuned.merged().model.state_dict()
+    return fitted.history, fitted.encoder.merged().model.state_dict()
 
 
-def tuned(kind: type, *, accumulate: int = 1, **settings: Any) -> Callable[[str, Path, int | None], Outcome]:
+def tuned(kind: type, **settings: Any) -> Callable[[str, Path, int | None], Outcome]:
     def train(folder: str, place: Path, stop: int | None) -> Outcome:
         texts = [make_text(lang, n, k) for k, (lang, n) in enumerate(SIZES.items())]
-        return _tune(steady(kind)(**SETTINGS | settings), folder, place, stop, texts, accumulate)
+        return _tune(steady(kind)(**SETTINGS | settings), folder, place, stop, texts)
 
     return train
 
@@ -104,10 +106,11 @@ def key_points(folder: str, place: Path, stop: int | None) -> Outcome:
     }  # fmt: skip
     method = KeyPointAlignment(**settings)
     texts = [make_text("xx", 8, 0)[0], make_text("yy", 4, 1)[0]]
-    method.align({lang: with_dropout(load_encoder(folder)) for lang in ("en", "xx", "yy")}, texts, folder=place)
-    weights = {f"{lang}.{name}": value for lang, each in method.transformed.encoders.items()
+    encoders = {lang: with_dropout(load_encoder(folder)) for lang in ("en", "xx", "yy")}
+    fitted = method.fit(encoders, training_data(texts), Run(place))
+    weights = {f"{lang}.{name}": value for lang, each in fitted.transformed.encoders.items()
                for name, value in each.model.state_dict().items()}  # type: ignore[attr-defined]  # fmt: skip
-    for lang, part in method.trained.parts.items():
+    for lang, part in fitted.trained.parts.items():
         for name, module in vars(part).items():
             if isinstance(module, torch.nn.Module):
                 weights |= {f"{lang}.{name}.{key}": value for key, value in module.state_dict().items()}
@@ -121,8 +124,8 @@ def distilled(folder: str, place: Path, stop: int | None) -> Outcome:
     store = TeacherVectors(place / "store", student, SentencePooling.of(student, "cls"))
     method = steady(Distillation)(**SETTINGS, ranking=0.5, negatives=3, source_share=0.5)
     pooling = SentencePooling.of(student, "subwords")
-    found = method.distil(student, pooling, store, [make_text("xx", 13, 0)[0]], folder=place, checkpoint_every=2)
-    return method.history, found.encoder.model.state_dict() | found.pooling.state_dict()
+    found = method.distil(student, pooling, store, [make_text("xx", 13, 0)[0]], run=Run(place, checkpoint_every=2))
+    return found.history, found.encoder.model.state_dict() | found.pooling.state_dict()
 
 
 CASES: dict[str, Callable[[str, Path, int | None], Outcome]] = {

@@ -61,7 +61,7 @@ def check(folder, encoder, kinds=("Transformer", "Pooling", "Dense", "Normalize"
 @pytest.mark.parametrize("layer", [None, 2])
 def test_lora_and_merging_keep_the_modules_of_a_sentence_encoder(folder, tmp_path, layer):
     encoder = load_encoder(folder, layer=layer)
-    tuned = Contrastive(towards="en", lora=2, batch=4, epochs=3, learning_rate=1e-2).tune(
+    tuned = Contrastive(towards="en", lora=2, batch=4, epochs=3, learning_rate=1e-2).align(
         encoder, *make_text("xx", 8, 0)
     )
     assert np.abs(ours(tuned) - ours(encoder)).max() > 1e-3
@@ -74,7 +74,7 @@ def test_lora_and_merging_keep_the_modules_of_a_sentence_encoder(folder, tmp_pat
     merge(str(tmp_path / "a"), out=tmp_path / "m")
     check(tmp_path / "m", tuned)
     np.testing.assert_allclose(ours(load_encoder(tmp_path / "m")), ours(tuned), atol=1e-5)
-    further = Contrastive(towards="en", lora=2, batch=4, learning_rate=1e-9).tune(opened, *make_text("xx", 8, 0))
+    further = Contrastive(towards="en", lora=2, batch=4, learning_rate=1e-9).align(opened, *make_text("xx", 8, 0))
     np.testing.assert_allclose(ours(further), ours(tuned), atol=1e-5)
     further.save(tmp_path / "further")
     np.testing.assert_array_equal(ours(load_encoder(tmp_path / "further")), ours(further))
@@ -82,8 +82,8 @@ def test_lora_and_merging_keep_the_modules_of_a_sentence_encoder(folder, tmp_pat
 
 def test_full_training_of_adapters_keeps_the_modules(folder, tmp_path):
     text = make_text("xx", 8, 0)
-    tuned = Contrastive(towards="en", lora=2, batch=4, learning_rate=1e-2).tune(load_encoder(folder), *text)
-    whole = Contrastive(towards="en", batch=4, learning_rate=1e-3).tune(tuned, *text)
+    tuned = Contrastive(towards="en", lora=2, batch=4, learning_rate=1e-2).align(load_encoder(folder), *text)
+    whole = Contrastive(towards="en", batch=4, learning_rate=1e-3).align(tuned, *text)
     whole.save(tmp_path / "w")
     check(tmp_path / "w", whole)
 
@@ -121,7 +121,7 @@ def move_model(folder):
 )
 def test_settings_of_the_model_and_the_tokenizer_apply_with_adapters(folder, tmp_path, change):
     change(folder)
-    tuned = Contrastive(towards="en", lora=2, batch=4, learning_rate=1e-2).tune(
+    tuned = Contrastive(towards="en", lora=2, batch=4, learning_rate=1e-2).align(
         load_encoder(folder), *make_text("xx", 8, 0)
     )
     tuned.save(tmp_path / "a")
@@ -177,7 +177,7 @@ def test_adapters_that_sentence_transformers_saved_give_its_vectors_before_and_a
 
 
 def test_adapters_without_modules_use_those_of_their_base_encoder(folder, tmp_path):
-    tuned = Contrastive(towards="en", lora=2, batch=4, learning_rate=1e-2).tune(
+    tuned = Contrastive(towards="en", lora=2, batch=4, learning_rate=1e-2).align(
         load_encoder(folder), *make_text("xx", 8, 0)
     )
     tuned.save(tmp_path / "a")
@@ -190,7 +190,7 @@ def test_lora_on_a_merged_encoder_keeps_the_modules(folder, tmp_path):
     adapted_folder(folder, tmp_path / "a")
     merge(str(tmp_path / "a"), out=tmp_path / "m")
     encoder = load_encoder(tmp_path / "m")
-    tuned = Contrastive(towards="en", lora=2, batch=4, learning_rate=1e-2).tune(encoder, *make_text("xx", 8, 0))
+    tuned = Contrastive(towards="en", lora=2, batch=4, learning_rate=1e-2).align(encoder, *make_text("xx", 8, 0))
     tuned.save(tmp_path / "b")
     assert json.loads((tmp_path / "b" / "calque.json").read_text())["adapted"]["place"] == str(tmp_path / "m")
     check(tmp_path / "b", tuned)

@@ -55,15 +55,17 @@ def test_corrupt_checkpoints_and_checkpoints_of_another_run_are_rejected(tiny_en
 
     dying = type("Dying", (Contrastive,), {"loss": stopped})
     with pytest.raises(Stop):
-        dying(towards="en", batch=4).tune(tiny_encoder, corpus, pairs, folder=tmp_path, checkpoint_every=1)
+        dying(towards="en", batch=4).align(tiny_encoder, corpus, pairs, folder=tmp_path, checkpoint_every=1)
     assert (tmp_path / "checkpoint.pt").exists()
     with pytest.raises(SettingError, match="data: .*, epochs: 2 → 1, temperature: 0.05 → 0.2; remove"):
-        Contrastive(towards="en", batch=4, temperature=0.2, epochs=1).tune(tiny_encoder, corpus, pairs, folder=tmp_path)
+        Contrastive(towards="en", batch=4, temperature=0.2, epochs=1).align(
+            tiny_encoder, corpus, pairs, folder=tmp_path
+        )
     for content in (b"half a file", {"identity": "x"}):
         if isinstance(content, bytes):
             (tmp_path / "checkpoint.pt").write_bytes(content)
         else:
             torch.save(content, tmp_path / "checkpoint.pt")
         with pytest.raises(InputError, match="the checkpoint is corrupt") as error:
-            Contrastive(towards="en", batch=4).tune(tiny_encoder, corpus, pairs, folder=tmp_path)
+            Contrastive(towards="en", batch=4).align(tiny_encoder, corpus, pairs, folder=tmp_path)
         assert "weights_only" not in str(error.value)  # the message does not advise trusting the file

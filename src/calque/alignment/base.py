@@ -5,64 +5,36 @@ from __future__ import annotations
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from calque.alignment.data import training_data
 from calque.errors import CalqueWarning, SettingError
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from calque.anchors import Anchors
-    from calque.annotated import Dictionary
     from calque.encoders.base import Encoder
-    from calque.pairs import WordPairs
-    from calque.text import ParallelCorpus, Sentences
-
-    Text = ParallelCorpus | Sequence[ParallelCorpus]
-    Links = WordPairs | Sequence[WordPairs]
-    AnchorsByLayer = Mapping[str, Mapping[int, Anchors]]
 
 C = TypeVar("C", bound=type)
 
 
-class RunOptions(TypedDict, total=False):
-    """Keyword arguments that the function `align` of every method accepts.
+@dataclass(frozen=True)
+class Run:
+    """How a method is run. These settings do not change the result.
 
     Attributes:
-        folder: folder for the checkpoints of methods that train the encoder.
-        checkpoint_every: number of updates between checkpoints.
+        folder: folder for checkpoints, from which interrupted training resumes with bitwise identical results; if None, there
+            are no checkpoints. Delete the last checkpoint once the result is saved.
+        checkpoint_every: number of updates between checkpoints, or 0 for none. A checkpoint is also saved once a minute.
         progress: whether to show progress bars on standard error.
     """
 
-    folder: str | Path | None
-    checkpoint_every: int
-    progress: bool
-
-
-class FromLinks(Protocol):
-    """Interface of methods that use parallel text with word links."""
-
-    def align(self, encoder: Encoder, corpus: Text, pairs: Links, /, **run: Unpack[RunOptions]) -> Encoder: ...
-
-
-class FromDictionary(Protocol):
-    """Interface of methods that use anchors for each language and layer, and usually dictionaries."""
-
-    def align(
-        self, encoder: Encoder, anchors: AnchorsByLayer, dictionaries: Sequence[Dictionary] = (), /,
-        **run: Unpack[RunOptions],
-    ) -> Encoder: ...  # fmt: skip
-
-
-class FromText(Protocol):
-    """Interface of methods that use monolingual text in each language, or each side of parallel text separately."""
-
-    def align(
-        self, encoder: Encoder, texts: Mapping[str, Sentences] | Text, /, **run: Unpack[RunOptions]
-    ) -> Encoder: ...
+    folder: str | Path | None = None
+    checkpoint_every: int = 200
+    progress: bool = False
 
 
 @dataclass(frozen=True)
@@ -88,11 +60,29 @@ class HeldOutScore:
     percent: bool = True
 
 
+@dataclass(frozen=True)
+class Fitted:
+    """Result of a method.
+
+    Attributes:
+        encoder: aligned encoder.
+        record: facts about the fit for the model card; its key `settings` contains the settings that determine the result. If
+            it is empty, the card shows `Method.settings`.
+        history: loss terms of each update, for methods that train the encoder.
+        scores: scores on held-out text.
+    """
+
+    encoder: Encoder
+    record: Mapping[str, Any] = field(default_factory=dict)
+    history: Sequence[Mapping[str, float]] = ()
+    scores: Sequence[HeldOutScore] = ()
+
+
 class Method(ABC):
     """Base class of alignment methods, which return an encoder.
 
     A class from another package can be named on the command line or in a study. Its constructor is called with `towards` and
-    the user's options as keyword arguments, except for keyword arguments of its function `align`, which are passed to `align`.
+    the user's options as keyword arguments. A method does not change when it is run.
 
     Attributes:
         towards: language that all other languages are aligned with.
@@ -101,22 +91,28 @@ class Method(ABC):
     towards: str
 
     @abstractmethod
-    def align(self, encoder: Any, corpus: Any, pairs: Any, **run: Any) -> Encoder:
-        """Return an aligned encoder; `encoder` is not changed.
+    def fit(self, encoder: Any, data: Any, run: Run = Run()) -> Fitted:
+        """Align an encoder, which is not changed.
 
         Args:
             encoder: encoder to align.
-            corpus, pairs: training data, see `FromLinks`, `FromDictionary` and `FromText`.
-            run: the arguments in `RunOptions`, and further options of the method.
+            data: the kind of training data that the method learns from: `LinkedText`, `Dictionaries` or `PlainText`.
+            run: how to run the method.
         """
+
+    def align(self, encoder: Any, data: Any, pairs: Any = None, **run: Any) -> Any:
+        """Return the aligned encoder.
+
+        Args:
+            encoder: encoder to align.
+            data, pairs: training data, see `training_data`.
+            run: attributes of `Run`.
+        """
+        return self.fit(encoder, training_data(data, pairs), Run(**run)).encoder
 
     def settings(self) -> dict[str, Any]:
         """Return the settings that determine the result, to be saved with it; the base class returns all public attributes."""
         return {name: value for name, value in vars(self).items() if not name.startswith("_")}
-
-    def held_out_scores(self) -> Sequence[HeldOutScore]:
-        """Return scores on held-out text from the last call of `align`; the base class returns no scores."""
-        return ()
 
     def rows(self, load: Mapping[str, Any]) -> str:
         """Return the unit that each vector of the aligned encoder represents, see `Encoder.rows`.
@@ -130,10 +126,6 @@ class Method(ABC):
         if load:
             raise SettingError(f"{', '.join(load)}: the method does not support these arguments; leave them out")
         return "words"
-
-    def record(self) -> dict[str, Any]:
-        """Return a record of the last call of `align` for the model card; its key `settings` contains the settings."""
-        return {"settings": self.settings()}
 
 
 def accept_renamed(**names: str) -> Callable[[C], C]:

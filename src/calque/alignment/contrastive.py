@@ -46,10 +46,8 @@ class Contrastive(Tuner):
             et al. 2022, "Language-agnostic BERT sentence embedding", Eqs. 1–2, without their margin).
         layers: layers in which the loss is computed; default: the encoder's output layer.
         epochs, learning_rate, seed: see `Schedule`.
-        batch, freeze, lora: see `Tuner`.
+        batch, freeze, lora, standardize, centre, accumulate, precision: see `Tuner`.
     """
-
-    special = False
 
     temperature: float = 0.05
     same_share: float = 0.5

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import Any
 
-from calque.alignment.base import Method, RunOptions
+from calque.alignment.base import Fitted, Method, Run
+from calque.alignment.data import Dictionaries
 from calque.alignment.maps import with_maps
 from calque.annotated import Dictionary
 from calque.encoders.base import made_of
@@ -15,10 +16,6 @@ from calque.encoders.mapped import Combine
 from calque.errors import SettingError
 from calque.maps.dictionary import DictionaryFit, fit_dictionary, with_identical_words
 from calque.maps.unsupervised import fit_unsupervised
-
-if TYPE_CHECKING:
-    from calque.alignment.base import AnchorsByLayer
-    from calque.encoders.base import Encoder
 
 #: default arguments of `fit_dictionary` for each method
 _FITS: dict[str, dict[str, Any]] = {
@@ -43,9 +40,6 @@ class DictionaryMaps(Method):
         combine: see `MappedEncoder`.
         options: arguments of `fit_dictionary` or `fit_unsupervised`; they override the defaults of the method.
 
-    Attributes:
-        fits: maps that the last call of `align` fitted, keyed by language and layer.
-
     Raises:
         SettingError: the method is unknown.
     """
@@ -59,18 +53,14 @@ class DictionaryMaps(Method):
         self.method, self.towards, self.start, self.identical = method, towards, start, identical
         self.combine: Combine = combine
         self._options = _FITS[method] | options
-        self.fits: dict[str, dict[int, DictionaryFit]] = {}
 
-    def align(
-        self, encoder: Any, corpus: AnchorsByLayer, pairs: Sequence[Dictionary] = (), **run: Unpack[RunOptions]
-    ) -> Encoder:
+    def fit(self, encoder: Any, data: Dictionaries, run: Run = Run()) -> Fitted:
         """Return the encoder with its maps. A static encoder stores the maps itself instead of being wrapped.
 
         Args:
             encoder: encoder that computed the anchors.
-            corpus: anchors by language and layer, sorted by decreasing frequency; all languages must have the same layers.
-            pairs: dictionaries between `towards` and another language, in either direction. Dictionaries for the same language
-                are joined. If `start` is set, there must be no dictionaries.
+            data: anchors, with the same layers in all languages, and dictionaries between `towards` and another language, in
+                either direction. Dictionaries for the same language are joined. If `start` is set, there must be none.
             run: not used.
 
         Raises:
@@ -79,22 +69,22 @@ class DictionaryMaps(Method):
         Warns:
             FailedMapWarning: fitting a map without a dictionary failed.
         """
-        by_lang, layers = self._checked(corpus, pairs)
-        self.fits = {
-            lang: {layer: self._fit(lang, layer, corpus, dictionary) for layer in layers}
+        by_lang, layers = self._checked(data)
+        fits = {
+            lang: {layer: self._fit(lang, layer, data, dictionary) for layer in layers}
             for lang, dictionary in by_lang.items()
         }
-        maps = {lang: {layer: fit.source for layer, fit in fits.items()} for lang, fits in self.fits.items()}
-        settings = {"method": f"{self.start or 'dictionary'}-{self._options['method']}", **self.record()["settings"]}
+        record = {"settings": {"fits": _records_of(fits)}}
+        maps = {lang: {layer: fit.source for layer, fit in by_layer.items()} for lang, by_layer in fits.items()}
+        settings = {"method": f"{self.start or 'dictionary'}-{self._options['method']}", **record["settings"]}
         aligned = with_maps(encoder, maps, towards=self.towards, combine=self.combine, settings=settings)
-        about = made_of(encoder, settings["method"], self.towards, [], [], self.record())
-        aligned.made = about | {"langs": sorted(corpus)}
-        return aligned
+        about = made_of(encoder, settings["method"], self.towards, [], [], record)
+        aligned.made = about | {"langs": sorted(data.anchors)}
+        return Fitted(aligned, record)
 
-    def _checked(
-        self, anchors: AnchorsByLayer, dictionaries: Sequence[Dictionary]
-    ) -> tuple[Mapping[str, Dictionary | None], tuple[int, ...]]:
-        """Check the arguments. Return the dictionary of each mapped language (None if `start` is set) and the layers."""
+    def _checked(self, data: Dictionaries) -> tuple[Mapping[str, Dictionary | None], tuple[int, ...]]:
+        """Check the data. Return the dictionary of each mapped language (None if `start` is set) and the layers."""
+        anchors, dictionaries = data.anchors, data.entries
         if bool(dictionaries) == (self.start is not None):
             raise SettingError("maps require either dictionaries or an unsupervised initialisation (start), not both")
         if self.towards not in anchors:
@@ -109,8 +99,8 @@ class DictionaryMaps(Method):
                 raise SettingError(f"every language of a dictionary must have anchors, but {lang} has no anchors")
         return by_lang, layers
 
-    def _fit(self, lang: str, layer: int, anchors: AnchorsByLayer, dictionary: Dictionary | None) -> DictionaryFit:
-        sides = anchors[lang][layer], anchors[self.towards][layer]
+    def _fit(self, lang: str, layer: int, data: Dictionaries, dictionary: Dictionary | None) -> DictionaryFit:
+        sides = data.anchors[lang][layer], data.anchors[self.towards][layer]
         if dictionary is not None:
             if self.identical:
                 dictionary = with_identical_words(dictionary, *(side.words for side in sides))
@@ -120,9 +110,10 @@ class DictionaryMaps(Method):
             warnings.warn(f"{lang}, layer {layer}: {fit.verdict.why}", FailedMapWarning, stacklevel=3)
         return fit
 
-    def record(self) -> dict[str, Any]:
-        fits = {lang: {str(layer): record_of(fit) for layer, fit in maps.items()} for lang, maps in self.fits.items()}
-        return {"settings": {"fits": fits}}
+
+def _records_of(fits: Mapping[str, Mapping[int, DictionaryFit]]) -> dict[str, Any]:
+    """Return the results of the fits of each language and layer as JSON values."""
+    return {lang: {str(layer): record_of(fit) for layer, fit in by_layer.items()} for lang, by_layer in fits.items()}
 
 
 def record_of(fit: DictionaryFit) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from calque.alignment.base import Run
 from calque.distributed import Processes
 from calque.encoders.huggingface import HuggingFaceEncoder
 from calque.encoders.numerics import TRAINING_PRECISIONS, TrainingPrecision, check_precision
@@ -24,7 +25,7 @@ from calque.encoders.subword_vectors import SubwordVectors
 from calque.encoders.subwords import Subwords
 from calque.errors import SettingError, check_number
 from calque.text import ParallelCorpus, Sentences
-from calque.training.loop import Loop, TrainingSettings, rate_by_width
+from calque.training.loop import Loop, TrainingSettings, rate_by_width, training_record
 from calque.training.objective import Objective
 from calque.training.plan import BatchPlan
 from calque.training.sources import TrainedSource, VectorSource, WordRows, float32_copy, freeze_below
@@ -34,10 +35,18 @@ _SMOOTHING = 1e-3  # the constant a of Arora et al. (2017), with the value used 
 
 
 class Student(NamedTuple):
-    """Result of distillation: an encoder with its sentence pooling."""
+    """Result of distillation.
+
+    Attributes:
+        encoder, pooling: trained encoder and its sentence pooling.
+        record: facts about the training for the model card.
+        history: loss terms of each update.
+    """
 
     encoder: Any
     pooling: SentencePooling
+    record: Mapping[str, Any]
+    history: Sequence[Mapping[str, float]]
 
     def write_modules(self, folder: Path) -> None:
         """Write the pooling as sentence-transformers modules to an empty folder, from which `encoder.save` copies the files."""
@@ -94,10 +103,13 @@ class Distillation(TrainingSettings):
 
     def distil(
         self,
-        student: StudentEncoder, pooling: SentencePooling, teacher: TeacherVectors,
-        corpora: Sequence[ParallelCorpus], texts: Sequence[Sentences] = (), *, folder: str | Path | None = None,
-        checkpoint_every: int = 200, progress: bool = False,
-    ) -> Student:  # fmt: skip
+        student: StudentEncoder,
+        pooling: SentencePooling,
+        teacher: TeacherVectors,
+        corpora: Sequence[ParallelCorpus],
+        texts: Sequence[Sentences] = (),
+        run: Run = Run(),
+    ) -> Student:
         """Train a copy of the student.
 
         Args:
@@ -105,32 +117,36 @@ class Distillation(TrainingSettings):
             teacher: stored vectors of the teacher; missing vectors are computed and added.
             corpora: parallel texts, each with one side in the teacher's language.
             texts: additional monolingual texts in the teacher's language.
-            folder: folder for checkpoints and metrics. An interrupted run resumes from it with bitwise identical results.
-            checkpoint_every: number of updates between checkpoints, or 0 for none. A checkpoint is also saved once a minute.
-            progress: whether to show progress bars on standard error.
+            run: how to run the training.
 
         Raises:
-            SettingError: there is no training text, settings contradict each other, or `folder` contains a checkpoint of a
+            SettingError: there is no training text, settings contradict each other, or `run.folder` contains a checkpoint of a
                 different run.
         """
         processes = Processes(self.precision)
-        objective = self.objective(student, pooling, teacher, corpora, texts, processes=processes, progress=progress)
+        objective = self.objective(
+            student, pooling, teacher, corpora, texts, processes=processes, progress=run.progress
+        )
         lesson = objective.lesson
         schedule = self.schedule
         if schedule.learning_rate is None:
             schedule = replace(schedule, learning_rate=rate_by_width(student.dim, 2))
         plan = BatchPlan([len(part) for part in lesson.parts], batch=self.batch, seed=self.seed)
         loop = Loop(
-            objective, schedule=schedule, processes=processes,
+            objective,
+            schedule=schedule,
+            processes=processes,
             identity=self.settings() | {"encoder": student.fingerprint, "text": [lesson.fingerprint, teacher.key]},
-            folder=None if folder is None else Path(folder), checkpoint_every=checkpoint_every, progress=progress,
+            folder=None if run.folder is None else Path(run.folder),
+            checkpoint_every=run.checkpoint_every,
+            progress=run.progress,
             title="distil",
-        )  # fmt: skip
-        self.history = loop.run(plan)
-        self.used, self.counts = schedule, lesson.counts
+        )
+        history = loop.run(plan)
+        record = training_record(self.settings(), schedule, lesson.counts, history)
         tuned = objective.student
         tuned.model.eval().requires_grad_(True)
-        return Student(tuned, objective.pooling.cpu().eval())
+        return Student(tuned, objective.pooling.cpu().eval(), record, history)
 
     def objective(
         self,
@@ -140,7 +156,7 @@ class Distillation(TrainingSettings):
         """Compute the teacher's missing vectors, and return the objective for training a copy of the student. The arguments are
         those of `distil`."""
         ours = [corpus if corpus.langs[0] == self.towards else corpus.swapped() for corpus in corpora]
-        self.computed = teacher.fill(
+        teacher.fill(
             Sentences.joined([*(corpus.source for corpus in ours), *texts]), rank=processes.rank, world=processes.world,
             meet=processes.meet, progress=progress,
         )  # fmt: skip

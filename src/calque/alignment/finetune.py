@@ -32,9 +32,10 @@ class FineTune(Tuner):
             elements, and replaces f(j, t) in the first term by f0(j, t).
         layers: layers in which the loss is computed, e.g. `(-4, -3, -2, -1)`; default: the encoder's output layer.
         epochs, learning_rate, seed: see `Schedule`.
-        batch, freeze, lora: see `Tuner`.
+        batch, freeze, lora, standardize, centre, accumulate, precision: see `Tuner`.
     """
 
+    special = True  # as in the code of Cao et al.
     decay = "constant"
     clip = None
 

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from calque.alignment.base import Run
 from calque.alignment.contrastive import Contrastive
+from calque.alignment.data import LinkedText
 from calque.errors import SettingError, check_number
 from calque.linker import Linker
 from calque.training.loop import rate_by_width
@@ -64,8 +66,8 @@ class HeldOut:
             linked = [(corpus, links) for corpus, links in linked if len(links)]
             if not linked:
                 raise SettingError(f"all word links are in part {part + 1} of {parts}; try fewer parts or more text")
-            texts, links_of = map(list, zip(*linked, strict=True))
-            aligned = tuner.tune(encoder, texts, links_of, progress=progress)
+            texts, links_of = zip(*linked, strict=True)
+            aligned = tuner.fit(encoder, LinkedText(texts, links_of), Run(progress=progress)).encoder
             for corpus, numbers, matrices in zip(corpora, part_of, found, strict=True):
                 rows = np.flatnonzero(numbers == part)
                 similarities = Linker(aligned, langs=corpus.langs).similarities(corpus.take(rows))

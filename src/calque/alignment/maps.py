@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import Any
 
-from calque.alignment.base import Method, RunOptions
+from calque.alignment.base import Fitted, Method, Run
+from calque.alignment.data import LinkedText
 from calque.encoders.mapped import Combine, MappedEncoder
-from calque.encoders.standard import sides_of, standardized
+from calque.encoders.standard import standardized
 from calque.encoders.static import StaticEncoder
 from calque.errors import SettingError
 from calque.maps import KINDS, VectorMap
-
-if TYPE_CHECKING:
-    from calque.alignment.base import Links, Text
-    from calque.encoders.base import Encoder
 
 #: kind of map that is fitted by each method that uses sentences instead of words
 _OF_SENTENCES = {"sentence-rotation": "rotation"}
@@ -44,32 +41,32 @@ class LinkedMaps(Method):
             raise SettingError(f"method must be one of {', '.join((*KINDS, *_OF_SENTENCES))}, got {method!r}")
         self.method, self.towards, self.layers, self.standardize = method, towards, layers, standardize
         self.combine: Combine = combine
-        self._settings: dict[str, Any] = {}
 
-    def align(self, encoder: Any, corpus: Text, pairs: Links, **run: Unpack[RunOptions]) -> Encoder:
-        """Return the encoder with maps fitted in one pass over the text; `folder` is not used.
+    def fit(self, encoder: Any, data: LinkedText, run: Run = Run()) -> Fitted:
+        """Return the encoder with maps fitted in one pass over the text; `run.folder` is not used.
 
         A static encoder stores the maps itself instead of being wrapped. Its maps are fitted on word vectors without sentence
         statistics (option `sentence`), because the encoder computes these statistics from mapped vectors.
         """
         static = isinstance(encoder, StaticEncoder)
-        corpora = [corpus] if not isinstance(corpus, Sequence) else corpus
-        encoder = standardized(encoder, sides_of(corpora), self.layers, self.standardize)
+        encoder = standardized(encoder, data.sides, self.layers, self.standardize)
         mapped = MappedEncoder.fit(
-            encoder.replace(sentence=None, maps=None) if static else encoder, corpus, pairs,
-            make=KINDS[_OF_SENTENCES.get(self.method, self.method)], towards=self.towards, layers=self.layers,
-            combine=self.combine, unit="sentences" if self.method in _OF_SENTENCES else "words",
-            progress=run.get("progress", False),
-        )  # fmt: skip
-        self._settings = {**mapped.settings, "layers": list(mapped.layers), "combine": mapped.combine}
+            encoder.replace(sentence=None, maps=None) if static else encoder,
+            data.corpora,
+            data.pairs,
+            make=KINDS[_OF_SENTENCES.get(self.method, self.method)],
+            towards=self.towards,
+            layers=self.layers,
+            combine=self.combine,
+            unit="sentences" if self.method in _OF_SENTENCES else "words",
+            progress=run.progress,
+        )
+        record = {"settings": {**mapped.settings, "layers": list(mapped.layers), "combine": mapped.combine}}
         if not static:
-            return mapped
+            return Fitted(mapped, record)
         aligned = with_maps(encoder, mapped.maps, towards=self.towards, settings=mapped.settings)
         aligned.made = mapped.made
-        return aligned
-
-    def record(self) -> dict[str, Any]:
-        return {"settings": self._settings}
+        return Fitted(aligned, record)
 
 
 def with_maps(

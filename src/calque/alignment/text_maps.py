@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from calque.algebra.procrustes import Moments
-from calque.alignment.base import Method, RunOptions
+from calque.alignment.base import Fitted, Method, Run
+from calque.alignment.data import LinkedText, PlainText
 from calque.alignment.maps import with_maps
 from calque.encoders.base import made_of, require
 from calque.encoders.mapped import Combine, MappedEncoder
@@ -21,7 +22,6 @@ from calque.progress import bar
 from calque.text import ParallelCorpus, Sentences
 
 if TYPE_CHECKING:
-    from calque.alignment.base import Text
     from calque.encoders.base import Encoder
     from calque.maps import VectorMap
 
@@ -42,49 +42,41 @@ class LanguageMeans(Method):
     combine: Combine = "last"
     offset: bool = True
 
-    def __post_init__(self):
-        self._settings: dict[str, Any] = {}
-
-    def align(
-        self, encoder: Any, corpus: Text | Mapping[str, Sentences], pairs: Any = (), **run: Unpack[RunOptions]
-    ) -> Encoder:
+    def fit(self, encoder: Any, data: LinkedText | PlainText, run: Run = Run()) -> Fitted:
         """Return the encoder with its maps. A static encoder stores the maps itself; its maps are fitted on word vectors alone.
 
         Args:
             encoder: encoder to map.
-            corpus: sentences by language, or parallel text, whose sides are used as monolingual text. Duplicate sentences are
-                counted each time they occur.
-            pairs: not used.
-            run: see `RunOptions`; `folder` is not used.
+            data: text in each language, or parallel text, whose sides are used as monolingual text. Duplicate sentences are
+                counted each time they occur. Word links are not used.
+            run: `folder` is not used.
 
         Raises:
             SettingError: there are fewer than two languages, `towards` is missing, or a language has no word vectors.
         """
-        texts = _by_language(corpus)
+        texts = data.by_language()
         if self.towards not in texts or len(texts) < 2:
             raise SettingError(
                 f"method means requires text in {self.towards} and in another language, got {', '.join(texts) or 'no text'}"
             )
         words = encoder.replace(sentence=None, maps=None) if isinstance(encoder, StaticEncoder) else encoder
-        moments = moments_of(words, texts, self.layers, progress=run.get("progress", False))
+        moments = moments_of(words, texts, self.layers, progress=run.progress)
         maps: dict[str, dict[int, VectorMap]] = {}
         for layer in next(iter(moments.values())):
             of_layer = {lang: by_layer[layer] for lang, by_layer in moments.items()}
             for lang, fitted in shifts(of_layer, towards=self.towards, offset=self.offset).items():
                 maps.setdefault(lang, {})[layer] = fitted
-        self._settings = {
+        settings = {
             "method": "means",
             **self.settings(),
             "layers": list(next(iter(maps.values()))),
             "sentences": {lang: sum(map(len, parts)) for lang, parts in texts.items()},
             "word_vectors": {lang: next(iter(by_layer.values())).n for lang, by_layer in moments.items()},
         }
-        aligned = with_maps(encoder, maps, towards=self.towards, combine=self.combine, settings=self._settings)
-        aligned.made = made_of(encoder, "means", self.towards, [], [], self.record()) | {"langs": sorted(texts)}
-        return aligned
-
-    def record(self) -> dict[str, Any]:
-        return {"settings": self._settings}
+        record = {"settings": settings}
+        aligned = with_maps(encoder, maps, towards=self.towards, combine=self.combine, settings=settings)
+        aligned.made = made_of(encoder, "means", self.towards, [], [], record) | {"langs": sorted(texts)}
+        return Fitted(aligned, record)
 
 
 @dataclass(kw_only=True, eq=False)
@@ -99,14 +91,12 @@ class Standardize(Method):
     towards: str
     layers: Sequence[int] | None = None
 
-    def align(
-        self, encoder: Any, corpus: Text | Mapping[str, Sentences], pairs: Any = (), **run: Unpack[RunOptions]
-    ) -> Encoder:
-        """Return the encoder with standardised vectors; the arguments are those of `LanguageMeans.align`."""
-        texts = _by_language(corpus)
+    def fit(self, encoder: Any, data: LinkedText | PlainText, run: Run = Run()) -> Fitted:
+        """Return the encoder with standardised vectors; the arguments are those of `LanguageMeans.fit`."""
+        texts, record = data.by_language(), {"settings": self.settings()}
         aligned = standardized(encoder, [part for parts in texts.values() for part in parts], self.layers, wanted=True)
-        aligned.made = made_of(encoder, "standardize", self.towards, [], [], self.record()) | {"langs": sorted(texts)}
-        return aligned
+        aligned.made = made_of(encoder, "standardize", self.towards, [], [], record) | {"langs": sorted(texts)}
+        return Fitted(aligned, record)
 
 
 def shifts(moments: Mapping[str, Moments], *, towards: str, offset: bool = True) -> dict[str, LinearMap]:
@@ -203,14 +193,3 @@ def centred(
         own, other = (np.average([each[k].source_mean for each in parts], axis=0, weights=counts) for k in (0, 1))
         maps[lang] = {layer: _shift(own, other, sum(counts))}
     return MappedEncoder(encoder, maps, towards=towards, settings={"method": "centred", "towards": towards})
-
-
-def _by_language(corpus: Text | Mapping[str, Sentences]) -> dict[str, list[Sentences]]:
-    """Return the texts in each language."""
-    if isinstance(corpus, Mapping):
-        return {lang: [text] for lang, text in corpus.items()}
-    texts: dict[str, list[Sentences]] = {}
-    for each in [corpus] if isinstance(corpus, ParallelCorpus) else corpus:
-        for lang, side in zip(each.langs, (each.source, each.target), strict=True):
-            texts.setdefault(lang, []).append(side)
-    return texts

@@ -6,14 +6,15 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Unpack
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from calque.alignment.aligned import AlignedText
-from calque.alignment.base import Method, RunOptions
+from calque.alignment.base import Fitted, Method, Run
+from calque.alignment.data import LinkedText
 from calque.alignment.update import Alignment, LinkedBatch
 from calque.distributed import Processes
 from calque.encoders.base import made_of, require
@@ -22,13 +23,9 @@ from calque.encoders.trainable import TrainableEncoder
 from calque.errors import SettingError, check_number
 from calque.pairs import WordPairs
 from calque.text import ParallelCorpus
-from calque.training.loop import Loop, TrainingSettings, rate_by_width
+from calque.training.loop import Loop, Schedule, TrainingSettings, rate_by_width, training_record
 from calque.training.plan import BatchPlan
 from calque.training.sources import float32_copy, freeze_below
-
-if TYPE_CHECKING:
-    from calque.alignment.base import Links, Text
-    from calque.encoders.base import Encoder
 
 #: ratio of the default learning rate for adapters to the default learning rate for all weights
 LORA_RATE = 10
@@ -44,21 +41,32 @@ class Tuner(TrainingSettings, Method):
         lora: rank of the LoRA adapters (Hu et al. 2022; requires PEFT) that are trained instead of the weight matrices. The
             default learning rate is then 10 times higher, and the result is a folder with the adapters only (see
             `AdaptedEncoder`). By default, there are no adapters and the weights are trained.
+        standardize: whether to standardise the word vectors before training and in the result; default: only if one
+            dimension dominates the vectors.
+        centre: whether to shift the mean vector of each language to the mean vector of `towards` after training.
+        accumulate: number of parts into which each process divides its batch, to save memory; the result is the same.
+        precision: precision of the forward passes, "float32" or "bfloat16". Results in "float32" are reproducible on the
+            same machine.
         epochs, learning_rate, seed, batch, freeze: see `TrainingSettings`.
     """
 
     #: whether the boundary tokens ([CLS], [SEP]) of both sentences are linked as if they were words
-    special: ClassVar[bool] = True
+    special: ClassVar[bool] = False
     #: maximum number of words in either sentence of a pair; if None, there is no limit
     max_words: ClassVar[int | None] = 64
 
     towards: str
     layers: Sequence[int] | None = None
     lora: int | None = None
+    standardize: bool | None = None
+    centre: bool = False
+    accumulate: int = 1
+    precision: TrainingPrecision = "float32"
 
     def __post_init__(self):
         super().__post_init__()
-        self._how: dict[str, Any] = {}
+        check_number("accumulate", self.accumulate, least=1, whole=True)
+        check_precision(self.precision, TRAINING_PRECISIONS)
         if self.lora is not None:
             from calque.encoders.adapted import library
 
@@ -93,106 +101,88 @@ class Tuner(TrainingSettings, Method):
         names = ["towards", "layers", "batch", "special", "max_words", "freeze"]
         names += ["lora"] if self.lora is not None else []
         names += [field.name for field in fields(self) if field.name not in Tuner.__dataclass_fields__]
+        names += ["precision"]
+        names += ["standardize"] if self.standardize is not None else []
         return {"method": type(self).__name__.lower(), **{name: getattr(self, name) for name in names}}
 
-    def record(self) -> dict[str, Any]:
-        found = super().record()
-        return {**found, "settings": {**found["settings"], **self._how}}
-
-    def tune(
-        self, encoder: TrainableEncoder, corpus: Text, pairs: Links, *, standardize: bool | None = None,
-        accumulate: int = 1, precision: TrainingPrecision = "float32", folder: str | Path | None = None,
-        checkpoint_every: int = 200, progress: bool = False,
-    ) -> TrainableEncoder:  # fmt: skip
-        """Train a copy of `encoder`.
+    def fit(self, encoder: TrainableEncoder, data: LinkedText, run: Run = Run()) -> Fitted:
+        """Train a copy of `encoder`, which is not changed. The result shares the frozen weights of this encoder.
 
         Args:
-            encoder: encoder, which is not changed. The result shares the frozen weights of this encoder.
-            corpus, pairs: one or more parallel texts, possibly in different languages, and the word links of each text.
-            standardize, accumulate, precision: see `align`.
-            folder: folder for checkpoints and metrics. An interrupted run resumes from it with bitwise identical results.
-                Delete the last checkpoint once the result is saved.
-            checkpoint_every: number of updates between checkpoints, or 0 for none. A checkpoint is also saved once a minute.
-            progress: whether to show a progress bar with the loss terms on standard error.
+            encoder: encoder with trainable weights.
+            data: parallel texts and their word links.
+            run: how to run the training.
 
         Raises:
-            SettingError: the encoder has no trainable weights, settings contradict each other, or `folder` contains a
+            SettingError: the encoder has no trainable weights, settings contradict each other, or `run.folder` contains a
                 checkpoint of a different run.
         """
-        from calque.encoders.standard import sides_of, standardized
+        from calque.alignment.text_maps import centred
+        from calque.encoders.standard import standardized
 
-        check_number("accumulate", accumulate, least=1, whole=True)
-        check_precision(precision, TRAINING_PRECISIONS)
         self._check(encoder)
-        self._how = {"precision": precision} | ({} if standardize is None else {"standardize": standardize})
-        corpora = list(corpus) if isinstance(corpus, Sequence) else [corpus]
-        pairs_of = list(pairs) if isinstance(pairs, Sequence) else [pairs]
-        processes = Processes(precision)
-        encoder = standardized(encoder, sides_of(corpora), self.layers, standardize)
+        processes = Processes(self.precision)
+        encoder = standardized(encoder, data.sides, self.layers, self.standardize)
         if self.lora is None:
             encoder = encoder.merged()
-        schedule = self.schedule
-        if schedule.learning_rate is None:
-            rate = self.default_rate(encoder.dim) * (1 if self.lora is None else LORA_RATE)
-            schedule = replace(schedule, learning_rate=rate)
         tuned = self._copy(encoder, processes.device)
         tuned.model.train()
-        objective = self.objective(tuned, encoder, corpora, pairs_of, processes, accumulate=accumulate)
+        objective = self.objective(tuned, encoder, data, processes)
+        schedule = self._schedule_for(encoder)
         loop = Loop(
-            objective, schedule=schedule, processes=processes, folder=None if folder is None else Path(folder),
-            identity={**self.settings(), **self._how, "encoder": encoder.fingerprint, "text": objective.text.fingerprint},
-            checkpoint_every=checkpoint_every, progress=progress,
-        )  # fmt: skip
-        self.history = loop.run(BatchPlan(objective.text.sizes, batch=self.batch, seed=schedule.seed))
-        self.counts, self.used = vars(objective.text.counts), schedule
+            objective,
+            schedule=schedule,
+            processes=processes,
+            folder=None if run.folder is None else Path(run.folder),
+            identity={**self.settings(), "encoder": encoder.fingerprint, "text": objective.text.fingerprint},
+            checkpoint_every=run.checkpoint_every,
+            progress=run.progress,
+        )
+        history = loop.run(BatchPlan(objective.text.sizes, batch=self.batch, seed=schedule.seed))
         tuned.model.eval()
         if self.lora is None:
             tuned.model.requires_grad_(True)
-        about = self.record()
-        tuned.made = made_of(encoder, about["settings"]["method"], self.towards, corpora, pairs_of, about)
-        return tuned
+        record = training_record(self.settings(), schedule, vars(objective.text.counts), history)
+        tuned.made = made_of(encoder, record["settings"]["method"], self.towards, data.corpora, data.pairs, record)
+        if not self.centre:
+            return Fitted(tuned, record, history)
+        record["settings"] = record["settings"] | {"centre": True}
+        aligned = centred(tuned, data.corpora, towards=self.towards, progress=run.progress)
+        aligned.made = tuned.made | record
+        return Fitted(aligned, record, history)
 
-    def align(
-        self, encoder: Any, corpus: Text, pairs: Links, *, standardize: bool | None = None, centre: bool = False,
-        accumulate: int = 1, precision: TrainingPrecision = "float32", **run: Unpack[RunOptions],
-    ) -> Encoder:  # fmt: skip
-        """Train a copy of `encoder` as `tune` does, and optionally centre the result.
-
-        Args:
-            encoder, corpus, pairs, run: see `tune`.
-            standardize: whether to standardise the word vectors before training and in the result; default: only if one
-                dimension dominates the vectors.
-            centre: whether to shift the mean vector of each language to the mean vector of `towards` after training.
-            accumulate: number of parts into which each process divides its batch, to save memory; the result is the same.
-            precision: precision of the forward passes, "float32" or "bfloat16". Results in "float32" are reproducible on the
-                same machine.
-        """
-        tuned = self.tune(
-            encoder, corpus, pairs, standardize=standardize, accumulate=accumulate, precision=precision, **run
-        )
-        if not centre:
-            return tuned
-        from calque.alignment.text_maps import centred
-
-        self._how["centre"] = True
-        corpora = corpus if isinstance(corpus, Sequence) else [corpus]
-        aligned = centred(tuned, corpora, towards=self.towards, progress=run.get("progress", False))
-        aligned.made = (tuned.made or {}) | self.record()
-        return aligned
+    def _schedule_for(self, encoder: TrainableEncoder) -> Schedule:
+        """Return the schedule with the learning rate for this encoder."""
+        schedule = self.schedule
+        if schedule.learning_rate is not None:
+            return schedule
+        rate = self.default_rate(encoder.dim) * (1 if self.lora is None else LORA_RATE)
+        return replace(schedule, learning_rate=rate)
 
     def objective(
-        self, tuned: TrainableEncoder, encoder: TrainableEncoder, corpora: Sequence[ParallelCorpus],
-        pairs: Sequence[WordPairs], processes: Processes, *, accumulate: int = 1,
-    ) -> Alignment:  # fmt: skip
+        self, tuned: TrainableEncoder, encoder: TrainableEncoder, data: LinkedText, processes: Processes
+    ) -> Alignment:
         """Return the objective for training the encoder `tuned`; `encoder` is the encoder before training."""
         text = AlignedText(
-            corpora, pairs, encoder, towards=self.towards, special=self.special, max_words=self.max_words,
-            kinds=self.kinds(), sentences=self.reads_sentences,
-        )  # fmt: skip
+            data.corpora,
+            data.pairs,
+            encoder,
+            towards=self.towards,
+            special=self.special,
+            max_words=self.max_words,
+            kinds=self.kinds(),
+            sentences=self.reads_sentences,
+        )
         return Alignment(
-            tuned, text, encoder.layer_numbers(self.layers), processes, encoder if self.needs_reference else None,
-            loss=self.loss, budget=self.budget, accumulate=accumulate,
-        )  # fmt: skip
+            tuned,
+            text,
+            encoder.layer_numbers(self.layers),
+            processes,
+            encoder if self.needs_reference else None,
+            loss=self.loss,
+            budget=self.budget,
+            accumulate=self.accumulate,
+        )
 
     def _copy(self, encoder: TrainableEncoder, device: torch.device) -> TrainableEncoder:
         """Return a copy of the encoder for training; the frozen weights of the copy do not require gradients."""

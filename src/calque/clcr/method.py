@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any
 
 import torch
 from torch import nn
 
-from calque.alignment.base import HeldOutScore, Method, RunOptions
+from calque.alignment.base import Fitted, Method, Run
+from calque.alignment.data import LinkedText
 from calque.clcr.encoder import PIVOTS, STEPS, KeyPointEncoder, check_view, named_steps
-from calque.clcr.learning import HeadTraining, PairedText, Transformed, paired_texts, train_parts
+from calque.clcr.learning import HeadTraining, PairedText, TrainedParts, Transformed, paired_texts, train_parts
 from calque.clcr.pivots import TOLERANCE, choose_threshold, covered_words, find_pivots
 from calque.clcr.transform import Side, Space, Transform, Transforming
 from calque.distributed import Processes
@@ -23,8 +24,6 @@ from calque.encoders.split import SplitSentences
 from calque.encoders.trainable import TrainableEncoder
 from calque.errors import SettingError, check_number, did_you_mean
 from calque.offsets import offsets_of
-from calque.pairs import WordPairs
-from calque.text import ParallelCorpus
 from calque.training.loop import Loop, Schedule, rate_by_width
 from calque.training.plan import BatchPlan
 from calque.training.sources import ChosenWords, TrainedSource, VectorSource, float32_copy
@@ -41,6 +40,20 @@ def transform_rate(dim: int) -> float:
     4e-3 to 8e-3 with 128, and 2e-3 with 256 (on synthetic text, and on en-de with `mini`).
     """
     return min(5e-3, 0.5 / dim)
+
+
+@dataclass(frozen=True)
+class FittedKeyPoints(Fitted):
+    """Result of `KeyPointAlignment`.
+
+    Attributes:
+        transformed: transforms and encoders after the first step.
+        trained: classifiers P and R of the other steps. The `scores` are distances (Table 1), and scores of P and R (Tables 2
+            and 3), on held-out text.
+    """
+
+    transformed: Transformed = field(kw_only=True)
+    trained: TrainedParts = field(kw_only=True)
 
 
 @dataclass(kw_only=True, eq=False)
@@ -116,69 +129,79 @@ class KeyPointAlignment(Method):
         check_number("held_out", self.held_out, least=0, below=1)
         self._steps = named_steps(self.steps) or STEPS
 
-    def align(
+    def fit(
         self,
         encoder: Encoder | Mapping[str, Encoder],
-        corpus: ParallelCorpus | Sequence[ParallelCorpus],
-        pairs: WordPairs | Sequence[WordPairs] | None = None,
-        **run: Unpack[RunOptions],
-    ) -> KeyPointEncoder:
+        data: LinkedText,
+        run: Run = Run(),
+    ) -> FittedKeyPoints:
         """Train all steps. The vectors of frozen encoders are stored in memory and need 4 · dim bytes per word.
 
         Args:
             encoder: encoder for each language (dimensions may differ), or one multilingual encoder, which is copied for each
                 language. The given encoders are not modified.
-            corpus: parallel texts, each between the pivot language and another language.
-            pairs: word alignments of each corpus, used only to choose the pivot threshold; default: no threshold.
-            run: see `RunOptions`. An interrupted run resumes from `folder` with bitwise equal results; only the
-                training of P and R starts again, which takes minutes.
+            data: parallel texts, each between the pivot language and another language. Word links are used only to choose the
+                pivot threshold; without links, there is no threshold.
+            run: how to run the training. Only the training of P and R starts again after an interruption, which takes minutes.
 
         Raises:
-            SettingError: a language has no encoder, settings are incompatible, there are no pairs to train on, or `folder`
+            SettingError: a language has no encoder, settings are incompatible, there are no pairs to train on, or `run.folder`
                 contains a checkpoint of another run.
         """
-        folder, progress = run.get("folder"), run.get("progress", False)
-        corpora = [corpus] if isinstance(corpus, ParallelCorpus) else list(corpus)
-        langs = list(dict.fromkeys(lang for each in corpora for lang in each.langs))
-        links = [pairs] if isinstance(pairs, WordPairs) else None if pairs is None else list(pairs)
         if isinstance(encoder, Encoder) and not isinstance(encoder, PerLanguage):
-            encoder = dict.fromkeys(langs, encoder)
+            encoder = dict.fromkeys(data.langs, encoder)
         base = encoder if isinstance(encoder, PerLanguage) else PerLanguage(encoder, alike=False)
         encoders = base.encoders
         texts = paired_texts(
-            encoders, corpora, links, pivot=self.towards, max_words=self.max_words, held_out=self.held_out,
-            seed=self.seed, progress=progress,
-        )  # fmt: skip
-        self.transformed = first = _Phases(
-            self, encoders, texts, folder, run.get("checkpoint_every", 200), progress
-        ).run()
-        training = HeadTraining(epochs=self.epochs[4], seed=self.seed, progress=progress)
-        self.trained = train_parts(
-            first, pivot=self.towards, steps=self._steps, compare=self.compare, as_published=self.as_published,
-            training=training, progress=progress,
-        )  # fmt: skip
+            encoders,
+            data.corpora,
+            data.pairs or None,
+            pivot=self.towards,
+            max_words=self.max_words,
+            held_out=self.held_out,
+            seed=self.seed,
+            progress=run.progress,
+        )
+        transformed = _Phases(self, encoders, texts, run).run()
+        training = HeadTraining(epochs=self.epochs[4], seed=self.seed, progress=run.progress)
+        trained = train_parts(
+            transformed,
+            pivot=self.towards,
+            steps=self._steps,
+            compare=self.compare,
+            as_published=self.as_published,
+            training=training,
+            progress=run.progress,
+        )
         aligned = KeyPointEncoder(
-            {lang: first.encoders[lang] for lang in self.trained.parts}, self.trained.parts, pivot=self.towards,
-            steps=self._steps, costs=first.thresholds, settings=self.settings(),
-        )  # fmt: skip
-        aligned.made = made_of(base, "clcr", self.towards, [], [], self.record()) | {"langs": langs}
-        return aligned
+            {lang: transformed.encoders[lang] for lang in trained.parts},
+            trained.parts,
+            pivot=self.towards,
+            steps=self._steps,
+            costs=transformed.thresholds,
+            settings=self.settings(),
+        )
+        record = self._record(transformed, trained)
+        aligned.made = made_of(base, "clcr", self.towards, [], [], record) | {"langs": data.langs}
+        return FittedKeyPoints(aligned, record, scores=trained.scores, transformed=transformed, trained=trained)
 
-    def record(self) -> dict[str, Any]:
-        first = self.transformed
-        counts = {name: sum(text.counts[name] for text in first.texts) for name in ("too_long", "empty")}
+    def _record(self, transformed: Transformed, trained: TrainedParts) -> dict[str, Any]:
+        counts = {name: sum(text.counts[name] for text in transformed.texts) for name in ("too_long", "empty")}
+        phases = {
+            name: {"updates": len(history), "first": history[0], "last": history[-1]}
+            for name, history in transformed.history.items()
+        }
+        pivots = {
+            lang: {"threshold": cost, "f1": transformed.f1.get(lang)} for lang, cost in transformed.thresholds.items()
+        }
         return {
             "settings": self.settings(),
             "counts": counts,
-            "phases": {name: {"updates": len(h), "first": h[0], "last": h[-1]} for name, h in first.history.items()},
-            "pivots": {lang: {"threshold": cost, "f1": first.f1.get(lang)} for lang, cost in first.thresholds.items()},
-            "key_points": self.trained.counts,
-            "flip_rates": self.trained.rates,
+            "phases": phases,
+            "pivots": pivots,
+            "key_points": trained.counts,
+            "flip_rates": trained.rates,
         }
-
-    def held_out_scores(self) -> list[HeldOutScore]:
-        """Return the held-out scores of the last `align`: distances (Table 1), and scores of P and R (Tables 2 and 3)."""
-        return self.trained.scores
 
     def rows(self, load: Mapping[str, Any]) -> str:
         known = ("steps", "delta", "translations")
@@ -226,12 +249,9 @@ class _Language:
 class _Phases:
     """Training phases of step 1. Each phase writes its checkpoints to a subfolder of `folder`; `encoders` is not modified."""
 
-    def __init__(
-        self, how: KeyPointAlignment, encoders: Mapping[str, Encoder], texts: Sequence[PairedText],
-        folder: str | Path | None, every: int, progress: bool,
-    ):  # fmt: skip
+    def __init__(self, how: KeyPointAlignment, encoders: Mapping[str, Encoder], texts: Sequence[PairedText], run: Run):
         self._how, self.encoders, self._texts, self._pivot = how, dict(encoders), list(texts), how.towards
-        self._folder, self._every, self._progress = folder, every, progress
+        self._run = run
         self.history: dict[str, list[dict[str, float]]] = {}
         self._processes = Processes()
         dim = encoders[self._pivot].dim
@@ -270,7 +290,7 @@ class _Phases:
         """Train the transforms of each language separately on fixed vectors (phase 1, or the refinement if `mutual`)."""
         for language in self._languages:
             side, pivot = self._side(language, self._frozen(language.stored)), self._frozen(language.translated)
-            self._run(f"{'refine' if mutual else 'transform'}-{side.lang}", [side], pivot, schedule, mutual=mutual)
+            self._train(f"{'refine' if mutual else 'transform'}-{side.lang}", [side], pivot, schedule, mutual=mutual)
 
     def _train_encoder(self, lang: str, schedule: Schedule, *, again: bool) -> None:
         """Train the encoder for a language, if it is trainable, on the text in that language (phase 2) or, for the pivot
@@ -286,11 +306,11 @@ class _Phases:
         source = TrainedSource(tuned, split.covered_words(), self._processes, budget=_BUDGET)
         begins = zip(mine, offsets_of(list(map(len, texts)))[:-1].tolist(), strict=True)
         sides = [self._side(each, self._frozen(each.stored) if pivots else source, begin) for each, begin in begins]
-        self._run(f"encoder-{lang}", sides, source if pivots else self._frozen(mine[0].translated), schedule)
+        self._train(f"encoder-{lang}", sides, source if pivots else self._frozen(mine[0].translated), schedule)
         tuned.model.eval().requires_grad_(True)
         self.encoders[lang] = tuned
         for language, text in zip(mine, texts, strict=True) if again else ():
-            setattr(language, "translated" if pivots else "stored", tuned.encode(text, progress=self._progress))
+            setattr(language, "translated" if pivots else "stored", tuned.encode(text, progress=self._run.progress))
 
     def _result(self, tolerance: float) -> Transformed:
         """Return the transforms for unscaled vectors, and the thresholds chosen on held-out links in each language."""
@@ -312,7 +332,7 @@ class _Phases:
         return found
 
     # -- one phase -----------------------------------------------------------------------------------------------------
-    def _run(
+    def _train(
         self, name: str, sides: list[Side], pivot: VectorSource, schedule: Schedule, *, mutual: bool = False
     ) -> None:
         """Train the transforms of the given languages in place, together with the trainable encoder if a source has one."""
@@ -330,8 +350,9 @@ class _Phases:
         }  # fmt: skip
         loop = Loop(
             objective, schedule=schedule, processes=self._processes, identity=identity,
-            folder=None if self._folder is None else Path(self._folder, name), checkpoint_every=self._every,
-            progress=self._progress, title=name,
+            folder=None if self._run.folder is None else Path(self._run.folder, name),
+            checkpoint_every=self._run.checkpoint_every,
+            progress=self._run.progress, title=name,
         )  # fmt: skip
         plan = BatchPlan(objective.sizes, batch=batch, seed=schedule.seed)
         self.history[name] = loop.run(plan)

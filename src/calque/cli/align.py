@@ -62,13 +62,12 @@ class AlignCommand(SubjectCommand):
     def described_by(self, subject: tuple[str, str]) -> list[Any]:
         from calque.maps.adversarial import adversarial_start
         from calque.maps.distributions import self_learning, similarity_seeds
-        from calque.runs.align import map_method
+        from calque.runs.supervision import map_method
 
         of_maps = [map_method, self_learning, similarity_seeds, adversarial_start]
         if subject[1] != "parallel":
             return of_maps
-        kind = METHODS.load(subject[0])
-        return [kind, kind.align]
+        return [METHODS.load(subject[0])]
 
     def refuse(self, name: str, option: str, subject: tuple[str, str]) -> None:
         method, kind = subject
@@ -165,8 +164,8 @@ def _refuse(context: typer.Context, kind: str, method: str, links: Sequence[str]
 def _with_start(options: dict[str, Any], how: AlignSettings) -> tuple[dict[str, Any], AlignSettings]:
     """Move the options for the initialisation to `start_options`. Also move the dictionary `identical`, which selects an
     initialisation, from the settings to the options."""
-    from calque.runs.align import IDENTICAL
     from calque.runs.study.values import of_starts
+    from calque.runs.supervision import IDENTICAL
 
     dictionaries = how.dictionary or []
     if options.get("start") == IDENTICAL:

@@ -13,7 +13,7 @@ import torch
 from calque.encoders.extraction import UncoveredWordsWarning
 from calque.encoders.huggingface import HuggingFaceEncoder
 from calque.errors import CalqueWarning, SettingError
-from calque.text import ParallelCorpus, Sentences
+from calque.text import Sentences
 
 _SENTENCES = 512  # number of sentences from which means and standard deviations are computed
 _SHARE = 0.5  # a dimension dominates if it accounts for more than this fraction of the mean squared norm
@@ -70,8 +70,3 @@ def standardized(
     result = copy.copy(encoder)
     result.standard = found
     return result
-
-
-def sides_of(corpora: Sequence[ParallelCorpus]) -> list[Sentences]:
-    """Return both sides of each parallel text in one list."""
-    return [side for corpus in corpora for side in (corpus.source, corpus.target)]

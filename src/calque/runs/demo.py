@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from calque.alignment import METHODS as ALL_METHODS
+from calque.alignment.base import Run
+from calque.alignment.data import LinkedText
 from calque.alignment.driver import make_method
 from calque.corpora.sample import LANGUAGES, sample_links, sample_text
 from calque.distributed.environment import environment
@@ -98,12 +100,12 @@ def _demo(
         yield next(iter(texts.values())).english()  # all languages have the same English sentences
 
     add("base", measured("base", base))
-    corpora, pairs = [text.train for text in texts.values()], [text.links for text in texts.values()]
+    data = LinkedText(tuple(text.train for text in texts.values()), tuple(text.links for text in texts.values()))
     for method, options in METHODS.items():
         started, trains = time.perf_counter(), ALL_METHODS[method].trains
-        say(f"{method}: {sum(map(len, corpora)):,} sentence pairs in {len(langs)} languages")
-        made, further = make_method(method, "en", {**options, **({"seed": seed} if trains else {})})
-        aligned = made.align(base, corpora, pairs, folder=folder / TRAINING / method, progress=progress, **further)
+        say(f"{method}: {sum(map(len, data.corpora)):,} sentence pairs in {len(langs)} languages")
+        made = make_method(method, "en", {**options, **({"seed": seed} if trains else {})})
+        aligned = made.fit(base, data, Run(folder / TRAINING / method, progress=progress)).encoder
         aligned.save(folder / method)
         add(method, measured(method, aligned), trains)
         seconds[method] = round(time.perf_counter() - started, 1)

@@ -42,6 +42,7 @@ def distil(
             teacher's language, or settings are incompatible.
         InputError: a file cannot be read.
     """
+    from calque.alignment.base import Run
     from calque.alignment.distilled import Distillation, static_student
     from calque.encoders import load_encoder
     from calque.encoders.sentence_store import TeacherVectors
@@ -78,15 +79,15 @@ def distil(
             )
             pooling = SentencePooling.of(learner)
         say(f"distil: {sum(map(len, corpora)):,} sentence pairs, {sum(map(len, more)):,} sentences in {towards}")
-        saving = {"folder": folder / TRAINING, "checkpoint_every": how.checkpoint_every}
-        found = method.distil(learner, pooling, store, corpora, more, **saving, progress=progress)
+        running = Run(folder / TRAINING, how.checkpoint_every, progress)
+        found = method.distil(learner, pooling, store, corpora, more, running)
         rows: list[dict[str, Any]] = []
         for path, corpus in zip(texts, corpora, strict=True):
             rows.append({"path": name_of(path), "langs": list(corpus.langs), "sentence_pairs": len(corpus)})
         for path, text in zip(how.text or (), more, strict=True):
             rows.append({"path": Path(path).name, "langs": [towards], "sentences": len(text)})
         record = {
-            **method.record(), "method": "distillation", "towards": towards, "teacher": known.name,
+            **found.record, "method": "distillation", "towards": towards, "teacher": known.name,
             "teacher_fingerprint": known.fingerprint, "texts": rows,
             "teacher_vectors": {"computed": store.computed, "kept": len(store)},
             "seconds": {"method": round(time.perf_counter() - started, 2)},

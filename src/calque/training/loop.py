@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -101,24 +101,47 @@ class TrainingSettings(ABC):
     freeze: int | None = None
 
     def __post_init__(self):
-        self.schedule = Schedule(
-            epochs=self.epochs, learning_rate=self.learning_rate, warmup=self.warmup, decay=self.decay,
-            epsilon=self.epsilon, clip=self.clip, seed=self.seed,
-        )  # fmt: skip
+        _ = self.schedule  # checks its values
         check_number("batch", self.batch, least=1, whole=True)
         if self.freeze is not None:
             check_number("freeze", self.freeze, least=0, whole=True)
-        self.used, self.counts, self.history = self.schedule, dict[str, Any](), list[dict[str, float]]()
+
+    @property
+    def schedule(self) -> Schedule:
+        """Schedule of the updates; its learning rate is None if the default depends on the encoder."""
+        return Schedule(
+            epochs=self.epochs,
+            learning_rate=self.learning_rate,
+            warmup=self.warmup,
+            decay=self.decay,
+            epsilon=self.epsilon,
+            clip=self.clip,
+            seed=self.seed,
+        )
 
     @abstractmethod
     def settings(self) -> dict[str, Any]:
         """Return all settings except the schedule, for the saved record and the identity of checkpoints."""
 
-    def record(self) -> dict[str, Any]:
-        """Return the record of the last training run for the model card."""
-        return {"settings": self.settings(), "schedule": vars(self.used), "counts": self.counts,
-                "updates": len(self.history), "first_loss": self.history[0]["loss"],
-                "last_loss": self.history[-1]["loss"]}  # fmt: skip
+
+def training_record(
+    settings: Mapping[str, Any], schedule: Schedule, counts: Mapping[str, Any], history: Sequence[Mapping[str, float]]
+) -> dict[str, Any]:
+    """Return the record of a training run for the model card.
+
+    Args:
+        settings: settings of the method, without the schedule.
+        counts: numbers of sentences and words that were used and left out.
+        history: loss terms of each update.
+    """
+    return {
+        "settings": settings,
+        "schedule": vars(schedule),
+        "counts": counts,
+        "updates": len(history),
+        "first_loss": history[0]["loss"],
+        "last_loss": history[-1]["loss"],
+    }
 
 
 def rate_by_width(dim: int, power: float) -> float:

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
-from calque.alignment.base import Method
+from calque.alignment.base import Fitted, Method
 from calque.alignment.contrastive import Contrastive
 from calque.runs.study.values import Range
 
@@ -24,12 +24,12 @@ class Shift(Method):
     def __init__(
         self, *, towards, strength: float = 1.0, k: int = 0, dropout: float = 0.1, layers: int = 0,
         offset: float | None = None, values: Sequence[float] = (0.0,), by_lang: Mapping[str, float] | None = None,
-        part: Annotated[float, Range(-1, 1)] = 0,
+        part: Annotated[float, Range(-1, 1)] = 0, temperature: float = 0.0,
     ):
         self.towards = towards
 
-    def align(self, encoder, corpus, pairs, *, folder=None, checkpoint_every=200, progress=False, temperature: float = 0.0):
-        return encoder
+    def fit(self, encoder, data, run=None):
+        return Fitted(encoder)
 
 
 @dataclass(kw_only=True, eq=False)

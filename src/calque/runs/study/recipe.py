@@ -16,7 +16,6 @@ from calque.corpora.languages import language_of, name_and_path, pair_of
 from calque.errors import InputError, SettingError, did_you_mean, similar_path
 from calque.input_texts import Words
 from calque.named import imported, is_path
-from calque.runs.align import IDENTICAL, STARTS
 from calque.runs.settings import warn_of_languages
 from calque.runs.study.values import (
     OF_ANCHORS,
@@ -33,6 +32,7 @@ from calque.runs.study.values import (
     options_of,
     options_of_method,
 )
+from calque.runs.supervision import IDENTICAL, STARTS
 from calque.tasks.table import TASKS
 from calque.wordalign.symmetrization import Symmetrization
 
@@ -414,7 +414,7 @@ def _method(
         read = _table(MethodTable, where, {**table, "supervision": usable}, own, *unused, what=what)
         check(f"{where}.start_options", read.options.get("start_options", {}), of_starts(start or ""))
         if is_class:
-            made, _ = _constructed(where, make_method, method, towards, read.options, kind)
+            made = _constructed(where, make_method, method, towards, read.options, kind)
             for view, load in read.views.items():
                 _constructed(f"{where}.views.{view}", made.rows, load)
     return read
@@ -482,7 +482,7 @@ def _check_rows_of_vectors(study: Study) -> None:
     for name, method in study.methods.items():
         if method.method == BASE or not METHODS[method.method].of_each:
             continue
-        made, _ = make_method(method.method, study.towards, method.options)
+        made = make_method(method.method, study.towards, method.options)
         found = {row: made.rows(load) for row, load in method.rows(name).items()}
         for called, task in study.tasks.items():
             if not any(is_for(method.encoders, each) and is_for(task.encoders, each) for each in study.encoders):

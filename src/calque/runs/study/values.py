@@ -13,9 +13,8 @@ from inspect import signature
 from typing import Annotated, Any, Literal, NewType, Union, get_args, get_origin
 
 from calque.alignment import METHODS, methods_for
-from calque.alignment.driver import align_options
 from calque.errors import SettingError, did_you_mean
-from calque.runs.align import AVERAGING, STARTS, map_method
+from calque.runs.supervision import AVERAGING, STARTS, map_method
 from calque.tasks.table import TASKS, option_names
 
 
@@ -242,10 +241,9 @@ OF_ANCHORS: Types = {name: Count for name in AVERAGING if name != "layers"}
 
 
 def options_of_method(name: str) -> Types:
-    """Return the types of the options of a method's class and of its `align`; old names of options are included."""
+    """Return the types of the options of a method's class; old names of options are included."""
     kind = METHODS.load(name)
-    options, run = of(kind, "towards", *METHODS[name].settings), of(kind.align)
-    options = {**options, **{each: run[each] for each in align_options(kind)}}
+    options = of(kind, "towards", *METHODS[name].settings)
     options |= {old: options[new] for old, new in vars(kind).get("renamed", {}).items()}
     return {**options, **({"layers": Sequence[Layer]} if "layers" in options and name in METHODS.rows else {})}
 

@@ -1,0 +1,350 @@
+"""Read what an alignment method learns from: parallel text, dictionaries, or plain text in each language."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from calque.alignment import METHODS
+from calque.alignment.base import Fitted, Method, Run
+from calque.alignment.data import Dictionaries, LinkedText, PlainText, TrainingData
+from calque.alignment.driver import make_method
+from calque.corpora.by_name import name_of
+from calque.corpora.languages import language_and_path, name_and_path
+from calque.distributed import is_first
+from calque.encoders.mapped import Combine
+from calque.errors import SettingError
+from calque.input_texts import Say, Words, check_pairs, read_languages, skipped
+from calque.maps.dictionary import Normalisation
+from calque.runs.anchors import open_folder
+from calque.runs.settings import AlignSettings, named_pairs
+from calque.runs.words import links_of
+
+if TYPE_CHECKING:
+    from calque.alignment.dictionary import DictionaryMaps
+    from calque.anchors import Anchors
+    from calque.annotated import Dictionary
+    from calque.encoders import Encoder
+    from calque.text import ParallelCorpus
+
+IDENTICAL = "identical"  # initialises the map with words that are spelt the same in both languages
+STARTS = (IDENTICAL, "distributions", "adversarial")
+#: default values of the options for anchors, which `align` accepts in addition to the options of `map_method`
+AVERAGING: dict[str, Any] = {"layers": None, "most": 50_000, "at_least": 1, "most_occurrences": None}
+
+
+class Supervision(ABC):
+    """Training data of a run: files that are read before the encoder is loaded, and what is computed from them.
+
+    Attributes:
+        method: alignment method.
+        of_each: whether the method uses a separate encoder for each language.
+        preparing: what `prepared` computes, as a key of the record's times; "" if it only passes on what was read.
+    """
+
+    method: Method
+    of_each: bool = False
+    preparing: str = ""
+
+    @abstractmethod
+    def prepared(self, base: Encoder, run: Run, say: Say) -> TrainingData:
+        """Compute word links or anchors, and return the training data."""
+
+    @abstractmethod
+    def record(self, data: Any, fitted: Fitted, say: Say) -> dict[str, Any]:
+        """Return the texts, the settings and the counts of a finished run for the model card."""
+
+    def facts(self, fitted: Fitted) -> dict[str, Any]:
+        """Return the method's record, or its settings if the method returns no record."""
+        return dict(fitted.record) or {"settings": self.method.settings()}
+
+
+def supervision_of(
+    how: AlignSettings, options: Mapping[str, Any], words: Words | None = None, say: Say = lambda line: None
+) -> Supervision:
+    """Read the training data that the settings name.
+
+    Args:
+        options: options of the method. For dictionaries, these are the options of `map_method` and `AVERAGING`.
+        words: settings for tokenisation and word alignment; by default, the method determines how links are symmetrised.
+
+    Raises:
+        SettingError: the method cannot use these data, or settings contradict each other.
+        InputError: a file cannot be read.
+    """
+    if options.get("identical") and not how.dictionary:
+        raise SettingError("identical words can only be added to a dictionary, but no dictionary was given")
+    if how.links and not (how.train and METHODS[how.method or ""].needs_links):
+        raise SettingError(f"{how.method} does not use word links; leave out --links")
+    if how.train:
+        return ParallelSupervision(how, options, words)
+    if how.dictionary or "start" in options:
+        return DictionarySupervision(how, options, words or Words())
+    return PlainSupervision(how, options, words or Words(), say)
+
+
+class ParallelSupervision(Supervision):
+    """Parallel texts, whose words are linked by the statistical aligner or by given files if the method needs word links."""
+
+    preparing = "words"
+
+    def __init__(self, how: AlignSettings, options: Mapping[str, Any], words: Words | None):
+        row = METHODS[how.method or ""]
+        files, langs = named_pairs(how.train or (), how.langs or ())
+        self.method = make_method(how.method or "", how.towards, options, LinkedText.kind)
+        self.of_each = row.of_each
+        self._name, self._links, self._needs_links = how.method or "", how.links or [], row.needs_links
+        self._words = Words(symmetrize=row.symmetrize) if words is None else words
+        if self._links and len(self._links) != len(files):
+            raise SettingError(
+                f"expected one --links per text, got {len(self._links)} files of links for {len(files)} texts"
+            )
+        self._corpora = self._words.read_all(files, langs)
+        self._rows: list[dict[str, Any]] = []
+        for path, corpus in zip(files, self._corpora, strict=True):
+            if how.towards not in corpus.langs:
+                raise SettingError(f"--towards {how.towards} is not a language of {path} ({', '.join(corpus.langs)})")
+            about = {"path": name_of(path), "langs": list(corpus.langs), "sentence_pairs": len(corpus)}
+            self._rows.append({**about, "unusable_lines": sum(corpus.skipped.values())})
+
+    def prepared(self, base: Encoder, run: Run, say: Say) -> LinkedText:
+        data = LinkedText(tuple(self._corpora))
+        if self._links:
+            given = zip(self._links, self._corpora, strict=True)
+            data = data.linked([self._words.open_pairs(path, corpus) for path, corpus in given])
+        elif self._needs_links:
+            folder = Path(run.folder or ".")
+            data = data.linked(links_of(self._corpora, self._words, folder=folder, say=say, progress=run.progress))
+        count = f", {sum(map(len, data.pairs)):,} word links" if self._needs_links else ""
+        say(f"{self._name}: {sum(map(len, data.corpora)):,} sentence pairs{count}")
+        return data
+
+    def record(self, data: LinkedText, fitted: Fitted, say: Say) -> dict[str, Any]:
+        rows = self._rows
+        if data.pairs:
+            rows = [{**row, "word_pairs": len(links)} for row, links in zip(rows, data.pairs, strict=True)]
+        about: dict[str, Any] = {"texts": rows, **self.facts(fitted), "method": self._name}
+        if self._needs_links:
+            about["words"] = {
+                "model": "given links" if self._links else self._words.model,
+                "symmetrize": self._words.symmetrize,
+                "seed": self._words.seed,
+                "pretokenized": self._words.pretokenized,
+            }
+        else:
+            about["pretokenized"] = self._words.pretokenized
+        warn_of_unused(about.get("counts", {}), about["settings"].get("max_words"), data.corpora)
+        return about
+
+
+class DictionarySupervision(Supervision):
+    """Dictionaries, or none with `start`, and the plain texts or folders from which anchors are made."""
+
+    preparing = "anchors"
+
+    def __init__(self, how: AlignSettings, options: Mapping[str, Any], words: Words):
+        self._name, self._options, self._words = how.method or "", options, words
+        self._averaging = {name: options.get(name, usual) for name, usual in AVERAGING.items()}
+        of_map = {name: value for name, value in options.items() if name not in AVERAGING}
+        self.method = map_method(self._name, towards=how.towards, **of_map)
+        self._files, langs = named_pairs(how.dictionary or (), how.langs or ())
+        self._texts, self._folders = how.text or [], how.anchors or []
+        self._entries, self._wanted, self._rows = _dictionaries(self._files, langs, how.towards)
+
+    def prepared(self, base: Encoder, run: Run, say: Say) -> Dictionaries:
+        anchors, sources = _anchors(
+            base,
+            self._wanted,
+            self._texts,
+            self._folders,
+            self._words,
+            self._averaging,
+            progress=run.progress,
+            say=say,
+        )
+        self._rows = [*self._rows, *sources]
+        return Dictionaries(anchors, tuple(self._entries))
+
+    def record(self, data: Dictionaries, fitted: Fitted, say: Say) -> dict[str, Any]:
+        about = _of_maps(self.method, fitted, self._name, self._options, self._averaging, self._files, say)
+        return {"texts": self._rows, "langs": sorted(data.anchors), **about}
+
+
+class PlainSupervision(Supervision):
+    """Plain text in each language."""
+
+    def __init__(self, how: AlignSettings, options: Mapping[str, Any], words: Words, say: Say):
+        self._name, self._pretokenized = how.method or "", words.pretokenized
+        self.method = make_method(self._name, how.towards, options, PlainText.kind)
+        self.of_each = METHODS[self._name].of_each
+        texts, self._rows = _texts(self._name, how.towards, how.text or [], words, say)
+        self._data = PlainText(texts)
+
+    def prepared(self, base: Encoder, run: Run, say: Say) -> PlainText:
+        return self._data
+
+    def record(self, data: PlainText, fitted: Fitted, say: Say) -> dict[str, Any]:
+        about = {"texts": self._rows, "langs": sorted(data.texts), **self.facts(fitted)}
+        return {**about, "method": self._name, "pretokenized": self._pretokenized}
+
+
+def map_method(
+    method: str = "rotation",
+    *,
+    towards: str,
+    start: str | None = None,
+    start_options: Mapping[str, Any] | None = None,
+    normalise: Normalisation | None = None,
+    identical: bool = False,
+    refine: int = 5,
+    held_out: float = 0.1,
+    restarts: int = 3,
+    combine: Combine = "last",
+    seed: int = 0,
+) -> DictionaryMaps:
+    """Build a method that fits maps with or without a dictionary.
+
+    Args:
+        start: initialisation without a dictionary: identical, distributions or adversarial.
+        start_options: options of the initialisation, see `calque.maps.unsupervised.start_options`.
+        normalise: normalisation of the vectors (none, unit, centre, centre-unit or unit-centre-unit, see
+            `fit_dictionary`); default: centre for normalized-rotation, otherwise unit, or unit-centre-unit without a dictionary.
+        refine: number of refinement rounds.
+        held_out: fraction of the dictionary that is held out for choosing the best round.
+        restarts: maximum number of random initialisations to try.
+        identical: add all words that are spelt the same in both languages to the dictionary.
+        combine: how the mapped layers are combined: sum, mean, concat, or last (only the last layer).
+        seed: random seed for the initialisation and for the choice of held-out entries.
+    """
+    from calque.alignment.dictionary import DictionaryMaps
+    from calque.maps.refine import Refinement
+    from calque.maps.unsupervised import check_start
+
+    given: dict[str, Any] = {"refinement": Refinement(rounds=refine, held_out=held_out, seed=seed)}
+    if normalise is not None:
+        given["normalise"] = normalise
+    if start is not None:
+        check_start(start, start_options)
+        given |= {"restarts": restarts, "seed": seed, "options": dict(start_options or {})}
+    return DictionaryMaps(method, towards=towards, start=start, identical=identical, combine=combine, **given)
+
+
+def warn_of_unused(counts: Mapping[str, Any], max_words: int | None, corpora: Sequence[ParallelCorpus]) -> None:
+    """Warn about sentence pairs that training skips, except unusable lines, which were reported when the text was read."""
+    unusable = sum(sum(corpus.skipped.values()) for corpus in corpora)
+    reasons = {
+        f"with more than {max_words} words on a side": counts.get("too_long", 0),
+        "without a word link": counts.get("without_links", 0) - unusable,
+    }
+    unused = ", ".join(f"{n:,} {reason}" for reason, n in reasons.items() if n > 0)
+    if unused and is_first():
+        skipped(f"training skips some of the {sum(map(len, corpora)):,} sentence pairs: {unused}")
+
+
+def _texts(method: str, towards: str, files: Sequence[str], words: Words, say: Say) -> tuple[Any, list[dict[str, Any]]]:
+    """Read plain text, and return the sentences of each language and the entries for the record."""
+    named = [language_and_path(text) for text in files]
+    langs = list(dict.fromkeys(lang for lang, _ in named))
+    if towards not in langs or len(langs) < 2:
+        raise SettingError(
+            f"{method} needs text in {towards} and in another language, got {', '.join(langs)}; give --text for each language"
+        )
+    read = read_languages(named, pretokenized=words.pretokenized, limit=words.limit, say=say)
+    paths = {lang: ", ".join(Path(path).name for other, path in named if other == lang) for lang in read}
+    return read, [{"path": paths[lang], "langs": [lang], "sentences": len(text)} for lang, text in read.items()]
+
+
+def _dictionaries(
+    files: Sequence[str], langs: Sequence[tuple[str, str]], towards: str
+) -> tuple[list[Dictionary], dict[str, list[str]], list[dict[str, Any]]]:
+    """Return the dictionaries, the words of each language and the entries for the record. The words are in the order of the
+    dictionaries, which later breaks ties between equally frequent words."""
+    from calque.corpora import read_dictionary
+
+    words: dict[str, dict[str, None]] = {lang: {} for lang in (towards, *(lang for pair in langs for lang in pair))}
+    for a, b in langs:
+        if towards not in (a, b):
+            raise SettingError(f"--towards must be one of the languages {a} and {b}, got {towards}")
+    pairs = list(langs) * (len(files) if len(langs) == 1 else 1)
+    read, rows = [], []
+    check_pairs(files, pairs if files else ())
+    for path, pair in zip(files, pairs, strict=False):
+        read.append(each := read_dictionary(path, langs=pair))
+        rows.append({"path": Path(path).name, "langs": list(each.langs), "entries": len(each.source)})
+        for lang, side in zip(each.langs, (each.source, each.target), strict=True):
+            words[lang] |= dict.fromkeys(side)
+    return read, {lang: list(known) for lang, known in words.items()}, rows
+
+
+def _anchors(
+    base: Encoder, wanted: Mapping[str, Sequence[str]], texts: Sequence[str], folders: Sequence[str], words: Words,
+    averaging: Mapping[str, Any], *, progress: bool, say: Say,
+) -> tuple[dict[str, dict[int, Anchors]], list[dict[str, Any]]]:  # fmt: skip
+    """Return the anchors of each language, and the record entries for their texts and folders."""
+    from calque.encoders.anchors import compute_anchors, frequent_words, table_anchors
+    from calque.encoders.static import StaticEncoder
+
+    most = averaging["most"]
+    if isinstance(base, StaticEncoder):
+        if texts or folders:
+            say("--text and --anchors are ignored, because a static encoder already has one vector per word")
+        return {lang: table_anchors(base, lang, most=most, also=also) for lang, also in wanted.items()}, []
+    by_lang: dict[str, dict[int, Anchors]] = {}
+    sources = []
+    for folder in folders:
+        lang, path = name_and_path(folder)
+        found = open_folder(path, lang=lang, encoder=base)
+        first = next(iter(found.values()))
+        lang = first.lang or language_and_path(folder)[0]
+        by_lang[lang] = found
+        sources.append({"path": Path(path).name, "langs": [lang], "entries": len(first)})
+    named = [language_and_path(text) for text in texts]
+    if missing := [lang for lang in wanted if lang not in by_lang and lang not in dict(named)]:
+        remedy = f"give --text {missing[0]}=FILE or --anchors {missing[0]}=DIR"
+        raise SettingError(f"the word vectors of {missing[0]} must be averaged over a text; {remedy}")
+    read = read_languages(named, pretokenized=words.pretokenized, limit=words.limit, say=say)
+    numbers = base.layer_numbers(averaging["layers"])
+    how = {name: averaging[name] for name in ("at_least", "most_occurrences")}
+    for lang, text in read.items():
+        if lang in wanted and lang not in by_lang:
+            say(f"{lang}: anchors from {len(text):,} sentences")
+            vocabulary = frequent_words(text, most, wanted[lang])
+            by_lang[lang] = compute_anchors(base, text, numbers, vocabulary=vocabulary, progress=progress, **how)
+    rows = [{"path": Path(path).name, "langs": [lang], "entries": len(read[lang])} for lang, path in named]
+    return by_lang, sources + rows
+
+
+def _of_maps(
+    how: Any,
+    fitted: Fitted,
+    method: str,
+    options: Mapping[str, Any],
+    averaging: Mapping[str, Any],
+    dictionaries: Sequence[str],
+    say: Say,
+) -> dict[str, Any]:
+    """Return the record for maps fitted with or without dictionaries, and print the quality of each map."""
+    fits = fitted.record["settings"]["fits"]
+    failed = []
+    for lang, by_layer in fits.items():
+        for layer, fit in by_layer.items():
+            chosen, named = fit["rounds"][fit["best"]], f"{lang}, layer {layer}"
+            line = f"{named}: {chosen['pairs']:,} pairs in round {fit['best']} of {len(fit['rounds']) - 1}"
+            if chosen["held_out_p@1"] is not None:
+                line += f", {100 * chosen['held_out_p@1']:.1f}% of the held-out words correct"
+            say(line + (f", {fit['left_out']:,} entries without vectors skipped" if fit["left_out"] else ""))
+            failed += [named] if fit.get("failed") else []
+    unsupervised = "words spelt alike" if how.start == IDENTICAL else f"no dictionary ({how.start})"
+    source = "a dictionary" if dictionaries else unsupervised
+    settings = {
+        "method": method,
+        "start": how.start,
+        "start_options": dict(options.get("start_options") or {}),
+        "identical": how.identical,
+        "combine": how.combine,
+        **{name: averaging[name] for name in ("most", "at_least", "most_occurrences")},
+        "fits": fits,
+    }
+    return {"method": f"{method} from {source}", "settings": settings, "failed": failed}
