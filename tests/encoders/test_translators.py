@@ -123,8 +123,8 @@ def test_maps_and_adapters_of_a_translation_model_can_be_saved_and_opened(family
     test = [Sentence(("the", "cat"), "en"), Sentence(("CAT", "A", "HOUSE"), "fr")]
     for name, options in (("rotation", {}), ("contrastive", {"lora": 2}), ("contrastive", {"layers": [2]})):
         options |= {"epochs": 2, "batch": 4, "learning_rate": 1e-2} if name == "contrastive" else {}
-        method, further = make_method(name, "en", options)
-        aligned = method.align(encoder, *text, **further)
+        method = make_method(name, "en", options)
+        aligned = method.align(encoder, *text)
         assert np.abs(aligned.encode(test).data - encoder.encode(test).data).max() > 1e-3
         saved_equals(aligned, folder := tmp_path / f"{name}{len(options)}", test)
         card = (folder / "README.md").read_text()

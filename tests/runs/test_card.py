@@ -77,8 +77,8 @@ def test_encoders_saved_in_python_have_a_card_and_a_record(name, tiny_folder, tr
     corpus = read_parallel(train, langs=("en", "de"))
     pairs = WordPairs.of([[(0, 0), (1, 1)]] * len(corpus))
     options = {"epochs": 0.5, "batch": 4} if name == "contrastive" else {}
-    method, further = make_method(name, "en", options)
-    made = method.align(load_encoder(tiny_folder), corpus, pairs, **further)
+    method = make_method(name, "en", options)
+    made = method.align(load_encoder(tiny_folder), corpus, pairs)
     made.save(tmp_path / "out")
     record = json.loads((tmp_path / "out" / "calque-run.json").read_text())
     assert (record["method"], record["towards"], record["encoder"]) == (name, "en", tiny_folder.name)
@@ -160,9 +160,9 @@ def test_saving_an_aligned_encoder_keeps_the_card_that_a_user_wrote_in_the_folde
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "README.md").write_text("---\nlicense: mit\n---\n# Mine\n")
     corpus = read_parallel(train, langs=("en", "de"))
-    method, further = make_method("rotation", "en", {})
+    method = make_method("rotation", "en", {})
     pairs = WordPairs.of([[(0, 0), (1, 1)]] * len(corpus))
-    method.align(load_encoder(tiny_folder), corpus, pairs, **further).save(tmp_path / "out")
+    method.align(load_encoder(tiny_folder), corpus, pairs).save(tmp_path / "out")
     text = (tmp_path / "out" / "README.md").read_text()
     assert "# Mine\n" in text
     assert "license: mit\n" in text.partition("# Mine")[0]
