@@ -1,7 +1,6 @@
 """Compare contrastive alignment with naive implementations of its formulas."""
 
 import copy
-import inspect
 import math
 
 import numpy as np
@@ -14,7 +13,6 @@ from calque.alignment.contrastive import Contrastive, info_nce, number_word_pair
 from calque.alignment.data import training_data
 from calque.alignment.update import Alignment
 from calque.distributed import Processes
-from calque.errors import CalqueWarning
 from calque.pairs import WordPairs
 from calque.text import ParallelCorpus
 from encoder_copies import moved
@@ -154,11 +152,3 @@ def test_the_sentence_loss_equals_the_formula(tiny_encoder, text, special):
     for name, p in slow.model.named_parameters():
         if p.grad is not None and name in without:
             torch.testing.assert_close(found[name] - without[name], p.grad, atol=2e-4, rtol=1e-3, msg=name)
-
-
-def test_a_renamed_argument_works_under_its_old_name_and_warns_once():
-    with pytest.warns(CalqueWarning, match="keep was renamed to similarity_distillation; use the new name") as seen:
-        made = [Contrastive(towards="en", keep=0.4) for _ in range(2)]
-    assert len(seen) == 1
-    assert [each.similarity_distillation for each in made] == [0.4, 0.4]
-    assert "keep" not in inspect.signature(Contrastive).parameters

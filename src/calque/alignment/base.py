@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from calque.alignment.data import training_data
-from calque.errors import CalqueWarning, SettingError
+from calque.errors import SettingError
 
 if TYPE_CHECKING:
     import numpy as np
 
     from calque.encoders.base import Encoder
-
-C = TypeVar("C", bound=type)
 
 
 @dataclass(frozen=True)
@@ -126,22 +122,3 @@ class Method(ABC):
         if load:
             raise SettingError(f"{', '.join(load)}: the method does not support these arguments; leave them out")
         return "words"
-
-
-def accept_renamed(**names: str) -> Callable[[C], C]:
-    """Return a class decorator that accepts old argument names (`old="new"`) with a warning; the signature has only new names."""
-
-    def decorate(kind: Any) -> Any:
-        build, warned = kind.__init__, set()
-
-        @wraps(build)
-        def init(self: Any, **given: Any) -> None:
-            for name in given.keys() & names.keys() - warned:
-                warned.add(name)
-                warnings.warn(CalqueWarning(f"{name} was renamed to {names[name]}; use the new name"), stacklevel=2)
-            build(self, **{names.get(name, name): value for name, value in given.items()})
-
-        kind.__init__, kind.renamed = init, names
-        return kind
-
-    return decorate

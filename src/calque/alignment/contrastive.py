@@ -9,7 +9,6 @@ import numpy as np
 from torch import Tensor
 from torch.nn.functional import kl_div, normalize
 
-from calque.alignment.base import accept_renamed
 from calque.alignment.tuner import Tuner
 from calque.alignment.update import LinkedBatch
 from calque.encoders.split import number_words
@@ -18,7 +17,6 @@ from calque.pairs import WordPairs
 from calque.text import ParallelCorpus, Sentences
 
 
-@accept_renamed(keep="similarity_distillation")
 @dataclass(kw_only=True, eq=False)
 class Contrastive(Tuner):
     """Contrastive alignment with the InfoNCE loss over the linked words of a batch, in both directions.

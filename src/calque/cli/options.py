@@ -288,16 +288,14 @@ class SubjectCommand(TyperCommand):
         """Return a subject's specific options with their descriptions."""
         texts: dict[str, str] = {}
         defaults: dict[str, Any] = {}
-        renamed: dict[str, str] = {}
         for kind in self.described_by(subject):
             texts = {**described(kind), **texts}
-            renamed |= vars(kind).get("renamed", {})
             defaults = {name: each.default for name, each in inspect.signature(kind).parameters.items()} | defaults
         rows = []
         declared = {option: param.name for param in self.params for option in param.opts}
         for name in self.types_of(subject):
             option = f"--{name.replace('_', '-')}"
-            if declared.get(option) == name or name in renamed:
+            if declared.get(option) == name:
                 continue
             text, default = self.helps.get(name) or texts.get(name, ""), defaults.get(name)
             text = in_help(text, {*self.types_of(subject), *declared.values()})

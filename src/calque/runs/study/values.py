@@ -241,10 +241,9 @@ OF_ANCHORS: Types = {name: Count for name in AVERAGING if name != "layers"}
 
 
 def options_of_method(name: str) -> Types:
-    """Return the types of the options of a method's class; old names of options are included."""
+    """Return the types of the options of a method's class."""
     kind = METHODS.load(name)
     options = of(kind, "towards", *METHODS[name].settings)
-    options |= {old: options[new] for old, new in vars(kind).get("renamed", {}).items()}
     return {**options, **({"layers": Sequence[Layer]} if "layers" in options and name in METHODS.rows else {})}
 
 
