@@ -153,6 +153,15 @@ def test_words_that_are_looked_up_in_lower_case_count_once():
     assert (strict.settings["left_out"], strict.settings["source_words_without_vector"]) == (1, 1)
 
 
+def test_a_stored_word_beyond_the_most_frequent_ones_does_not_get_the_vector_of_its_lower_case_form():
+    source, target = two_tables(12)
+    encoder = static({**source, "E1": source["e7"]}, target)
+    entries = [("E1", "d7"), ("e3", "d3")]
+    rare, known = (scored(encoder, entries, max_candidates=most)["p@1"] for most in (12, 13))
+    assert (rare.settings["left_out"], rare.settings["source_words_without_vector"], rare.n) == (1, 1, 1)
+    assert (known.settings["left_out"], known.n) == (0, 2)
+
+
 @pytest.mark.parametrize("similarity", ["csls", "cosine"])
 @pytest.mark.parametrize("most", [25, 60])
 def test_the_candidates_are_the_most_frequent_static_vectors(similarity, most):

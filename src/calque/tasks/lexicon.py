@@ -217,11 +217,12 @@ class Lexicon(Task):
         return sides[0], sides[1]
 
     def _of_list(
-        self, encoder: Encoder, lang: str, stored: Iterable[str], asked: Sequence[str], *, progress: bool
+        self, encoder: Encoder, lang: str, stored: Sequence[str], asked: Sequence[str], *, progress: bool
     ) -> _Words:
         """Return the most frequent of the words that the encoder stores for a language, with their vectors.
 
-        A dictionary word that is not in the list is looked up in lower case if the encoder has a vector for it.
+        A dictionary word that the encoder stores only in lower case has the vector of this spelling. A word that is stored
+        itself, but is not among the most frequent words, is left out.
         """
         chosen: dict[str, str] = {}  # maps a word, lower-cased if `lower` is set, to its most frequent spelling
         for word in stored:
@@ -230,7 +231,8 @@ class Lexicon(Task):
                 break
         rows = {word: row for row, word in enumerate(chosen)}
         row_of: dict[str, int | None] = {word: rows.get(word) for word in asked}
-        absent = [word for word, row in row_of.items() if row is None and word.lower() in rows]
+        in_list = set(stored)
+        absent = [word for word, row in row_of.items() if row is None and word not in in_list and word.lower() in rows]
         if absent:
             found = encoder.encode(one_word_sentences(absent, lang)).covered
             for number, word in enumerate(absent):
