@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Distil students of an English sentence encoder on 20,000 en-de sentence pairs, and test them on image captions, which are not in the training text, and
-# on text of the training domains (docs/results.md, "Distilled sentence encoders").
+# on text of the training domains.
 #   bash recipes/students.sh TEACHER DATA OUT
 # TEACHER is the folder of all-MiniLM-L6-v2. DATA has train.en-de.tsv.gz and dev.en-de.tsv with the columns source, target and origin. Finished steps are
 # skipped; repeat the command to resume a stopped run.
