@@ -45,7 +45,7 @@ _THREE = (
     "zhaza zhozh zsmms zulzu "
 )
 TWO_LETTERS = {code[:3]: code[3:] for code in _THREE.split()}
-# codes that ISO 639 or CLDR replaced
+# language codes that ISO 639 or CLDR has replaced, and their successors
 FORMER = {"iw": "he", "in": "id", "ji": "yi", "jw": "jv", "mo": "ro", "fil": "tl"}
 _ELIDING = {"fr", "it", "ca", "ga", "gd", "oc", "co", "fur", "lij", "pms", "wa"}
 _APOSTROPHE_IS_LETTER = {"uk", "be", "rue", "br", "uz", "haw", "gn", "ha", "fi", "he", "yi"}

@@ -445,7 +445,7 @@ def json_text(
 
     try:
         return json.dumps(value, allow_nan=False, default=converted, **options)
-    except ValueError:  # raised for a number that is not finite; values are copied only in this case
+    except ValueError:  # a number is not finite; only then are the values copied and the number replaced
         return json.dumps(_finite(value, undefined, converted, ()), allow_nan=False, **options)
 
 

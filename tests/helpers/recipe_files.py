@@ -18,7 +18,7 @@ N = 30  # number of texts in a file
 
 
 def sentences(lang: str, seed: int = 0) -> list[list[str]]:
-    """Return the same sentences in a language; words of all languages except English end in the first letter of its code."""
+    """Return the sentences in an invented form of a language: except in English, words end in the first letter of its code."""
     rng = np.random.default_rng(seed)
     chosen = [rng.choice(len(WORDS), rng.integers(4, 8), replace=False) for _ in range(N)]
     return [[word(WORDS[k], lang) for k in each] for each in chosen]

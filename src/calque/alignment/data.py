@@ -50,7 +50,7 @@ class LinkedText:
         return [side for corpus in self.corpora for side in (corpus.source, corpus.target)]
 
     def linked(self, pairs: Sequence[WordPairs]) -> LinkedText:
-        """Return the same texts with these word links."""
+        """Return a copy with these word links, one object for each text."""
         return replace(self, pairs=tuple(pairs))
 
     def by_language(self) -> dict[str, list[Sentences]]:

@@ -36,7 +36,8 @@ def merged_model(model: Any) -> Any:
 
 
 def _separate_layers(model: Any) -> None:
-    """Give each layer its own weights. Adapters would be merged several times into weights that replicated layers share."""
+    """Give each layer its own copy of the weights, because adapters would be merged several times into weights that replicated
+    layers share."""
     blocks = find_blocks(model, model.config.num_hidden_layers)
     for layer in () if blocks is None else model.get_submodule(blocks):
         for module in layer.modules():

@@ -39,7 +39,8 @@ def table_of_encoders(by_encoder: Mapping[str, Sequence[Score]]) -> str:
 
 
 def _merged(notes: Mapping[str, Sequence[str]]) -> list[str]:
-    """Return the notes on several encoders: notes on all encoders once, and other notes after the name of their encoder."""
+    """Return the notes on the scores of several encoders. A note that concerns all encoders is given once; any other note follows
+    the name of its encoder."""
     lines: dict[str, None] = {}
     for name, own in notes.items():
         for note in own:

@@ -115,8 +115,9 @@ class ParallelSupervision(Supervision):
             given = zip(self._links, self._corpora, strict=True)
             data = data.linked([self._words.open_pairs(path, corpus) for path, corpus in given])
         elif self._needs_links:
-            folder = Path(run.folder or ".")
-            data = data.linked(links_of(self._corpora, self._words, folder=folder, say=say, progress=run.progress))
+            assert run.folder is not None  # `align` always gives a folder
+            links = links_of(self._corpora, self._words, folder=Path(run.folder), say=say, progress=run.progress)
+            data = data.linked(links)
         count = f", {sum(map(len, data.pairs)):,} word links" if self._needs_links else ""
         say(f"{self._name}: {sum(map(len, data.corpora)):,} sentence pairs{count}")
         return data
@@ -148,28 +149,79 @@ class DictionarySupervision(Supervision):
         self._name, self._options, self._words = how.method or "", options, words
         self._averaging = {name: options.get(name, usual) for name, usual in AVERAGING.items()}
         of_map = {name: value for name, value in options.items() if name not in AVERAGING}
-        self.method = map_method(self._name, towards=how.towards, **of_map)
+        self.method = self._maps = map_method(self._name, towards=how.towards, **of_map)
         self._files, langs = named_pairs(how.dictionary or (), how.langs or ())
         self._texts, self._folders = how.text or [], how.anchors or []
         self._entries, self._wanted, self._rows = _dictionaries(self._files, langs, how.towards)
 
     def prepared(self, base: Encoder, run: Run, say: Say) -> Dictionaries:
-        anchors, sources = _anchors(
-            base,
-            self._wanted,
-            self._texts,
-            self._folders,
-            self._words,
-            self._averaging,
-            progress=run.progress,
-            say=say,
-        )
+        anchors, sources = self._anchors(base, progress=run.progress, say=say)
         self._rows = [*self._rows, *sources]
         return Dictionaries(anchors, tuple(self._entries))
 
     def record(self, data: Dictionaries, fitted: Fitted, say: Say) -> dict[str, Any]:
-        about = _of_maps(self.method, fitted, self._name, self._options, self._averaging, self._files, say)
-        return {"texts": self._rows, "langs": sorted(data.anchors), **about}
+        return {"texts": self._rows, "langs": sorted(data.anchors), **self._about_maps(fitted, say)}
+
+    def _anchors(
+        self, base: Encoder, *, progress: bool, say: Say
+    ) -> tuple[dict[str, dict[int, Anchors]], list[dict[str, Any]]]:
+        """Return the anchors of each language, and the record entries for their texts and folders."""
+        from calque.encoders.anchors import compute_anchors, frequent_words, table_anchors
+        from calque.encoders.static import StaticEncoder
+
+        most = self._averaging["most"]
+        if isinstance(base, StaticEncoder):
+            if self._texts or self._folders:
+                say("--text and --anchors are ignored, because a static encoder already has one vector per word")
+            return {lang: table_anchors(base, lang, most=most, also=also) for lang, also in self._wanted.items()}, []
+        by_lang: dict[str, dict[int, Anchors]] = {}
+        sources = []
+        for folder in self._folders:
+            lang, path = name_and_path(folder)
+            found = open_folder(path, lang=lang, encoder=base)
+            first = next(iter(found.values()))
+            lang = first.lang or language_and_path(folder)[0]
+            by_lang[lang] = found
+            sources.append({"path": Path(path).name, "langs": [lang], "entries": len(first)})
+        named = [language_and_path(text) for text in self._texts]
+        if missing := [lang for lang in self._wanted if lang not in by_lang and lang not in dict(named)]:
+            remedy = f"give --text {missing[0]}=FILE or --anchors {missing[0]}=DIR"
+            raise SettingError(f"the word vectors of {missing[0]} must be averaged over a text; {remedy}")
+        read = read_languages(named, pretokenized=self._words.pretokenized, limit=self._words.limit, say=say)
+        numbers = base.layer_numbers(self._averaging["layers"])
+        how = {name: self._averaging[name] for name in ("at_least", "most_occurrences")}
+        for lang, text in read.items():
+            if lang in self._wanted and lang not in by_lang:
+                say(f"{lang}: anchors from {len(text):,} sentences")
+                vocabulary = frequent_words(text, most, self._wanted[lang])
+                by_lang[lang] = compute_anchors(base, text, numbers, vocabulary=vocabulary, progress=progress, **how)
+        rows = [{"path": Path(path).name, "langs": [lang], "entries": len(read[lang])} for lang, path in named]
+        return by_lang, sources + rows
+
+    def _about_maps(self, fitted: Fitted, say: Say) -> dict[str, Any]:
+        """Return the record for maps fitted with or without dictionaries, and print the quality of each map."""
+        fits = fitted.record["settings"]["fits"]
+        failed = []
+        for lang, by_layer in fits.items():
+            for layer, fit in by_layer.items():
+                chosen, named = fit["rounds"][fit["best"]], f"{lang}, layer {layer}"
+                line = f"{named}: {chosen['pairs']:,} pairs in round {fit['best']} of {len(fit['rounds']) - 1}"
+                if chosen["held_out_p@1"] is not None:
+                    line += f", {100 * chosen['held_out_p@1']:.1f}% of the held-out words correct"
+                say(line + (f", {fit['left_out']:,} entries without vectors skipped" if fit["left_out"] else ""))
+                failed += [named] if fit.get("failed") else []
+        unsupervised = "words spelt alike" if self._maps.start == IDENTICAL else f"no dictionary ({self._maps.start})"
+        source = "a dictionary" if self._files else unsupervised
+        settings = {
+            "method": self._name,
+            "start": self._maps.start,
+            "start_options": dict(self._options.get("start_options") or {}),
+            "identical": self._maps.identical,
+            "combine": self._maps.combine,
+            **{name: self._averaging[name] for name in ("most", "at_least", "most_occurrences")},
+            "fits": fits,
+        }
+        return {"method": f"{self._name} from {source}", "settings": settings, "failed": failed}
 
 
 class PlainSupervision(Supervision):
@@ -276,75 +328,3 @@ def _dictionaries(
         for lang, side in zip(each.langs, (each.source, each.target), strict=True):
             words[lang] |= dict.fromkeys(side)
     return read, {lang: list(known) for lang, known in words.items()}, rows
-
-
-def _anchors(
-    base: Encoder, wanted: Mapping[str, Sequence[str]], texts: Sequence[str], folders: Sequence[str], words: Words,
-    averaging: Mapping[str, Any], *, progress: bool, say: Say,
-) -> tuple[dict[str, dict[int, Anchors]], list[dict[str, Any]]]:  # fmt: skip
-    """Return the anchors of each language, and the record entries for their texts and folders."""
-    from calque.encoders.anchors import compute_anchors, frequent_words, table_anchors
-    from calque.encoders.static import StaticEncoder
-
-    most = averaging["most"]
-    if isinstance(base, StaticEncoder):
-        if texts or folders:
-            say("--text and --anchors are ignored, because a static encoder already has one vector per word")
-        return {lang: table_anchors(base, lang, most=most, also=also) for lang, also in wanted.items()}, []
-    by_lang: dict[str, dict[int, Anchors]] = {}
-    sources = []
-    for folder in folders:
-        lang, path = name_and_path(folder)
-        found = open_folder(path, lang=lang, encoder=base)
-        first = next(iter(found.values()))
-        lang = first.lang or language_and_path(folder)[0]
-        by_lang[lang] = found
-        sources.append({"path": Path(path).name, "langs": [lang], "entries": len(first)})
-    named = [language_and_path(text) for text in texts]
-    if missing := [lang for lang in wanted if lang not in by_lang and lang not in dict(named)]:
-        remedy = f"give --text {missing[0]}=FILE or --anchors {missing[0]}=DIR"
-        raise SettingError(f"the word vectors of {missing[0]} must be averaged over a text; {remedy}")
-    read = read_languages(named, pretokenized=words.pretokenized, limit=words.limit, say=say)
-    numbers = base.layer_numbers(averaging["layers"])
-    how = {name: averaging[name] for name in ("at_least", "most_occurrences")}
-    for lang, text in read.items():
-        if lang in wanted and lang not in by_lang:
-            say(f"{lang}: anchors from {len(text):,} sentences")
-            vocabulary = frequent_words(text, most, wanted[lang])
-            by_lang[lang] = compute_anchors(base, text, numbers, vocabulary=vocabulary, progress=progress, **how)
-    rows = [{"path": Path(path).name, "langs": [lang], "entries": len(read[lang])} for lang, path in named]
-    return by_lang, sources + rows
-
-
-def _of_maps(
-    how: Any,
-    fitted: Fitted,
-    method: str,
-    options: Mapping[str, Any],
-    averaging: Mapping[str, Any],
-    dictionaries: Sequence[str],
-    say: Say,
-) -> dict[str, Any]:
-    """Return the record for maps fitted with or without dictionaries, and print the quality of each map."""
-    fits = fitted.record["settings"]["fits"]
-    failed = []
-    for lang, by_layer in fits.items():
-        for layer, fit in by_layer.items():
-            chosen, named = fit["rounds"][fit["best"]], f"{lang}, layer {layer}"
-            line = f"{named}: {chosen['pairs']:,} pairs in round {fit['best']} of {len(fit['rounds']) - 1}"
-            if chosen["held_out_p@1"] is not None:
-                line += f", {100 * chosen['held_out_p@1']:.1f}% of the held-out words correct"
-            say(line + (f", {fit['left_out']:,} entries without vectors skipped" if fit["left_out"] else ""))
-            failed += [named] if fit.get("failed") else []
-    unsupervised = "words spelt alike" if how.start == IDENTICAL else f"no dictionary ({how.start})"
-    source = "a dictionary" if dictionaries else unsupervised
-    settings = {
-        "method": method,
-        "start": how.start,
-        "start_options": dict(options.get("start_options") or {}),
-        "identical": how.identical,
-        "combine": how.combine,
-        **{name: averaging[name] for name in ("most", "at_least", "most_occurrences")},
-        "fits": fits,
-    }
-    return {"method": f"{method} from {source}", "settings": settings, "failed": failed}
