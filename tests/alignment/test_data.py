@@ -63,6 +63,17 @@ def test_running_a_method_does_not_change_it(tiny_encoder, text, method):
     assert first.record == second.record
 
 
+def test_settings_of_the_class_cannot_be_given_to_align(tiny_encoder, text):
+    with pytest.raises(SettingError, match=r"centre is not an argument of align.*Contrastive\(centre=…\)"):
+        Contrastive(towards="en").align(tiny_encoder, *text, centre=True)
+
+
+def test_tune_is_align(tiny_encoder, text):
+    method = Contrastive(towards="en", epochs=0.5, batch=4)
+    found = [each(tiny_encoder, *text, checkpoint_every=0).fingerprint for each in (method.tune, method.align)]
+    assert found[0] == found[1]
+
+
 class Cosine(Tuner):
     """A loss that counts the linked rows that it receives."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -103,7 +103,15 @@ class Method(ABC):
             encoder: encoder to align.
             data, pairs: training data, see `training_data`.
             run: attributes of `Run`.
+
+        Raises:
+            SettingError: an argument is not an attribute of `Run`.
         """
+        unknown = run.keys() - {each.name for each in fields(Run)}
+        if unknown:
+            name = min(unknown)
+            fact = f"{name} is not an argument of align, which accepts folder, checkpoint_every and progress"
+            raise SettingError(f"{fact}; settings are arguments of the class: {type(self).__name__}({name}=…)")
         return self.fit(encoder, training_data(data, pairs), Run(**run)).encoder
 
     def settings(self) -> dict[str, Any]:

@@ -151,6 +151,10 @@ class Tuner(TrainingSettings, Method):
         aligned.made = tuned.made | record
         return Fitted(aligned, record, history)
 
+    def tune(self, encoder: TrainableEncoder, data: Any, pairs: Any = None, **run: Any) -> Any:
+        """Return the trained encoder; the same as `align`, under the name for methods that train."""
+        return self.align(encoder, data, pairs, **run)
+
     def _schedule_for(self, encoder: TrainableEncoder) -> Schedule:
         """Return the schedule with the learning rate for this encoder."""
         schedule = self.schedule
