@@ -24,13 +24,19 @@ def main(arguments: list[str]) -> str | int:
     """Run benchmarks, and return the exit status or an error message."""
     if not arguments or {"-h", "--help"} & set(arguments):
         print(__doc__)
-        print("".join(f"{name:17} {about}\n" for name, about in (PARTS | WITH_FILES).items()), end="")
+        print(
+            "".join(f"{name:17} {about}\n" for name, about in (PARTS | WITH_FILES).items()), end=""
+        )
         print("\n`python -m benchmarks.NAME --help` lists the options of a benchmark.")
         return 0
     chosen = list(PARTS) if arguments == ["all"] else arguments
     if unknown := set(chosen) - set(PARTS):
         return f"NAME must be one of {', '.join(PARTS)}, got {', '.join(sorted(unknown))}"
-    failed = [part for part in chosen if subprocess.run([sys.executable, "-m", f"benchmarks.{part}"]).returncode]
+    failed = [
+        part
+        for part in chosen
+        if subprocess.run([sys.executable, "-m", f"benchmarks.{part}"]).returncode
+    ]
     return f"failed: {', '.join(failed)}" if failed else 0
 
 

@@ -33,19 +33,26 @@ def error_rate(links: WordPairs, gold: WordPairs) -> float:
     return 100 * next(score.value for score in scores if score.metric == "aer")
 
 
-def calque_aligner(corpus: ParallelCorpus, extra: ParallelCorpus | None, model: str, seed: int) -> Align:
+def calque_aligner(
+    corpus: ParallelCorpus, extra: ParallelCorpus | None, model: str, seed: int
+) -> Align:
     aligner = WordAligner.train(corpus, extra=extra, model=model, seed=seed)
     return lambda method: aligner.align(corpus, symmetrize=method)
 
 
 def eflomal_aligner(corpus: ParallelCorpus, extra: ParallelCorpus | None, seed: int) -> Align:
-    """Align with eflomal's default settings. eflomal takes no seed, so `seed` only counts the runs."""
+    """Align with eflomal's default settings. eflomal takes no seed, so `seed` only counts the
+    runs.
+    """
     import eflomal  # pyright: ignore[reportMissingImports]
 
     both = corpus if extra is None else corpus + extra
     with tempfile.TemporaryDirectory() as folder:
         files = [Path(folder) / name for name in ("forward", "backward")]
-        lines = [[" ".join(sentence.words) + "\n" for sentence in side] for side in (both.source, both.target)]
+        lines = [
+            [" ".join(sentence.words) + "\n" for sentence in side]
+            for side in (both.source, both.target)
+        ]
         forward, backward = map(str, files)
         eflomal.Aligner().align(*lines, links_filename_fwd=forward, links_filename_rev=backward)
         links = [WordPairs.open(file).slice(0, len(corpus)) for file in files]
@@ -71,19 +78,28 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("langs", nargs=2, metavar="LANG", help="languages of the test set")
     parser.add_argument("--extra", help="parallel text that is added to the training text")
     parser.add_argument(
-        "--pairs", type=int, default=10_000, help="number of sentence pairs of --extra (default: 10,000)"
+        "--pairs",
+        type=int,
+        default=10_000,
+        help="number of sentence pairs of --extra (default: 10,000)",
     )
     parser.add_argument("--models", nargs="+", default=MODELS, choices=MODELS)
-    parser.add_argument("--runs", type=int, default=3, help="number of runs of eflomal and of gibbs (seeds 0, 1 …)")
+    parser.add_argument(
+        "--runs", type=int, default=3, help="number of runs of eflomal and of gibbs (seeds 0, 1 …)"
+    )
     options = parser.parse_args(arguments)
     langs = tuple(options.langs)
     corpus = read_parallel(options.test, langs=langs, pretokenized=True)
     extra = None
     if options.extra:
         extra = read_parallel(options.extra, langs=langs, on_error="skip", limit=options.pairs)
-    gold = gold_links(corpus, check=False)  # a link to a word that does not exist counts as not found
+    gold = gold_links(
+        corpus, check=False
+    )  # a link to a word that does not exist counts as not found
     n_extra = 0 if extra is None else len(extra)
-    print(f"{Path(options.test).name}: {len(corpus):,} sentence pairs, {n_extra:,} additional pairs")
+    print(
+        f"{Path(options.test).name}: {len(corpus):,} sentence pairs, {n_extra:,} additional pairs"
+    )
     for name, alignments in rows(corpus, extra, options.models, options.runs):
         for method in METHODS:
             rates = [error_rate(align(method), gold) for align in alignments]

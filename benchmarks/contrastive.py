@@ -19,7 +19,17 @@ from typing import Any
 import torch
 from torch.nn.functional import cross_entropy, normalize
 
-from benchmarks.shared import batches, both, compare, linked, options_of, peak_mib, read, timed, word_vectors
+from benchmarks.shared import (
+    batches,
+    both,
+    compare,
+    linked,
+    options_of,
+    peak_mib,
+    read,
+    timed,
+    word_vectors,
+)
 from calque.alignment.contrastive import Contrastive
 from calque.encoders import load_encoder
 from calque.pairs import WordPairs
@@ -29,16 +39,24 @@ TEMPERATURE, RATE = 0.05, 5e-4
 
 
 def padded(encoder, corpus, pairs, size: int, lora: int | None, *, by_length: bool) -> list[float]:
-    """Train for one epoch with a plain loop over padded batches, and return the loss of each update."""
+    """Train for one epoch with a plain loop over padded batches, and return the loss of each
+    update.
+    """
     model, links, losses = copy.deepcopy(encoder.model).train(), linked(pairs), []
     if lora:
         import peft
 
-        model = peft.get_peft_model(model, peft.LoraConfig(r=lora, lora_alpha=lora, target_modules="all-linear"))
-    optimiser = torch.optim.Adam([weight for weight in model.parameters() if weight.requires_grad], lr=RATE)
+        model = peft.get_peft_model(
+            model, peft.LoraConfig(r=lora, lora_alpha=lora, target_modules="all-linear")
+        )
+    optimiser = torch.optim.Adam(
+        [weight for weight in model.parameters() if weight.requires_grad], lr=RATE
+    )
     texts = [[sentence.words for sentence in side] for side in (corpus.source, corpus.target)]
     for numbers in batches(texts[0], size, by_length=by_length):
-        source, target = (list(word_vectors(encoder, model, [side[k] for k in numbers])) for side in texts)
+        source, target = (
+            list(word_vectors(encoder, model, [side[k] for k in numbers])) for side in texts
+        )
         rows: tuple[list[torch.Tensor], list[torch.Tensor]] = ([], [])
         for place, number in enumerate(numbers):
             for i, j in links.get(number, []):
@@ -58,29 +76,50 @@ def padded(encoder, corpus, pairs, size: int, lora: int | None, *, by_length: bo
 
 def main(arguments: list[str] | None = None) -> None:
     parser = options_of(__doc__, pairs=400, batch=32)
-    parser.add_argument("--lora", type=int, metavar="RANK", help="rank of LoRA adapters; default: train all weights")
-    parser.add_argument("--only", choices=("calque", "loop"), help="run only this method, once, and print peak memory")
+    parser.add_argument(
+        "--lora", type=int, metavar="RANK", help="rank of LoRA adapters; default: train all weights"
+    )
+    parser.add_argument(
+        "--only",
+        choices=("calque", "loop"),
+        help="run only this method, once, and print peak memory",
+    )
     options = parser.parse_args(arguments)
     encoder, corpus, pairs = read(options)
     with tempfile.TemporaryDirectory() as folder:
-        if options.lora and not options.encoder:  # adapters can be added only to weights that are stored in a folder
+        if (
+            options.lora and not options.encoder
+        ):  # adapters can be added only to weights that are stored in a folder
             encoder.save(Path(folder) / "random")
             encoder = load_encoder(Path(folder) / "random", device=options.device)
         measure(options, encoder, corpus, pairs)
 
 
-def measure(options: argparse.Namespace, encoder: Any, corpus: ParallelCorpus, pairs: WordPairs) -> None:
+def measure(
+    options: argparse.Namespace, encoder: Any, corpus: ParallelCorpus, pairs: WordPairs
+) -> None:
     """Run the methods that `options` selects, and print their times."""
 
-    def library() -> None:  # the published loss: repeated pairs are negatives, and similarities are not distilled
+    def library() -> (
+        None
+    ):  # the published loss: repeated pairs are negatives, and similarities are not distilled
         method = Contrastive(
-            towards=corpus.langs[0], batch=options.batch, learning_rate=RATE, temperature=TEMPERATURE, same_share=0.0,
-            similarity_distillation=0.0, epochs=1.0, lora=options.lora, standardize=False,
-        )  # fmt: skip
+            towards=corpus.langs[0],
+            batch=options.batch,
+            learning_rate=RATE,
+            temperature=TEMPERATURE,
+            same_share=0.0,
+            similarity_distillation=0.0,
+            epochs=1.0,
+            lora=options.lora,
+            standardize=False,
+        )
         method.max_words = None
         method.align(encoder, corpus, pairs)  # the loop does not standardise the vectors either
 
-    title = f"contrastive alignment of {len(corpus):,} pairs, {encoder.name}, {options.threads} threads"
+    title = (
+        f"contrastive alignment of {len(corpus):,} pairs, {encoder.name}, {options.threads} threads"
+    )
     given = encoder, corpus, pairs, options.batch, options.lora
     if options.only:
         work = library if options.only == "calque" else lambda: padded(*given, by_length=False)

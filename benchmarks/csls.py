@@ -13,7 +13,9 @@ from calque.algebra.similarity import csls_neighbours
 
 
 def vectors(n: int, dim: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return vectors like those of an encoder, with a nonzero mean, a decaying spectrum, and both near and distant pairs."""
+    """Return vectors like those of an encoder, with a nonzero mean, a decaying spectrum, and both
+    near and distant pairs.
+    """
     rng = np.random.default_rng(0)
     spectrum = (np.arange(dim) + 1.0) ** -0.5
     offset = 0.5 * rng.standard_normal(dim) * spectrum
@@ -32,7 +34,11 @@ def main(arguments: list[str] | None = None) -> None:
     torch.set_num_threads(options.threads)
     torch.set_float32_matmul_precision("highest")
     source, target = vectors(options.n, options.dim)
-    x, y, product = torch.from_numpy(source), torch.from_numpy(target), torch.empty(options.n, options.n)
+    x, y, product = (
+        torch.from_numpy(source),
+        torch.from_numpy(target),
+        torch.empty(options.n, options.n),
+    )
     # Allocate memory, start the thread pools and compile functions before anything is timed.
     torch.mm(x, y.T, out=product)
     csls_neighbours(source[:2000], target[:2000])
@@ -40,13 +46,18 @@ def main(arguments: list[str] | None = None) -> None:
     for _ in range(options.rounds):
         one = timed(lambda: torch.mm(x, y.T, out=product))
         found = []
-        ratios.append(timed(lambda found=found: found.append(csls_neighbours(source, target))) / one)
+        ratios.append(
+            timed(lambda found=found: found.append(csls_neighbours(source, target))) / one
+        )
         nearest = found[0].targets[:, 0]
     wall, processor = np.median(ratios, axis=0)
     print(
-        f"CSLS {options.n:,} × {options.n:,} × {options.dim}, both directions, {options.threads} threads: {wall:.2f} times one "
-        f"float32 product (goal: at most 1.3), {processor:.2f} times its processor time; medians of {options.rounds} rounds; "
-        f"accuracy {(nearest == np.arange(options.n)).mean():.3f}; {anonymous_mib() - before:,.0f} MiB more afterwards"
+        f"CSLS {options.n:,} × {options.n:,} × {options.dim}, both directions, {options.threads} "
+        f"threads: {wall:.2f} times one "
+        f"float32 product (goal: at most 1.3), {processor:.2f} times its processor time; medians "
+        f"of {options.rounds} rounds; "
+        f"accuracy {(nearest == np.arange(options.n)).mean():.3f}; {anonymous_mib() - before:,.0f} "
+        "MiB more afterwards"
     )
 
 

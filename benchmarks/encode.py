@@ -14,16 +14,24 @@ import torch
 from benchmarks.shared import batches, both, compare, options_of, read, word_vectors
 
 
-def padded(encoder, texts: list[tuple[str, ...]], size: int, *, by_length: bool) -> list[np.ndarray]:
-    """Return the word vectors `[words, dim]` of each text, computed by a plain loop over padded batches."""
+def padded(
+    encoder, texts: list[tuple[str, ...]], size: int, *, by_length: bool
+) -> list[np.ndarray]:
+    """Return the word vectors `[words, dim]` of each text, computed by a plain loop over padded
+    batches.
+    """
     vectors: list[np.ndarray] = [np.zeros(0)] * len(texts)
     for numbers in batches(texts, size, by_length=by_length):
         with torch.no_grad():
             for k, found in zip(
-                numbers, word_vectors(encoder, encoder.model, [texts[k] for k in numbers]), strict=True
+                numbers,
+                word_vectors(encoder, encoder.model, [texts[k] for k in numbers]),
+                strict=True,
             ):
                 zero = torch.zeros(encoder.dim)
-                vectors[k] = torch.stack([found.get(word, zero) for word in range(len(texts[k]))]).numpy()
+                vectors[k] = torch.stack(
+                    [found.get(word, zero) for word in range(len(texts[k]))]
+                ).numpy()
     return vectors
 
 
@@ -32,13 +40,19 @@ def main(arguments: list[str] | None = None) -> None:
     encoder, corpus, _ = read(options)
     sentences = [sentence for pair in corpus for sentence in pair]
     texts = [sentence.words for sentence in sentences]
-    vectors, plain = encoder.encode(sentences[:256]), padded(encoder, texts[:256], 32, by_length=True)
+    vectors, plain = (
+        encoder.encode(sentences[:256]),
+        padded(encoder, texts[:256], 32, by_length=True),
+    )
     covered = np.ones(vectors.n_words, dtype=bool) if vectors.covered is None else vectors.covered
     whole = [
         k for k in range(len(plain)) if covered[vectors.offsets[k] : vectors.offsets[k + 1]].all()
     ]  # indices of the sentences that were not truncated
     apart = max(float(np.abs(plain[k] - vectors[k]).max()) for k in whole)
-    title = f"encoding {len(texts):,} sentences, {encoder.name}, {options.threads} threads (vectors agree within {apart:.0e})"
+    title = (
+        f"encoding {len(texts):,} sentences, {encoder.name}, {options.threads} threads (vectors "
+        f"agree within {apart:.0e})"
+    )
     compare(
         title,
         len(texts),

@@ -37,13 +37,16 @@ def write_table(text: ZipfText, folder: Path, dim: int) -> None:
     target = source + 0.3 * rng.standard_normal(source.shape).astype(np.float32)
     tables = {}
     for lang, side, order, vectors in (
-        ("en", "source", np.arange(text.types), source), ("de", "target", text.translations, target),
-    ):  # fmt: skip
+        ("en", "source", np.arange(text.types), source),
+        ("de", "target", text.translations, target),
+    ):
         tables[lang] = WordTable([text.word(int(k), side) for k in order], vectors)
     StaticEncoder(tables).save(folder)
 
 
-def commands(plain: Path, pairs: Path, links: Path, table: Path, bert: Path, n: int, out: Path) -> dict[str, list]:
+def commands(
+    plain: Path, pairs: Path, links: Path, table: Path, bert: Path, n: int, out: Path
+) -> dict[str, list]:
     """Return the arguments of each command, keyed by the name of the command."""
     two = [pairs, "--langs", "en", "de", "--links", links]
     updates = ["--epochs", UPDATES * 32 / n]
@@ -76,11 +79,19 @@ def run(arguments: list, log: Path) -> tuple[float, float]:
 
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--sentences", type=int, nargs="+", default=[10_000, 100_000, 1_000_000], metavar="N")
-    parser.add_argument("--verbs", nargs="+", default=["encode", "anchors", "align", "words", "retrieval"])
-    parser.add_argument("--types", type=int, default=20_000, help="number of word types in each language")
+    parser.add_argument(
+        "--sentences", type=int, nargs="+", default=[10_000, 100_000, 1_000_000], metavar="N"
+    )
+    parser.add_argument(
+        "--verbs", nargs="+", default=["encode", "anchors", "align", "words", "retrieval"]
+    )
+    parser.add_argument(
+        "--types", type=int, default=20_000, help="number of word types in each language"
+    )
     parser.add_argument("--dim", type=int, default=32)
-    parser.add_argument("--keep", type=Path, help="folder for texts and encoders; default: a temporary folder")
+    parser.add_argument(
+        "--keep", type=Path, help="folder for texts and encoders; default: a temporary folder"
+    )
     options = parser.parse_args(arguments)
     if not os.path.exists("/proc/self/status"):
         sys.exit("memory is read from /proc, which this system lacks; run the benchmark on Linux")
@@ -93,15 +104,21 @@ def main(arguments: list[str] | None = None) -> None:
             write_table(text, table, options.dim)
         if not bert.exists():
             random_encoder(1, 64).save(bert)
-        print("| command | sentences | peak anonymous memory | time | within the bound |\n|---|---|---|---|---|")
+        print(
+            "| command | sentences | peak anonymous memory | time | within the bound "
+            "|\n|---|---|---|---|---|"
+        )
         for n in options.sentences:
-            plain, pairs, links = (place / f"{n}-{options.types}.{end}" for end in ("en", "pairs", "links"))
+            plain, pairs, links = (
+                place / f"{n}-{options.types}.{end}" for end in ("en", "pairs", "links")
+            )
             if not links.exists():
                 write(text, n, plain, pairs, links)
             for verb in options.verbs:
                 with tempfile.TemporaryDirectory(dir=place) as folder:
                     peak, seconds = run(
-                        commands(plain, pairs, links, table, bert, n, Path(folder) / "out")[verb], Path(folder) / "log"
+                        commands(plain, pairs, links, table, bert, n, Path(folder) / "out")[verb],
+                        Path(folder) / "log",
                     )
                 sides = 2 if verb in ("align", "words", "retrieval") else 1
                 bound = GROWTH * first.setdefault(verb, peak) + INDEX * sides * n / 2**20

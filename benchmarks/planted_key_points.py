@@ -32,7 +32,8 @@ _PARTICLES = {
     "second": 3,
     "last": 2,
 }  # number of different particles that can follow the subject, the object and the whole sentence
-_SPLIT = 0.3  # fraction of translated words that are split into two or three pieces, with equal probability
+# fraction of translated words that are split into two or three pieces, with equal probability
+_SPLIT = 0.3
 _TABLE = "vectors.safetensors"
 
 
@@ -45,7 +46,9 @@ class Word(NamedTuple):
 
 
 class Pair(NamedTuple):
-    """A sentence, its translation and their links; a split word is linked through the piece that carries its meaning."""
+    """A sentence, its translation and their links; a split word is linked through the piece that
+    carries its meaning.
+    """
 
     first: tuple[str, ...]
     second: tuple[str, ...]
@@ -58,7 +61,8 @@ class World:
 
     Attributes:
         words: words of the first language, keyed by word class.
-        names: pieces of each word's translation, and the index of the piece that carries meaning; determiners have no entry.
+        names: pieces of each word's translation, and the index of the piece that carries meaning;
+            determiners have no entry.
         particles: particles of the second language, keyed by position.
         vectors: vector `[dim]` of each word, for each language.
     """
@@ -96,11 +100,14 @@ class World:
                 carries = int(rng.integers(n))
                 names[form] = pieces, carries
                 for k, piece in enumerate(pieces):
-                    meant = first[form] if k == carries else 0.3 * first[form] + rng.normal(size=dim)
+                    meant = (
+                        first[form] if k == carries else 0.3 * first[form] + rng.normal(size=dim)
+                    )
                     second[piece] = moved(meant)
         return cls(words, names, particles, (first, second))
 
-    # -- sentences -----------------------------------------------------------------------------------------------------
+    # -- sentences
+    # ----------------------------------------------------------------------------------------------
     def sentence(self, rng: np.random.Generator) -> list[Word]:
         """Return a random sentence of the first language; only determiners can occur twice."""
         nouns = iter(rng.choice(self.words["noun"], 3, replace=False))
@@ -151,7 +158,8 @@ class World:
         return self.translated(self.sentence(rng), rng)
 
     def inference(self, rng: np.random.Generator) -> tuple[str, Pair, Pair]:
-        """Return an NLI label, a premise, and a hypothesis, which is the premise without its adverb and prepositional phrase:
+        """Return an NLI label, a premise, and a hypothesis, which is the premise without its adverb
+        and prepositional phrase:
 
         - entailment: nothing else changes;
         - contradiction: the nouns of subject and object are swapped;
@@ -164,8 +172,13 @@ class World:
             described = {word.phrase for word in core if word.kind == "adjective"}
             if len(described) == 1:
                 break
-        phrases = {phrase: [w for w in core if w.phrase == phrase] for phrase in ("first", "verb", "second")}
-        a, b = ({word.kind: word.form for word in phrases[phrase]} for phrase in ("first", "second"))
+        phrases = {
+            phrase: [w for w in core if w.phrase == phrase]
+            for phrase in ("first", "verb", "second")
+        }
+        a, b = (
+            {word.kind: word.form for word in phrases[phrase]} for phrase in ("first", "second")
+        )
         if label == "contradiction":
             a["noun"], b["noun"] = b["noun"], a["noun"]
         elif label == "neutral":
@@ -174,9 +187,17 @@ class World:
                     other["adjective"] = one.pop("adjective")
                     break
         hypothesis = [
-            *(Word(a[kind], kind, "first") for kind in ("determiner", "adjective", "noun") if kind in a),
+            *(
+                Word(a[kind], kind, "first")
+                for kind in ("determiner", "adjective", "noun")
+                if kind in a
+            ),
             *phrases["verb"],
-            *(Word(b[kind], kind, "second") for kind in ("determiner", "adjective", "noun") if kind in b),
+            *(
+                Word(b[kind], kind, "second")
+                for kind in ("determiner", "adjective", "noun")
+                if kind in b
+            ),
         ]
         return label, self.translated(said, rng), self.translated(hypothesis, rng)
 
@@ -206,7 +227,9 @@ class PlantedEncoder(Encoder):
     def fingerprint(self) -> str:
         digest = hashlib.blake2b(f"{self.noise} {self._lang}".encode(), digest_size=16)
         for word in sorted(self.vectors):
-            digest.update(word.encode() + np.asarray(self.vectors[word], dtype=np.float32).tobytes())
+            digest.update(
+                word.encode() + np.asarray(self.vectors[word], dtype=np.float32).tobytes()
+            )
         return digest.hexdigest()
 
     def encode(self, sentences: Iterable[Sentence], *, progress: bool = False) -> Embeddings:
@@ -214,9 +237,14 @@ class PlantedEncoder(Encoder):
         covered = np.array([word in self.vectors for words in read for word in words], dtype=bool)
         rows = [np.zeros((0, self.dim))]
         for words in read:
-            own = int.from_bytes(hashlib.blake2b(" ".join(words).encode(), digest_size=8).digest(), "little")
+            own = int.from_bytes(
+                hashlib.blake2b(" ".join(words).encode(), digest_size=8).digest(), "little"
+            )
             drawn = np.random.default_rng(own).normal(size=(len(words), self.dim)) * self.noise
-            rows += [self.vectors.get(word, 0.0) + noise[None] for word, noise in zip(words, drawn, strict=True)]
+            rows += [
+                self.vectors.get(word, 0.0) + noise[None]
+                for word, noise in zip(words, drawn, strict=True)
+            ]
         data = np.concatenate(rows).astype(np.float32) * covered[:, None]
         return Embeddings(data, offsets_of(list(map(len, read))), covered)
 
@@ -229,28 +257,39 @@ class PlantedEncoder(Encoder):
             write_about(path, f"{type(self).__module__}:{type(self).__qualname__}", about)
 
     @classmethod
-    def open(cls, folder: str | PathLike[str], *, about: Mapping[str, Any] | None = None, **options: Any) -> Self:
+    def open(
+        cls, folder: str | PathLike[str], *, about: Mapping[str, Any] | None = None, **options: Any
+    ) -> Self:
         about = read_about(folder) if about is None else about
         table = np.array(map_arrays(Path(folder) / _TABLE)[0]["vectors"])
         vectors = dict(zip(about["words"], table, strict=True))
         return cls(vectors, noise=about["noise"], lang=about["lang"])
 
 
-# -- scores --------------------------------------------------------------------------------------------------------------
+# -- scores
+# --------------------------------------------------------------------------------------------------
 def f1_of(found: set, truth: set) -> dict[str, float]:
     """Return precision, recall and F1 of found items against gold items."""
     right = len(found & truth)
     precision, recall = right / max(1, len(found)), right / max(1, len(truth))
-    return {"precision": precision, "recall": recall, "f1": 2 * right / max(1, len(found) + len(truth))}
+    return {
+        "precision": precision,
+        "recall": recall,
+        "f1": 2 * right / max(1, len(found) + len(truth)),
+    }
 
 
 def bleu(orders: Sequence[Sequence[int]], gold: Sequence[Sequence[int]], n: int = 4) -> float:
-    """Return the corpus BLEU-n of orders (Papineni et al. 2002): the geometric mean of 1-gram to n-gram precisions, times the
-    brevity penalty. N-grams are compared as sets, because no item occurs twice in an order."""
+    """Return the corpus BLEU-n of orders (Papineni et al. 2002): the geometric mean of 1-gram to
+    n-gram precisions, times the brevity penalty. N-grams are compared as sets, because no item
+    occurs twice in an order."""
     right, there = np.zeros(n), np.zeros(n)
     for one, other in zip(orders, gold, strict=True):
         for size in range(1, n + 1):
-            grams = [{tuple(o[k : k + size]) for k in range(len(o) - size + 1)} for o in (list(one), list(other))]
+            grams = [
+                {tuple(o[k : k + size]) for k in range(len(o) - size + 1)}
+                for o in (list(one), list(other))
+            ]
             right[size - 1] += len(grams[0] & grams[1])
             there[size - 1] += len(grams[0])
     if (right == 0).any():
@@ -259,7 +298,8 @@ def bleu(orders: Sequence[Sequence[int]], gold: Sequence[Sequence[int]], n: int 
     return float(np.exp(np.log(right / there).mean() - short))
 
 
-# -- files -----------------------------------------------------------------------------------------------------------------
+# -- files
+# --------------------------------------------------------------------------------------------------
 def write_world(
     folder: Path,
     *,
@@ -275,7 +315,8 @@ def write_world(
     Args:
         folder: folder to write to.
         pairs, test: number of training and test sentence pairs.
-        examples: number of NLI training examples in the first language; each language has half as many test examples.
+        examples: number of NLI training examples in the first language; each language has half as
+            many test examples.
         dim, noise, seed: see `World` and `PlantedEncoder`.
     """
     world = World.make(dim=dim, seed=seed)
@@ -285,23 +326,37 @@ def write_world(
     rng = np.random.default_rng([seed, 1])
     for name, n in (("train", pairs), ("test", test)):
         made = [world.pair(rng) for _ in range(n)]
-        _write(folder / f"{name}.tsv", (f"{' '.join(pair.first)}\t{' '.join(pair.second)}" for pair in made))
+        _write(
+            folder / f"{name}.tsv",
+            (f"{' '.join(pair.first)}\t{' '.join(pair.second)}" for pair in made),
+        )
         for side, lang in enumerate(LANGS):
-            _write(folder / f"{name}.{lang}", (" ".join((pair.first, pair.second)[side]) for pair in made))
-        _write(folder / f"{name}.align", (" ".join(f"{i}-{j}" for i, j in pair.links) for pair in made))
+            _write(
+                folder / f"{name}.{lang}",
+                (" ".join((pair.first, pair.second)[side]) for pair in made),
+            )
+        _write(
+            folder / f"{name}.align", (" ".join(f"{i}-{j}" for i, j in pair.links) for pair in made)
+        )
     for name, n in (("train", examples), ("dev", examples // 8), ("test", examples // 2)):
         several = [world.inference(rng) for _ in range(n)]
         for side, lang in enumerate(LANGS[: 2 if name == "test" else 1]):
-            texts = ([label, *(" ".join((p.first, p.second)[side]) for p in (a, b))] for label, a, b in several)
+            texts = (
+                [label, *(" ".join((p.first, p.second)[side]) for p in (a, b))]
+                for label, a, b in several
+            )
             lines = (f"{premise}\t{hypothesis}\t{label}" for label, premise, hypothesis in texts)
             _write(folder / f"nli.{name}.{lang}.tsv", ["premise\thypothesis\tlabel", *lines])
         if name == "test":
-            both = (f"{' '.join(p.first)}\t{' '.join(p.second)}" for _, *texts in several for p in texts)
+            both = (
+                f"{' '.join(p.first)}\t{' '.join(p.second)}" for _, *texts in several for p in texts
+            )
             _write(folder / "nli.test.tsv", both)
 
 
 def score_world(folder: Path, encoder: KeyPointEncoder) -> dict[str, Any]:
-    """Score the pivots and key points that an encoder finds in the test text against the planted pivots and key points.
+    """Score the pivots and key points that an encoder finds in the test text against the planted
+    pivots and key points.
 
     Args:
         folder: folder written by `write_world`.

@@ -31,12 +31,22 @@ def planted(rng: np.random.Generator, words: int) -> tuple[WordList, WordList, n
     place = np.empty(words, dtype=np.int64)
     place[order] = np.arange(words)
     source, target = [f"s{k}" for k in range(words)], [f"t{k}" for k in order]
-    return WordList(source, x.astype(np.float32)), WordList(target, z[order].astype(np.float32)), place
+    return (
+        WordList(source, x.astype(np.float32)),
+        WordList(target, z[order].astype(np.float32)),
+        place,
+    )
 
 
-def right(fit: DictionaryFit, source: WordList, target: WordList, place: np.ndarray, known: int) -> float:
-    """Return P@1 (%) by CSLS over all words except the first `known`, which the dictionary may contain."""
-    found = csls_neighbours(unit_rows(fit.source.transform(source.vectors)), unit_rows(target.vectors)).targets[:, 0]
+def right(
+    fit: DictionaryFit, source: WordList, target: WordList, place: np.ndarray, known: int
+) -> float:
+    """Return P@1 (%) by CSLS over all words except the first `known`, which the dictionary may
+    contain.
+    """
+    found = csls_neighbours(
+        unit_rows(fit.source.transform(source.vectors)), unit_rows(target.vectors)
+    ).targets[:, 0]
     return 100 * float((found == place)[known:].mean())
 
 
@@ -44,7 +54,12 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[1])
     parser.add_argument("--words", type=int, default=3000, help="number of words in each language")
     parser.add_argument(
-        "--sizes", type=int, nargs="+", default=[30, 500], metavar="N", help="sizes of the dictionaries"
+        "--sizes",
+        type=int,
+        nargs="+",
+        default=[30, 500],
+        metavar="N",
+        help="sizes of the dictionaries",
     )
     options = parser.parse_args(arguments)
     source, target, place = planted(np.random.default_rng(0), options.words)

@@ -38,7 +38,8 @@ class Planted:
 
     Attributes:
         sentences: the text with pseudo-words in place of their members.
-        truth: gold sense of each word in each sentence: the index of the replaced member, or `-` for other words.
+        truth: gold sense of each word in each sentence: the index of the replaced member, or `-`
+            for other words.
         members: words that each pseudo-word replaces, in the order of their sense indices.
         controls: unchanged words, each about as frequent as one of the members.
     """
@@ -58,14 +59,17 @@ def plant(
     unlike: bool = True,
     seed: int = 0,
 ) -> Planted:
-    """Replace frequent words in a text with pseudo-words, and record the replaced words as gold senses.
+    """Replace frequent words in a text with pseudo-words, and record the replaced words as gold
+    senses.
 
     Args:
         sentences: the text in lower case.
         words: number of pseudo-words.
-        per_pseudo: minimum and maximum number of members; each number in this range is used for equally many pseudo-words.
+        per_pseudo: minimum and maximum number of members; each number in this range is used for
+            equally many pseudo-words.
         at_least: minimum number of occurrences of a member.
-        unlike: whether to join only words with different neighbours; if false, join any words of similar frequency.
+        unlike: whether to join only words with different neighbours; if false, join any words of
+            similar frequency.
         seed: random seed for the order in which pseudo-words are formed.
 
     Raises:
@@ -77,7 +81,8 @@ def plant(
     needed = round(_SPARE * sizes.sum()) + words
     if len(pool) < needed:
         raise InputError(
-            f"{words} pseudo-words require {needed} words that occur at least {at_least} times, got {len(pool)}; use more "
+            f"{words} pseudo-words require {needed} words that occur at least {at_least} times, "
+            f"got {len(pool)}; use more "
             "text or fewer pseudo-words"
         )
     frequency = np.array([counts[word] for word in pool])
@@ -86,11 +91,15 @@ def plant(
     if unlike:
         wrong = confusions(sentences, pool)
         tried = rng.permutation(tried)
-        groups = least_confused(group_unlike(wrong, frequency, tried), wrong, Counter(sizes.tolist()))
+        groups = least_confused(
+            group_unlike(wrong, frequency, tried), wrong, Counter(sizes.tolist())
+        )
     else:
         groups, free = [], rng.permutation(len(pool)).tolist()
         for size in rng.permutation(sizes).tolist():
-            near = [k for k in free if frequency[free[0]] <= 2 * frequency[k] <= 4 * frequency[free[0]]][:size]
+            near = [
+                k for k in free if frequency[free[0]] <= 2 * frequency[k] <= 4 * frequency[free[0]]
+            ][:size]
             groups.append(near)
             free = [k for k in free if k not in near]
     members = {}
@@ -105,18 +114,31 @@ def plant(
     return Planted(*replace(sentences, members), members, tuple(pool[k] for k in controls))
 
 
-def replace(sentences: Sequence[Words], members: dict[str, tuple[str, ...]]) -> tuple[list[list[str]], list[list[str]]]:
+def replace(
+    sentences: Sequence[Words], members: dict[str, tuple[str, ...]]
+) -> tuple[list[list[str]], list[list[str]]]:
     """Return the text with pseudo-words in place of their members, and the gold senses."""
-    place = {part: (form, str(k)) for form, parts in members.items() for k, part in enumerate(parts)}
+    place = {
+        part: (form, str(k)) for form, parts in members.items() for k, part in enumerate(parts)
+    }
     both = [[place.get(word, (word, NONE)) for word in sentence] for sentence in sentences]
-    return [[word for word, _ in line] for line in both], [[number for _, number in line] for line in both]
+    return [[word for word, _ in line] for line in both], [
+        [number for _, number in line] for line in both
+    ]
 
 
 def supervised(
-    train: Sequence[Words], train_truth: Sequence[Words], test: Sequence[Words], test_truth: Sequence[Words], form: str,
-    *, sides: str = "both",
-) -> tuple[list[str], list[str]]:  # fmt: skip
-    """Return the gold senses of a pseudo-word in the test text, and the predictions of a supervised naive Bayes classifier."""
+    train: Sequence[Words],
+    train_truth: Sequence[Words],
+    test: Sequence[Words],
+    test_truth: Sequence[Words],
+    form: str,
+    *,
+    sides: str = "both",
+) -> tuple[list[str], list[str]]:
+    """Return the gold senses of a pseudo-word in the test text, and the predictions of a supervised
+    naive Bayes classifier.
+    """
     known = known_words(train)
     tables, labels = [], []
     for text, truth in ((train, train_truth), (test, test_truth)):
@@ -129,14 +151,20 @@ def supervised(
     return [str(k) for k in labels[1]], [str(k) for k in found]
 
 
-# -- agreement of induced and gold senses ---------------------------------------------------------------------
+# -- agreement of induced and gold senses
+# ---------------------------------------------------------------------
 def score_found(
-    text: Sequence[Words], truth: Sequence[Words], found: Sequence[Words], forms: Sequence[str], controls: Sequence[str]
+    text: Sequence[Words],
+    truth: Sequence[Words],
+    found: Sequence[Words],
+    forms: Sequence[str],
+    controls: Sequence[str],
 ) -> dict[str, float | int]:
-    """Return the mean agreement of induced and gold senses, and the mean fraction of a control word's most frequent sense.
+    """Return the mean agreement of induced and gold senses, and the mean fraction of a control
+    word's most frequent sense.
 
-    Agreement is measured by homogeneity, completeness and V-measure (Rosenberg and Hirschberg 2007, with β = 1). All
-    occurrences without an induced sense are counted as one sense.
+    Agreement is measured by homogeneity, completeness and V-measure (Rosenberg and Hirschberg 2007,
+    with β = 1). All occurrences without an induced sense are counted as one sense.
     """
     agreements, senses, unfound, uses = [], [], 0, 0
     for form in forms:
@@ -144,7 +172,9 @@ def score_found(
         if not places:
             continue
         selected = [found[i][j] for i, j in places]
-        agreements.append(homogeneity_completeness_v_measure([truth[i][j] for i, j in places], selected))
+        agreements.append(
+            homogeneity_completeness_v_measure([truth[i][j] for i, j in places], selected)
+        )
         senses.append(len(set(selected)))
         unfound += selected.count(NONE)
         uses += len(places)
@@ -154,7 +184,13 @@ def score_found(
         uses_of = Counter(found[i][j] for i, j in places)
         shares += [uses_of.most_common(1)[0][1] / len(places)] if places else []
     return {
-        **dict(zip(("homogeneity", "completeness", "v_measure"), np.mean(agreements, axis=0).tolist(), strict=True)),
+        **dict(
+            zip(
+                ("homogeneity", "completeness", "v_measure"),
+                np.mean(agreements, axis=0).tolist(),
+                strict=True,
+            )
+        ),
         "pseudo_words": len(agreements),
         "occurrences": uses,
         "without_sense": unfound,

@@ -19,7 +19,8 @@ Words = Sequence[str]
 
 @dataclass(frozen=True)
 class Renamed:
-    """Text in a language, and text in an artificial language that renames every word of the first language.
+    """Text in a language, and text in an artificial language that renames every word of the first
+    language.
 
     Attributes:
         first, second: text of each language; the two texts are not translations of each other.
@@ -36,14 +37,21 @@ class Renamed:
 
 
 def rename(
-    sentences: Sequence[Words], *, held_out: int = 1000, words: int = 6000, known: float = 0.5, seed: int = 0
+    sentences: Sequence[Words],
+    *,
+    held_out: int = 1000,
+    words: int = 6000,
+    known: float = 0.5,
+    seed: int = 0,
 ) -> Renamed:
-    """Create two languages from one text: half of the sentences stay unchanged, and all words in the other half are renamed.
+    """Create two languages from one text: half of the sentences stay unchanged, and all words in
+    the other half are renamed.
 
     Args:
         sentences: the text, which is shuffled so that both halves have the same distribution.
         held_out: number of sentences in the parallel test text; neither half contains them.
-        words: number of frequent word types to keep; other words become `<rare>`, which is renamed, too.
+        words: number of frequent word types to keep; other words become `<rare>`, which is renamed,
+            too.
         known: fraction of the word types to include in the dictionary.
         seed: random seed for the order of the sentences, the names and the dictionary.
     """
@@ -69,7 +77,9 @@ def rename(
 
 
 def made_up(types: Sequence[str], rng: np.random.Generator) -> list[str]:
-    """Return a unique artificial name of 3 to 10 letters for each word, about as long as the word."""
+    """Return a unique artificial name of 3 to 10 letters for each word, about as long as the
+    word.
+    """
     taken, names = set(types), []
     consonants, vowels = list("bcdfghjklmnpqrstvwxz"), list("aeiouy")
     for word in types:
@@ -77,7 +87,9 @@ def made_up(types: Sequence[str], rng: np.random.Generator) -> list[str]:
         name = ""
         while not name or name in taken:
             start = int(rng.integers(2))
-            name = "".join(str(rng.choice((consonants, vowels)[(start + k) % 2])) for k in range(length))
+            name = "".join(
+                str(rng.choice((consonants, vowels)[(start + k) % 2])) for k in range(length)
+            )
             length += name in taken and rng.random() < 0.1  # all short names may be taken
         taken.add(name)
         names.append(name)
@@ -87,11 +99,12 @@ def made_up(types: Sequence[str], rng: np.random.Generator) -> list[str]:
 def score_retrieval(
     test: Sequence[tuple[Words, Words]], source: Embeddings, target: Embeddings, hidden: set[str]
 ) -> dict[str, float | int]:
-    """Score contextual word retrieval by CSLS. Queries are words outside the dictionary, and candidates are all words.
+    """Score contextual word retrieval by CSLS. Queries are words outside the dictionary, and
+    candidates are all words.
 
-    Every occurrence of a query word is a query, in both directions; a query without a vector counts as wrong. `accuracy` is
-    token-level: the occurrence in the translated sentence must be retrieved. `accuracy_of_the_word` is type-level: any
-    occurrence of the correct word is accepted.
+    Every occurrence of a query word is a query, in both directions; a query without a vector counts
+    as wrong. `accuracy` is token-level: the occurrence in the translated sentence must be
+    retrieved. `accuracy_of_the_word` is type-level: any occurrence of the correct word is accepted.
 
     Args:
         test: test sentences, translated word by word.
@@ -104,14 +117,19 @@ def score_retrieval(
     forms = [np.array([word for pair in test for word in pair[side]]) for side in (0, 1)]
     pairs = WordPairs.of(asked)
     rows = source.rows(pairs.sentence, pairs.source)[found.queries]
-    figures: dict[str, float | int] = {"queries": total, "words": len(hidden & set(forms[0].tolist()))}
+    figures: dict[str, float | int] = {
+        "queries": total,
+        "words": len(hidden & set(forms[0].tolist())),
+    }
     directions = (
         ("forward", found.source_hits, found.target_lists[:, 0], forms[1]),
         ("backward", found.target_hits, found.source_lists[:, 0], forms[0]),
     )
     for name, hits, nearest, words in directions:
         figures[f"accuracy_{name}"] = float(hits.sum() / total)
-        figures[f"accuracy_of_the_word_{name}"] = float((words[nearest] == words[rows]).sum() / total)
+        figures[f"accuracy_of_the_word_{name}"] = float(
+            (words[nearest] == words[rows]).sum() / total
+        )
     for name in ("accuracy", "accuracy_of_the_word"):
         figures[name] = (figures[f"{name}_forward"] + figures[f"{name}_backward"]) / 2
     return figures

@@ -18,7 +18,9 @@ from calque.offsets import offsets_of
 
 BLOCK = 1 << 16  # number of sentence pairs per block
 EXPONENT = 1.05  # exponent of Zipf's law
-DROPPED = ADDED = 0.08  # fraction of source words that are dropped; fraction of target words that are inserted
+DROPPED = ADDED = (
+    0.08  # fraction of source words that are dropped; fraction of target words that are inserted
+)
 MOVED = 0.8  # standard deviation of the distance by which words move from the source order
 SYLLABLES = [a + b for a in "bdfgklmnprstvz" for b in "aeiou"]
 
@@ -40,7 +42,9 @@ class ZipfText:
         self.translations = rng.permutation(
             types
         )  # index of each source word's translation; the frequency ranks of both words differ
-        self._second = np.where(rng.random(types) < 0.1, rng.integers(0, types, types), self.translations)
+        self._second = np.where(
+            rng.random(types) < 0.1, rng.integers(0, types, types), self.translations
+        )
 
     def word(self, number: int, side: str) -> str:
         """Return the spelling of a word; source words and target words are never spelt alike."""
@@ -51,18 +55,24 @@ class ZipfText:
         return f"{spelled}x" if side == "source" else f"w{spelled[::-1]}"
 
     def block(self, number: int, n: int) -> tuple[np.ndarray, ...]:
-        """Return the `n` sentence pairs of block `number` as word indices; equal arguments and seeds give equal blocks.
+        """Return the `n` sentence pairs of block `number` as word indices; equal arguments and
+        seeds give equal blocks.
 
         Returns:
-            source words and their offsets; target words and their offsets; and the position of the source word that each target
-            word translates, −1 for inserted words.
+            source words and their offsets; target words and their offsets; and the position of the
+            source word that each target word translates, −1 for inserted words.
         """
         rng = np.random.default_rng([self.seed, 1, number])
         lengths = 2 + rng.poisson(self.length - 2, n)
         offsets = offsets_of(lengths)
         source = np.minimum(np.searchsorted(self._ends, rng.random(offsets[-1])), self.types - 1)
-        target = np.where(rng.random(len(source)) < 0.25, self._second[source], self.translations[source])
-        sentence, position = np.repeat(np.arange(n), lengths), np.arange(len(source)) - np.repeat(offsets[:-1], lengths)
+        target = np.where(
+            rng.random(len(source)) < 0.25, self._second[source], self.translations[source]
+        )
+        sentence, position = (
+            np.repeat(np.arange(n), lengths),
+            np.arange(len(source)) - np.repeat(offsets[:-1], lengths),
+        )
         place = position + rng.normal(0, MOVED, len(source))
         kept = (rng.random(len(source)) >= DROPPED) | (position == 0)
         new = np.flatnonzero(rng.random(len(source)) < ADDED)
@@ -71,7 +81,13 @@ class ZipfText:
         order = np.lexsort((np.concatenate([place[kept], place[new]]), of))
         come_from = np.concatenate([position[kept], np.full(len(new), -1)])[order]
         counts = np.bincount(of, minlength=n)
-        return source, offsets, np.minimum(words[order], self.types - 1), offsets_of(counts), come_from
+        return (
+            source,
+            offsets,
+            np.minimum(words[order], self.types - 1),
+            offsets_of(counts),
+            come_from,
+        )
 
     def blocks(self, pairs: int) -> Iterator[tuple[np.ndarray, ...]]:
         """Yield sentence pairs block by block."""
@@ -80,16 +96,24 @@ class ZipfText:
 
 
 def write(text: ZipfText, n: int, plain: Path, pairs: Path, links: Path) -> None:
-    """Write `n` sentence pairs to three files: source sentences, lines `source ||| target`, and gold links."""
-    spelled = {side: [text.word(k, side) for k in range(text.types)] for side in ("source", "target")}
+    """Write `n` sentence pairs to three files: source sentences, lines `source ||| target`, and
+    gold links.
+    """
+    spelled = {
+        side: [text.word(k, side) for k in range(text.types)] for side in ("source", "target")
+    }
     with plain.open("w") as sources, pairs.open("w") as both, links.open("w") as true:
         for source, source_offsets, target, target_offsets, come_from in text.blocks(n):
             left, right = (
-                [" ".join(spelled[side][k] for k in numbers[first:last]) for first, last in pairwise(offsets)]
+                [
+                    " ".join(spelled[side][k] for k in numbers[first:last])
+                    for first, last in pairwise(offsets)
+                ]
                 for side, numbers, offsets in (
-                    ("source", source.tolist(), source_offsets.tolist()), ("target", target.tolist(), target_offsets.tolist()),
+                    ("source", source.tolist(), source_offsets.tolist()),
+                    ("target", target.tolist(), target_offsets.tolist()),
                 )
-            )  # fmt: skip
+            )
             sources.writelines(f"{line}\n" for line in left)
             both.writelines(f"{a} ||| {b}\n" for a, b in zip(left, right, strict=True))
             of = come_from.tolist()
@@ -113,16 +137,30 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--pairs", type=int, default=1_000_000)
     parser.add_argument("--types", type=int, default=400_000)
-    parser.add_argument("--length", type=float, default=12.0, help="mean number of words of a source sentence")
-    parser.add_argument("--out", type=Path, required=True, help="output file; also writes OUT.en and OUT.align")
-    parser.add_argument("--score", type=Path, help="Pharaoh file to compare with OUT.align; if set, no text is written")
+    parser.add_argument(
+        "--length", type=float, default=12.0, help="mean number of words of a source sentence"
+    )
+    parser.add_argument(
+        "--out", type=Path, required=True, help="output file; also writes OUT.en and OUT.align"
+    )
+    parser.add_argument(
+        "--score",
+        type=Path,
+        help="Pharaoh file to compare with OUT.align; if set, no text is written",
+    )
     options = parser.parse_args(arguments)
     plain, links = (Path(f"{options.out}.{end}") for end in ("en", "align"))
     if options.score:
         precision, recall = score(options.score, links)
         print(f"{options.score}: precision {100 * precision:.1f}%, recall {100 * recall:.1f}%")
         return
-    write(ZipfText(types=options.types, length=options.length), options.pairs, plain, options.out, links)
+    write(
+        ZipfText(types=options.types, length=options.length),
+        options.pairs,
+        plain,
+        options.out,
+        links,
+    )
 
 
 if __name__ == "__main__":

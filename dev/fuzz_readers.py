@@ -1,13 +1,14 @@
-"""Pass corrupt files to every reader, and odd arguments to every command. Each must return a finite result or raise a
-`CalqueError` with a one-line message.
+"""Pass corrupt files to every reader, and odd arguments to every command. Each must return a finite
+result or raise a `CalqueError` with a one-line message.
 
     python dev/fuzz_readers.py                                   # 1,000 inputs for each reader
     python dev/fuzz_readers.py --readers tmx --first 417 --inputs 1
 
-An input is a small valid file changed by one to three random mutations: changed bytes, values of other types in JSON, and
-other data types or shapes of tensors. An input of the reader `commands` is a command with an odd value or a missing argument; the
-files that the command reads must stay unchanged. A reader also fails if it crashes or uses more than 5 seconds (a command:
-20) or 2 GB of memory.
+An input is a small valid file changed by one to three random mutations: changed bytes, values of
+other types in JSON, and other data types or shapes of tensors. An input of the reader `commands` is
+a command with an odd value or a missing argument; the files that the command reads must stay
+unchanged. A reader also fails if it crashes or uses more than 5 seconds (a command: 20) or 2 GB of
+memory.
 """
 
 from __future__ import annotations
@@ -36,43 +37,129 @@ from typing import Any, NamedTuple
 os.environ.update(OMP_NUM_THREADS="1", TOKENIZERS_PARALLELISM="false", HF_HUB_OFFLINE="1")
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "helpers"))
 
-SECONDS, BYTES, NAN = 5, 2 << 30, b"\0\0\xc0\x7f"  # NAN is NaN in float32, and the upper half of NaN in float64
-PAIRS = [("The cat sees a house.", "Die Katze sieht ein Haus."), ("It's 3.5 km — or 2 miles?", "Es sind 3,5 km – oder?"),
-         ("naïve façade", "naive Fassade"), ("日本 and 中国", "Japan und China")] * 3  # fmt: skip
+SECONDS, BYTES, NAN = (
+    5,
+    2 << 30,
+    b"\0\0\xc0\x7f",
+)  # NAN is NaN in float32, and the upper half of NaN in float64
+PAIRS = [
+    ("The cat sees a house.", "Die Katze sieht ein Haus."),
+    ("It's 3.5 km — or 2 miles?", "Es sind 3,5 km – oder?"),
+    ("naïve façade", "naive Fassade"),
+    ("日本 and 中国", "Japan und China"),
+] * 3
 
 
-# -- mutations ---------------------------------------------------------------------------------------------------------
+# -- mutations
+# --------------------------------------------------------------------------------------------------
 STRANGE = (
-    b"\xff", b"\xed\xa0\x80", b"\xe2\x80\xa8", b"\xef\xbb\xbf", b"\r", b"\x1a", b"\t", b"\n\n\n", b'"', b"\\", b"<", b"{",
-    b"]", b"=", b"&#0;", b"# ", b"-1", b"NaN", b"null", b"../", b" ||| ", b"%s{0}", b"[[x]]\n" * 3000, b'{"a":' * 3000,
-    b"<seg>" * 3000, b"a" * 300_000, b"\t" * 10_000, b"9" * 5000, b"1" + b"0" * 30, b"-0", b"1e400", b"4294967296",
-)  # fmt: skip
+    b"\xff",
+    b"\xed\xa0\x80",
+    b"\xe2\x80\xa8",
+    b"\xef\xbb\xbf",
+    b"\r",
+    b"\x1a",
+    b"\t",
+    b"\n\n\n",
+    b'"',
+    b"\\",
+    b"<",
+    b"{",
+    b"]",
+    b"=",
+    b"&#0;",
+    b"# ",
+    b"-1",
+    b"NaN",
+    b"null",
+    b"../",
+    b" ||| ",
+    b"%s{0}",
+    b"[[x]]\n" * 3000,
+    b'{"a":' * 3000,
+    b"<seg>" * 3000,
+    b"a" * 300_000,
+    b"\t" * 10_000,
+    b"9" * 5000,
+    b"1" + b"0" * 30,
+    b"-0",
+    b"1e400",
+    b"4294967296",
+)
 VALUES = (
-    None, -1, 0, 10**30, float("nan"), "", "nan", "en", "..", "/tmp", "this:X", "\ud800", [], {}, [1, "a"], {"a": 1}, "static",
-    True, False, 1.5, -0.0, 1e300, -(10**20), "1", [None], [[]], [[1]], {"": None}, ["en", "en"], {"en": {}}, [1, 2, 3, 4],
-)  # fmt: skip
+    None,
+    -1,
+    0,
+    10**30,
+    float("nan"),
+    "",
+    "nan",
+    "en",
+    "..",
+    "/tmp",
+    "this:X",
+    "\ud800",
+    [],
+    {},
+    [1, "a"],
+    {"a": 1},
+    "static",
+    True,
+    False,
+    1.5,
+    -0.0,
+    1e300,
+    -(10**20),
+    "1",
+    [None],
+    [[]],
+    [[1]],
+    {"": None},
+    ["en", "en"],
+    {"en": {}},
+    [1, 2, 3, 4],
+)
 
 
 def bytes_changed(rng: random.Random, data: bytes) -> bytes:
-    """Flip a bit; truncate the data; repeat, remove, copy or overwrite a part; insert unusual bytes; or change the encoding."""
+    """Flip a bit; truncate the data; repeat, remove, copy or overwrite a part; insert unusual
+    bytes; or change the encoding.
+    """
     a = rng.randrange(len(data) + 1)
     b = min(len(data), a + rng.randint(1, 400))
     piece, place = data[a:b], rng.randrange(len(data) + 1)
     if rng.random() < 0.05:
         with contextlib.suppress(UnicodeError):
-            return data.decode().encode(rng.choice(("utf-16", "utf-32", "latin-1", "utf-8-sig", "utf-7")), "ignore")
+            return data.decode().encode(
+                rng.choice(("utf-16", "utf-32", "latin-1", "utf-8-sig", "utf-7")), "ignore"
+            )
     found = list(re.finditer(rb"-?\d+(\.\d+)?", data))
     number = rng.choice(found).span() if found else (a, b)
-    return rng.choice((
-        lambda: data[:a] + bytes([data[a] ^ 1 << rng.randrange(8)]) + data[a + 1 :] if a < len(data) else data,
-        lambda: data[:a], lambda: data[a:], lambda: data[:b] + piece * rng.choice((1, 2, 50, 2000)) + data[b:],
-        lambda: data[:a] + data[b:], lambda: data[:place] + piece + data[place:],
-        lambda: data[:a] + bytes(rng.choice((1, b - a, 5000))) + data[b:], lambda: data[:a] + rng.randbytes(b - a) + data[b:],
-        lambda: data[:place] + rng.choice(STRANGE) + data[place:], lambda: data[:place] + rng.choice(STRANGE) + data[place:],
-        lambda: data[: number[0]] + rng.choice(STRANGE) + data[number[1] :], lambda: _lines(rng, data),
-        lambda: data.replace(b"\n", b"\r"), lambda: data[:place] + b"abc" + data[place:], lambda: data + rng.randbytes(70),
-        lambda: data[: place & ~3] + NAN + data[place & ~3 :][4:], lambda: data[: place & ~3] + NAN + data[place & ~3 :][4:],
-    ))()  # fmt: skip
+    return rng.choice(
+        (
+            lambda: (
+                data[:a] + bytes([data[a] ^ 1 << rng.randrange(8)]) + data[a + 1 :]
+                if a < len(data)
+                else data
+            ),
+            lambda: data[:a],
+            lambda: data[a:],
+            lambda: data[:b] + piece * rng.choice((1, 2, 50, 2000)) + data[b:],
+            lambda: data[:a] + data[b:],
+            lambda: data[:place] + piece + data[place:],
+            lambda: data[:a] + bytes(rng.choice((1, b - a, 5000))) + data[b:],
+            lambda: data[:a] + rng.randbytes(b - a) + data[b:],
+            lambda: data[:place] + rng.choice(STRANGE) + data[place:],
+            lambda: data[:place] + rng.choice(STRANGE) + data[place:],
+            lambda: data[: number[0]] + rng.choice(STRANGE) + data[number[1] :],
+            lambda: _lines(rng, data),
+            lambda: data.replace(b"\n", b"\r"),
+            lambda: data[:place] + b"abc" + data[place:],
+            lambda: data + rng.randbytes(70),
+            lambda: data[: place & ~3] + NAN + data[place & ~3 :][4:],
+            lambda: data[: place & ~3] + NAN + data[place & ~3 :][4:],
+        )
+    )()
 
 
 def _lines(rng: random.Random, data: bytes) -> bytes:
@@ -97,7 +184,9 @@ def json_changed(rng: random.Random, value: Any) -> Any:
 
 
 def tensors_changed(rng: random.Random, data: bytes) -> bytes:
-    """Change the data type, the shape or the values of a random tensor, rename or remove it, or exchange two tensors."""
+    """Change the data type, the shape or the values of a random tensor, rename or remove it, or
+    exchange two tensors.
+    """
     import numpy as np
     from safetensors import safe_open
     from safetensors.numpy import load, save
@@ -143,7 +232,9 @@ def damaged(rng: random.Random, name: str, data: bytes) -> bytes:
     """Return the data of a file after one to three mutations that suit the file's suffix."""
     kind = Path(name).suffix
     for _ in range(rng.choice((1, 1, 2, 3))):
-        with contextlib.suppress(Exception):  # after the first mutation, the file may no longer be valid JSON or gzip
+        with contextlib.suppress(
+            Exception
+        ):  # after the first mutation, the file may no longer be valid JSON or gzip
             if kind == ".gz" and rng.random() < 0.5:
                 data = gzip.compress(bytes_changed(rng, gzip.decompress(data)), mtime=0)
                 continue
@@ -170,12 +261,15 @@ def damaged(rng: random.Random, name: str, data: bytes) -> bytes:
     return data
 
 
-# -- readers -----------------------------------------------------------------------------------------------------------
+# -- readers
+# --------------------------------------------------------------------------------------------------
 class Reader(NamedTuple):
     files: (
         dict[str, str] | Callable[[Path], object]
     )  # contents of the valid files, by name, or a function that writes the valid files to a folder
-    read: Callable[[Path, Any], object]  # function that reads the files in a folder with random settings
+    read: Callable[
+        [Path, Any], object
+    ]  # function that reads the files in a folder with random settings
     only: str = "*"  # pattern for the names of the files to corrupt; "" for none
     seconds: int = SECONDS  # CPU time for one input
 
@@ -191,9 +285,16 @@ CONLLU = """# sent_id = 1
 3 see see VERB VBP _ 0 root _ _
 
 """.replace(" ", "\t")
-TOKENS = {"tokens": ["will", "rain"], "tokenSpans": [{"start": 0, "length": 4}, {"start": 5, "length": 4}]}
-QAS = [{"id": "1", "question": "Where is it?", "answers": [{"text": "in Rome", "answer_start": 16}]}]
-SQUAD = {"data": [{"title": "x", "paragraphs": [{"context": "Ann's house is, in Rome.", "qas": QAS}]}]}
+TOKENS = {
+    "tokens": ["will", "rain"],
+    "tokenSpans": [{"start": 0, "length": 4}, {"start": 5, "length": 4}],
+}
+QAS = [
+    {"id": "1", "question": "Where is it?", "answers": [{"text": "in Rome", "answer_start": 16}]}
+]
+SQUAD = {
+    "data": [{"title": "x", "paragraphs": [{"context": "Ann's house is, in Rome.", "qas": QAS}]}]
+}
 VEC = "3 3\nthe 1 0.5 0\ncat 0 -1 0.5\nhouse 1 1 1\n"
 
 
@@ -237,45 +338,71 @@ def readers() -> dict[str, Reader]:
         return corpora.read_dictionary(path, langs=("en", "de"), on_error=on_error)
 
     slots = "# intent: weather\n1\tWill\tweather\tO\n2\train\tweather\tB-what\n\n"
-    xnli = "language\tgold_label\tsentence1\tsentence2\nen\tneutral\tA cat.\tA house.\nde\t-\tx\ty\n"
-    facebook = f"weather/find\t5:9:weather\tWill rain\ten_XX\t{json.dumps({'tokenizations': [TOKENS]})}\n"
+    xnli = (
+        "language\tgold_label\tsentence1\tsentence2\nen\tneutral\tA cat.\tA house.\nde\t-\tx\ty\n"
+    )
+    facebook = (
+        f"weather/find\t5:9:weather\tWill rain\ten_XX\t{json.dumps({'tokenizations': [TOKENS]})}\n"
+    )
     texts: dict[str, tuple[str, Callable[..., object]]] = {
         "parallel.tsv": ("".join(f"{s}\t{t}\t0-0 1-1\n" for s, t in PAIRS), parallel),
         "parallel.txt": ("".join(f"{s} ||| {t}\n" for s, t in PAIRS), parallel),
         "parallel.tmx": (TMX, parallel),
         "dictionary": ("cat Katze\nhouse\tHaus\nice cream\tEis\n", dictionary),
-        "entities.tsv": ("-DOCSTART- O\n\nen:Anna B-PER\nen:in O\n\nen:Yes O\n\n" * 2, corpora.read_tagged),
+        "entities.tsv": (
+            "-DOCSTART- O\n\nen:Anna B-PER\nen:in O\n\nen:Yes O\n\n" * 2,
+            corpora.read_tagged,
+        ),
         "slots.conll": (slots * 2, corpora.read_tagged),
         "facebook.tsv": (facebook * 3, corpora.read_tagged),
         "trees.conllu": (CONLLU * 2, corpora.read_treebank),
         "inference.tsv": (xnli, corpora.read_labelled),
         "sentiment.tsv": ("good\tA film\nbad\tA book\nbad\tA hut\n" * 4, corpora.read_labelled),
-        "labels.jsonl": ('{"premise": "a b", "hypothesis": "c", "label": 1}\n' * 4, corpora.read_labelled),
+        "labels.jsonl": (
+            '{"premise": "a b", "hypothesis": "c", "label": 1}\n' * 4,
+            corpora.read_labelled,
+        ),
         "questions.json": (json.dumps(SQUAD), corpora.read_questions),
     }
 
     def reads(name: str, read: Callable[..., object]) -> Callable[[Path, random.Random], object]:
-        return lambda folder, rng: read(folder / name, lang="en", on_error=rng.choice(("raise", "skip")))
+        return lambda folder, rng: read(
+            folder / name, lang="en", on_error=rng.choice(("raise", "skip"))
+        )
 
-    found = {name: Reader({name: content}, reads(name, read)) for name, (content, read) in texts.items()}
+    found = {
+        name: Reader({name: content}, reads(name, read)) for name, (content, read) in texts.items()
+    }
 
-    corpus = ParallelCorpus.of(*([pair[k].split() for pair in PAIRS] for k in (0, 1)), langs=("en", "de"))
+    corpus = ParallelCorpus.of(
+        *([pair[k].split() for pair in PAIRS] for k in (0, 1)), langs=("en", "de")
+    )
     x = np.random.default_rng(0).standard_normal((90, 3)).astype(np.float32)
     anchors = Anchors(("the", "cat", "house"), x[:3], np.arange(1, 4), "en", np.ones(3), np.ones(3))
     both = [Sentences.of([["the", "cat"], ["a", "house"]], lang) for lang in ("en", "de")]
-    shape = elmo_options(dim=4, hidden=6, layers=2, filters=((1, 4), (2, 3)), character_dim=3, highway=1)
+    shape = elmo_options(
+        dim=4, hidden=6, layers=2, filters=((1, 4), (2, 3)), character_dim=3, highway=1
+    )
 
     def encode(folder: Path, _: random.Random) -> float:
         path = folder / "encoder" if (folder / "encoder").exists() else folder / "v.vec"
-        return float(sum(load_encoder(path, device="cpu").encode(text).data.sum(dtype=float) for text in both))
+        return float(
+            sum(
+                load_encoder(path, device="cpu").encode(text).data.sum(dtype=float) for text in both
+            )
+        )
 
     def sentences(folder: Path, rng: random.Random) -> object:
         encoder, before = load_encoder(folder / "encoder", device="cpu"), set(folder.rglob("*"))
         encoder.save(folder / "out" / "again")
-        assert {path for path in folder.rglob("*") if "out" not in path.parts} == before, "files outside `out` changed"
+        assert {path for path in folder.rglob("*") if "out" not in path.parts} == before, (
+            "files outside `out` changed"
+        )
         return (
             encode(folder, rng)
-            + sentence_vectors(encoder, both[0], SentencePooling.of(encoder, "own")).data.sum().item()
+            + sentence_vectors(encoder, both[0], SentencePooling.of(encoder, "own"))
+            .data.sum()
+            .item()
         )
 
     def bert(folder: Path) -> Any:
@@ -303,7 +430,9 @@ def readers() -> dict[str, Reader]:
         shutil.rmtree(folder / "one")
 
     def loop(folder: Path) -> Any:
-        return line_loop(FittedLine(), folder, schedule=Schedule(learning_rate=0.1), identity={"text": "x"})
+        return line_loop(
+            FittedLine(), folder, schedule=Schedule(learning_rate=0.1), identity={"text": "x"}
+        )
 
     def record(folder: Path) -> None:
         encoder = folder / "encoder"
@@ -342,7 +471,10 @@ def readers() -> dict[str, Reader]:
     def sums(folder: Path) -> None:
         found = AnchorSums(3, layers=[0], lang="en")
         found.add(both[0], {0: Embeddings(x[:4], np.array([0, 2, 4]))})
-        found.save(folder / "sums.safetensors", note=json.dumps({"fingerprint": "0", "settings": "0", "text": "0"}))
+        found.save(
+            folder / "sums.safetensors",
+            note=json.dumps({"fingerprint": "0", "settings": "0", "text": "0"}),
+        )
 
     def use_sums(folder: Path, _: random.Random) -> object:
         pass_of(folder / "sums.safetensors").get("fingerprint")
@@ -350,12 +482,18 @@ def readers() -> dict[str, Reader]:
         found.add(both[0], {0: Embeddings(x[:4], np.array([0, 2, 4]))})
         return float(found.finish()[0].vectors.sum(dtype=float))
 
-    lines = "".join(json.dumps(line) + "\n" for line in study(("de",), ("base", "rotation"), ("retrieval", "ner")))
+    lines = "".join(
+        json.dumps(line) + "\n"
+        for line in study(("de",), ("base", "rotation"), ("retrieval", "ner"))
+    )
     packed = gzip.compress("".join(f"{source}\n" for source, _ in PAIRS).encode(), mtime=0)
     return found | {
         "commands": Reader(inputs, command, only="", seconds=20),
         "record": Reader(record, use_record, only="encoder/calque-run.json"),
-        "averages": Reader(averages, lambda folder, _: float(read_avg_embeds(folder)[0][0].vectors.sum(dtype=float))),
+        "averages": Reader(
+            averages,
+            lambda folder, _: float(read_avg_embeds(folder)[0][0].vectors.sum(dtype=float)),
+        ),
         "sums": Reader(sums, use_sums),
         "per-language": Reader(per_language, encode, only="encoder/**/*.json"),
         "random": Reader(lambda folder: RandomVectors(3).save(folder / "encoder"), encode),
@@ -364,18 +502,24 @@ def readers() -> dict[str, Reader]:
             lambda folder, _: list(corpora.read_sentences(folder / "t.gz", lang="en")),
         ),
         "arrow": Reader(
-            lambda folder: corpus.save(folder / "t.arrow"), lambda folder, _: parallel(folder / "t.arrow", "raise")
+            lambda folder: corpus.save(folder / "t.arrow"),
+            lambda folder, _: parallel(folder / "t.arrow", "raise"),
         ),
         "links": Reader(
-            {"l": "1-1 2-2 3?2\n\n1-1:0.5 3p1\n"}, lambda folder, _: WordPairs.open(folder / "l").one_to_one()
+            {"l": "1-1 2-2 3?2\n\n1-1:0.5 3p1\n"},
+            lambda folder, _: WordPairs.open(folder / "l").one_to_one(),
         ),
         "vectors": Reader(
             lambda folder: Embeddings(x[:6], np.array([0, 2, 2, 6])).save(folder / "v.safetensors"),
-            lambda folder, _: float(Embeddings.open(folder / "v.safetensors").sentence_means().sum()),
+            lambda folder, _: float(
+                Embeddings.open(folder / "v.safetensors").sentence_means().sum()
+            ),
         ),
         "anchors": Reader(
             lambda folder: save_anchors(folder, {0: anchors}),
-            lambda folder, _: float(sum(found.vectors.sum(dtype=float) for found in open_anchors(folder).values())),
+            lambda folder, _: float(
+                sum(found.vectors.sum(dtype=float) for found in open_anchors(folder).values())
+            ),
         ),
         "released map": Reader(
             lambda folder: (folder / "p.pth").write_bytes(np.eye(3).dumps()),
@@ -385,9 +529,15 @@ def readers() -> dict[str, Reader]:
         "transformers": Reader(bert, sentences, only="encoder/*.json"),
         "mapped": Reader(mapped, encode, only="encoder/[cm]*s*"),
         "static": Reader(static, encode, only="encoder/*"),
-        "elmo": Reader(lambda folder: ElmoEncoder(ElmoNetwork(shape)).save(folder / "encoder"), encode),
-        "results": Reader({"results.jsonl": lines}, lambda folder, _: report([folder], out=folder / "r.html")),
-        "checkpoint": Reader(lambda folder: loop(folder).save(), lambda folder, _: loop(folder).resume(), only="*.pt"),
+        "elmo": Reader(
+            lambda folder: ElmoEncoder(ElmoNetwork(shape)).save(folder / "encoder"), encode
+        ),
+        "results": Reader(
+            {"results.jsonl": lines}, lambda folder, _: report([folder], out=folder / "r.html")
+        ),
+        "checkpoint": Reader(
+            lambda folder: loop(folder).save(), lambda folder, _: loop(folder).resume(), only="*.pt"
+        ),
         "tables": Reader(
             lambda folder: WordAligner.train(corpus, model="hmm").save(folder / "t.safetensors"),
             lambda folder, _: WordAligner.open(folder / "t.safetensors").align(corpus),
@@ -395,34 +545,97 @@ def readers() -> dict[str, Reader]:
     }
 
 
-# -- commands ----------------------------------------------------------------------------------------------------------
+# -- commands
+# --------------------------------------------------------------------------------------------------
 COMMANDS = (
-    "words train.tsv --langs en de --out new --model hmm --symmetrize union --seed 1 --limit 9 --tables tables",
+    "words train.tsv --langs en de --out new --model hmm --symmetrize union --seed 1 --limit 9 "
+    "--tables tables",
     "words train.tsv --langs en de --out new --encoder v.vec --extract mutual",
     "encode v.vec en.txt --lang en --out new --limit 3",
-    "anchors en.txt --lang en --encoder v.vec --out new --at-least 1 --most 9 --occurrences 3 --format avg_embeds",
-    "align train.tsv --langs en de --encoder v.vec --towards en --out new --method rotation --limit 9 --seed 3",
-    "align --encoder v.vec --towards en --out new --dictionary dictionary --langs en de --method linear --option refine=0",
+    "anchors en.txt --lang en --encoder v.vec --out new --at-least 1 --most 9 --occurrences 3 "
+    "--format avg_embeds",
+    "align train.tsv --langs en de --encoder v.vec --towards en --out new --method rotation "
+    "--limit 9 --seed 3",
+    "align --encoder v.vec --towards en --out new --dictionary dictionary --langs en de --method "
+    "linear --option refine=0",
     "evaluate v.vec retrieval --test train.tsv --langs en de --out new --links links --limit 9 -q",
     "evaluate v.vec lexicon --test dictionary --langs en de --json --option max_candidates=9",
     "evaluate v.vec word-alignment --test train.tsv --links links --langs en de --extract softmax",
     "analyze v.vec --test train.tsv --langs en de --only rank,length --out new --bootstrap 10",
-    "neighbours --encoder v.vec --lang1 en --sentence1 the_cat --word1 cat --lang2 de --sentence2 the_house -k 2",
+    "neighbours --encoder v.vec --lang1 en --sentence1 the_cat --word1 cat --lang2 de --sentence2 "
+    "the_house -k 2",
     "report results.jsonl --out new.html --title T --base base --plots plots",
     "study study.toml --out new --workers 1 --data .",
     "merge encoder --out new --overwrite",
-    "distil train.tsv --langs en de --teacher encoder --teacher-pooling words --student mini --limit 2 --out new --batch 2",
+    "distil train.tsv --langs en de --teacher encoder --teacher-pooling words --student mini "
+    "--limit 2 --out new --batch 2",
     "perplexity encoder en=en.txt --share 0.1 --seed 1",
     "senses encoder the --text en=en.txt -k 2",
     "data",
-    "pretrain en=en.txt --out new --vocabulary 50 --updates 1 --batch 2 --layers 1 --dim 4 --model bert",
-)  # fmt: skip
+    "pretrain en=en.txt --out new --vocabulary 50 --updates 1 --batch 2 --layers 1 --dim 4 "
+    "--model bert",
+)
 ODD = (
-    "", " ", "-1", "0", "1", "1.5", "1e999", "nan", "-inf", "9" * 30, "-" + "9" * 30, "..", "/", ".", "~", "/dev/null", "/proc/x",
-    "a=b", "=", ",", "en=", "en=en.txt", "--", "-", "[1]", "{}", "[[", "None", "true", "x" * 300, "x" * 5000, "a\0b", "hub:x",
-    "hub:", "no.such:Class", "os:path", "%s{0}", "\ud800", "日本", "en", "de", "en,de", "en.txt", "train.tsv", "encoder", "v.vec",
-    "encoder/", "en.txt/x", "links", "dictionary", "study.toml", "0,1", "-1,-2", "1-", "all", "\u202e", "a\nb", "'; --", "mini",
-)  # fmt: skip
+    "",
+    " ",
+    "-1",
+    "0",
+    "1",
+    "1.5",
+    "1e999",
+    "nan",
+    "-inf",
+    "9" * 30,
+    "-" + "9" * 30,
+    "..",
+    "/",
+    ".",
+    "~",
+    "/dev/null",
+    "/proc/x",
+    "a=b",
+    "=",
+    ",",
+    "en=",
+    "en=en.txt",
+    "--",
+    "-",
+    "[1]",
+    "{}",
+    "[[",
+    "None",
+    "true",
+    "x" * 300,
+    "x" * 5000,
+    "a\0b",
+    "hub:x",
+    "hub:",
+    "no.such:Class",
+    "os:path",
+    "%s{0}",
+    "\ud800",
+    "日本",
+    "en",
+    "de",
+    "en,de",
+    "en.txt",
+    "train.tsv",
+    "encoder",
+    "v.vec",
+    "encoder/",
+    "en.txt/x",
+    "links",
+    "dictionary",
+    "study.toml",
+    "0,1",
+    "-1,-2",
+    "1-",
+    "all",
+    "\u202e",
+    "a\nb",
+    "'; --",
+    "mini",
+)
 PLAN = """
 seeds = 1
 encoders = ["v.vec"]
@@ -440,7 +653,12 @@ def inputs(folder: Path) -> None:
     from calque.encoders import load_encoder
     from report_results import study
 
-    text = [("the cat", "cat house"), ("the house", "house the"), ("cat", "the"), ("a house the", "the cat")] * 5
+    text = [
+        ("the cat", "cat house"),
+        ("the house", "house the"),
+        ("cat", "the"),
+        ("a house the", "the cat"),
+    ] * 5
     (folder / "train.tsv").write_text("".join(f"{s}\t{t}\n" for s, t in text))
     (folder / "en.txt").write_text("".join(f"{s}\n" for s, _ in text))
     (folder / "links").write_text("0-0\n" * len(text))
@@ -458,12 +676,19 @@ def arguments_changed(rng: random.Random, words: list[str]) -> list[str]:
     k, odd = rng.randrange(1, max(2, len(words))), rng.choice(ODD)
     replaced = [*words[:k], odd, *words[k + 1 :]]
     return rng.choice(
-        (replaced, replaced, words[:k] + words[k + 1 :], [*words[:k], odd, *words[k:]], [*words, *words[k:]])
+        (
+            replaced,
+            replaced,
+            words[:k] + words[k + 1 :],
+            [*words[:k], odd, *words[k:]],
+            [*words, *words[k:]],
+        )
     )
 
 
 def command(folder: Path, rng: random.Random | None) -> object:
-    """Run a command with a random change of its arguments, and check that its input files stay the same.
+    """Run a command with a random change of its arguments, and check that its input files stay the
+    same.
 
     Raises:
         CalqueError: the command ended with a one-line error.
@@ -477,8 +702,14 @@ def command(folder: Path, rng: random.Random | None) -> object:
         words = arguments_changed(rng or random.Random(), words)
     if words[:1] in (["explore"], ["push"]):
         return None
-    outputs = {following for word, following in pairwise(words) if word in ("--out", "--tables")}  # may be replaced
-    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.name not in outputs}
+    outputs = {
+        following for word, following in pairwise(words) if word in ("--out", "--tables")
+    }  # may be replaced
+    before = {
+        path: path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file() and path.name not in outputs
+    }
     os.chdir(folder)
     out, err, code = io.StringIO(), io.StringIO(), None
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
@@ -487,7 +718,11 @@ def command(folder: Path, rng: random.Random | None) -> object:
         except SystemExit as end:
             code = end.code
     said = err.getvalue().strip()
-    changed = [str(path) for path, data in before.items() if not path.is_file() or path.read_bytes() != data]
+    changed = [
+        str(path)
+        for path, data in before.items()
+        if not path.is_file() or path.read_bytes() != data
+    ]
     assert not changed, f"{words} changed {changed}"
     if code == 2 and said.count("calque: error: ") == 1:
         raise CalqueError(said.splitlines()[-1])
@@ -495,9 +730,12 @@ def command(folder: Path, rng: random.Random | None) -> object:
     return None
 
 
-# -- running -----------------------------------------------------------------------------------------------------------
+# -- running
+# --------------------------------------------------------------------------------------------------
 def attempt(reader: Reader, valid: Path, place: Path, name: str, seed: int) -> tuple[str, str]:
-    """Corrupt a file (unless the seed is −1), read the files, and return "refused", "accepted" or "failed", and a reason."""
+    """Corrupt a file (unless the seed is −1), read the files, and return "refused", "accepted" or
+    "failed", and a reason.
+    """
     from calque.errors import CalqueError
 
     rng = random.Random(f"{name}/{seed}")
@@ -518,15 +756,25 @@ def attempt(reader: Reader, valid: Path, place: Path, name: str, seed: int) -> t
             if isinstance(found, float) and not abs(found) < float("inf"):
                 return "failed", "accepted, but the result is not finite"
     except CalqueError as error:
-        plain = "\n" not in str(error) and len(str(error)) < 2000 and "weights_only" not in str(error)
-        return ("refused", str(error)[:300]) if plain else ("failed", f"not one plain line: {str(error)!r:.300}")
+        plain = (
+            "\n" not in str(error) and len(str(error)) < 2000 and "weights_only" not in str(error)
+        )
+        return (
+            ("refused", str(error)[:300])
+            if plain
+            else ("failed", f"not one plain line: {str(error)!r:.300}")
+        )
     except Exception as error:
         return "failed", f"{type(error).__name__}: {traceback.format_exc(limit=-3)[-600:]}"
     return "accepted", ""
 
 
-def results(name: str, reader: Reader, seeds: list[int], folder: Path) -> Iterator[tuple[int, str, str]]:
-    """Yield the result for each seed, computed in a child process that is restarted if it crashes."""
+def results(
+    name: str, reader: Reader, seeds: list[int], folder: Path
+) -> Iterator[tuple[int, str, str]]:
+    """Yield the result for each seed, computed in a child process that is restarted if it
+    crashes.
+    """
     (folder / "valid").mkdir()
     if callable(reader.files):
         reader.files(folder / "valid")
@@ -543,7 +791,9 @@ def results(name: str, reader: Reader, seeds: list[int], folder: Path) -> Iterat
                 resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
                 resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
                 for seed in left:
-                    signal.setitimer(signal.ITIMER_PROF, reader.seconds)  # SIGPROF kills the process
+                    signal.setitimer(
+                        signal.ITIMER_PROF, reader.seconds
+                    )  # SIGPROF kills the process
                     signal.alarm(120)
                     told = attempt(reader, folder / "valid", folder / "input", name, seed)
                     os.write(theirs, json.dumps([seed, *told]).encode() + b"\n")
@@ -563,11 +813,16 @@ def results(name: str, reader: Reader, seeds: list[int], folder: Path) -> Iterat
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--inputs", type=int, default=1000, help="number of inputs for each reader")
     parser.add_argument("--first", type=int, default=0, help="seed of the first input")
     parser.add_argument(
-        "--readers", nargs="*", default=[""], help="test readers whose names contain one of these strings; default: all"
+        "--readers",
+        nargs="*",
+        default=[""],
+        help="test readers whose names contain one of these strings; default: all",
     )
     given = parser.parse_args()
     failures = 0

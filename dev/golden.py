@@ -39,8 +39,12 @@ from typing import Any
 
 #: keys in JSON files whose values are times or hashes of source code
 TIMES = ("seconds", "milliseconds", "modified", "code", "key")
-NOISE = ((r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d)?( UTC)?", "DATE"), (r"http://127\.0\.0\.1:\d+/", "http://HOST/"))
-#: matches times in messages and on report pages, and hashes of result files, because result files contain times
+NOISE = (
+    (r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d)?( UTC)?", "DATE"),
+    (r"http://127\.0\.0\.1:\d+/", "http://HOST/"),
+)
+# : matches times in messages and on report pages, and hashes of result files, because result files
+# contain times
 TIMES_IN_TEXT = re.compile(
     r"(?<![\w.])\d[\d.,]* ?(s|ms|seconds)\b|seconds</dt><dd>[^<]*|(\"|&#34;)seconds\2: (\{[^}]*\}|[\d.]+)"
     r"|(?<=^- )seconds: .*|\b[0-9a-f]{64}\b",
@@ -48,10 +52,12 @@ TIMES_IN_TEXT = re.compile(
 )
 #: matches the lines that progress bars write
 BARS = re.compile(r"\d%\||/s\]|\[\d\d:\d\d")
-LARGEST = 300_000  # maximum length of a recorded file, in characters; longer files are compared by their hash
+# maximum length of a recorded file, in characters; longer files are compared by their hash
+LARGEST = 300_000
 PATIENCE = 300  # seconds after which a command counts as hanging
 
-# -- steps --------------------------------------------------------------------------------------------------------------
+# -- steps
+# --------------------------------------------------------------------------------------------------
 WORDS = {
     "<align>": "align @in/train.tsv --langs en de --encoder mini --towards en --out out",
     "<dict>": "align --dictionary @in/dict.tsv --langs en de --encoder mini --towards en --out out",
@@ -156,10 +162,14 @@ clcr/keypoints: encode @clcr/train/out @in/de.txt --lang de --out points ; encod
 python/names: python "import calque; print(calque.__all__)"
 python/use: python "import calque, sys; e = calque.load_encoder('mini'); print(repr(e), e.dim, e.fingerprint)"
 """
-HELP = "words align anchors neighbours evaluate analyze study encode pretrain perplexity senses demo report explore"
+HELP = (
+    "words align anchors neighbours evaluate analyze study encode pretrain perplexity senses demo "
+    "report explore"
+)
 # steps of `align` whose saved encoder is opened and evaluated
 OPENED = (
-    "rotation normalized sentences linear finetune contrastive several dictionary anchors dict-layers "
+    "rotation normalized sentences linear finetune contrastive several dictionary anchors "
+    "dict-layers "
     "identical static-text static static-distributions released elmo"
 )
 STUDIES = {
@@ -204,7 +214,8 @@ def steps() -> dict[str, list[str]]:
     for name in OPENED.split():
         static = name.startswith("static")
         found[f"open/{name}"] = [
-            f"evaluate @align/{name}/out retrieval {WORDS['<pairs>' if static else '<test>']} --json"
+            f"evaluate @align/{name}/out retrieval {WORDS['<pairs>' if static else '<test>']} "
+            "--json"
         ]
     found |= {f"help/{verb}": [f"{verb} --help"] for verb in HELP.split()} | {
         "help/calque": ["--help", "--version", "", "words"]
@@ -218,15 +229,23 @@ def needed(commands: list[str], known: dict[str, list[str]]) -> list[str]:
     return list(dict.fromkeys(name for name in named if name in known))
 
 
-# -- inputs -------------------------------------------------------------------------------------------------------------
+# -- inputs
+# --------------------------------------------------------------------------------------------------
 def plant(folder: Path, source: Path) -> None:
-    """Write the inputs: parts of the sample text, with labels that depend on the spelling so that models can learn them."""
+    """Write the inputs: parts of the sample text, with labels that depend on the spelling so that
+    models can learn them.
+    """
     import numpy as np
 
     folder.mkdir(parents=True)
     sample = next(source.rglob("sample/en.txt")).parent
-    text = {lang: (sample / f"{lang}.txt").read_text(encoding="utf-8").splitlines() for lang in ("en", "de", "es")}
-    cut = {lang: [re.findall(r"\w+|[^\w\s]", line) for line in lines] for lang, lines in text.items()}
+    text = {
+        lang: (sample / f"{lang}.txt").read_text(encoding="utf-8").splitlines()
+        for lang in ("en", "de", "es")
+    }
+    cut = {
+        lang: [re.findall(r"\w+|[^\w\s]", line) for line in lines] for lang, lines in text.items()
+    }
     train, test = [n for n in range(len(text["en"])) if n % 3 != 1][:120], list(range(1, 180, 3))
     rng = np.random.default_rng(0)
 
@@ -245,17 +264,28 @@ def plant(folder: Path, source: Path) -> None:
     write("long.txt", text["en"])  # used by kill_sweep.py
     shutil.copy(sample / "gold.en-de.tsv", folder / "gold.tsv")
     write("dict.tsv", _dictionary([(cut["en"][n], cut["de"][n]) for n in train]))
-    # Vectors of 300 words in two languages; the German vectors are rotated English vectors with added noise.
+    # Vectors of 300 words in two languages; the German vectors are rotated English vectors with
+    # added noise.
     vectors, turn = rng.normal(size=(300, 24)), np.linalg.qr(rng.normal(size=(24, 24)))[0]
-    for lang, values in (("en", vectors), ("de", vectors @ turn + 0.1 * rng.normal(size=vectors.shape))):
+    for lang, values in (
+        ("en", vectors),
+        ("de", vectors @ turn + 0.1 * rng.normal(size=vectors.shape)),
+    ):
         words = [f"w{n}" if n < 40 else f"{lang}{n}" for n in range(300)]
         write(
             f"{lang}.vec",
-            ["300 24", *(f"{w} {' '.join(f'{x:.4f}' for x in row)}" for w, row in zip(words, values, strict=True))],
+            [
+                "300 24",
+                *(
+                    f"{w} {' '.join(f'{x:.4f}' for x in row)}"
+                    for w, row in zip(words, values, strict=True)
+                ),
+            ],
         )
     drawn = rng.integers(40, 300, (80, 6))
     write(
-        "static.pairs.tsv", [f"{' '.join(f'en{n}' for n in row)}\t{' '.join(f'de{n}' for n in row)}" for row in drawn]
+        "static.pairs.tsv",
+        [f"{' '.join(f'en{n}' for n in row)}\t{' '.join(f'de{n}' for n in row)}" for row in drawn],
     )
     write("static.tsv", [f"en{n}\tde{n}" for n in range(40, 160)])
     (folder / "maps").mkdir()
@@ -269,7 +299,9 @@ def plant(folder: Path, source: Path) -> None:
 
 
 def _dictionary(pairs: list[tuple[list[str], list[str]]]) -> list[str]:
-    """Return dictionary entries that pair each word with its best translation by the Dice coefficient."""
+    """Return dictionary entries that pair each word with its best translation by the Dice
+    coefficient.
+    """
     counts: list[Counter] = [Counter(), Counter(), Counter()]
     for pair in pairs:
         a, b = (sorted({word for word in side if word[0].isalpha()}) for side in pair)
@@ -283,16 +315,40 @@ def _dictionary(pairs: list[tuple[list[str], list[str]]]) -> list[str]:
 
 
 def _label(sentences: list[list[str]], suffix: str, lang: str, write: Any) -> None:
-    """Write the sentences with labels for every task, for example to `ner.tsv`, `ner.test.tsv` or `ner.de.tsv`."""
+    """Write the sentences with labels for every task, for example to `ner.tsv`, `ner.test.tsv` or
+    `ner.de.tsv`.
+    """
     upos = [[_part_of_speech(word) for word in words] for words in sentences]
-    names = [["O" if k == 0 or not w[0].isupper() else "B-PER" if len(w) % 2 else "B-LOC" for k, w in enumerate(words)]
-             for words in sentences]  # fmt: skip
+    names = [
+        [
+            "O" if k == 0 or not w[0].isupper() else "B-PER" if len(w) % 2 else "B-LOC"
+            for k, w in enumerate(words)
+        ]
+        for words in sentences
+    ]
     for name, tags in (("ner", names), ("pos", upos)):
-        write(f"{name}{suffix}.tsv", [line for words, own in zip(sentences, tags, strict=True)
-                                      for line in (*map("\t".join, zip(words, own, strict=True)), "")])  # fmt: skip
-    write(f"tree{suffix}.conllu", [line for words, own in zip(sentences, upos, strict=True) for line in (
-        *(f"{k}\t{w}\t_\t{t}\t_\t_\t{k - 1}\t{'root' if k == 1 else t.lower()}\t_\t_"
-          for k, (w, t) in enumerate(zip(words, own, strict=True), 1)), "")])  # fmt: skip
+        write(
+            f"{name}{suffix}.tsv",
+            [
+                line
+                for words, own in zip(sentences, tags, strict=True)
+                for line in (*map("\t".join, zip(words, own, strict=True)), "")
+            ],
+        )
+    write(
+        f"tree{suffix}.conllu",
+        [
+            line
+            for words, own in zip(sentences, upos, strict=True)
+            for line in (
+                *(
+                    f"{k}\t{w}\t_\t{t}\t_\t_\t{k - 1}\t{'root' if k == 1 else t.lower()}\t_\t_"
+                    for k, (w, t) in enumerate(zip(words, own, strict=True), 1)
+                ),
+                "",
+            )
+        ],
+    )
     slots, pairs, moods = [], ["premise\thypothesis\tlabel"], []
     for n, words in enumerate(sentences):
         line, last = " ".join(words), words[-2]
@@ -319,9 +375,18 @@ def _part_of_speech(word: str) -> str:
     return "PROPN" if word[0].isupper() else "VERB" if word.endswith(("ed", "s", "t")) else "NOUN"
 
 
-# -- running -----------------------------------------------------------------------------------------------------------
-def give(arguments: list[str], out: Path, err: Path, source: Path, first: Callable[[], object] = lambda: None) -> int:
-    """Fork a process that calls `first` and then runs calque, or Python code after the argument `python`; return its id."""
+# -- running
+# --------------------------------------------------------------------------------------------------
+def give(
+    arguments: list[str],
+    out: Path,
+    err: Path,
+    source: Path,
+    first: Callable[[], object] = lambda: None,
+) -> int:
+    """Fork a process that calls `first` and then runs calque, or Python code after the argument
+    `python`; return its id.
+    """
     sys.stdout.flush()
     if pid := os.fork():
         return pid
@@ -372,12 +437,16 @@ def perform(name: str, commands: list[str], folder: Path, source: Path) -> dict[
             codes.append(ended(give(words, out, err, source)))
     shown = Shown(folder, source)
     return {
-        "commands": commands, "codes": codes, "out": shown.lines(out.read_text()), "err": shown.lines(err.read_text()),
+        "commands": commands,
+        "codes": codes,
+        "out": shown.lines(out.read_text()),
+        "err": shown.lines(err.read_text()),
         "files": shown.files(place),
-    }  # fmt: skip
+    }
 
 
-# -- record of a step --------------------------------------------------------------------------------------------------
+# -- record of a step
+# --------------------------------------------------------------------------------------------------
 class Shown:
     """Output and files of a step, with paths, times and hashes of code removed."""
 
@@ -394,23 +463,39 @@ class Shown:
 
     def lines(self, text: str) -> list[str]:
         shown = (line.split("\r")[-1] for line in text.split("\n"))
-        return [TIMES_IN_TEXT.sub("TIME", self.text(line)) for line in shown if line.strip() and not BARS.search(line)]
+        return [
+            TIMES_IN_TEXT.sub("TIME", self.text(line))
+            for line in shown
+            if line.strip() and not BARS.search(line)
+        ]
 
     def files(self, place: Path) -> dict[str, Any]:
-        """Return the contents of files by name; hashes in the names of study steps are replaced by numbers."""
-        done = sorted(place.rglob("done.json"), key=lambda path: (path.parent.name.split("-")[0], self._label(path)))
+        """Return the contents of files by name; hashes in the names of study steps are replaced by
+        numbers.
+        """
+        done = sorted(
+            place.rglob("done.json"),
+            key=lambda path: (path.parent.name.split("-")[0], self._label(path)),
+        )
         kinds: Counter = Counter()
         for path in done:
             kind, _, key = path.parent.name.rpartition("-")
             kinds[kind] += 1
             self.keys[key] = f"{kinds[kind]:03}"
         every = [path for path in place.rglob("*") if path.is_file() or not any(path.iterdir())]
-        return dict(sorted((self.text(path.relative_to(place).as_posix()), self.content(path)) for path in every))
+        return dict(
+            sorted(
+                (self.text(path.relative_to(place).as_posix()), self.content(path))
+                for path in every
+            )
+        )
 
     def _label(self, path: Path) -> str:
         about = json.loads(path.read_text())
         return re.sub(
-            r"-[0-9a-f]{20}", "", json.dumps([about[name] for name in sorted(about) if name not in ("code", "key")])
+            r"-[0-9a-f]{20}",
+            "",
+            json.dumps([about[name] for name in sorted(about) if name not in ("code", "key")]),
         )
 
     def content(self, path: Path) -> Any:
@@ -443,7 +528,7 @@ class Shown:
         return {"about": about} | {
             f"tensor {name}": f"{each['dtype']} {each['shape']} {_hash(body[slice(*each['data_offsets'])])}"
             for name, each in head.items()
-        }  # fmt: skip
+        }
 
 
 def _hash(data: bytes) -> str:
@@ -456,7 +541,8 @@ def timeless(value: Any) -> Any:
     return [timeless(inner) for inner in value] if isinstance(value, list) else value
 
 
-# -- differences -------------------------------------------------------------------------------------------------------
+# -- differences
+# --------------------------------------------------------------------------------------------------
 NUMBER = re.compile(r"-?\d[\d,]*\.?\d*(?:e-?\d+)?")
 
 
@@ -464,9 +550,11 @@ class Tolerance:
     """Allowed differences between two records.
 
     Args:
-        points: maximum difference between scores, in percentage points. Fractions may differ by `points` / 100, and numbers
-            above 1 by this fraction of their value. If `points` is 0, all values must be equal.
-        tensors: maximum difference relative to the largest entry of a tensor; ignored if `points` is 0.
+        points: maximum difference between scores, in percentage points. Fractions may differ by
+            `points` / 100, and numbers above 1 by this fraction of their value. If `points` is 0,
+            all values must be equal.
+        tensors: maximum difference relative to the largest entry of a tensor; ignored if `points`
+            is 0.
     """
 
     def __init__(self, points: float, folders: Sequence[Path], tensors: float = 1e-5):
@@ -480,11 +568,16 @@ class Tolerance:
         x, y = (re.sub(r'fingerprint"?: "\w+"', "", line) for line in (x, y))
         if NUMBER.sub("#", x) != NUMBER.sub("#", y):
             return False
-        pairs = zip(*([float(n.replace(",", "")) for n in NUMBER.findall(line)] for line in (x, y)), strict=True)
+        pairs = zip(
+            *([float(n.replace(",", "")) for n in NUMBER.findall(line)] for line in (x, y)),
+            strict=True,
+        )
         return all(abs(a - b) <= self.points * max(1.0, abs(a) / 100) * 1.0001 for a, b in pairs)
 
     def files(self, step: str, name: str, tensor: str) -> bool:
-        """Return whether a tensor of a file differs by at most `tensors` between the two records."""
+        """Return whether a tensor of a file differs by at most `tensors` between the two
+        records.
+        """
         from safetensors import safe_open
 
         paths = [folder / "steps" / step / name for folder in self.folders]
@@ -496,7 +589,9 @@ class Tolerance:
     def equal(self, step: str, path: str, x: Any, y: Any) -> bool:
         if x == y and type(x) is type(y):
             return True
-        if self.points and path.endswith(("fingerprint", "› command")):  # ignore hashes of weights, and command lines
+        if self.points and path.endswith(
+            ("fingerprint", "› command")
+        ):  # ignore hashes of weights, and command lines
             return True
         if not self.points or isinstance(x, bool) or isinstance(y, bool):
             return False
@@ -514,7 +609,11 @@ def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
     if isinstance(value, dict) and value:
         for key, inner in value.items():
             yield from leaves(inner, f"{path} › {key}" if path else str(key))
-    elif isinstance(value, list) and value and path.rpartition(" › ")[2] not in ("out", "err", "text", "commands"):
+    elif (
+        isinstance(value, list)
+        and value
+        and path.rpartition(" › ")[2] not in ("out", "err", "text", "commands")
+    ):
         for number, inner in enumerate(value):
             yield from leaves(inner, f"{path}[{number}]")
     else:
@@ -522,7 +621,9 @@ def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def unordered(value: Any) -> Any:
-    """Sort the content of a report, because its runs are ordered by folder names that contain hashes of code."""
+    """Sort the content of a report, because its runs are ordered by folder names that contain
+    hashes of code.
+    """
     if isinstance(value, dict):
         return {key: unordered(inner) for key, inner in value.items()}
     if isinstance(value, list):
@@ -530,7 +631,9 @@ def unordered(value: Any) -> Any:
     return re.sub(r"-[0-9a-f]{20}\b", "-KEY", value) if isinstance(value, str) else value
 
 
-def differences(step: str, old: dict[str, Any], new: dict[str, Any], allowed: Tolerance) -> tuple[list[str], list[str]]:
+def differences(
+    step: str, old: dict[str, Any], new: dict[str, Any], allowed: Tolerance
+) -> tuple[list[str], list[str]]:
     """Return a step's differences in scores and files, and its differences in wording."""
     scores, wording = [], []
     if new["commands"][0].startswith("report ") and old.get("files"):
@@ -542,8 +645,13 @@ def differences(step: str, old: dict[str, Any], new: dict[str, Any], allowed: To
         if path in a and path in b and allowed.equal(step, path, x, y):
             continue
         if isinstance(x, list) and isinstance(y, list):
-            lost, come = [line for line in x if line not in y], [line for line in y if line not in x]
-            said = "\n      ".join([path, *(f"-{line[:300]}" for line in lost), *(f"+{line[:300]}" for line in come)])
+            lost, come = (
+                [line for line in x if line not in y],
+                [line for line in y if line not in x],
+            )
+            said = "\n      ".join(
+                [path, *(f"-{line[:300]}" for line in lost), *(f"+{line[:300]}" for line in come)]
+            )
             failed = 2 in new["codes"] or "--help" in new["commands"][0]
             words = prose.search(path) and (
                 failed or NUMBER.findall("\n".join(lost)) == NUMBER.findall("\n".join(come))
@@ -557,8 +665,12 @@ def differences(step: str, old: dict[str, Any], new: dict[str, Any], allowed: To
 def compare(old: dict[str, Any], new: dict[str, Any], only: list[str], allowed: Tolerance) -> int:
     """Print the differences between two records, and return the number of differences."""
     both = [name for name in old["steps"] if name in new["steps"]]
-    print(f"{len(both)} steps in both records, {len(old['steps']) - len(both)} only in the old record")
-    scores = [f"{name}: only in the new record" for name in new["steps"] if name not in old["steps"]]
+    print(
+        f"{len(both)} steps in both records, {len(old['steps']) - len(both)} only in the old record"
+    )
+    scores = [
+        f"{name}: only in the new record" for name in new["steps"] if name not in old["steps"]
+    ]
     wording: list[str] = []
     for name in both:
         if not only or any(fnmatch(name, pattern) for pattern in only):
@@ -571,19 +683,28 @@ def compare(old: dict[str, Any], new: dict[str, Any], only: list[str], allowed: 
     return len(scores) + len(wording)
 
 
-# -- commands ----------------------------------------------------------------------------------------------------------
+# -- commands
+# --------------------------------------------------------------------------------------------------
 def run(wanted: dict[str, list[str]], folder: Path, source: Path, jobs: int) -> dict[str, Any]:
-    """Run up to `jobs` steps in parallel, each after the steps whose files it reads, and return the record of each step."""
+    """Run up to `jobs` steps in parallel, each after the steps whose files it reads, and return the
+    record of each step.
+    """
     waiting, running, done = dict(wanted), {}, {}
     while waiting or running:
-        ready = [name for name, commands in waiting.items() if all(n in done for n in needed(commands, wanted))]
+        ready = [
+            name
+            for name, commands in waiting.items()
+            if all(n in done for n in needed(commands, wanted))
+        ]
         for name in ready[: jobs - len(running)]:
             commands, started = waiting.pop(name), time.perf_counter()
             sys.stdout.flush()
             if not (pid := os.fork()):
                 try:
                     record = perform(name, commands, folder, source)
-                    (folder / "said" / f"{name.replace('/', '-')}.json").write_text(json.dumps(record))
+                    (folder / "said" / f"{name.replace('/', '-')}.json").write_text(
+                        json.dumps(record)
+                    )
                 except BaseException:
                     traceback.print_exc()
                 os._exit(0)
@@ -591,7 +712,11 @@ def run(wanted: dict[str, list[str]], folder: Path, source: Path, jobs: int) -> 
         pid, _ = os.wait()
         name, started = running.pop(pid)
         done[name] = json.loads((folder / "said" / f"{name.replace('/', '-')}.json").read_text())
-        print(f"{name}: {time.perf_counter() - started:.1f} s, {' '.join(map(str, done[name]['codes']))}", flush=True)
+        print(
+            f"{name}: {time.perf_counter() - started:.1f} s, "
+            f"{' '.join(map(str, done[name]['codes']))}",
+            flush=True,
+        )
     return {name: done[name] for name in wanted}
 
 
@@ -600,14 +725,18 @@ def record(folder: Path, only: list[str], source: Path, jobs: int) -> None:
     began, known = time.perf_counter(), steps()
     wanted = {name for name in known if not only or any(fnmatch(name, pattern) for pattern in only)}
     if not wanted:
-        sys.exit(f"--only must match a step, got {' or '.join(only)}; the steps are {', '.join(known)}")
+        sys.exit(
+            f"--only must match a step, got {' or '.join(only)}; the steps are {', '.join(known)}"
+        )
     while more := {n for name in wanted for n in needed(known[name], known)} - wanted:
         wanted |= more
     shutil.rmtree(folder, ignore_errors=True)
     plant(folder / "steps" / "in", source)
     found = run({n: c for n, c in known.items() if n in wanted}, folder, source, jobs)
     whole = {"only": only or ["*"], "steps": found}
-    (folder / "golden.json").write_text(json.dumps(whole, indent=1, ensure_ascii=False), encoding="utf-8")
+    (folder / "golden.json").write_text(
+        json.dumps(whole, indent=1, ensure_ascii=False), encoding="utf-8"
+    )
     print(f"{len(found)} steps in {time.perf_counter() - began:.0f} s: {folder / 'golden.json'}")
 
 
@@ -625,22 +754,51 @@ def main() -> int:
     one.add_argument("--jobs", type=int, default=1, help="number of steps to run in parallel")
     two = verbs.add_parser("compare", help="print the differences between two records")
     two.add_argument("records", type=Path, nargs=2)
-    two.add_argument("--points", type=float, default=0.0, help="tolerance for scores in percentage points; default: 0")
+    two.add_argument(
+        "--points",
+        type=float,
+        default=0.0,
+        help="tolerance for scores in percentage points; default: 0",
+    )
     for each in (one, two):
-        each.add_argument("--only", nargs="+", default=[], metavar="PATTERN", help="step name patterns, e.g. 'align/*'")
+        each.add_argument(
+            "--only",
+            nargs="+",
+            default=[],
+            metavar="PATTERN",
+            help="step name patterns, e.g. 'align/*'",
+        )
     options = parser.parse_args()
     if options.verb == "compare":
-        old, new = (json.loads((path / "golden.json").read_text(encoding="utf-8")) for path in options.records)
+        old, new = (
+            json.loads((path / "golden.json").read_text(encoding="utf-8"))
+            for path in options.records
+        )
         allowed = Tolerance(options.points, options.records)
         return 1 if compare(old, new, options.only, allowed) else 0
-    if os.environ.get("PYTHONHASHSEED") != "0":  # ties between equally frequent words depend on the order of sets
-        os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, "PYTHONHASHSEED": "0"})
+    if (
+        os.environ.get("PYTHONHASHSEED") != "0"
+    ):  # ties between equally frequent words depend on the order of sets
+        os.execve(
+            sys.executable, [sys.executable, *sys.argv], {**os.environ, "PYTHONHASHSEED": "0"}
+        )
     source, folder = options.source.resolve(), options.folder.resolve()
     os.environ |= {
-        "OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "PYTHONPATH": str(source),
-        "COLUMNS": "120", "HF_HUB_OFFLINE": "1", "NO_COLOR": "1",
-    }  # fmt: skip
-    for library in ("numba", "typer", "torch", "tokenizers", "transformers.models.bert.modeling_bert"):
+        "OMP_NUM_THREADS": "1",
+        "NUMBA_NUM_THREADS": "1",
+        "TOKENIZERS_PARALLELISM": "false",
+        "PYTHONPATH": str(source),
+        "COLUMNS": "120",
+        "HF_HUB_OFFLINE": "1",
+        "NO_COLOR": "1",
+    }
+    for library in (
+        "numba",
+        "typer",
+        "torch",
+        "tokenizers",
+        "transformers.models.bert.modeling_bert",
+    ):
         __import__(library)
     record(folder, options.only, source, options.jobs)
     return 0

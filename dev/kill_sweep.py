@@ -45,31 +45,62 @@ from pathlib import Path
 
 import golden
 
-Aim = tuple[str, float]  # moment, step or signal name, and the number of seconds or file operations before the kill
+Aim = tuple[
+    str, float
+]  # moment, step or signal name, and the number of seconds or file operations before the kill
 SOURCE = Path(__file__).resolve().parents[1] / "src"
 TIMES = re.compile(  # matches times in JSON files and on report pages
     rb'"seconds": (\{[^}]*\}|[\d.e-]+)|<dt>seconds</dt><dd>[^<]*|&#34;seconds&#34;: \{[^}]*|\d{4}-\d\d-\d\d \d\d:\d\d UTC'
 )
 LEFT = ".*.calque-*"  # files that may remain after a kill: resumable state and unlocked lock files
-FOREIGN = ("thesis.tex", "result.old/thesis.tex", "result.part/src/a.py", "result.partial", "result.journal", ".result.lock",
-           ".result.saving/x", "tables.part")  # fmt: skip
+FOREIGN = (
+    "thesis.tex",
+    "result.old/thesis.tex",
+    "result.part/src/a.py",
+    "result.partial",
+    "result.journal",
+    ".result.lock",
+    ".result.saving/x",
+    "tables.part",
+)
 PATIENCE, ANSWER = 900, 60  # time limits, in seconds, for a command and for its end after a signal
 SIGNALS = ("SIGINT", "GROUP", "SIGTERM")
-FAULTS = {  # error numbers of failing system calls; "+": all later calls also fail; 0: the process group is killed
-    "ENOSPC": errno.ENOSPC, "ENOSPC+": errno.ENOSPC, "EIO": errno.EIO, "EIO+": errno.EIO, "EDQUOT": errno.EDQUOT,
-    "EACCES": errno.EACCES, "EINTR": errno.EINTR, "KILL": 0,
-}  # fmt: skip
+# error numbers of failing system calls; "+": all later calls also fail; 0: the process group is
+# killed
+FAULTS = {
+    "ENOSPC": errno.ENOSPC,
+    "ENOSPC+": errno.ENOSPC,
+    "EIO": errno.EIO,
+    "EIO+": errno.EIO,
+    "EDQUOT": errno.EDQUOT,
+    "EACCES": errno.EACCES,
+    "EINTR": errno.EINTR,
+    "KILL": 0,
+}
 LIBRARY = Path(__file__).with_name("faults.c")
 ANSWERS = (130, 143, -signal.SIGINT, -signal.SIGTERM)  # exit codes after SIGINT and SIGTERM
 COLUMNS = ("half results", "tracebacks", "foreign files", "refused", "unequal", "no answer")
 LIBRARIES = (
-    "torch", "transformers.modeling_utils", "transformers.models.auto.modeling_auto", "transformers.models.bert.modeling_bert",
-    "accelerate", "numba", "pyarrow.compute", "calque.cli.verbs", "calque.runs.align", "calque.runs.evaluate",
-    "calque.runs.analyze", "calque.runs.study", "calque.runs.demo", "calque.senses.pretrain", "calque.encoders.huggingface",
-)  # fmt: skip
+    "torch",
+    "transformers.modeling_utils",
+    "transformers.models.auto.modeling_auto",
+    "transformers.models.bert.modeling_bert",
+    "accelerate",
+    "numba",
+    "pyarrow.compute",
+    "calque.cli.verbs",
+    "calque.runs.align",
+    "calque.runs.evaluate",
+    "calque.runs.analyze",
+    "calque.runs.study",
+    "calque.runs.demo",
+    "calque.senses.pretrain",
+    "calque.encoders.huggingface",
+)
 
-# This code runs in every process of a command, counts its file operations, and kills the process group before the k-th one.
-# The log file is created when calque is imported, because earlier signals are handled by Python, not by calque.
+# This code runs in every process of a command, counts its file operations, and kills the process
+# group before the k-th one. The log file is created when calque is imported, because earlier
+# signals are handled by Python, not by calque.
 _HOOK = """
 import os, sys
 
@@ -111,11 +142,15 @@ class Verb:
 
     Attributes:
         line: arguments of the command; `@NAME` is a file that `golden.plant` writes.
-        units: glob patterns of result files and folders; each match must be absent or complete at all times.
-        once: whether the command fails if a finished result exists; otherwise the command can be repeated.
-        adds: whether the command appends its result to a file; a finished command is then not repeated.
+        units: glob patterns of result files and folders; each match must be absent or complete at
+            all times.
+        once: whether the command fails if a finished result exists; otherwise the command can be
+            repeated.
+        adds: whether the command appends its result to a file; a finished command is then not
+            repeated.
         over: arguments of a command whose result this command replaces.
-        needs: arguments of a command whose result this command reads; its files are then treated as the user's.
+        needs: arguments of a command whose result this command reads; its files are then treated as
+            the user's.
         changes: whether the command changes files of the older result instead of replacing it.
         inside: a user's file that may be inside the result folder.
     """
@@ -132,48 +167,77 @@ class Verb:
 
 _ALIGN = "align @train.tsv --langs en de --encoder mini --towards en --out result --method"
 _LORA = (
-    "align @train.tsv --langs en de --encoder mini --towards en --out adapters --method contrastive --epochs 1 --lora 2"
+    "align @train.tsv --langs en de --encoder mini --towards en --out adapters --method "
+    "contrastive --epochs 1 --lora 2"
 )
-_PRETRAIN = "pretrain en=@en.txt de=@de.txt --vocabulary 400 --batch 8 --out result --checkpoint-every 5 --updates 20"
-_BERT, _ELMO = f"{_PRETRAIN} --layers 2 --dim 32 --length 32", f"{_PRETRAIN} --model elmo --dim 8 --length 16"
+_PRETRAIN = (
+    "pretrain en=@en.txt de=@de.txt --vocabulary 400 --batch 8 --out result --checkpoint-every 5 "
+    "--updates 20"
+)
+_BERT, _ELMO = (
+    f"{_PRETRAIN} --layers 2 --dim 32 --length 32",
+    f"{_PRETRAIN} --model elmo --dim 8 --length 16",
+)
 _STUDY_UNITS = ("result/results*", "result/steps/*")
 VERBS = {
-    "words --tables": Verb("words @train.tsv --langs en de --out result --tables tables", units=("result", "tables")),
+    "words --tables": Verb(
+        "words @train.tsv --langs en de --out result --tables tables", units=("result", "tables")
+    ),
     "encode huggingface": Verb("encode mini @long.txt --lang en --out result"),
     "encode static": Verb("encode @en.vec @long.txt --lang en --out result"),
-    "anchors": Verb("anchors @en.txt --lang en --encoder mini --out result", ("result/anchors*",), inside="result/notes"),
+    "anchors": Verb(
+        "anchors @en.txt --lang en --encoder mini --out result",
+        ("result/anchors*",),
+        inside="result/notes",
+    ),
     "align rotation": Verb(f"{_ALIGN} rotation", once=True),
     "align rotation --overwrite": Verb(f"{_ALIGN} rotation --overwrite", over=f"{_ALIGN} means"),
     "align finetune": Verb(f"{_ALIGN} finetune --epochs 1 --checkpoint-every 5", once=True),
     "align contrastive --overwrite": Verb(
-        f"{_ALIGN} contrastive --epochs 1 --checkpoint-every 3 --overwrite", over=f"{_ALIGN} rotation"
+        f"{_ALIGN} contrastive --epochs 1 --checkpoint-every 3 --overwrite",
+        over=f"{_ALIGN} rotation",
     ),
     "pretrain bert": Verb(_BERT, once=True),
     "pretrain bert --overwrite": Verb(f"{_BERT} --seed 1 --overwrite", over=_BERT),
     "pretrain elmo": Verb(_ELMO, once=True),
     "distil": Verb(
-        "distil @train.tsv --langs en de --teacher mini --teacher-pooling words --student mini --epochs 1 --out result", once=True
+        "distil @train.tsv --langs en de --teacher mini --teacher-pooling words --student mini "
+        "--epochs 1 --out result",
+        once=True,
     ),
     "align clcr": Verb(
-        "align --method clcr --encoder en=mini,de=mini @train.tsv --langs en de --towards en --out result --option "
-        "epochs=[0.5,0.2,0.2,0.2,0.2] --checkpoint-every 3", once=True,
+        "align --method clcr --encoder en=mini,de=mini @train.tsv --langs en de --towards en --out "
+        "result --option "
+        "epochs=[0.5,0.2,0.2,0.2,0.2] --checkpoint-every 3",
+        once=True,
     ),
     "demo": Verb("demo --languages de --out result", once=True),
     "study": Verb("study @study.toml --out result", _STUDY_UNITS, inside="result/thesis.tex"),
     "study --workers 2": Verb("study @study.toml --out result --workers 2", _STUDY_UNITS),
     "merge": Verb("merge adapters --out result", once=True, needs=_LORA),
     "senses": Verb("senses mini --text en=@often.txt --out result"),
-    "report": Verb("report @results.jsonl --out result.html --plots plots", units=("result.html", "plots/*")),
+    "report": Verb(
+        "report @results.jsonl --out result.html --plots plots", units=("result.html", "plots/*")
+    ),
     "evaluate tune": Verb(
-        "evaluate mini pos --train en=@pos.tsv --test en=@pos.test.tsv --epochs 2 --seeds 1 --tune --out result", adds=True
+        "evaluate mini pos --train en=@pos.tsv --test en=@pos.test.tsv --epochs 2 --seeds 1 "
+        "--tune --out result",
+        adds=True,
     ),
     "evaluate --record": Verb(
-        "evaluate result retrieval --test @test.tsv --langs en de --record", ("result/README.md", "result/calque-run.json"),
-        over=f"{_ALIGN} means", adds=True, changes=True,
+        "evaluate result retrieval --test @test.tsv --langs en de --record",
+        ("result/README.md", "result/calque-run.json"),
+        over=f"{_ALIGN} means",
+        adds=True,
+        changes=True,
     ),
-    "analyze": Verb("analyze mini --test @test.tsv --langs en de --only rank,length --out result", adds=True),
-    "evaluate": Verb("evaluate mini retrieval --test @test.tsv --langs en de --out result", adds=True),
-}  # fmt: skip
+    "analyze": Verb(
+        "analyze mini --test @test.tsv --langs en de --only rank,length --out result", adds=True
+    ),
+    "evaluate": Verb(
+        "evaluate mini retrieval --test @test.tsv --langs en de --out result", adds=True
+    ),
+}
 
 _STUDY = """
 seeds = 1
@@ -198,11 +262,14 @@ _RESULTS = "".join(
 )
 
 
-# -- contents of a folder --------------------------------------------------------------------------------------------
+# -- contents of a folder
+# --------------------------------------------------------------------------------------------
 def contents(folder: Path) -> dict[str, bytes]:
     """Return the contents of all files below the folder, without times, keyed by relative path."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
-    return {path.relative_to(folder).as_posix(): TIMES.sub(b"", path.read_bytes()) for path in files}
+    return {
+        path.relative_to(folder).as_posix(): TIMES.sub(b"", path.read_bytes()) for path in files
+    }
 
 
 def is_left(name: str) -> bool:
@@ -221,10 +288,18 @@ def units(found: dict[str, bytes], verb: Verb) -> dict[str, dict[str, bytes]]:
 
 
 def difference(found: dict[str, bytes], expected: dict[str, bytes]) -> str:
-    """Describe up to five files that differ between two folders; return an empty string if none differs."""
+    """Describe up to five files that differ between two folders; return an empty string if none
+    differs.
+    """
     said = [f"{name} is missing" for name in expected if name not in found]
-    said += [f"{name} should not be there" for name in found if name not in expected and not is_left(name)]
-    said += [f"{name} differs" for name in found if name in expected and found[name] != expected[name]]
+    said += [
+        f"{name} should not be there"
+        for name in found
+        if name not in expected and not is_left(name)
+    ]
+    said += [
+        f"{name} differs" for name in found if name in expected and found[name] != expected[name]
+    ]
     return "; ".join(said[:5])
 
 
@@ -238,7 +313,8 @@ def members(group: int) -> list[int]:
     return found
 
 
-# -- running and killing ---------------------------------------------------------------------------------------------
+# -- running and killing
+# ---------------------------------------------------------------------------------------------
 def compiled(folder: Path) -> Path | None:
     """Compile the library that lets system calls fail; return None if this is not possible here."""
     compiler, path = shutil.which("cc"), folder / "faults.so"
@@ -246,7 +322,9 @@ def compiled(folder: Path) -> Path | None:
         return None
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)
-        subprocess.run([compiler, "-O2", "-shared", "-fPIC", LIBRARY, "-o", path, "-ldl"], check=True)
+        subprocess.run(
+            [compiler, "-O2", "-shared", "-fPIC", LIBRARY, "-o", path, "-ldl"], check=True
+        )
     return path
 
 
@@ -261,7 +339,9 @@ def enter(folder: Path, environment: dict[str, str]) -> None:
 
 @dataclass
 class Sweep:
-    """Series of kills of one command. All runs use the same folder, so their results contain the same paths."""
+    """Series of kills of one command. All runs use the same folder, so their results contain the
+    same paths.
+    """
 
     name: str
     folder: Path
@@ -277,15 +357,32 @@ class Sweep:
     hits: Counter[str] = field(default_factory=Counter)
     failures: list[tuple[str, str]] = field(default_factory=list)
 
-    def give(self, aim: Aim = ("", 0.0), *, line: str = "", fresh: bool | None = None) -> tuple[int, float, bool, str]:
-        """Run the command and kill it at `aim`; return the exit code, seconds, whether it was killed, and standard error."""
-        run, log, null, (kind, value) = self.folder / "run", self.folder / "steps", Path(os.devnull), aim
+    def give(
+        self, aim: Aim = ("", 0.0), *, line: str = "", fresh: bool | None = None
+    ) -> tuple[int, float, bool, str]:
+        """Run the command and kill it at `aim`; return the exit code, seconds, whether it was
+        killed, and standard error.
+        """
+        run, log, null, (kind, value) = (
+            self.folder / "run",
+            self.folder / "steps",
+            Path(os.devnull),
+            aim,
+        )
         log.unlink(missing_ok=True)
         fresh = self.rng.random() < self.fresh if fresh is None else fresh
-        arguments = [*(line or VERBS[self.name].line).replace("@", f"{self.folder.parent / 'in'}/").split(), "--quiet"]
-        more = {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "SWEEP_ROOT": str(run), "SWEEP_LOG": str(log),
-                "PYTHONPATH": f"{self.folder / 'hooks'}{os.pathsep}{SOURCE}",
-                "SWEEP_STEP": str(int(value)) if kind == "step" else "0"}  # fmt: skip
+        arguments = [
+            *(line or VERBS[self.name].line).replace("@", f"{self.folder.parent / 'in'}/").split(),
+            "--quiet",
+        ]
+        more = {
+            "OMP_NUM_THREADS": "1",
+            "TOKENIZERS_PARALLELISM": "false",
+            "SWEEP_ROOT": str(run),
+            "SWEEP_LOG": str(log),
+            "PYTHONPATH": f"{self.folder / 'hooks'}{os.pathsep}{SOURCE}",
+            "SWEEP_STEP": str(int(value)) if kind == "step" else "0",
+        }
         if self.library is not None:
             (self.folder / "calls").unlink(missing_ok=True)
             more |= {
@@ -299,21 +396,39 @@ class Sweep:
         with open(self.folder / "stderr", "w+b") as err:
             began, sent, code, process = time.perf_counter(), 0.0, None, None
             if fresh:
-                process = subprocess.Popen([sys.executable, "-m", "calque", *arguments], cwd=run, env={**os.environ, **more},
-                                           stderr=err, stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL,
-                                           start_new_session=True)  # fmt: skip
+                process = subprocess.Popen(
+                    [sys.executable, "-m", "calque", *arguments],
+                    cwd=run,
+                    env={**os.environ, **more},
+                    stderr=err,
+                    stdout=subprocess.DEVNULL,
+                    stdin=subprocess.DEVNULL,
+                    start_new_session=True,
+                )
                 number = process.pid
             else:
-                number = golden.give(arguments, null, Path(err.name), SOURCE, lambda: enter(run, more))
+                number = golden.give(
+                    arguments, null, Path(err.name), SOURCE, lambda: enter(run, more)
+                )
             while code is None:
                 elapsed = time.perf_counter() - began
                 if elapsed > PATIENCE or (sent and elapsed - sent > ANSWER):
                     self.fail("no answer", f"{kind}:{value:g}: still running after {elapsed:.0f} s")
                     os.killpg(number, signal.SIGKILL)
                     sent = elapsed
-                elif not sent and elapsed >= value and log.exists() and (kind == "moment" or kind in SIGNALS):
+                elif (
+                    not sent
+                    and elapsed >= value
+                    and log.exists()
+                    and (kind == "moment" or kind in SIGNALS)
+                ):
                     send = os.kill if kind in ("SIGINT", "SIGTERM") else os.killpg
-                    send(number, {"moment": signal.SIGKILL, "SIGTERM": signal.SIGTERM}.get(kind, signal.SIGINT))
+                    send(
+                        number,
+                        {"moment": signal.SIGKILL, "SIGTERM": signal.SIGTERM}.get(
+                            kind, signal.SIGINT
+                        ),
+                    )
                     sent = elapsed
                 with suppress(FileNotFoundError):  # a file was renamed meanwhile
                     size = 0 if kind else sum(path.stat().st_size for path in run.rglob("*"))
@@ -354,13 +469,17 @@ class Sweep:
         found, touched = contents(self.folder / "run"), []
         if VERBS[self.name].needs:
             touched = [name for name, data in self.older.items() if found.pop(name, b"") != data]
-        touched += [name for name in self.foreign() if found.pop(name, b"") != f"mine: {name}".encode()]
+        touched += [
+            name for name in self.foreign() if found.pop(name, b"") != f"mine: {name}".encode()
+        ]
         if touched:
             self.fail("foreign files", f"{when}: {touched}")
         return found
 
     def usual(self) -> bool:
-        """Run the command twice undisturbed, first in a new interpreter, and return whether both results are equal."""
+        """Run the command twice undisturbed, first in a new interpreter, and return whether both
+        results are equal.
+        """
         (self.folder / "hooks").mkdir(parents=True, exist_ok=True)
         (self.folder / "hooks" / "sitecustomize.py").write_text(_HOOK)
         verb, results = VERBS[self.name], []
@@ -374,7 +493,9 @@ class Sweep:
             self.begin()
             code, self.seconds, _, said = self.give(fresh=fresh)
             if code != 0:
-                return self.fail("unequal", f"the undisturbed command ended with {code}: {said[-300:]}")
+                return self.fail(
+                    "unequal", f"the undisturbed command ended with {code}: {said[-300:]}"
+                )
             results.append(self.found("undisturbed"))
         if said := difference(results[1], results[0]):
             return self.fail("unequal", f"two undisturbed runs differ: {said}")
@@ -385,23 +506,34 @@ class Sweep:
             before = contents(self.folder / "run")
             code, _, _, said = self.give()
             if code != 2 or "thesis.tex" not in said or contents(self.folder / "run") != before:
-                self.fail("foreign files", f"--overwrite over a foreign file ended with {code}: {said[-300:]}")
+                self.fail(
+                    "foreign files",
+                    f"--overwrite over a foreign file ended with {code}: {said[-300:]}",
+                )
         return True
 
     def called(self) -> list[str]:
-        """Return the system calls of the last command that changed files below its folder, with their paths."""
+        """Return the system calls of the last command that changed files below its folder, with
+        their paths.
+        """
         log = self.folder / "calls"
         return log.read_text(errors="replace").splitlines() if log.exists() else []
 
     def is_complete(self, given: str, ending: str = "") -> bool:
-        """Return whether the result of a stopped command is complete, and record results that are neither absent, complete nor
-        those of an older run. `ending` states how the command was stopped."""
+        """Return whether the result of a stopped command is complete, and record results that are
+        neither absent, complete nor those of an older run. `ending` states how the command was
+        stopped."""
         verb = VERBS[self.name]
-        there, older, finished = (units(files, verb) for files in (self.found(given), self.older, self.expected))
+        there, older, finished = (
+            units(files, verb) for files in (self.found(given), self.older, self.expected)
+        )
         for unit, files in there.items():
             wrong = difference(files, finished.get(unit, {}))
             if wrong and (unit not in older or difference(files, older[unit])):
-                self.fail("half results", f"{given}:{ending} {unit} is neither absent nor complete: {wrong}")
+                self.fail(
+                    "half results",
+                    f"{given}:{ending} {unit} is neither absent nor complete: {wrong}",
+                )
         return not any(difference(there.get(unit, {}), files) for unit, files in finished.items())
 
     def repeat(self, given: str, complete: bool) -> bool | None:
@@ -410,12 +542,16 @@ class Sweep:
         if not (complete and verb.adds):
             code, _, _, said = self.give()
             if code != 0 and not (complete and verb.once):
-                return self.fail("refused", f"{given}: the same command ended with {code}: {said[-300:]}")
+                return self.fail(
+                    "refused", f"{given}: the same command ended with {code}: {said[-300:]}"
+                )
         if wrong := difference(self.found(given), self.expected):
             self.fail("unequal", f"{given}: {wrong}")
 
     def fault(self, kind: str, number: float) -> bool | None:
-        """Let one system call of the command fail, repeat the command, and compare its result with the expected one."""
+        """Let one system call of the command fail, repeat the command, and compare its result with
+        the expected one.
+        """
         self.begin()
         code, _, _, said = self.give((kind, number))
         calls = self.called()
@@ -433,7 +569,9 @@ class Sweep:
         return self.repeat(given, complete)
 
     def round(self, aims: list[Aim]) -> bool | None:
-        """Kill the command once at each moment or step, let it finish, and compare its result with the expected one."""
+        """Kill the command once at each moment or step, let it finish, and compare its result with
+        the expected one.
+        """
         complete = False
         self.begin()
         given = " then ".join(f"{kind}:{value:g}" for kind, value in aims)
@@ -442,7 +580,9 @@ class Sweep:
             if not killed:
                 complete = code == 0
                 if code:
-                    return self.fail("refused", f"{given}: ended with {code} before the kill: {said[-300:]}")
+                    return self.fail(
+                        "refused", f"{given}: ended with {code} before the kill: {said[-300:]}"
+                    )
                 break
             log = self.folder / "steps"
             done = log.stat().st_size / max(1, self.steps) if log.exists() else 0
@@ -466,9 +606,14 @@ class Sweep:
             code, _, _, said = self.give()
             one_line = said.count("calque: error: ") == 1 and "Traceback" not in said
             there, finished = units(contents(run), verb), units(self.expected, verb)
-            half = [unit for unit, files in there.items() if difference(files, finished.get(unit, {}))]
+            half = [
+                unit for unit, files in there.items() if difference(files, finished.get(unit, {}))
+            ]
             if half or (code != 0 and not (code == 2 and one_line and len(there) < len(finished))):
-                self.fail("half results", f"a disk of {size:,} bytes: exit code {code}, half {half}: {said[-300:]}")
+                self.fail(
+                    "half results",
+                    f"a disk of {size:,} bytes: exit code {code}, half {half}: {said[-300:]}",
+                )
         finally:
             subprocess.run(["umount", run], check=True)
 
@@ -487,13 +632,26 @@ class Sweep:
 
 def table(sweeps: list[Sweep]) -> str:
     """Return a table of the kills and failures of each command."""
-    rows: list[tuple[str, ...]] = [("verb", "kills", "signals", "faults", "start, work, end", *COLUMNS)]
+    rows: list[tuple[str, ...]] = [
+        ("verb", "kills", "signals", "faults", "start, work, end", *COLUMNS)
+    ]
     for sweep in sweeps:
         found, hits = Counter(kind for kind, _ in sweep.failures), sweep.hits
         phases = "/".join(str(hits[phase]) for phase in ("start", "work", "end"))
         counts = [str(found[each]) for each in COLUMNS]
-        rows.append((sweep.name, str(hits["kills"]), str(hits["signals"]), str(hits["faults"]), phases, *counts))
-    return "\n".join("  ".join(cell.ljust(31 if not n else 14) for n, cell in enumerate(row)) for row in rows)
+        rows.append(
+            (
+                sweep.name,
+                str(hits["kills"]),
+                str(hits["signals"]),
+                str(hits["faults"]),
+                phases,
+                *counts,
+            )
+        )
+    return "\n".join(
+        "  ".join(cell.ljust(31 if not n else 14) for n, cell in enumerate(row)) for row in rows
+    )
 
 
 def _aim(text: str) -> Aim:
@@ -506,28 +664,53 @@ def _aim(text: str) -> Aim:
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--verbs", default="", help=f"commands, separated by commas: {', '.join(VERBS)}; default: all")
-    parser.add_argument("--kills", type=int, default=100, help="total number of kills and other signals")
-    parser.add_argument("--faults", type=int, default=0, help="number of system calls that fail, instead of kills")
-    parser.add_argument("--seed", type=int, default=0, help="random seed")
-    parser.add_argument("--fresh", type=float, default=0.05, help="fraction of commands run in a new interpreter")
-    parser.add_argument("--at", type=_aim, action="append", help="kill only at this point, e.g. step:17; repeatable")
     parser.add_argument(
-        "--full-disk", action="store_true", help="run on small disks instead of killing; needs permission to mount"
+        "--verbs",
+        default="",
+        help=f"commands, separated by commas: {', '.join(VERBS)}; default: all",
     )
-    parser.add_argument("--folder", type=Path, help="folder for all files; default: temporary folder, kept on failure")
+    parser.add_argument(
+        "--kills", type=int, default=100, help="total number of kills and other signals"
+    )
+    parser.add_argument(
+        "--faults", type=int, default=0, help="number of system calls that fail, instead of kills"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="random seed")
+    parser.add_argument(
+        "--fresh", type=float, default=0.05, help="fraction of commands run in a new interpreter"
+    )
+    parser.add_argument(
+        "--at", type=_aim, action="append", help="kill only at this point, e.g. step:17; repeatable"
+    )
+    parser.add_argument(
+        "--full-disk",
+        action="store_true",
+        help="run on small disks instead of killing; needs permission to mount",
+    )
+    parser.add_argument(
+        "--folder",
+        type=Path,
+        help="folder for all files; default: temporary folder, kept on failure",
+    )
     options = parser.parse_args(arguments)
     folder = (options.folder or Path(tempfile.mkdtemp(prefix="calque-kills-"))).resolve()
     library = None
     if options.faults or any(kind in FAULTS for kind, _ in options.at or []):
         library = compiled(folder)
         if library is None:
-            print("skipped: system calls can fail only on Linux with a C compiler (cc), which was not found")
+            print(
+                "skipped: system calls can fail only on Linux with a C compiler (cc), which was "
+                "not found"
+            )
             return 0
-        if options.fresh < 1 and os.environ.get("LD_PRELOAD") != str(library):  # forks use the library of this process
+        if options.fresh < 1 and os.environ.get("LD_PRELOAD") != str(
+            library
+        ):  # forks use the library of this process
             given = [*(sys.argv[1:] if arguments is None else arguments), "--folder", str(folder)]
             preloaded = {**os.environ, "LD_PRELOAD": str(library)}
-            code = subprocess.run([sys.executable, __file__, *given], env=preloaded, check=False).returncode
+            code = subprocess.run(
+                [sys.executable, __file__, *given], env=preloaded, check=False
+            ).returncode
             if not code and options.folder is None:
                 shutil.rmtree(folder)
             return code
@@ -542,9 +725,14 @@ def main(arguments: list[str] | None = None) -> int:
     (folder / "in" / "results.jsonl").write_text(_RESULTS)
     english = folder / "in" / "en.txt"
     lines = english.read_text(encoding="utf-8").splitlines()[:20] if english.exists() else []
-    (folder / "in" / "often.txt").write_text("".join(f"{line}\n" for line in lines * 25), encoding="utf-8")
+    (folder / "in" / "often.txt").write_text(
+        "".join(f"{line}\n" for line in lines * 25), encoding="utf-8"
+    )
     rng, ready = random.Random(options.seed), []
-    sweeps = [Sweep(name, folder / name.replace(" ", "-"), options.fresh, rng, library=library) for name in names]
+    sweeps = [
+        Sweep(name, folder / name.replace(" ", "-"), options.fresh, rng, library=library)
+        for name in names
+    ]
     for sweep in sweeps:
         if not sweep.usual():
             continue
@@ -556,13 +744,18 @@ def main(arguments: list[str] | None = None) -> int:
     kinds, shown = ["moment", "step", *SIGNALS], 1
     total = max(1, options.faults) if library else options.kills
     while ready and not options.full_disk and sum(sweep.count for sweep in ready) < total:
-        sweep = min(ready, key=lambda each: each.count * each.seconds)  # quick commands run more often
+        sweep = min(
+            ready, key=lambda each: each.count * each.seconds
+        )  # quick commands run more often
         if library:
             aims = options.at or [(rng.choice(list(FAULTS)), rng.randint(1, sweep.calls))]
             sweep.fault(*aims[0])
         else:
             chosen, most = rng.choices(kinds, k=rng.randint(1, 4)), 1.02 * sweep.seconds
-            aims = [(kind, rng.randint(1, sweep.steps) if kind == "step" else rng.uniform(0, most)) for kind in chosen]
+            aims = [
+                (kind, rng.randint(1, sweep.steps) if kind == "step" else rng.uniform(0, most))
+                for kind in chosen
+            ]
             sweep.round(options.at or aims)
         if options.at:
             break
@@ -570,7 +763,10 @@ def main(arguments: list[str] | None = None) -> int:
             print(table(sweeps), flush=True)
             shown += 1
     failures = sum(len(sweep.failures) for sweep in sweeps)
-    print(f"{table(sweeps)}\n{sum(sweep.count for sweep in sweeps)} kills, signals and faults, {failures} failures")
+    print(
+        f"{table(sweeps)}\n{sum(sweep.count for sweep in sweeps)} kills, signals and faults, "
+        f"{failures} failures"
+    )
     if not failures and options.folder is None:
         shutil.rmtree(folder)
     return 1 if failures else 0

@@ -1,6 +1,8 @@
-"""Hooks of the site: they generate pages from the help of the commands and from files of the project, and convert formulas.
+"""Hooks of the site: they generate pages from the help of the commands and from files of the
+project, and convert formulas.
 
-Formulas are written as `$…$` and `$$…$$` in LaTeX and are converted to MathML, which all current browsers display.
+Formulas are written as `$…$` and `$$…$$` in LaTeX and are converted to MathML, which all current
+browsers display.
 """
 
 from __future__ import annotations
@@ -37,7 +39,9 @@ def on_files(files, config):
 
 
 def on_page_markdown(markdown, **_):
-    """Add the name of each file to its code block, and generate the tables of names from the code."""
+    """Add the name of each file to its code block, and generate the tables of names from the
+    code.
+    """
     markdown = _MARKED.sub(lambda found: f'```{found[2] or "text"} title="{found[1]}"\n', markdown)
     return _TABLE.sub(lambda found: table(found[1]), markdown)
 
@@ -51,7 +55,9 @@ def table(target: str) -> str:
 
 
 def on_page_content(content, **_):
-    return _LATEX.sub(lambda found: mathml(html.unescape(found[3]).strip(), block=found[2] == "["), content)
+    return _LATEX.sub(
+        lambda found: mathml(html.unescape(found[3]).strip(), block=found[2] == "["), content
+    )
 
 
 def on_post_page(output, **_):
@@ -69,7 +75,9 @@ def mathml(latex: str, *, block: bool) -> str:
 
 
 def shown(path: Path) -> str:
-    """Return a file of the project as a page: a notebook with its output, or a model card without its front matter."""
+    """Return a file of the project as a page: a notebook with its output, or a model card without
+    its front matter.
+    """
     text = path.read_text(encoding="utf-8")
     if path.suffix == ".ipynb":
         return notebook(json.loads(text), path.name)
@@ -86,10 +94,13 @@ def notebook(content: dict, name: str) -> str:
             said = "".join(output.get("text") or output.get("data", {}).get("text/plain", ""))
             parts.append(f'```text title="output"\n{said.rstrip()}\n```')
     title, _, rest = parts[0].partition("\n")
-    return "\n\n".join([title, f"As a notebook: [{name}]({name}).", rest.strip(), *parts[1:]]) + "\n"
+    return (
+        "\n\n".join([title, f"As a notebook: [{name}]({name}).", rest.strip(), *parts[1:]]) + "\n"
+    )
 
 
-# -- the command line ------------------------------------------------------------------------------------------------
+# -- the command line
+# ------------------------------------------------------------------------------------------------
 def commands() -> str:
     """Return the reference of all commands, generated from their help."""
     import typer
@@ -98,26 +109,44 @@ def commands() -> str:
 
     root = typer.main.get_command(app)
     lines = [
-        "# Commands", "",
-        f"{root.help} This page is generated from the help of the commands.", "",
-        "Results are written to standard output, and messages and progress to standard error. The exit code is 0 after "
-        "success and 2 after a user error, which is reported in one line. An option with several values (`--langs en de`, "
-        "`--test a.tsv b.tsv`) takes all words up to the next option.", "",
-        "Every command also has these options:", "",
-        *(f"- `{param.opts[0]}`: {param.help}" for param in root.params
-          if getattr(param, "help", None) and param.opts[0] not in ("--version", "--help")), "",
-        "| command | description |", "|---|---|",
-    ]  # fmt: skip
+        "# Commands",
+        "",
+        f"{root.help} This page is generated from the help of the commands.",
+        "",
+        "Results are written to standard output, and messages and progress to standard error. The "
+        "exit code is 0 after "
+        "success and 2 after a user error, which is reported in one line. An option with several "
+        "values (`--langs en de`, "
+        "`--test a.tsv b.tsv`) takes all words up to the next option.",
+        "",
+        "Every command also has these options:",
+        "",
+        *(
+            f"- `{param.opts[0]}`: {param.help}"
+            for param in root.params
+            if getattr(param, "help", None) and param.opts[0] not in ("--version", "--help")
+        ),
+        "",
+        "| command | description |",
+        "|---|---|",
+    ]
     names = [function.__name__.replace("_", "-") for function in COMMANDS]
     found = {name: root.commands[name] for name in names if name in root.commands}
     for verb, group in root.commands.items():
-        found |= {f"{verb} {name}": command for name, command in getattr(group, "commands", {}).items()}
+        found |= {
+            f"{verb} {name}": command for name, command in getattr(group, "commands", {}).items()
+        }
     lines += [
         f"| [`calque {name}`](#{_anchor(name)}) | {_cell(command.help.split(BLANK)[0])} |"
         for name, command in found.items()
     ]
     for name, command in found.items():
-        lines += ["", *_command(name, command), *(_tasks() if name == "evaluate" else []), *_own_options(command)]
+        lines += [
+            "",
+            *_command(name, command),
+            *(_tasks() if name == "evaluate" else []),
+            *_own_options(command),
+        ]
     return "\n".join(lines) + "\n"
 
 
@@ -125,7 +154,10 @@ def _tasks() -> list[str]:
     """Return the table of tasks with their files and options."""
     from calque.tasks.table import TASKS
 
-    rows = [f"| `{name}` | {_cell(row.help)} | {_cell(', '.join(row.takes))} |" for name, row in TASKS.items()]
+    rows = [
+        f"| `{name}` | {_cell(row.help)} | {_cell(', '.join(row.takes))} |"
+        for name, row in TASKS.items()
+    ]
     return ["", "| task | description | files and options |", "|---|---|---|", *rows]
 
 
@@ -133,7 +165,10 @@ def _own_options(command) -> list[str]:
     """Return the options of a command for each method or task."""
     lines = []
     for title, subject in command.subjects().items() if hasattr(command, "subjects") else ():
-        rows = [f"| <code>{html.escape(option)}</code> | {_cell(text)} |" for option, text in command.own_rows(subject)]
+        rows = [
+            f"| <code>{html.escape(option)}</code> | {_cell(text)} |"
+            for option, text in command.own_rows(subject)
+        ]
         lines += ["", f"### {title}", "", "| option | |", "|---|---|", *rows]
     return lines
 
@@ -141,11 +176,21 @@ def _own_options(command) -> list[str]:
 def _command(name: str, command) -> list[str]:
     context = command.make_context(name, [], resilient_parsing=True)
     usage = " ".join(command.collect_usage_pieces(context))
-    lines = [f"## calque {name} {{ #{_anchor(name)} }}", "", command.help, "", "```", f"calque {name} {usage}", "```"]
+    lines = [
+        f"## calque {name} {{ #{_anchor(name)} }}",
+        "",
+        command.help,
+        "",
+        "```",
+        f"calque {name} {usage}",
+        "```",
+    ]
     arguments, options = [], []
     for parameter in command.get_params(context):
         if hasattr(parameter, "hidden"):
-            parameter.hidden = False  # the general help hides the options of single methods and tasks
+            parameter.hidden = (
+                False  # the general help hides the options of single methods and tasks
+            )
         record = parameter.get_help_record(context)
         if record is not None:
             (options if parameter.param_type_name == "option" else arguments).append(record)

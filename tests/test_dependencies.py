@@ -16,9 +16,13 @@ WITH = {"huggingface-hub": "transformers", "tokenizers": "transformers", "markup
 
 
 def imports(path: Path):
-    """Yield each external module that a file imports, the line, and whether importing the file executes the import."""
+    """Yield each external module that a file imports, the line, and whether importing the file
+    executes the import.
+    """
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    inside = {node for of in ast.walk(tree) if isinstance(of, ast.FunctionDef) for node in ast.walk(of)}
+    inside = {
+        node for of in ast.walk(tree) if isinstance(of, ast.FunctionDef) for node in ast.walk(of)
+    }
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and not node.level and node.module:
             names = [node.module]
@@ -36,10 +40,14 @@ def _integration(path: Path) -> list[str]:
 
 
 def wrong(root: Path, project: dict) -> list[str]:
-    """Return the imports that fail without extras, and imports of packages that neither calque nor an extra requires."""
+    """Return the imports that fail without extras, and imports of packages that neither calque nor
+    an extra requires.
+    """
 
     def names(requirements):
-        return {re.match(r"[A-Za-z0-9._-]+", each)[0].lower().replace("_", "-") for each in requirements}
+        return {
+            re.match(r"[A-Za-z0-9._-]+", each)[0].lower().replace("_", "-") for each in requirements
+        }
 
     plain = names(project["dependencies"])
     extras = {
@@ -52,14 +60,19 @@ def wrong(root: Path, project: dict) -> list[str]:
     for path in sorted(root.rglob("*.py")):
         for module, line, at_once in imports(path):
             where = f"{path.relative_to(root)}:{line} imports {module}"
-            packages = {name.lower().replace("_", "-") for name in distributions.get(module, [module])}
+            packages = {
+                name.lower().replace("_", "-") for name in distributions.get(module, [module])
+            }
             packages |= {WITH[name] for name in packages & WITH.keys()}
             if packages & plain:
                 continue
             bring = [extra for extra, inside in extras.items() if packages & inside]
             if not bring:
                 found.append(f"{where}, which no installation brings")
-            elif at_once and not {path.relative_to(root).parts[0], *_integration(path.relative_to(root))} & set(bring):
+            elif at_once and not {
+                path.relative_to(root).parts[0],
+                *_integration(path.relative_to(root)),
+            } & set(bring):
                 found.append(f"{where} for everyone, which only calque-align[{bring[0]}] brings")
     return found
 

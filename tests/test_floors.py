@@ -1,4 +1,6 @@
-"""Check that files import only from packages in lower layers, and that there are no import cycles."""
+"""Check that files import only from packages in lower layers, and that there are no import
+cycles.
+"""
 
 import ast
 from pathlib import Path
@@ -7,31 +9,66 @@ import calque
 
 ROOT = Path(calque.__file__).parent
 FLOOR = {
-    "errors": -2, "offsets": -2, "launched": -2, "version": -2,
-    "storage": -1, "named": -1, "progress": -1, "text_files": -1,  # the lowest layers
-    "text": 0, "segment": 0,
-    "pairs": 1, "vectors": 1, "annotated": 1,
-    "spans": 2, "distributed": 2, "algebra": 2,
-    "corpora": 3, "wordalign": 3, "anchors": 3, "maps": 3,
-    "nn": 3, "encoders": 4, "input_texts": 4,
-    "training": 5, "linker": 5,
-    "alignment": 7, "tasks": 7,
+    "errors": -2,
+    "offsets": -2,
+    "launched": -2,
+    "version": -2,
+    "storage": -1,
+    "named": -1,
+    "progress": -1,
+    "text_files": -1,  # the lowest layers
+    "text": 0,
+    "segment": 0,
+    "pairs": 1,
+    "vectors": 1,
+    "annotated": 1,
+    "spans": 2,
+    "distributed": 2,
+    "algebra": 2,
+    "corpora": 3,
+    "wordalign": 3,
+    "anchors": 3,
+    "maps": 3,
+    "nn": 3,
+    "encoders": 4,
+    "input_texts": 4,
+    "training": 5,
+    "linker": 5,
+    "alignment": 7,
+    "tasks": 7,
     "analyses": 8,
     "runs": 9,
-    "report": 10, "explore": 10,
-    "integrations": 11, "cli": 12, "__main__": 14, "__init__": 14,
-    "clcr": 15, "senses": 15,  # no other package imports these two
-}  # fmt: skip
+    "report": 10,
+    "explore": 10,
+    "integrations": 11,
+    "cli": 12,
+    "__main__": 14,
+    "__init__": 14,
+    "clcr": 15,
+    "senses": 15,  # no other package imports these two
+}
 
 
 def imports(path: Path):
-    """Yield each calque module that a file imports, and the line; include imports in functions and for type checkers."""
+    """Yield each calque module that a file imports, and the line; include imports in functions and
+    for type checkers.
+    """
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "calque":
-            names = [node.module] if node.module != "calque" else [f"calque.{alias.name}" for alias in node.names]
+        if (
+            isinstance(node, ast.ImportFrom)
+            and node.module
+            and node.module.split(".")[0] == "calque"
+        ):
+            names = (
+                [node.module]
+                if node.module != "calque"
+                else [f"calque.{alias.name}" for alias in node.names]
+            )
             yield from ((name, node.lineno) for name in names)
         elif isinstance(node, ast.Import):
-            yield from ((a.name, node.lineno) for a in node.names if a.name.split(".")[0] == "calque")
+            yield from (
+                (a.name, node.lineno) for a in node.names if a.name.split(".")[0] == "calque"
+            )
 
 
 def test_files_import_only_from_lower_layers():
@@ -50,7 +87,9 @@ def test_files_import_only_from_lower_layers():
 
 
 def test_every_layer_entry_is_a_package():
-    missing = [room for room in FLOOR if not ((ROOT / room).is_dir() or (ROOT / f"{room}.py").is_file())]
+    missing = [
+        room for room in FLOOR if not ((ROOT / room).is_dir() or (ROOT / f"{room}.py").is_file())
+    ]
     assert not missing, f"FLOOR names missing packages: {', '.join(missing)}"
 
 
@@ -68,12 +107,17 @@ def neighbours(files: dict[str, Path], name: str) -> set[str]:
 
 def circles(root: Path) -> list[str]:
     """Return the files in import cycles, including imports in functions and for type checkers."""
-    files = {".".join((root.name, *p.relative_to(root).with_suffix("").parts)): p for p in root.rglob("*.py")}
+    files = {
+        ".".join((root.name, *p.relative_to(root).with_suffix("").parts)): p
+        for p in root.rglob("*.py")
+    }
     files = {name.removesuffix(".__init__"): path for name, path in files.items()}
     left = {name: neighbours(files, name) for name in files}
     while free := {name for name, needs in left.items() if not needs & left.keys()}:
         left = {name: needs for name, needs in left.items() if name not in free}
-    while free := left.keys() - {need for needs in left.values() for need in needs}:  # remove unimported files
+    while free := left.keys() - {
+        need for needs in left.values() for need in needs
+    }:  # remove unimported files
         left = {name: needs for name, needs in left.items() if name not in free}
     return sorted(left)
 

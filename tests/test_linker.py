@@ -1,4 +1,6 @@
-"""Check that links of single sentence pairs, from an encoder or from tables, equal the links of the full text."""
+"""Check that links of single sentence pairs, from an encoder or from tables, equal the links of the
+full text.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +16,11 @@ from calque.wordalign.similarity import cosines
 from command import fails, run
 
 TEXT = [
-    ("the cat sees a house", "a house sees the cat"), ("time and water", "water and time"), ("the house", "the house"),
+    ("the cat sees a house", "a house sees the cat"),
+    ("time and water", "water and time"),
+    ("the house", "the house"),
     ("in time", "time in the water"),
-]  # fmt: skip
+]
 PAIRS = [(a.split(), b.split()) for a, b in TEXT]
 LANGS = ("en", "xx")
 
@@ -35,19 +39,28 @@ def text(tmp_path):
 
 def listed(links):
     """Return the links of each sentence pair, without scores."""
-    return [[(int(i), int(j)) for i, j in zip(*part, strict=True)] for part in
-            ((links.source[links.sentence == k], links.target[links.sentence == k]) for k in range(len(TEXT)))]  # fmt: skip
+    return [
+        [(int(i), int(j)) for i, j in zip(*part, strict=True)]
+        for part in (
+            (links.source[links.sentence == k], links.target[links.sentence == k])
+            for k in range(len(TEXT))
+        )
+    ]
 
 
 @pytest.mark.parametrize("method", ["mutual", "softmax"])
-def test_links_of_single_pairs_from_an_encoder_equal_those_of_the_text(tiny_encoder, corpus, method):
+def test_links_of_single_pairs_from_an_encoder_equal_those_of_the_text(
+    tiny_encoder, corpus, method
+):
     whole = links_from_embeddings(
         *(tiny_encoder.encode(side) for side in (corpus.source, corpus.target)), method=method
     )
     linker = Linker(tiny_encoder, method=method)
     one_by_one = [linker.link(*pair) for pair in PAIRS]
     assert [[link[:2] for link in links] for links in one_by_one] == listed(whole)
-    np.testing.assert_allclose([link.score for links in one_by_one for link in links], whole.posterior, atol=1e-5)
+    np.testing.assert_allclose(
+        [link.score for links in one_by_one for link in links], whole.posterior, atol=1e-5
+    )
     assert [[link[:2] for link in links] for links in linker.links(PAIRS, block=3)] == listed(whole)
 
 
@@ -64,7 +77,11 @@ def test_a_word_without_a_vector_has_no_similarity():
     assert first.tolist() == [[1.0]]
     np.testing.assert_array_equal(second, [[np.nan], [1.0]])
     links = links_from_embeddings(x, y)
-    assert (links.sentence.tolist(), links.source.tolist(), links.target.tolist()) == ([0, 1], [0, 1], [0, 0])
+    assert (links.sentence.tolist(), links.source.tolist(), links.target.tolist()) == (
+        [0, 1],
+        [0, 1],
+        [0, 0],
+    )
 
 
 def test_links_of_single_pairs_from_tables_equal_those_of_the_aligner(corpus, tmp_path):
@@ -72,10 +89,14 @@ def test_links_of_single_pairs_from_tables_equal_those_of_the_aligner(corpus, tm
     aligner.save(tmp_path / "xx.tables")
     linker = Linker(tmp_path / "xx.tables", symmetrize="union")
     opened = WordAligner.open(tmp_path / "xx.tables")
-    text = calque.ParallelCorpus.of([list(a) for a, _ in PAIRS], [list(b) for _, b in PAIRS], opened.langs)
+    text = calque.ParallelCorpus.of(
+        [list(a) for a, _ in PAIRS], [list(b) for _, b in PAIRS], opened.langs
+    )
     found = opened.align(text, symmetrize="union")
     links = [(k, *link[:2]) for k, pair in enumerate(PAIRS) for link in linker.link(*pair)]
-    assert links == list(zip(found.sentence.tolist(), found.source.tolist(), found.target.tolist(), strict=True))
+    assert links == list(
+        zip(found.sentence.tolist(), found.source.tolist(), found.target.tolist(), strict=True)
+    )
     assert all(0 < link.score <= 1 for pair in PAIRS for link in linker.link(*pair))
     with pytest.raises(SettingError, match="no vectors"):
         linker.similarity(*PAIRS[0])
@@ -108,7 +129,8 @@ def test_similarities_can_be_used_as_a_prior(tiny_encoder, corpus, tmp_path, mod
     opened = WordAligner.open(tmp_path / "tables", prior=prior)
     whole, plain = opened.align(further), WordAligner.open(tmp_path / "tables").align(further)
     np.testing.assert_array_equal(
-        whole.posterior, np.concatenate([part.posterior for part in opened.aligned(further, block=1)])
+        whole.posterior,
+        np.concatenate([part.posterior for part in opened.aligned(further, block=1)]),
     )
     assert not np.array_equal(whole.posterior, plain.posterior)
     with pytest.raises(SettingError, match="cannot use a prior"):
@@ -117,7 +139,9 @@ def test_similarities_can_be_used_as_a_prior(tiny_encoder, corpus, tmp_path, mod
         WordAligner.train(corpus, model=model, prior=lambda text: prior(text[:2]))
 
 
-def test_the_command_links_words_with_an_encoder(capsys, tiny_folder, tiny_encoder, text, corpus, tmp_path):
+def test_the_command_links_words_with_an_encoder(
+    capsys, tiny_folder, tiny_encoder, text, corpus, tmp_path
+):
     out = tmp_path / "links"
     words = ("words", text, "--langs", *LANGS, "--out", out, "--encoder", tiny_folder)
     code, _, err = run(capsys, *words, "--extract", "softmax", "--scores")
@@ -135,4 +159,6 @@ def test_the_command_links_words_with_an_encoder(capsys, tiny_folder, tiny_encod
     found = calque.WordPairs.open(out)
     assert found == trained
     np.testing.assert_allclose(found.posterior, trained.posterior, rtol=1e-2)
-    assert "leave out this option or --prior" in fails(capsys, *words, "--prior", "--extract", "softmax")
+    assert "leave out this option or --prior" in fails(
+        capsys, *words, "--prior", "--extract", "softmax"
+    )

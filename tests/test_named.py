@@ -16,8 +16,13 @@ class Row:
 
 
 def table() -> Table[Row]:
-    rows = {"ordered": Row("collections:OrderedDict", "keeps its order"), "list": Row("builtins:list")}
-    return Table("dict", rows, base="builtins:dict", row_of=lambda name, found: Row(name, found.__name__))
+    rows = {
+        "ordered": Row("collections:OrderedDict", "keeps its order"),
+        "list": Row("builtins:list"),
+    }
+    return Table(
+        "dict", rows, base="builtins:dict", row_of=lambda name, found: Row(name, found.__name__)
+    )
 
 
 def test_a_name_in_the_table_is_found():
@@ -53,5 +58,7 @@ def test_invalid_names_are_rejected(name, message):
 def test_class_paths_are_recognised():
     assert is_path("a.b:C")
     assert is_path("a:C.D")
-    assert not any(map(is_path, ("C:\\models", "en=x", "name", ":C", "a:", "a b:C", "https://x", "a/b:C")))
+    assert not any(
+        map(is_path, ("C:\\models", "en=x", "name", ":C", "a:", "a b:C", "https://x", "a/b:C"))
+    )
     assert imported("collections:OrderedDict.fromkeys")("ab") == OrderedDict(a=None, b=None)

@@ -13,7 +13,9 @@ from calque.errors import InputError, SettingError
 from calque.pairs import WordPairs
 from calque.text import ParallelCorpus
 
-LINKS = st.dictionaries(st.tuples(st.integers(0, 5), st.integers(0, 4), st.integers(0, 4)), st.booleans(), max_size=30)
+LINKS = st.dictionaries(
+    st.tuples(st.integers(0, 5), st.integers(0, 4), st.integers(0, 4)), st.booleans(), max_size=30
+)
 
 
 def pairs_of(links, n=6, seed=None, posterior=False):
@@ -23,7 +25,9 @@ def pairs_of(links, n=6, seed=None, posterior=False):
         np.random.default_rng(seed).shuffle(items)
     columns = np.array(items, dtype=np.int64).reshape(-1, 3).T
     probability = [(s * 25 + i * 5 + j) / 200 for s, i, j in items] if posterior else None
-    return WordPairs(*columns, n_sentences=n, possible=[links[tuple(k)] for k in items], posterior=probability)
+    return WordPairs(
+        *columns, n_sentences=n, possible=[links[tuple(k)] for k in items], posterior=probability
+    )
 
 
 def items(pairs):
@@ -34,7 +38,9 @@ def items(pairs):
 @given(LINKS, st.integers(0, 99))
 @settings(max_examples=100, deadline=None)
 def test_one_to_one_equals_a_naive_implementation(links, seed):
-    """As in the code of Cao et al. (2020), keep links whose source and target index each occur once in the sentence."""
+    """As in the code of Cao et al. (2020), keep links whose source and target index each occur once
+    in the sentence.
+    """
     kept = {}
     for sentence in range(6):
         here = [(i, j) for s, i, j in links if s == sentence]
@@ -64,7 +70,9 @@ def test_pharaoh_files_can_be_written_and_read(tmp_path):
     np.testing.assert_allclose(again.posterior, pairs.posterior, atol=1e-4)
     path.write_text("1-1 2-3\n\n1?4\n\n")
     assert WordPairs.open(path, one_based=True) == pairs
-    path.write_bytes(b"\xef\xbb\xbf0-1 2p0\r\n\r\n0-0")  # BOM, CRLF, `p` for possible links, no final newline
+    path.write_bytes(
+        b"\xef\xbb\xbf0-1 2p0\r\n\r\n0-0"
+    )  # BOM, CRLF, `p` for possible links, no final newline
     assert items(WordPairs.open(path)) == {(0, 0, 1): False, (0, 2, 0): True, (2, 0, 0): False}
 
 
@@ -93,7 +101,9 @@ def test_slices_and_swapped_sides_contain_the_expected_links(links, start, stop)
 @settings(max_examples=60, deadline=None)
 def test_take_selects_the_links_of_the_selected_sentences(links, chosen):
     taken = pairs_of(links, seed=2, posterior=True).take(np.array(chosen, dtype=np.int64))
-    expected = {(k, i, j): p for k, old in enumerate(chosen) for (s, i, j), p in links.items() if s == old}
+    expected = {
+        (k, i, j): p for k, old in enumerate(chosen) for (s, i, j), p in links.items() if s == old
+    }
     assert items(taken) == expected
     assert taken.n_sentences == len(chosen)
     with pytest.raises(SettingError, match="got 0 to 6"):
@@ -126,7 +136,9 @@ def test_position_zero_is_rejected_if_words_are_counted_from_one():
 def test_errors_of_the_method_check_name_the_line():
     corpus = ParallelCorpus.of([["a", "b"], ["c"]], [["x"], ["y"]], ("en", "de"))
     assert len(WordPairs.parse(["1-0", "0-0"]).check(corpus)) == 2
-    with pytest.raises(InputError, match=r"f line 2: no target word 1 \(0-based\): sentence 2 has 1 words") as caught:
+    with pytest.raises(
+        InputError, match=r"f line 2: no target word 1 \(0-based\): sentence 2 has 1 words"
+    ) as caught:
         WordPairs.parse(["1-0", "0-1"]).check(corpus, path="f")
     assert caught.value.line == 2
     with pytest.raises(InputError, match="has links for 3 sentence pairs, but the corpus has 2"):
@@ -143,28 +155,39 @@ def test_links_can_be_built_from_lists():
     found = WordPairs.of([[(0, 0), (1, 2), (0, 0)], [], [(np.int32(3), 1)], []])
     assert found == WordPairs([0, 0, 2], [0, 1, 3], [0, 2, 1], n_sentences=4)
     assert WordPairs.of([]) == WordPairs([], [], [], n_sentences=0)
-    assert WordPairs.of(links for links in ([[0, 1]], ((2, 2),))) == WordPairs([0, 1], [0, 2], [1, 2], n_sentences=2)
+    assert WordPairs.of(links for links in ([[0, 1]], ((2, 2),))) == WordPairs(
+        [0, 1], [0, 2], [1, 2], n_sentences=2
+    )
 
 
 @pytest.mark.parametrize(
-    "links", [[[(0, 0)], [(1, "2")]], [[], [(1, 2, 3)]], [[], (1, 2)], [[], ["0-1"]], [[], [(1, 0.5)]]]
+    "links",
+    [[[(0, 0)], [(1, "2")]], [[], [(1, 2, 3)]], [[], (1, 2)], [[], ["0-1"]], [[], [(1, 0.5)]]],
 )
 def test_invalid_lists_of_links_are_rejected(links):
-    with pytest.raises(SettingError, match="links of sentence pair 1: expected pairs of whole numbers"):
+    with pytest.raises(
+        SettingError, match="links of sentence pair 1: expected pairs of whole numbers"
+    ):
         WordPairs.of(links)
     with pytest.raises(SettingError, match="at least 0, got a negative position"):
         WordPairs.of([[(-1, 0)]])
 
 
 def test_links_listed_several_times_count_once():
-    """Compare with a dictionary of links: the order is kept, and a link is sure if any occurrence is sure."""
+    """Compare with a dictionary of links: the order is kept, and a link is sure if any occurrence
+    is sure.
+    """
     rng = np.random.default_rng(4)
     sentence = np.sort(rng.integers(4, size=60))
     source, target = rng.integers(3, size=(2, 60))
     possible, posterior = rng.random(60) < 0.7, rng.random(60).astype(np.float32)
-    given = WordPairs(sentence, source, target, n_sentences=5, possible=possible, posterior=posterior)
+    given = WordPairs(
+        sentence, source, target, n_sentences=5, possible=possible, posterior=posterior
+    )
     expected: dict[tuple[int, int, int], list] = {}
-    for link, maybe, value in zip(zip(sentence, source, target, strict=True), possible, posterior, strict=True):
+    for link, maybe, value in zip(
+        zip(sentence, source, target, strict=True), possible, posterior, strict=True
+    ):
         expected.setdefault(link, [True, value])[0] &= bool(maybe)
     found = given.distinct()
     assert list(zip(found.sentence, found.source, found.target, strict=True)) == list(expected)

@@ -17,9 +17,16 @@ def test_every_update_of_a_bar_is_watched(show, capsys):
         assert list(bar([7, 8], unit="text", show=show)) == [7, 8]
         list(bar(iter("ab"), unit="text", title="of unknown size", show=show))
     assert seen == [
-        ("encode", 2, 10), ("encode", 5, 10), ("encode", 10, 10), ("", 0, 2), ("", 1, 2), ("", 2, 2),
-        ("of unknown size", 0, None), ("of unknown size", 1, None), ("of unknown size", 2, None),
-    ]  # fmt: skip
+        ("encode", 2, 10),
+        ("encode", 5, 10),
+        ("encode", 10, 10),
+        ("", 0, 2),
+        ("", 1, 2),
+        ("", 2, 2),
+        ("of unknown size", 0, None),
+        ("of unknown size", 1, None),
+        ("of unknown size", 2, None),
+    ]
     with bar(10, unit="word", show=show) as counter:
         counter.update(1)
     assert len(seen) == 9

@@ -1,4 +1,6 @@
-"""Check that the core works without the packages `senses` and `clcr` if their entries in tables are removed."""
+"""Check that the core works without the packages `senses` and `clcr` if their entries in tables are
+removed.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,9 @@ for command in commands:
 
 
 def core(room: str) -> list[Path]:
-    return [path for path in sorted(SOURCE.rglob("*.py")) if path.relative_to(SOURCE).parts[0] != room]
+    return [
+        path for path in sorted(SOURCE.rglob("*.py")) if path.relative_to(SOURCE).parts[0] != room
+    ]
 
 
 def without_rows(text: str, room: str) -> str:
@@ -54,22 +58,34 @@ def without_rows(text: str, room: str) -> str:
     data, cuts = text.encode(), []
 
     def names(node: ast.expr) -> bool:
-        return any(isinstance(part, ast.Constant) and room in str(part.value) for part in ast.walk(node))
+        return any(
+            isinstance(part, ast.Constant) and room in str(part.value) for part in ast.walk(node)
+        )
 
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Dict):
-            cuts += [(key, value) for key, value in zip(node.keys, node.values, strict=True) if key and names(value)]
+            cuts += [
+                (key, value)
+                for key, value in zip(node.keys, node.values, strict=True)
+                if key and names(value)
+            ]
         elif isinstance(node, ast.Tuple | ast.List):
-            cuts += [(each, each) for each in node.elts if isinstance(each, ast.Constant) and names(each)]
+            cuts += [
+                (each, each) for each in node.elts if isinstance(each, ast.Constant) and names(each)
+            ]
     for first, last in sorted(cuts, key=lambda cut: -cut[0].lineno * 1000 - cut[0].col_offset):
-        begin, end = starts[first.lineno] + first.col_offset, starts[last.end_lineno] + last.end_col_offset
+        begin, end = (
+            starts[first.lineno] + first.col_offset,
+            starts[last.end_lineno] + last.end_col_offset,
+        )
         data = data[:begin] + data[end:].lstrip().removeprefix(b",")
     return data.decode()
 
 
 @pytest.mark.parametrize("room", ROOMS)
 def test_the_core_works_without_the_package_and_its_table_entries(room, tmp_path):
-    # Copying the caches of Python and Numba avoids compiling again; the ignored patterns match caches that are being written.
+    # Copying the caches of Python and Numba avoids compiling again; the ignored patterns match
+    # caches that are being written.
     ignored = shutil.ignore_patterns(room, "*.tmp.*", "*.pyc.*")
     folder = shutil.copytree(SOURCE, tmp_path / "calque", ignore=ignored)
     rows = []
@@ -77,12 +93,20 @@ def test_the_core_works_without_the_package_and_its_table_entries(room, tmp_path
         text = path.read_text(encoding="utf-8")
         if f"calque.{room}" in text:
             rows.append(path.relative_to(SOURCE).as_posix())
-            (folder / path.relative_to(SOURCE)).write_text(without_rows(text, f"calque.{room}"), encoding="utf-8")
+            (folder / path.relative_to(SOURCE)).write_text(
+                without_rows(text, f"calque.{room}"), encoding="utf-8"
+            )
     assert rows == ROOMS[room]
-    sides = [(SOURCE / "data" / "sample" / f"{lang}.txt").read_text().splitlines()[:60] for lang in ("en", "de")]
+    sides = [
+        (SOURCE / "data" / "sample" / f"{lang}.txt").read_text().splitlines()[:60]
+        for lang in ("en", "de")
+    ]
     text = tmp_path / "text.tsv"
     text.write_text("".join(f"{a}\t{b}\n" for a, b in zip(*sides, strict=True)))
-    align = f"align {text} --langs en de --method rotation --encoder mini --towards en --out {tmp_path}/out -q"
+    align = (
+        f"align {text} --langs en de --method rotation --encoder mini --towards en --out "
+        f"{tmp_path}/out -q"
+    )
     evaluate = f"evaluate {tmp_path}/out retrieval --test {text} --langs en de -q"
     done = forked.run("-c", PROGRAM, tmp_path, f"calque.{room}", align, evaluate)
     assert done.returncode == 0, done.stderr

@@ -27,11 +27,23 @@ EXAMPLES = [
         "call get_x() in docs/index.rst, %(name)s or %d",
         "call get_x ( ) in docs/index.rst , %(name)s or %d",
     ),
-    ("en", "/usr/lib and ~/x and/or --verbose=3 C++ C#", "/usr/lib and ~/x and / or --verbose = 3 C++ C#"),
+    (
+        "en",
+        "/usr/lib and ~/x and/or --verbose=3 C++ C#",
+        "/usr/lib and ~/x and / or --verbose = 3 C++ C#",
+    ),
     ("en", "🙂👍🏽 🇩🇪 ❤️!", "🙂 👍🏽 🇩🇪 ❤️ !"),
     ("en", "a\x00b\x07 \u200b\ufeff c", "a b c"),
-    ("de", "Vor- und Nachteile am 3. Mai; geht's Dr. M?", "Vor- und Nachteile am 3. Mai ; geht 's Dr. M ?"),
-    ("fr", "L'homme d'aujourd'hui n'a-t-il « l’été » ?", "L' homme d' aujourd'hui n' a-t-il « l’ été » ?"),
+    (
+        "de",
+        "Vor- und Nachteile am 3. Mai; geht's Dr. M?",
+        "Vor- und Nachteile am 3. Mai ; geht 's Dr. M ?",
+    ),
+    (
+        "fr",
+        "L'homme d'aujourd'hui n'a-t-il « l’été » ?",
+        "L' homme d' aujourd'hui n' a-t-il « l’ été » ?",
+    ),
     ("uk", "п'ять об’єктів", "п'ять об’єктів"),
     ("he", 'צה"ל', 'צה"ל'),
     ("ca", "col·lecció d'art", "col·lecció d' art"),
@@ -71,7 +83,9 @@ LANGS = st.sampled_from(["en", "fr", "uk", "de", "zh", "zh-Hant", "ja", "th", ""
 HARD = """don't l'été U.S. ... -- a-b 1,000 10:30 http://a.b/c /usr/lib a@b.cd %(x)s . ' ’ - _ C++
 我爱 で読み วัน 👍🏽 é"""
 PIECES = st.sampled_from([*HARD.split(), "\u0301", "\u200d", "\u200b", "\x00", "\u2028", "\u00a0"])
-TEXTS = st.one_of(st.text(max_size=60), st.lists(st.one_of(PIECES, st.just(" ")), max_size=12).map("".join))
+TEXTS = st.one_of(
+    st.text(max_size=60), st.lists(st.one_of(PIECES, st.just(" ")), max_size=12).map("".join)
+)
 HIDDEN = regex.compile(f"[{_UNSEEN}]+", regex.VERSION1)
 
 
@@ -91,13 +105,19 @@ def test_joined_words_equal_the_text(text, lang):
 def test_the_character_range_of_a_word_contains_exactly_this_word(text, lang):
     words = split_words(text, lang)
     places = word_places(text, words)
-    assert [HIDDEN.sub("", text[a:b]) for a, b in places] == [HIDDEN.sub("", word) for word in words]
+    assert [HIDDEN.sub("", text[a:b]) for a, b in places] == [
+        HIDDEN.sub("", word) for word in words
+    ]
     edges = [0, *(edge for place in places for edge in place), len(text)]
     assert edges == sorted(edges)
-    assert not HIDDEN.sub("", "".join(text[a:b] for a, b in zip(edges[::2], edges[1::2], strict=True)))
+    assert not HIDDEN.sub(
+        "", "".join(text[a:b] for a, b in zip(edges[::2], edges[1::2], strict=True))
+    )
 
 
-@given(TEXTS.filter(lambda text: "\u200b" not in text), st.sampled_from(["en", "fr", "uk", "de", ""]))
+@given(
+    TEXTS.filter(lambda text: "\u200b" not in text), st.sampled_from(["en", "fr", "uk", "de", ""])
+)
 @settings(max_examples=150, deadline=None)
 def test_the_fast_path_equals_the_pattern(text, lang):
     """Check words with and without a following punctuation mark."""
@@ -122,7 +142,9 @@ def test_the_cache_of_chunks_is_bounded(monkeypatch):
     assert len(splitter.chunks) <= 50
 
 
-@pytest.mark.parametrize("piece", ["a.", "a/", "+a", "a'", "%a", "a-", "中", "(", "1,", "\u200d", "a@b."])
+@pytest.mark.parametrize(
+    "piece", ["a.", "a/", "+a", "a'", "%a", "a-", "中", "(", "1,", "\u200d", "a@b."]
+)
 def test_long_text_without_spaces_can_be_segmented(piece):
     text = piece * (100_000 // len(piece))
     for lang in ("en", "fr", "zh"):

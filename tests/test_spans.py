@@ -1,4 +1,6 @@
-"""Compare tag schemes and spans with naive implementations: conlleval, and seqeval if it is installed."""
+"""Compare tag schemes and spans with naive implementations: conlleval, and seqeval if it is
+installed.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +16,13 @@ from calque.spans import detect_scheme, span_counts, span_table, to_bio
 
 TYPES = ("LOC", "PER", "a-b")
 BIO = ["O", *(f"{letter}-{name}" for letter in "BI" for name in TYPES)]
-TEXT = st.lists(st.lists(st.tuples(st.sampled_from(BIO), st.sampled_from(BIO)), max_size=8), max_size=6)
+TEXT = st.lists(
+    st.lists(st.tuples(st.sampled_from(BIO), st.sampled_from(BIO)), max_size=8), max_size=6
+)
 # Sentences as lists of spans, each with its number of words and its type (None outside entities).
-SPANS = st.lists(st.lists(st.tuples(st.integers(1, 4), st.sampled_from([*TYPES, None])), max_size=5), max_size=5)
+SPANS = st.lists(
+    st.lists(st.tuples(st.integers(1, 4), st.sampled_from([*TYPES, None])), max_size=5), max_size=5
+)
 
 
 def coded(sentences, names=None):
@@ -38,7 +44,8 @@ def parts(tag):
     return (tag[0], tag.partition("-")[2]) if tag != "O" else ("O", "")
 
 
-# -- conlleval.pl of the CoNLL-2000 shared task in Python --------------------------------------------------------------
+# -- conlleval.pl of the CoNLL-2000 shared task in Python
+# --------------------------------------------------------------
 def end_of_chunk(prev_tag, tag, prev_type, type_):
     return (prev_tag, tag) in {("B", "B"), ("B", "O"), ("I", "B"), ("I", "O")} or (
         prev_tag != "O" and prev_type != type_
@@ -46,17 +53,24 @@ def end_of_chunk(prev_tag, tag, prev_type, type_):
 
 
 def start_of_chunk(prev_tag, tag, prev_type, type_):
-    return (prev_tag, tag) in {("B", "B"), ("I", "B"), ("O", "B"), ("O", "I")} or (tag != "O" and prev_type != type_)
+    return (prev_tag, tag) in {("B", "B"), ("I", "B"), ("O", "B"), ("O", "I")} or (
+        tag != "O" and prev_type != type_
+    )
 
 
 def conlleval(sentences):
-    """Return the numbers of correctly predicted, predicted and gold chunks, in total and for each type."""
+    """Return the numbers of correctly predicted, predicted and gold chunks, in total and for each
+    type.
+    """
     total, by_type = [0, 0, 0], {}
     in_correct = False
     last_correct = last_guessed = "O"
     last_correct_type = last_guessed_type = ""
     for sentence in sentences:
-        for correct_tag, guessed_tag in [*sentence, ("O", "O")]:  # adds a boundary after each sentence
+        for correct_tag, guessed_tag in [
+            *sentence,
+            ("O", "O"),
+        ]:  # adds a boundary after each sentence
             correct, correct_type = parts(correct_tag)
             guessed, guessed_type = parts(guessed_tag)
             end_correct = end_of_chunk(last_correct, correct, last_correct_type, correct_type)
@@ -86,8 +100,14 @@ def conlleval(sentences):
 def written(sentences, scheme):
     """Encode spans as tags in the given tagging scheme."""
     single, begin, inside, last = {
-        "iob2": "BBII", "bioes": "SBIE", "bilou": "UBIL", "bmes": "SBME", "bmewo": "WBME", "iob1": "IIII", "ioe": "EIIE"
-    }[scheme]  # fmt: skip
+        "iob2": "BBII",
+        "bioes": "SBIE",
+        "bilou": "UBIL",
+        "bmes": "SBME",
+        "bmewo": "WBME",
+        "iob1": "IIII",
+        "ioe": "EIIE",
+    }[scheme]
     result = []
     for sentence in sentences:
         tags, before = [], None
@@ -112,7 +132,9 @@ def test_counts_equal_those_of_conlleval(text):
     counts = span_counts(codes, coded(guess, BIO)[0], BIO, offsets)
     total, by_type = conlleval(text)
     assert counts.sentences.sum(axis=0).tolist() == total
-    assert {t: c for t, c in zip(counts.types, counts.table.sum(axis=0).tolist(), strict=True) if any(c)} == by_type
+    assert {
+        t: c for t, c in zip(counts.types, counts.table.sum(axis=0).tolist(), strict=True) if any(c)
+    } == by_type
     assert counts.sentences.tolist() == [conlleval([sentence])[0] for sentence in text]
 
 
@@ -123,9 +145,13 @@ def test_valid_tags_in_every_scheme_are_converted_to_bio_without_repairs(sentenc
     bio, repaired = to_bio(codes, names, offsets)
     assert strings(bio, offsets) == written(sentences, "iob2")
     assert repaired == 0
-    assert list(bio.names) == sorted({tag for sentence in written(sentences, "iob2") for tag in sentence})
+    assert list(bio.names) == sorted(
+        {tag for sentence in written(sentences, "iob2") for tag in sentence}
+    )
     if any(name for sentence in sentences for _, name in sentence):
-        assert detect_scheme(codes, names, offsets) == {"bmes": "bioes", "bmewo": "bioes"}.get(scheme, scheme)
+        assert detect_scheme(codes, names, offsets) == {"bmes": "bioes", "bmewo": "bioes"}.get(
+            scheme, scheme
+        )
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ from calque.storage import (
     unwritten,
     whole,
     write_text,
-)  # fmt: skip
+)
 from calque.vectors import filling, map_arrays, write_arrays
 from command import run
 
@@ -52,7 +52,8 @@ def full(*arguments, **named):
     raise OSError(errno.ENOSPC, "No space left on device")
 
 
-# -- atomic files ------------------------------------------------------------------------------------------------------
+# -- atomic files
+# --------------------------------------------------------------------------------------------------
 def test_a_file_appears_only_when_complete_and_a_failure_leaves_no_file(tmp_path):
     path = tmp_path / "new" / "file"
     with whole(path) as part:
@@ -78,12 +79,17 @@ def test_symbolic_links_and_devices_are_preserved(tmp_path):
     assert (tmp_path / "file").read_text() == "new"
     write_text("/dev/null", "x")
     program = "from calque.storage import write_lines; write_lines('/dev/stdout', ['x\\n'])"
-    assert subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, check=True).stdout == b"x\n"
+    assert (
+        subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, check=True).stdout
+        == b"x\n"
+    )
     assert stat.S_ISCHR(os.stat("/dev/null").st_mode)
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="/dev/full does not exist")
-@pytest.mark.parametrize("write", [lambda: write_text("/dev/full", "x"), lambda: append_lines("/dev/full", ["x\n"])])
+@pytest.mark.parametrize(
+    "write", [lambda: write_text("/dev/full", "x"), lambda: append_lines("/dev/full", ["x\n"])]
+)
 def test_a_full_device_raises_an_error(write):
     with pytest.raises(OutputError, match=r"^/dev/full: no space left on the disk$"):
         write()
@@ -115,13 +121,17 @@ def test_appending_lines_writes_all_of_them_or_none(tmp_path):
     append_lines(path, ["b\n", "c\n"])
     assert path.read_text() == "a\nb\nc\n"
     for each in (path, tmp_path / "other"):
-        with pytest.raises(OutputError, match=rf"^{each}: the file is larger than"), files_up_to(1000):
+        with (
+            pytest.raises(OutputError, match=rf"^{each}: the file is larger than"),
+            files_up_to(1000),
+        ):
             append_lines(each, ["x" * 999, "y" * 999])
     assert path.read_text() == "a\nb\nc\n"
     assert names(tmp_path) == ["results.jsonl"]
 
 
-# -- what belongs to the user ------------------------------------------------------------------------------------------
+# -- what belongs to the user
+# ------------------------------------------------------------------------------------------
 def victim_file(place, tmp_path):
     (tmp_path / "victim").write_text("mine")
     place.symlink_to(tmp_path / "victim")
@@ -167,7 +177,13 @@ def snapshot(folder):
     found = {}
     for path in sorted(folder.rglob("*")):
         about = path.lstat()
-        content = os.readlink(path) if path.is_symlink() else path.read_bytes() if stat.S_ISREG(about.st_mode) else None
+        content = (
+            os.readlink(path)
+            if path.is_symlink()
+            else path.read_bytes()
+            if stat.S_ISREG(about.st_mode)
+            else None
+        )
         found[str(path)] = (stat.S_IFMT(about.st_mode), content)
     return found
 
@@ -199,7 +215,8 @@ WRITERS = {
 
 
 @pytest.mark.parametrize(
-    "make", [victim_file, victim_folder, dangling_link, link_inside, hard_link, own_file, own_folder, pipe]
+    "make",
+    [victim_file, victim_folder, dangling_link, link_inside, hard_link, own_file, own_folder, pipe],
 )
 @pytest.mark.parametrize("kind", WRITERS)
 def test_what_a_user_has_at_a_temporary_name_is_never_changed(tmp_path, kind, make):
@@ -245,14 +262,20 @@ def test_links_above_an_output_are_followed(tmp_path):
 
 @pytest.mark.parametrize(
     "write",
-    [lambda out: write_text(out, "x"), lambda out: append_lines(out, ["x\n"]), writing_a_folder, saving_an_encoder],
+    [
+        lambda out: write_text(out, "x"),
+        lambda out: append_lines(out, ["x\n"]),
+        writing_a_folder,
+        saving_an_encoder,
+    ],
 )
 def test_a_loop_of_links_is_an_error(tmp_path, write):
     (tmp_path / "a").symlink_to("b")
     (tmp_path / "b").symlink_to("a")
     for out in (tmp_path / "a", tmp_path / "a" / "x"):
         with pytest.raises(
-            OutputError, match=r"is a loop of symbolic links; choose another path, or remove the links$"
+            OutputError,
+            match=r"is a loop of symbolic links; choose another path, or remove the links$",
         ):
             write(out)
     assert names(tmp_path) == ["a", "b"]
@@ -264,7 +287,8 @@ def test_the_error_for_a_folder_without_files_does_not_name_another_process():
         pass
 
 
-# -- interruptions -----------------------------------------------------------------------------------------------------
+# -- interruptions
+# --------------------------------------------------------------------------------------------------
 def interrupted_write(error):
     """Raise the error of a library that was interrupted while it wrote a file."""
     try:
@@ -274,9 +298,12 @@ def interrupted_write(error):
 
 
 @pytest.mark.parametrize(
-    "error", [RuntimeError("PytorchStreamWriter failed writing file data/0"), OSError(errno.EIO, "x")]
+    "error",
+    [RuntimeError("PytorchStreamWriter failed writing file data/0"), OSError(errno.EIO, "x")],
 )
-def test_an_interruption_while_writing_is_not_reported_as_a_failed_write(tmp_path, capsys, monkeypatch, error):
+def test_an_interruption_while_writing_is_not_reported_as_a_failed_write(
+    tmp_path, capsys, monkeypatch, error
+):
     with pytest.raises(KeyboardInterrupt), whole(tmp_path / "x"):
         interrupted_write(error)
     with pytest.raises(KeyboardInterrupt), naming(tmp_path / "x"):
@@ -286,7 +313,8 @@ def test_an_interruption_while_writing_is_not_reported_as_a_failed_write(tmp_pat
     assert run(capsys, "words") == (130, "", "calque: interrupted\n")
 
 
-# -- disk space of mapped files ----------------------------------------------------------------------------------------
+# -- disk space of mapped files
+# ----------------------------------------------------------------------------------------
 def test_space_is_allocated_when_a_file_is_created(tmp_path):
     """Without allocation, writing to mapped memory on a full disk would kill the process."""
     with filling(tmp_path / "x", {"a": ((300_000,), np.float64)}):
@@ -302,7 +330,8 @@ def test_a_full_disk_does_not_change_the_old_arrays(tmp_path, monkeypatch):
     np.testing.assert_array_equal(map_arrays(tmp_path / "x")[0]["a"], np.arange(3.0))
 
 
-# -- JSON --------------------------------------------------------------------------------------------------------------
+# -- JSON
+# --------------------------------------------------------------------------------------------------
 def no_constant(name):
     raise AssertionError(f"JSON has no {name}")
 
@@ -318,15 +347,24 @@ def test_json_contains_no_nan_and_no_infinity():
     }
     text = json_text(value, ensure_ascii=False)
     assert json.loads(text, parse_constant=no_constant) == {
-        "a": [None, [1.5, None]], "b": {"inf": None}, "c": [None, 1], "d": 3, "é": "NaN",
-    }  # fmt: skip
+        "a": [None, [1.5, None]],
+        "b": {"inf": None},
+        "c": [None, 1],
+        "d": 3,
+        "é": "NaN",
+    }
     assert "é" in text
     assert value["c"] is array  # the value itself is not changed
 
 
 def test_json_of_finite_values_is_that_of_the_standard_library():
     value = {"b": [1, 2.5, None, True, "x"], "a": {"k": (1, 2)}}
-    several: tuple[dict[str, Any], ...] = ({}, {"indent": 2}, {"sort_keys": True}, {"separators": (",", ":")})
+    several: tuple[dict[str, Any], ...] = (
+        {},
+        {"indent": 2},
+        {"sort_keys": True},
+        {"separators": (",", ":")},
+    )
     for options in several:
         assert json_text(value, **options) == json.dumps(value, **options)
     assert json_text({"p": Path("x")}, default=str) == '{"p": "x"}'
@@ -336,7 +374,9 @@ def test_json_of_finite_values_is_that_of_the_standard_library():
 
 
 def test_a_setting_that_must_be_finite_is_refused_by_name():
-    with pytest.raises(OutputError, match=r"^maps\.de\.0 must be a finite number to be written, got nan$"):
+    with pytest.raises(
+        OutputError, match=r"^maps\.de\.0 must be a finite number to be written, got nan$"
+    ):
         json_text({"maps": {"de": [math.nan]}}, undefined="refuse")
 
 
@@ -349,7 +389,10 @@ def test_no_module_writes_json_without_the_rule_for_undefined_numbers():
     wrong = []
     for path in sorted(Path(storage.__file__).parent.rglob("*.py")):
         if path != Path(storage.__file__):
-            wrong += [f"{path}:{line} calls {name}" for name, line in json_writers(path.read_text(encoding="utf-8"))]
+            wrong += [
+                f"{path}:{line} calls {name}"
+                for name, line in json_writers(path.read_text(encoding="utf-8"))
+            ]
     assert not wrong, "\n".join(wrong)
 
 
@@ -360,27 +403,47 @@ def json_writers(source):
         if isinstance(node, ast.Attribute) and node.attr in ("dump", "dumps", "JSONEncoder"):
             if ast.unparse(node.value) in ("json", "orjson", "ujson", "simplejson", "msgspec.json"):
                 yield ast.unparse(node), node.lineno
-        elif isinstance(node, ast.ImportFrom) and node.module in ("json", "orjson", "ujson", "simplejson"):
+        elif isinstance(node, ast.ImportFrom) and node.module in (
+            "json",
+            "orjson",
+            "ujson",
+            "simplejson",
+        ):
             if wrong := {alias.name for alias in node.names} - {"loads", "load", "JSONDecodeError"}:
                 yield f"{node.module}.{min(wrong)}", node.lineno
         elif isinstance(node, ast.Import):
-            names = [alias for alias in node.names if alias.name.partition(".")[0] in ("json", "orjson", "ujson")]
-            yield from ((f"import {each.name}", node.lineno) for each in names if each.name != "json" or each.asname)
+            names = [
+                alias
+                for alias in node.names
+                if alias.name.partition(".")[0] in ("json", "orjson", "ujson")
+            ]
+            yield from (
+                (f"import {each.name}", node.lineno)
+                for each in names
+                if each.name != "json" or each.asname
+            )
         elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("JSONResponse"):
             yield "JSONResponse", node.lineno
 
 
 @pytest.mark.parametrize(
     "source",
-    ["import json\nx = json.dumps(1)", "from json import dumps", "import orjson", "import json as j", "p(json.dump)",
-     "JSONResponse({})"],
-)  # fmt: skip
+    [
+        "import json\nx = json.dumps(1)",
+        "from json import dumps",
+        "import orjson",
+        "import json as j",
+        "p(json.dump)",
+        "JSONResponse({})",
+    ],
+)
 def test_the_check_finds_writers_of_json(source):
     assert [*json_writers(source)]
     assert not [*json_writers("import json\njson.loads('1')")]
 
 
-# -- errors raised by libraries ----------------------------------------------------------------------------------------
+# -- errors raised by libraries
+# ----------------------------------------------------------------------------------------
 def caused():
     try:
         full()
@@ -404,8 +467,12 @@ RAISED = {
         "Error while serializing: I/O error: No space left on device (os error 28)"
     ),
     "a broken disk": OSError(errno.EIO, "Input/output error"),
-    "a broken disk, safetensors": Exception("Error while serializing: I/O error: Input/output error (os error 5)"),
-    "other reasons, safetensors": Exception("Error while serializing: I/O error: Too many open files (os error 24)"),
+    "a broken disk, safetensors": Exception(
+        "Error while serializing: I/O error: Input/output error (os error 5)"
+    ),
+    "other reasons, safetensors": Exception(
+        "Error while serializing: I/O error: Too many open files (os error 24)"
+    ),
     "tokenizers": Exception("No space left on device (os error 28)"),
     "torch": RuntimeError("[enforce fail at inline_container.cc:672] . unexpected pos 576 vs 534"),
     "torch, zip": RuntimeError("PytorchStreamWriter failed writing file data/0: file write failed"),
@@ -416,7 +483,9 @@ RAISED = {
 
 @pytest.mark.parametrize("name", RAISED)
 def test_a_full_disk_is_recognised_in_errors_of_libraries(tmp_path, name):
-    known = "no space left|the disk|cannot be written|only part|the file is larger|input/output error"
+    known = (
+        "no space left|the disk|cannot be written|only part|the file is larger|input/output error"
+    )
     said = rf"^/not/there: ({known})[a-z ]*( \(|$)"
     with pytest.raises(OutputError, match=said), naming("/not/there"):
         raise RAISED[name]
@@ -427,11 +496,16 @@ def test_a_full_disk_is_recognised_among_the_causes_of_an_error():
         with pytest.raises(RuntimeError) as raised:
             broken()
         assert unwritten(raised.value) == reason
-    for other in (OSError(errno.ENOENT, "x"), RuntimeError("CUDA out of memory"), Exception("(os error 2)")):
+    for other in (
+        OSError(errno.ENOENT, "x"),
+        RuntimeError("CUDA out of memory"),
+        Exception("(os error 2)"),
+    ):
         assert unwritten(other) is None
 
 
-# -- the command line --------------------------------------------------------------------------------------------------
+# -- the command line
+# --------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
     ("error", "said"),
     [
@@ -458,14 +532,18 @@ def test_operating_system_errors_are_reported_on_one_line(capsys, monkeypatch, e
 def test_standard_output_to_a_full_device_raises_an_error():
     with open("/dev/full", "w") as sink:
         ended = subprocess.run(
-            [sys.executable, "-m", "calque", "--version"], stdout=sink, stderr=subprocess.PIPE, text=True,
+            [sys.executable, "-m", "calque", "--version"],
+            stdout=sink,
+            stderr=subprocess.PIPE,
+            text=True,
             env={name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"},
-        )  # fmt: skip
+        )
     assert ended.returncode == 2
     assert ended.stderr == "calque: error: standard output: no space left on the disk\n"
 
 
-# -- arrays of word vectors --------------------------------------------------------------------------------------------
+# -- arrays of word vectors
+# --------------------------------------------------------------------------------------------
 def test_mapped_arrays_are_zeros_in_memory_or_in_a_temporary_file(monkeypatch, tmp_path):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     held, mapped = mapped_array((125,), np.float64, 1000), mapped_array((126, 3), np.float64, 1000)

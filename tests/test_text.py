@@ -25,7 +25,10 @@ def corpus_of(pairs, langs=("en", "de"), **metadata):
 @pytest.fixture
 def corpus():
     return ParallelCorpus.of(
-        [["a", "b"], [], ["c"]], [["x"], ["y", "z"], ["w"]], ("en", "de"), {"origin": ["one", None, "three"]}
+        [["a", "b"], [], ["c"]],
+        [["x"], ["y", "z"], ["w"]],
+        ("en", "de"),
+        {"origin": ["one", None, "three"]},
     )
 
 
@@ -44,14 +47,19 @@ def test_sentences_behave_like_a_list_of_sentences(pairs):
     assert np.diff(offsets).tolist() == [len(sentence) for sentence in expected[1:]]
 
 
-@pytest.mark.parametrize("made", [
-    lambda: Sentence("the cat", "en"),
-    lambda: Sentences.of(["the cat"], "en"),
-    lambda: Sentences.of([["the"], "the cat"], "en"),
-    lambda: ParallelCorpus.of([["the", "cat"]], ["die Katze"], ("en", "de")),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda: Sentence("the cat", "en"),
+        lambda: Sentences.of(["the cat"], "en"),
+        lambda: Sentences.of([["the"], "the cat"], "en"),
+        lambda: ParallelCorpus.of([["the", "cat"]], ["die Katze"], ("en", "de")),
+    ],
+)
 def test_a_string_is_rejected_as_a_sentence(made):
-    with pytest.raises(SettingError, match=r"must be a list of words, got the string '(the cat|die Katze)': split"):
+    with pytest.raises(
+        SettingError, match=r"must be a list of words, got the string '(the cat|die Katze)': split"
+    ):
         made()
 
 
@@ -91,9 +99,13 @@ def test_take_selects_sentences_across_chunks(sentences, data):
     column = pa.chunked_array(chunks, WORDS)
     corpus = ParallelCorpus(pa.table({"source": column, "target": column}), ("en", "de"))
     indices = data.draw(
-        st.lists(st.integers(-len(sentences), len(sentences) - 1), max_size=9) if sentences else st.just([])
+        st.lists(st.integers(-len(sentences), len(sentences) - 1), max_size=9)
+        if sentences
+        else st.just([])
     )
-    assert [list(pair.words) for pair in corpus.take(indices).target] == [sentences[k] for k in indices]
+    assert [list(pair.words) for pair in corpus.take(indices).target] == [
+        sentences[k] for k in indices
+    ]
 
 
 def test_sides_can_be_swapped(corpus):
@@ -123,9 +135,15 @@ def test_files_that_are_not_saved_corpora_are_rejected(tmp_path, corpus):
     offsets = np.array([0, 2, 2, 3], np.int32).tobytes()
     assert offsets in whole
     for data in (
-        b"", b"ARROW1", b"text\tText\n", whole[:-20], whole[: len(whole) // 2], whole[20:],
-        whole.replace(offsets, np.array([0, 1 << 30, 2, 3], np.int32).tobytes()), whole.replace(b"xyzw", b"\xffyzw"),
-    ):  # fmt: skip
+        b"",
+        b"ARROW1",
+        b"text\tText\n",
+        whole[:-20],
+        whole[: len(whole) // 2],
+        whole[20:],
+        whole.replace(offsets, np.array([0, 1 << 30, 2, 3], np.int32).tobytes()),
+        whole.replace(b"xyzw", b"\xffyzw"),
+    ):
         path.write_bytes(data)
         with pytest.raises(InputError, match=r"c\.arrow: not a saved parallel corpus"):
             ParallelCorpus.open(path)
@@ -141,7 +159,9 @@ def test_files_that_are_not_saved_corpora_are_rejected(tmp_path, corpus):
 def test_a_corpus_of_two_million_pairs_is_opened_without_reading_it(tmp_path):
     path = tmp_path / "large.arrow"
     side = pa.array([["ein", "Wort"]] * 65536, WORDS)
-    table = pa.table({"source": pa.chunked_array([side] * 31), "target": pa.chunked_array([side] * 31)})
+    table = pa.table(
+        {"source": pa.chunked_array([side] * 31), "target": pa.chunked_array([side] * 31)}
+    )
     ParallelCorpus(table, ("en", "de")).save(path)
     before, start = pa.total_allocated_bytes(), time.perf_counter()
     corpus = ParallelCorpus.open(path)

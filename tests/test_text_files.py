@@ -10,7 +10,14 @@ import zipfile
 import pyarrow as pa
 import pytest
 
-from calque.corpora import read_dictionary, read_labelled, read_parallel, read_sentences, read_tagged, read_treebank
+from calque.corpora import (
+    read_dictionary,
+    read_labelled,
+    read_parallel,
+    read_sentences,
+    read_tagged,
+    read_treebank,
+)
 from calque.corpora.lines import read_json
 from calque.encoders.static import read_table
 from calque.errors import InputError
@@ -37,14 +44,29 @@ PACK = {
 READERS = {
     "lines": ("a\n\nb\n", lambda path: list(read_lines(path))),
     "links": ("0-0 1?1\n\n", lambda path: list(WordPairs.open(path).pharaoh_lines())),
-    "sentences": ("ä b\n\nc\n", lambda path: [each.words for each in read_sentences(path, lang="de")]),
-    "parallel": ("ä b\tc\nd\te\n", lambda path: read_parallel(path, langs=("de", "en")).table.to_pydict()),
+    "sentences": (
+        "ä b\n\nc\n",
+        lambda path: [each.words for each in read_sentences(path, lang="de")],
+    ),
+    "parallel": (
+        "ä b\tc\nd\te\n",
+        lambda path: read_parallel(path, langs=("de", "en")).table.to_pydict(),
+    ),
     "dictionary": ("ä\tb\nc\td\n", lambda path: read_dictionary(path, langs=("de", "en")).target),
     "tags": ("ä\tB-X\nc\tO\n", lambda path: read_tagged(path, lang="de").tags.to_list()),
-    "labels": ("label\ttext\nA\tä\nB\tc\n", lambda path: read_labelled(path, lang="de").labels.to_list()),
-    "trees": ("1\tä\t_\tX\t_\t_\t0\troot\t_\t_\n\n", lambda path: read_treebank(path, lang="de").upos.to_list()),
+    "labels": (
+        "label\ttext\nA\tä\nB\tc\n",
+        lambda path: read_labelled(path, lang="de").labels.to_list(),
+    ),
+    "trees": (
+        "1\tä\t_\tX\t_\t_\t0\troot\t_\t_\n\n",
+        lambda path: read_treebank(path, lang="de").upos.to_list(),
+    ),
     "json": ('{"ä": [1]}', read_json),
-    "vectors": ("2 3\nä 1 2 3\nb 4 5 6\n", lambda path: (read_table(path).words, read_table(path).matrix.tolist())),
+    "vectors": (
+        "2 3\nä 1 2 3\nb 4 5 6\n",
+        lambda path: (read_table(path).words, read_table(path).matrix.tolist()),
+    ),
     "vocabulary": ("ä\nb\n", read_vocabulary),
 }
 
@@ -77,13 +99,19 @@ def test_line_numbers_do_not_depend_on_the_encoding(tmp_path, encoding):
 
 
 def test_invalid_characters_in_utf16_are_flaws_of_their_line(tmp_path):
-    path = packed(tmp_path, codecs.BOM_UTF16_LE + "a\n\ud800b\nc\n".encode("utf-16-le", "surrogatepass"), "plain")
+    path = packed(
+        tmp_path,
+        codecs.BOM_UTF16_LE + "a\n\ud800b\nc\n".encode("utf-16-le", "surrogatepass"),
+        "plain",
+    )
     first, flaw, last = read_lines(path)
     assert (first, last) == ("a", "c")
     assert isinstance(flaw, Flaw)
     assert (flaw.line, flaw.reason) == (2, "not UTF-8")
     path.write_bytes(codecs.BOM_UTF16_LE + "ab".encode("utf-16-le")[:-1])
-    with pytest.raises(InputError, match=r"f: not valid UTF-16 \(truncated data\); is the file complete\?"):
+    with pytest.raises(
+        InputError, match=r"f: not valid UTF-16 \(truncated data\); is the file complete\?"
+    ):
         list(read_lines(path))
 
 

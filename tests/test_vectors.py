@@ -36,7 +36,9 @@ def test_sentence_vectors_and_means_equal_a_naive_implementation(lengths, data):
         mine = vectors.data[start : start + length]
         assert np.array_equal(vectors[k], mine)
         assert np.array_equal(vectors[k - len(lengths)], mine)
-        known = [row for row, there in zip(mine, covered[start : start + length], strict=True) if there]
+        known = [
+            row for row, there in zip(mine, covered[start : start + length], strict=True) if there
+        ]
         expected = np.mean(known, axis=0, dtype=np.float64) if known else np.zeros(3)
         np.testing.assert_allclose(vectors.sentence_means()[k], expected, atol=1e-12)
         start += length

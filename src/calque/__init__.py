@@ -1,7 +1,7 @@
 """calque aligns the languages of a multilingual encoder.
 
-It measures how close the contextual vectors of words are to those of their translations, aligns the encoder with little
-supervision, and returns an encoder that transfers better across languages.
+It measures how close the contextual vectors of words are to those of their translations, aligns the
+encoder with little supervision, and returns an encoder that transfers better across languages.
 """
 
 from __future__ import annotations

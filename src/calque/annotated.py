@@ -1,4 +1,6 @@
-"""Data classes for text with word tags, text labels, dependency trees or labelled spans, and for bilingual dictionaries."""
+"""Data classes for text with word tags, text labels, dependency trees or labelled spans, and for
+bilingual dictionaries.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ from calque.text import Sentences
 
 @dataclass(frozen=True)
 class Labels:
-    """Labels stored as integers: `codes`, int32 `[n]`, contains indices into `names`, the tuple of distinct labels."""
+    """Labels stored as integers: `codes`, int32 `[n]`, contains indices into `names`, the tuple of
+    distinct labels.
+    """
 
     codes: np.ndarray
     names: tuple[str, ...]
@@ -38,7 +42,9 @@ class Labels:
         return [self.names[code] for code in self.codes]
 
     def among(self, names: Sequence[str]) -> np.ndarray:
-        """Return each label as an index into `names`, int32 `[n]`; a label that is not in `names` becomes −1."""
+        """Return each label as an index into `names`, int32 `[n]`; a label that is not in `names`
+        becomes −1.
+        """
         number = {name: code for code, name in enumerate(names)}
         return np.array([number.get(name, -1) for name in self.names], dtype=np.int32)[self.codes]
 
@@ -53,7 +59,9 @@ class Labels:
 
 @dataclass(frozen=True)
 class _AnnotatedSentences:
-    """Base class for annotated sentences. Subclasses define `lines`, the line number of each sentence in its file."""
+    """Base class for annotated sentences. Subclasses define `lines`, the line number of each
+    sentence in its file.
+    """
 
     sentences: Sentences
 
@@ -61,10 +69,15 @@ class _AnnotatedSentences:
         return len(self.sentences)
 
     def _taken(self, rows: np.ndarray, **parts: Any) -> Self:
-        """Return the sentences at the given indices; `parts` maps field names to the annotations of these sentences."""
+        """Return the sentences at the given indices; `parts` maps field names to the annotations of
+        these sentences.
+        """
         lines = getattr(self, "lines")  # noqa: B009 (subclasses define this field)
         return replace(
-            self, sentences=self.sentences.take(rows), **{"lines": None if lines is None else lines[rows]}, **parts
+            self,
+            sentences=self.sentences.take(rows),
+            **{"lines": None if lines is None else lines[rows]},
+            **parts,
         )
 
     def _words(self, rows: np.ndarray) -> np.ndarray:
@@ -80,8 +93,10 @@ class TaggedText(_AnnotatedSentences):
     Attributes:
         tags: tag of each word, `[n_words]`; spans are encoded in the BIO scheme (IOB2).
         intents: intent of each sentence, `[n_sentences]`, or None if there are no intents.
-        repaired: number of tags or spans corrected by the reader: invalid tags, or spans that did not match word boundaries.
-        path, lines: path of the file and line number of each sentence, int64 `[n_sentences]`, for use in messages.
+        repaired: number of tags or spans corrected by the reader: invalid tags, or spans that did
+            not match word boundaries.
+        path, lines: path of the file and line number of each sentence, int64 `[n_sentences]`, for
+            use in messages.
     """
 
     tags: Labels
@@ -91,7 +106,9 @@ class TaggedText(_AnnotatedSentences):
     lines: np.ndarray | None = None
 
     def __post_init__(self):
-        _check(int(self.sentences.lengths().sum()), len(self.tags), "one per word", "tags", self.path)
+        _check(
+            int(self.sentences.lengths().sum()), len(self.tags), "one per word", "tags", self.path
+        )
         if self.intents is not None:
             _check(len(self.sentences), len(self.intents), "one per sentence", "intents", self.path)
 
@@ -136,7 +153,8 @@ class Treebank(_AnnotatedSentences):
 
     Attributes:
         upos: universal part-of-speech tag of each word, `[n_words]`.
-        heads: 1-based position of each word's head in the sentence, or 0 for the root, int32 `[n_words]`.
+        heads: 1-based position of each word's head in the sentence, or 0 for the root, int32
+            `[n_words]`.
         relations: dependency relation of each word to its head, `[n_words]`.
         path, lines: path of the file and line number of each sentence, for use in messages.
     """
@@ -149,26 +167,37 @@ class Treebank(_AnnotatedSentences):
 
     def __post_init__(self):
         n_words = int(self.sentences.lengths().sum())
-        for name, values in (("tags", self.upos), ("heads", self.heads), ("relations", self.relations)):
+        for name, values in (
+            ("tags", self.upos),
+            ("heads", self.heads),
+            ("relations", self.relations),
+        ):
             _check(n_words, len(values), "one per word", name, self.path)
 
     def take(self, rows: np.ndarray) -> Treebank:
         """Return the sentences at the given indices."""
         words = self._words(rows)
         return self._taken(
-            rows, upos=self.upos.take(words), heads=self.heads[words], relations=self.relations.take(words)
+            rows,
+            upos=self.upos.take(words),
+            heads=self.heads[words],
+            relations=self.relations.take(words),
         )
 
 
 @dataclass(frozen=True)
 class ProbeText(_AnnotatedSentences):
-    """Sentences with labelled spans or labelled pairs of spans, for edge probing (Tenney et al. 2019b, §2).
+    """Sentences with labelled spans or labelled pairs of spans, for edge probing (Tenney et al.
+    2019b, §2).
 
     Attributes:
-        offsets: int64 `[n_sentences + 1]`; the targets of sentence i have the indices `offsets[i]:offsets[i + 1]`.
-        spans: first word and end (exclusive) of each target's one or two spans, int32 `[n_targets, 1 or 2, 2]`.
+        offsets: int64 `[n_sentences + 1]`; the targets of sentence i have the indices
+            `offsets[i]:offsets[i + 1]`.
+        spans: first word and end (exclusive) of each target's one or two spans, int32 `[n_targets,
+            1 or 2, 2]`.
         labels: labels of all targets in order, `[n_labels]`.
-        label_offsets: offsets of each target's labels in `labels`, int64 `[n_targets + 1]`; a target can have no labels.
+        label_offsets: offsets of each target's labels in `labels`, int64 `[n_targets + 1]`; a
+            target can have no labels.
         probe: name of the probing task, such as "pos".
         path, lines: path of the file and line number of each sentence, for use in messages.
         repaired: number of tags corrected by the reader, see `TaggedText`.
@@ -187,10 +216,34 @@ class ProbeText(_AnnotatedSentences):
     repaired: int = 0
 
     def __post_init__(self):
-        _check(len(self.sentences) + 1, len(self.offsets), "one per sentence, plus the end", "offsets", self.path)
-        _check(int(self.offsets[-1]), len(self.spans), "the value of the last offset", "spans", self.path)
-        _check(len(self.spans) + 1, len(self.label_offsets), "one per target, plus the end", "label offsets", self.path)
-        _check(int(self.label_offsets[-1]), len(self.labels), "the value of the last label offset", "labels", self.path)
+        _check(
+            len(self.sentences) + 1,
+            len(self.offsets),
+            "one per sentence, plus the end",
+            "offsets",
+            self.path,
+        )
+        _check(
+            int(self.offsets[-1]),
+            len(self.spans),
+            "the value of the last offset",
+            "spans",
+            self.path,
+        )
+        _check(
+            len(self.spans) + 1,
+            len(self.label_offsets),
+            "one per target, plus the end",
+            "label offsets",
+            self.path,
+        )
+        _check(
+            int(self.label_offsets[-1]),
+            len(self.labels),
+            "the value of the last label offset",
+            "labels",
+            self.path,
+        )
 
     def owners(self) -> np.ndarray:
         """Return the index of the sentence that contains each target, int64 `[n_targets]`."""
@@ -213,7 +266,8 @@ class ProbeText(_AnnotatedSentences):
 
 @dataclass(frozen=True)
 class Dictionary:
-    """Bilingual dictionary: pairs of a word and its translation, in file order. A word can have several translations.
+    """Bilingual dictionary: pairs of a word and its translation, in file order. A word can have
+    several translations.
 
     Attributes:
         source, target: the words and their translations, `[n_entries]` each.

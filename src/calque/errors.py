@@ -19,7 +19,9 @@ _LONGEST = 1200  # maximum message length in characters, because a message may q
 
 
 class CalqueError(Exception):
-    """Base class for errors that the caller can fix. The command line prints the message on one line and exits with code 2."""
+    """Base class for errors that the caller can fix. The command line prints the message on one
+    line and exits with code 2.
+    """
 
     def __init__(self, message: object = ""):
         super().__init__(_line(str(message)))
@@ -31,7 +33,9 @@ def _line(text: str) -> str:
 
 
 class CalqueWarning(UserWarning):
-    """Warning about something that affects the result, such as skipped lines. The command line prints it even with -q."""
+    """Warning about something that affects the result, such as skipped lines. The command line
+    prints it even with -q.
+    """
 
 
 class SkippedWarning(CalqueWarning):
@@ -55,7 +59,9 @@ class InputError(CalqueError):
         line: line number, starting at 1.
     """
 
-    def __init__(self, fact: str, *, path: str | PathLike[str] | None = None, line: int | None = None):
+    def __init__(
+        self, fact: str, *, path: str | PathLike[str] | None = None, line: int | None = None
+    ):
         fact = _line(fact)
         self.fact, self.path, self.line = fact, path, line
         place = "" if path is None else fspath(path)
@@ -72,14 +78,17 @@ class SettingError(CalqueError):
 
 
 class OutputError(CalqueError):
-    """Error for a file or folder that cannot be written, for example for lack of disk space or permission."""
+    """Error for a file or folder that cannot be written, for example for lack of disk space or
+    permission.
+    """
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return "; did you mean NAME?" for the known name that is most similar to a misspelt name, or "" if none is similar.
+    """Return "; did you mean NAME?" for the known name that is most similar to a misspelt name, or
+    "" if none is similar.
 
-    Names that differ only in case, or in hyphens and underscores, count as similar. So does a name that starts with the
-    misspelt name.
+    Names that differ only in case, or in hyphens and underscores, count as similar. So does a name
+    that starts with the misspelt name.
     """
     from difflib import get_close_matches
 
@@ -92,9 +101,11 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def similar_path(path: str | PathLike[str]) -> str:
-    """Return "; did you mean NAME?" for a missing path if there is a similar file or folder, or "" otherwise.
+    """Return "; did you mean NAME?" for a missing path if there is a similar file or folder, or ""
+    otherwise.
 
-    If the parent folder is also missing, NAME is a folder with a name similar to that of the parent.
+    If the parent folder is also missing, NAME is a folder with a name similar to that of the
+    parent.
     """
     missing = Path(path)
     while not missing.parent.exists():
@@ -110,20 +121,36 @@ def _plain_name(name: str) -> str:
 
 
 def check_number(
-    name: str, value: Any, *, above: float | None = None, least: float | None = None, below: float | None = None,
-    most: float | None = None, whole: bool = False,
-) -> None:  # fmt: skip
-    """Check that a setting is a finite number within its bounds, and a whole number if `whole` is set.
+    name: str,
+    value: Any,
+    *,
+    above: float | None = None,
+    least: float | None = None,
+    below: float | None = None,
+    most: float | None = None,
+    whole: bool = False,
+) -> None:
+    """Check that a setting is a finite number within its bounds, and a whole number if `whole` is
+    set.
 
     `above` and `below` are exclusive bounds; `least` and `most` are inclusive bounds.
 
     Raises:
         SettingError: the value is invalid.
     """
-    tests = {"above": (gt, above), "at least": (ge, least), "below": (lt, below), "at most": (le, most)}
+    tests = {
+        "above": (gt, above),
+        "at least": (ge, least),
+        "below": (lt, below),
+        "at most": (le, most),
+    }
     given = {word: (holds, bound) for word, (holds, bound) in tests.items() if bound is not None}
     with suppress(OverflowError):  # integers such as 10⁴⁰⁰ do not fit in a float
-        right = isinstance(value, Integral if whole else Real) and not isinstance(value, bool) and isfinite(value)
+        right = (
+            isinstance(value, Integral if whole else Real)
+            and not isinstance(value, bool)
+            and isfinite(value)
+        )
         if right and all(holds(value, bound) for holds, bound in given.values()):
             return
     bounds = " and ".join(f"{word} {bound:g}" for word, (_, bound) in given.items())
@@ -132,16 +159,21 @@ def check_number(
 
 
 class MissingExtraError(CalqueError):
-    """Error for an optional package that is not installed; `extra` is the calque extra that installs it."""
+    """Error for an optional package that is not installed; `extra` is the calque extra that
+    installs it.
+    """
 
     def __init__(self, package: str, extra: str, purpose: str):
-        super().__init__(f"{purpose} requires the package {package}; run pip install 'calque-align[{extra}]'")
+        super().__init__(
+            f"{purpose} requires the package {package}; run pip install 'calque-align[{extra}]'"
+        )
 
 
 class Stopped(KeyboardInterrupt):
     """Exception raised when a signal stops a run whose state has been saved.
 
-    The command line prints the message, which explains how to resume, and exits with code 128 plus the signal number.
+    The command line prints the message, which explains how to resume, and exits with code 128 plus
+    the signal number.
     """
 
     def __init__(self, message: str, signal: int):
@@ -161,6 +193,7 @@ def causes(error: BaseException | None) -> Iterator[BaseException]:
 def interruption(error: BaseException) -> KeyboardInterrupt | None:
     """Return the interruption that caused an error, or None.
 
-    Libraries that are interrupted while they write a file may raise another error, for example because the file is truncated.
+    Libraries that are interrupted while they write a file may raise another error, for example
+    because the file is truncated.
     """
     return next((each for each in causes(error) if isinstance(each, KeyboardInterrupt)), None)

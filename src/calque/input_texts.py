@@ -26,15 +26,20 @@ def check_pairs(texts: Sequence[str], langs: Sequence[tuple[str, str]]) -> None:
     if len(texts) != len(langs):
         named, pairs = ", ".join(map(str, texts)), ", ".join("-".join(pair) for pair in langs)
         fact = f"got {len(texts)} text(s) ({named}) but {len(langs)} language pair(s) ({pairs})"
-        raise SettingError(f"{fact}; pass one language pair for each text, e.g. --langs en de --langs en fr")
+        raise SettingError(
+            f"{fact}; pass one language pair for each text, e.g. --langs en de --langs en fr"
+        )
 
 
-def skipped(message: str, counts: Mapping[str, int] | None = None, first: Mapping[str, str] | None = None) -> None:
+def skipped(
+    message: str, counts: Mapping[str, int] | None = None, first: Mapping[str, str] | None = None
+) -> None:
     """Warn about skipped items even with -q, because scores do not include these items."""
     warnings.warn(SkippedWarning(message, dict(counts or {}), dict(first or {})), stacklevel=3)
 
 
-#: reasons for skipping a line that are normal even in valid text; lines skipped for any other reason count as unusable
+# : reasons for skipping a line that are normal even in valid text; lines skipped for any other
+# reason count as unusable
 _USUAL = (
     BLANK,
     HEADER,
@@ -53,18 +58,29 @@ def warn_skipped(corpus: ParallelCorpus, path: str | PathLike[str]) -> None:
     """Warn about the lines of a text that were skipped.
 
     Raises:
-        InputError: no line is usable, or more than a tenth of the lines are unusable and `SKIP_UNUSABLE` is not granted.
+        InputError: no line is usable, or more than a tenth of the lines are unusable and
+            `SKIP_UNUSABLE` is not granted.
     """
     first = {reason: f", first: {place}" for reason, place in corpus.first_skipped.items()}
-    reasons = ", ".join(f"{count:,} × {reason}{first.get(reason, '')}" for reason, count in corpus.skipped.items())
+    reasons = ", ".join(
+        f"{count:,} × {reason}{first.get(reason, '')}" for reason, count in corpus.skipped.items()
+    )
     if not corpus.source.lengths().any():
-        raise InputError(f"no usable sentence pair in {len(corpus):,} lines: {reasons or 'all are empty'}", path=path)
+        raise InputError(
+            f"no usable sentence pair in {len(corpus):,} lines: {reasons or 'all are empty'}",
+            path=path,
+        )
     unusable = sum(count for reason, count in corpus.skipped.items() if reason not in _USUAL)
     if 10 * unusable > len(corpus) and not SKIP_UNUSABLE:
-        fact = f"{unusable:,} of {len(corpus):,} lines cannot be used ({reasons}), expected at most a tenth"
+        fact = (
+            f"{unusable:,} of {len(corpus):,} lines cannot be used ({reasons}), expected at most a "
+            "tenth"
+        )
         remedy = "correct the file"
         if coded := corpus.first_skipped.get("not UTF-8"):
-            flaws = (line for line in read_lines(coded.rpartition(" line ")[0]) if isinstance(line, Flaw))
+            flaws = (
+                line for line in read_lines(coded.rpartition(" line ")[0]) if isinstance(line, Flaw)
+            )
             remedy = next((flaw.fact for flaw in flaws if flaw.reason == "not UTF-8"), remedy)
         raise InputError(f"{fact}: {remedy}; or skip these lines with --on-error skip", path=path)
     if corpus.skipped:
@@ -93,59 +109,83 @@ class Words:
 
     @property
     def unlimited(self) -> Words:
-        """Settings without `limit`. Training text must be read completely, because it determines which words are unseen."""
+        """Settings without `limit`. Training text must be read completely, because it determines
+        which words are unseen.
+        """
         return replace(self, limit=None)
 
     def read(self, path: str | PathLike[str], langs: tuple[str, str]) -> ParallelCorpus:
-        """Read parallel text. Unusable lines become empty sentence pairs, so the line numbers of word link files stay valid.
+        """Read parallel text. Unusable lines become empty sentence pairs, so the line numbers of
+        word link files stay valid.
 
         Raises:
             InputError: see `warn_skipped`.
         """
-        corpus = read_parallel(path, langs=langs, pretokenized=self.pretokenized, on_error="blank", limit=self.limit)
+        corpus = read_parallel(
+            path, langs=langs, pretokenized=self.pretokenized, on_error="blank", limit=self.limit
+        )
         warn_skipped(corpus, path)
         return corpus
 
-    def read_all(self, paths: Sequence[str], langs: Sequence[tuple[str, str]]) -> list[ParallelCorpus]:
+    def read_all(
+        self, paths: Sequence[str], langs: Sequence[tuple[str, str]]
+    ) -> list[ParallelCorpus]:
         """Read several parallel texts, each with its own language pair."""
         check_pairs(paths, langs)
         return [self.read(path, pair) for path, pair in zip(paths, langs, strict=True)]
 
-    def link(self, corpus: ParallelCorpus, *, extra: ParallelCorpus | None = None, progress: bool = False) -> WordPairs:
-        """Align the words of a corpus with the statistical aligner, which is trained on the corpus and on `extra`."""
+    def link(
+        self, corpus: ParallelCorpus, *, extra: ParallelCorpus | None = None, progress: bool = False
+    ) -> WordPairs:
+        """Align the words of a corpus with the statistical aligner, which is trained on the corpus
+        and on `extra`.
+        """
         from calque.wordalign import align_words
 
         how = {"model": self.model, "symmetrize": self.symmetrize, "seed": self.seed}
         return align_words(corpus, extra=extra, progress=progress, **how)
 
     def open_pairs(self, path: str | PathLike[str], corpus: ParallelCorpus) -> WordPairs:
-        """Read the word links of a corpus from a Pharaoh file, and check that the linked words exist.
+        """Read the word links of a corpus from a Pharaoh file, and check that the linked words
+        exist.
 
-        With `limit`, the file may have links for the chosen sentence pairs or for all lines of the text.
+        With `limit`, the file may have links for the chosen sentence pairs or for all lines of the
+        text.
         """
         pairs = self.open_links(path, corpus).check(corpus, path=path)
         return pairs.one_to_one() if self.symmetrize == "one-to-one" else pairs
 
     def open_links(self, path: str | PathLike[str], corpus: ParallelCorpus) -> WordPairs:
-        """Read word links from a Pharaoh file; with `limit`, return those of the chosen sentence pairs."""
+        """Read word links from a Pharaoh file; with `limit`, return those of the chosen sentence
+        pairs.
+        """
         pairs = WordPairs.open(path, one_based=self.one_based)
         has_all_lines = pairs.n_sentences > len(corpus)
         if self.limit is None or corpus.lines is None or not has_all_lines:
             return pairs
-        inside = corpus.lines <= pairs.n_sentences  # otherwise `check` reports that the numbers differ
+        inside = (
+            corpus.lines <= pairs.n_sentences
+        )  # otherwise `check` reports that the numbers differ
         return pairs.take(corpus.lines - 1) if inside.all() else pairs
 
 
 def read_languages(
-    files: Iterable[tuple[str, str]], *, pretokenized: bool = False, limit: int | None = None,
+    files: Iterable[tuple[str, str]],
+    *,
+    pretokenized: bool = False,
+    limit: int | None = None,
     say: Say = lambda line: None,
-) -> dict[str, Sentences]:  # fmt: skip
-    """Read files, given as pairs (language, path), and concatenate the sentences of each language."""
+) -> dict[str, Sentences]:
+    """Read files, given as pairs (language, path), and concatenate the sentences of each
+    language.
+    """
     from calque.corpora.plain import read_sentences
 
     parts: dict[str, list[Sentences]] = {}
     for lang, path in files:
-        parts.setdefault(lang, []).append(read_sentences(path, lang=lang, pretokenized=pretokenized, limit=limit))
+        parts.setdefault(lang, []).append(
+            read_sentences(path, lang=lang, pretokenized=pretokenized, limit=limit)
+        )
     sentences = {lang: Sentences.joined(several) for lang, several in parts.items()}
     say(f"sentences: {', '.join(f'{lang} {len(text):,}' for lang, text in sentences.items())}")
     return sentences

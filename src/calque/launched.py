@@ -1,4 +1,6 @@
-"""Launcher settings (`torchrun`, `accelerate launch`), read from environment variables without importing PyTorch."""
+"""Launcher settings (`torchrun`, `accelerate launch`), read from environment variables without
+importing PyTorch.
+"""
 
 from __future__ import annotations
 

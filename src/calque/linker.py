@@ -1,4 +1,6 @@
-"""Align the words of sentence pairs with an encoder or with the saved tables of a statistical aligner."""
+"""Align the words of sentence pairs with an encoder or with the saved tables of a statistical
+aligner.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,14 @@ from calque.errors import SettingError
 from calque.pairs import WordPairs
 from calque.storage import mapped_array
 from calque.text import ParallelCorpus
-from calque.wordalign.similarity import MEMORY, STORED, Similarities, check_extraction, cosines, links_from_matrices
+from calque.wordalign.similarity import (
+    MEMORY,
+    STORED,
+    Similarities,
+    check_extraction,
+    cosines,
+    links_from_matrices,
+)
 from calque.wordalign.statistical import WordAligner, is_aligner
 from calque.wordalign.symmetrization import check_method
 
@@ -26,7 +35,8 @@ BLOCK = 1 << 11  # number of sentence pairs whose vectors are held in memory at 
 class Link(NamedTuple):
     """Link between two words: their positions, starting at 0, and a score between 0 and 1.
 
-    The score is the posterior of a statistical aligner, or the score of an extraction method (`calque.wordalign.similarity`).
+    The score is the posterior of a statistical aligner, or the score of an extraction method
+    (`calque.wordalign.similarity`).
     """
 
     source: int
@@ -35,20 +45,24 @@ class Link(NamedTuple):
 
 
 class Linker:
-    """Word aligner for sentence pairs that uses an encoder or the saved tables of a statistical aligner.
+    """Word aligner for sentence pairs that uses an encoder or the saved tables of a statistical
+    aligner.
 
     Args:
-        model: an encoder or its name (see `load_encoder`), a `WordAligner`, or a file written by `calque words --tables`.
-        langs: source and target language, required by encoders with separate components for each language.
-        method: method that extracts links from cosines, "mutual" or "softmax" (encoders only); default: the encoder's own
-            method `pivots` if it has one, otherwise "mutual".
-        symmetrize: method that combines the links of the two alignment directions (tables only); default: "one-to-one".
+        model: an encoder or its name (see `load_encoder`), a `WordAligner`, or a file written by
+            `calque words --tables`.
+        langs: source and target language, required by encoders with separate components for each
+            language.
+        method: method that extracts links from cosines, "mutual" or "softmax" (encoders only);
+            default: the encoder's own method `pivots` if it has one, otherwise "mutual".
+        symmetrize: method that combines the links of the two alignment directions (tables only);
+            default: "one-to-one".
         options: further arguments to the extraction method, such as `{"threshold": 0.01}`.
         load: further arguments to `load_encoder`, such as `layer`.
 
     Raises:
-        SettingError: `method` or `symmetrize` is unknown, an option does not apply to the model, or the encoder has no word
-            vectors.
+        SettingError: `method` or `symmetrize` is unknown, an option does not apply to the model, or
+            the encoder has no word vectors.
 
     Example:
         >>> from calque import Linker
@@ -68,18 +82,27 @@ class Linker:
     ):
         self.aligner, self.encoder = _opened(model, load, method)
         self._pivots = getattr(self.encoder, "pivots", None) if method is None else None
-        self.method, self.symmetrize, self.options = method or "mutual", symmetrize or "one-to-one", dict(options or {})
+        self.method, self.symmetrize, self.options = (
+            method or "mutual",
+            symmetrize or "one-to-one",
+            dict(options or {}),
+        )
         check_extraction(self.method)
         check_method(self.symmetrize)
         if self.aligner is None:
             if symmetrize is not None:
-                raise SettingError("symmetrize applies only to aligner tables, got an encoder; omit symmetrize")
+                raise SettingError(
+                    "symmetrize applies only to aligner tables, got an encoder; omit symmetrize"
+                )
         elif method is not None or options or load:
             raise SettingError(
-                "method, options and layers apply only to encoders, got the tables of an aligner; omit these arguments"
+                "method, options and layers apply only to encoders, got the tables of an aligner; "
+                "omit these arguments"
             )
         elif langs not in (None, self.aligner.langs):
-            raise SettingError(f"langs must be the tables' languages, {'-'.join(self.aligner.langs)}, got {langs}")
+            raise SettingError(
+                f"langs must be the tables' languages, {'-'.join(self.aligner.langs)}, got {langs}"
+            )
         self.langs = langs or (("", "") if self.aligner is None else self.aligner.langs)
 
     def link(self, source: Sequence[str], target: Sequence[str]) -> list[Link]:
@@ -89,10 +112,14 @@ class Linker:
     def links(
         self, pairs: Iterable[tuple[Sequence[str], Sequence[str]]], *, block: int = BLOCK
     ) -> Iterator[list[Link]]:
-        """Yield the sorted links of each sentence pair; the vectors of only `block` sentence pairs are in memory at a time."""
+        """Yield the sorted links of each sentence pair; the vectors of only `block` sentence pairs
+        are in memory at a time.
+        """
         rest = iter(pairs)
         while some := list(islice(rest, block)):
-            found = self.align(ParallelCorpus.of([a for a, _ in some], [b for _, b in some], self.langs))
+            found = self.align(
+                ParallelCorpus.of([a for a, _ in some], [b for _, b in some], self.langs)
+            )
             score = np.ones(len(found)) if found.posterior is None else found.posterior
             links = list(map(Link, found.source.tolist(), found.target.tolist(), score.tolist()))
             yield from (sorted(links[a:b]) for a, b in pairwise(found.offsets().tolist()))
@@ -103,10 +130,14 @@ class Linker:
             return self.aligner.align(corpus, symmetrize=self.symmetrize)
         if self._pivots is not None:
             return self._pivots(corpus)
-        return links_from_matrices(self._matrices(corpus), len(corpus), method=self.method, **self.options)
+        return links_from_matrices(
+            self._matrices(corpus), len(corpus), method=self.method, **self.options
+        )
 
     def aligned(self, corpus: ParallelCorpus) -> Iterator[WordPairs]:
-        """Yield the word links of a corpus in blocks, to limit memory use; each block numbers its sentence pairs from 0."""
+        """Yield the word links of a corpus in blocks, to limit memory use; each block numbers its
+        sentence pairs from 0.
+        """
         if self.aligner is not None:
             yield from self.aligner.aligned(corpus, symmetrize=self.symmetrize)
             return
@@ -114,7 +145,8 @@ class Linker:
             yield self.align(corpus[first : first + BLOCK])
 
     def similarities(self, corpus: ParallelCorpus) -> Similarities:
-        """Return word similarities for use as `prior` in `calque.align_words`; large arrays are stored in a temporary file.
+        """Return word similarities for use as `prior` in `calque.align_words`; large arrays are
+        stored in a temporary file.
 
         Raises:
             SettingError: the model is a statistical aligner, which has no vectors.
@@ -128,7 +160,8 @@ class Linker:
         return Similarities(data, *sizes)
 
     def similarity(self, source: Sequence[str], target: Sequence[str]) -> np.ndarray:
-        """Return cosines between two sentences' words, float32 `[source words, target words]`; NaN for words without a vector.
+        """Return cosines between two sentences' words, float32 `[source words, target words]`; NaN
+        for words without a vector.
 
         Raises:
             SettingError: the model is a statistical aligner, which has no vectors.
@@ -137,23 +170,31 @@ class Linker:
 
     def _matrices(self, corpus: ParallelCorpus) -> Iterator[np.ndarray]:
         if self.encoder is None:
-            raise SettingError("a statistical aligner has no vectors; build the Linker from an encoder")
+            raise SettingError(
+                "a statistical aligner has no vectors; build the Linker from an encoder"
+            )
         return cosines(self.encoder.encode(corpus.source), self.encoder.encode(corpus.target))
 
 
-def _opened(model: Any, load: dict[str, Any], method: str | None) -> tuple[WordAligner | None, Encoder | None]:
+def _opened(
+    model: Any, load: dict[str, Any], method: str | None
+) -> tuple[WordAligner | None, Encoder | None]:
     """Return (aligner, None) or (None, encoder); load `model` if it is a name or a file."""
     if isinstance(model, WordAligner):
         return model, None
     if isinstance(model, str | PathLike) and is_aligner(fspath(model)):
         return WordAligner.open(model), None
-    from calque.encoders.base import require  # imports PyTorch, which statistical aligners do not need
+    from calque.encoders.base import (
+        require,
+    )  # imports PyTorch, which statistical aligners do not need
     from calque.encoders.loading import load_encoder
 
     if isinstance(model, str | PathLike):
         model = load_encoder(model, **load)
     elif load:
-        raise SettingError(f"{', '.join(load)}: allowed only for encoders passed by name, got a loaded encoder")
+        raise SettingError(
+            f"{', '.join(load)}: allowed only for encoders passed by name, got a loaded encoder"
+        )
     if method is not None or not hasattr(model, "pivots"):
         require(model, "measured")
     return None, model

@@ -1,7 +1,9 @@
-"""Tables of named classes. Classes from other packages have names of the form `package.module:Class`.
+"""Tables of named classes. Classes from other packages have names of the form
+`package.module:Class`.
 
-A table lists names without importing the classes, which keeps help and error messages fast. A class named by the user
-is imported directly. A class named in a file is imported only with permission, because the file may be untrusted.
+A table lists names without importing the classes, which keeps help and error messages fast. A class
+named by the user is imported directly. A class named in a file is imported only with permission,
+because the file may be untrusted.
 """
 
 from __future__ import annotations
@@ -35,7 +37,9 @@ _HUB_NAME = re.compile(r"\w[\w.-]*(/[\w.-]+)?")
 def is_path(name: str) -> bool:
     """Return whether a name has the form `package.module:Class`."""
     module, colon, attribute = name.partition(":")
-    return bool(colon) and all(part.isidentifier() for part in (*module.split("."), *attribute.split(".")))
+    return bool(colon) and all(
+        part.isidentifier() for part in (*module.split("."), *attribute.split("."))
+    )
 
 
 def is_hub_name(name: str) -> bool:
@@ -44,8 +48,12 @@ def is_hub_name(name: str) -> bool:
 
 
 def exported(package: str, names: Mapping[str, str]) -> Callable[[str], Any]:
-    """Return a package's `__getattr__`, which imports each name on first use; `names` maps each module to its names."""
-    places = {name: f"{package}.{module}" for module, several in names.items() for name in several.split()}
+    """Return a package's `__getattr__`, which imports each name on first use; `names` maps each
+    module to its names.
+    """
+    places = {
+        name: f"{package}.{module}" for module, several in names.items() for name in several.split()
+    }
 
     def get(name: str) -> Any:
         if name not in places:
@@ -85,12 +93,17 @@ def file_of(target: str) -> Path:
     with suppress(ImportError, ValueError):
         if (spec := find_spec(module)) is not None and spec.has_location:
             return Path(str(spec.origin))
-    raise SettingError(f"{target}: there is no module {module}; is it installed, or is its folder on PYTHONPATH?")
+    raise SettingError(
+        f"{target}: there is no module {module}; is it installed, or is its folder on PYTHONPATH?"
+    )
 
 
-# -- names in files ----------------------------------------------------------------------------------------------------
+# -- names in files
+# --------------------------------------------------------------------------------------------------
 class Permission:
-    """Permission granted within a block, as in `with TRUST_CODE.given(): …`; its truth value is True inside the block."""
+    """Permission granted within a block, as in `with TRUST_CODE.given(): …`; its truth value is
+    True inside the block.
+    """
 
     def __init__(self, name: str):
         self._is_given: ContextVar[bool] = ContextVar(name, default=False)
@@ -115,7 +128,8 @@ TRUST_CODE = Permission("calque_trusts_code")
 def class_in_file(target: str, base: type[Any], path: str | PathLike[str]) -> type[Any]:
     """Return a class from another package, which a file names as `package.module:Class`.
 
-    Importing a module runs its code, so the class must already be imported unless `TRUST_CODE` is granted.
+    Importing a module runs its code, so the class must already be imported unless `TRUST_CODE` is
+    granted.
 
     Args:
         base: required base class.
@@ -125,7 +139,9 @@ def class_in_file(target: str, base: type[Any], path: str | PathLike[str]) -> ty
         InputError: the class is neither imported nor trusted, or is not a subclass of `base`.
     """
     if target.partition(":")[0].partition(".")[0] == "calque":
-        raise InputError(f"names {target}, but calque saves no {base.__name__} of this class", path=path)
+        raise InputError(
+            f"names {target}, but calque saves no {base.__name__} of this class", path=path
+        )
     kinds = [base]
     for kind in kinds:
         kinds += kind.__subclasses__()
@@ -133,8 +149,10 @@ def class_in_file(target: str, base: type[Any], path: str | PathLike[str]) -> ty
             return kind
     if not TRUST_CODE:
         raise InputError(
-            f"names the class {target}, which is not part of calque and was not imported: if you trust this code, import its "
-            "module before you open the folder, or pass trust_code=True (--trust-code on the command line)",
+            f"names the class {target}, which is not part of calque and was not imported: if you "
+            "trust this code, import its "
+            "module before you open the folder, or pass trust_code=True (--trust-code on the "
+            "command line)",
             path=path,
         )
     try:
@@ -147,23 +165,29 @@ def _subclass(target: str, base: type[Any], noun: str) -> type[Any]:
     """Import a class, and check that it is a subclass of `base`."""
     kind = imported(target)
     if not (isinstance(kind, type) and issubclass(kind, base)):
-        raise SettingError(f"{noun} {target} must be a subclass of {base.__module__}:{base.__qualname__}")
+        raise SettingError(
+            f"{noun} {target} must be a subclass of {base.__module__}:{base.__qualname__}"
+        )
     return kind
 
 
 class Table(Mapping[str, R], Generic[R]):
-    """Mapping from names to rows. It also accepts, but does not list, classes from other packages as `package.module:Class`.
+    """Mapping from names to rows. It also accepts, but does not list, classes from other packages
+    as `package.module:Class`.
 
     Args:
         what: noun for messages, such as "method".
         base: required base class as `package.module:Class`.
-        row_of: function that builds the row for a class from another package, given its name and the class.
+        row_of: function that builds the row for a class from another package, given its name and
+            the class.
 
     Attributes:
         rows: rows by name, as listed in help texts, studies, reports and the documentation.
     """
 
-    def __init__(self, what: str, rows: Mapping[str, R], *, base: str, row_of: Callable[[str, type], R]):
+    def __init__(
+        self, what: str, rows: Mapping[str, R], *, base: str, row_of: Callable[[str, type], R]
+    ):
         self.what, self.rows, self._base, self._row_of = what, dict(rows), base, row_of
 
     def __iter__(self) -> Iterator[str]:
@@ -180,7 +204,9 @@ class Table(Mapping[str, R], Generic[R]):
             return self.rows[name]
         if not is_path(name):
             expected = f"one of {', '.join(self.rows)}, or package.module:Class"
-            raise SettingError(f"unknown {self.what} {name!r}, expected {expected}{did_you_mean(name, self.rows)}")
+            raise SettingError(
+                f"unknown {self.what} {name!r}, expected {expected}{did_you_mean(name, self.rows)}"
+            )
         return self._row_of(name, self._checked(name))
 
     def load(self, name: str) -> type[Any]:
@@ -188,9 +214,15 @@ class Table(Mapping[str, R], Generic[R]):
         return self._checked(self.rows[name].target if name in self.rows else self[name].target)
 
     def load_from_file(self, name: str, path: str | PathLike[str]) -> type[Any]:
-        """Return the class named in a file: the class of a row, or a class from another package (see `class_in_file`)."""
+        """Return the class named in a file: the class of a row, or a class from another package
+        (see `class_in_file`).
+        """
         known = {row.target: row for row in self.rows.values()} | self.rows
-        return self._checked(known[name].target) if name in known else class_in_file(name, imported(self._base), path)
+        return (
+            self._checked(known[name].target)
+            if name in known
+            else class_in_file(name, imported(self._base), path)
+        )
 
     def _checked(self, target: str) -> type[Any]:
         return _subclass(target, imported(self._base), self.what)

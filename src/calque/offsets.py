@@ -1,4 +1,6 @@
-"""Offsets of consecutive groups in flat arrays, such as the words of each sentence or the subwords of each word."""
+"""Offsets of consecutive groups in flat arrays, such as the words of each sentence or the subwords
+of each word.
+"""
 
 from __future__ import annotations
 
@@ -15,15 +17,19 @@ def offsets_of(lengths: np.ndarray | Sequence[int]) -> np.ndarray:
 
 
 def ranges(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """Return `concatenate([arange(s, s + n) for s, n in zip(starts, lengths)])`, computed without a loop."""
+    """Return `concatenate([arange(s, s + n) for s, n in zip(starts, lengths)])`, computed without a
+    loop.
+    """
     offsets = offsets_of(lengths)
     return np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], lengths)
 
 
 def overlapped(places: np.ndarray, start: int, end: int) -> tuple[int, int] | None:
-    """Return the range of words (end exclusive) that overlap the characters from `start` to `end` (exclusive), or None.
+    """Return the range of words (end exclusive) that overlap the characters from `start` to `end`
+    (exclusive), or None.
 
-    `places` contains the character offsets of each word's start and end (exclusive), `[n_words, 2]`.
+    `places` contains the character offsets of each word's start and end (exclusive), `[n_words,
+    2]`.
     """
     first = int(np.searchsorted(places[:, 1], start, side="right"))
     last = int(np.searchsorted(places[:, 0], end, side="left"))

@@ -14,9 +14,15 @@ if TYPE_CHECKING:
 
 
 def bar(
-    over: int | Iterable | None, *, unit: str, title: str | None = None, show: bool, initial: int = 0,
-    scaled: bool = False, leave: bool = True,
-) -> tqdm:  # fmt: skip
+    over: int | Iterable | None,
+    *,
+    unit: str,
+    title: str | None = None,
+    show: bool,
+    initial: int = 0,
+    scaled: bool = False,
+    leave: bool = True,
+) -> tqdm:
     """Return a progress bar as a context manager with `update`, or as an iterator over items.
 
     Args:
@@ -45,15 +51,18 @@ def bar(
     )
 
 
-# -- watching the bars -------------------------------------------------------------------------------------------------
-#: function that is called with the title of a bar, the number of finished items, and the number of all items
+# -- watching the bars
+# -------------------------------------------------------------------------------------------------
+# : function that is called with the title of a bar, the number of finished items, and the number of
+# all items
 Watch = Callable[[str, int, int | None], None]
 _WATCH: ContextVar[Watch | None] = ContextVar("calque_watches_progress", default=None)
 
 
 @contextmanager
 def watching(watch: Watch) -> Iterator[None]:
-    """Call `watch` at every update of a bar that this thread creates inside the block, even if the bar is hidden.
+    """Call `watch` at every update of a bar that this thread creates inside the block, even if the
+    bar is hidden.
 
     An exception raised by `watch` ends the work. This cancels work in a background thread.
     """
@@ -65,12 +74,21 @@ def watching(watch: Watch) -> Iterator[None]:
 
 
 def _watched_bar() -> type[Any]:
-    """Return a class of bars that report each update. A hidden bar of tqdm does not count its items, so this class does."""
+    """Return a class of bars that report each update. A hidden bar of tqdm does not count its
+    items, so this class does.
+    """
     from tqdm import tqdm
 
     class Watched(tqdm):
         def __init__(
-            self, items: Any, *, watch: Watch, total: int | None, desc: str | None, initial: int, **options: Any
+            self,
+            items: Any,
+            *,
+            watch: Watch,
+            total: int | None,
+            desc: str | None,
+            initial: int,
+            **options: Any,
         ):
             super().__init__(items, total=total, desc=desc, initial=initial, **options)
             size = len(items) if total is None and hasattr(items, "__len__") else total

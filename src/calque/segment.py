@@ -1,16 +1,22 @@
 """Split text into words, with the same result on every machine.
 
-The rules follow the Moses tokenizer (Koehn et al. 2007, `tokenizer.perl`), which the replicated papers used, with three
-differences. URLs, e-mail addresses, file paths, placeholders (`%(name)s`) and identifiers (`snake_case`, `--option`) are not
-split; typographic apostrophes are treated as apostrophes; and text in scripts without spaces is segmented. No character is
-changed, normalised or escaped: joining the words gives the text without white space, control characters and invisible format
-characters.
+The rules follow the Moses tokenizer (Koehn et al. 2007, `tokenizer.perl`), which the replicated
+papers used, with three differences. URLs, e-mail addresses, file paths, placeholders (`%(name)s`)
+and identifiers (`snake_case`, `--option`) are not split; typographic apostrophes are treated as
+apostrophes; and text in scripts without spaces is segmented. No character is
+changed, normalised or escaped: joining the words gives the text without white space, control
+characters and invisible format characters.
 
-- Each punctuation mark or symbol is a word, but repeated marks (only ``. - = * ~ # ` ``) and emoji sequences form one word.
-- Hyphens inside or at the end of words (`well-known`, `Vor- und Nachteile`) do not split them, nor do `.` and `,` in numbers.
-- An apostrophe splits a word (`don 't`, `dogs '`; in Romance languages and Irish, `l' homme`) unless it is a letter (`п'ять`).
-- A full stop stays with an abbreviation (`U.S.`, `Mr. Smith`, `approx. half`) or an ordinal number (German `3. Mai`).
-- Chinese is segmented by a Rust port of jieba; Japanese, Thai and Traditional Chinese by BudouX. Both are deterministic.
+- Each punctuation mark or symbol is a word, but repeated marks (only ``. - = * ~ # ` ``) and emoji
+  sequences form one word.
+- Hyphens inside or at the end of words (`well-known`, `Vor- und Nachteile`) do not split them, nor
+  do `.` and `,` in numbers.
+- An apostrophe splits a word (`don 't`, `dogs '`; in Romance languages and Irish, `l' homme`)
+  unless it is a letter (`п'ять`).
+- A full stop stays with an abbreviation (`U.S.`, `Mr. Smith`, `approx. half`) or an ordinal number
+  (German `3. Mai`).
+- Chinese is segmented by a Rust port of jieba; Japanese, Thai and Traditional Chinese by BudouX.
+  Both are deterministic.
 """
 
 from __future__ import annotations
@@ -25,23 +31,37 @@ from itertools import chain
 import regex
 
 _KEPT = 1 << 17  # maximum number of cached text chunks per language
-_LONG = 256  # maximum length, in characters, of chunks that are searched for URLs and similar patterns
+_LONG = (
+    256  # maximum length, in characters, of chunks that are searched for URLs and similar patterns
+)
 
-# -- languages -----------------------------------------------------------------------------------------------
-# ISO 639-3 codes and a few older codes, each followed by its ISO 639-1 code.
-# Some members of macrolanguages occur in test sets and are listed with the code of the macrolanguage.
+# -- languages
+# -----------------------------------------------------------------------------------------------
+# ISO 639-3 codes and a few older codes, each followed by its ISO 639-1 code. Some members of
+# macrolanguages occur in test sets and are listed with the code of the macrolanguage.
 _THREE = (
-    "aaraa abkab afraf akaak alssq amham araar arbar argan asmas avaav aveae aymay azeaz azjaz bakba bambm belbe benbn "
-    "bisbi bodbo bosbs brebr bulbg catca cescs chach chece chizh chucu chvcv cmnzh corkw cosco crecr cymcy czecs danda "
-    "deude divdv dutnl dzodz ekket ellel engen epoeo estet euseu eweee faofo fasfa fijfj finfi frafr frefr fryfy fulff "
-    "fuvff gazom gerde glagd glega glggl glvgv greel grngn guggn gujgu hatht hauha hbssh hebhe herhz hinhi hmoho hrvhr "
-    "hunhu hyehy iboig idoio iiiii ikuiu ileie inaia indid ipkik islis itait javjv jpnja kalkl kankn kasks katka kaukr "
-    "kazkk khkmn khmkm kikki kinrw kirky kmrku komkv konkg korko kuakj kurku laolo latla lavlv limli linln litlt ltzlb "
-    "lublu luglg lvslv mahmh malml marmr mkdmk mlgmg mltmt monmn mrimi msams myamy nauna navnv nblnr ndend ndong nepne "
-    "nldnl nnonn nobnb norno npine nyany ocioc ojioj orior ormom oryor ossos panpa pbtps pesfa plipi pltmg polpl porpt "
-    "prsfa pusps quequ quyqu rohrm ronro rumro runrn rusru sagsg sansa sinsi slksk slvsl smese smosm snasn sndsd somso "
-    "sotst spaes sqisq srdsc srpsr sswss sunsu swasw swesv swhsw tahty tamta tattt telte tgktg tgltl thath tirti tonto "
-    "tsntn tsots tuktk turtr twitw uigug ukruk urdur uzbuz uznuz venve vievi volvo wlnwa wolwo xhoxh yddyi yidyi yoryo "
+    "aaraa abkab afraf akaak alssq amham araar arbar argan asmas avaav aveae aymay azeaz azjaz "
+    "bakba bambm belbe benbn "
+    "bisbi bodbo bosbs brebr bulbg catca cescs chach chece chizh chucu chvcv cmnzh corkw cosco "
+    "crecr cymcy czecs danda "
+    "deude divdv dutnl dzodz ekket ellel engen epoeo estet euseu eweee faofo fasfa fijfj finfi "
+    "frafr frefr fryfy fulff "
+    "fuvff gazom gerde glagd glega glggl glvgv greel grngn guggn gujgu hatht hauha hbssh hebhe "
+    "herhz hinhi hmoho hrvhr "
+    "hunhu hyehy iboig idoio iiiii ikuiu ileie inaia indid ipkik islis itait javjv jpnja kalkl "
+    "kankn kasks katka kaukr "
+    "kazkk khkmn khmkm kikki kinrw kirky kmrku komkv konkg korko kuakj kurku laolo latla lavlv "
+    "limli linln litlt ltzlb "
+    "lublu luglg lvslv mahmh malml marmr mkdmk mlgmg mltmt monmn mrimi msams myamy nauna navnv "
+    "nblnr ndend ndong nepne "
+    "nldnl nnonn nobnb norno npine nyany ocioc ojioj orior ormom oryor ossos panpa pbtps pesfa "
+    "plipi pltmg polpl porpt "
+    "prsfa pusps quequ quyqu rohrm ronro rumro runrn rusru sagsg sansa sinsi slksk slvsl smese "
+    "smosm snasn sndsd somso "
+    "sotst spaes sqisq srdsc srpsr sswss sunsu swasw swesv swhsw tahty tamta tattt telte tgktg "
+    "tgltl thath tirti tonto "
+    "tsntn tsots tuktk turtr twitw uigug ukruk urdur uzbuz uznuz venve vievi volvo wlnwa wolwo "
+    "xhoxh yddyi yidyi yoryo "
     "zhaza zhozh zsmms zulzu "
 )
 TWO_LETTERS = {code[:3]: code[3:] for code in _THREE.split()}
@@ -50,7 +70,8 @@ FORMER = {"iw": "he", "in": "id", "ji": "yi", "jw": "jv", "mo": "ro", "fil": "tl
 _ELIDING = {"fr", "it", "ca", "ga", "gd", "oc", "co", "fur", "lij", "pms", "wa"}
 _APOSTROPHE_IS_LETTER = {"uk", "be", "rue", "br", "uz", "haw", "gn", "ha", "fi", "he", "yi"}
 _ORDINAL_POINT = "de da nb nn no fi et cs sk sl hr sr bs hu tr lv is"
-# Abbreviations that may precede a capital letter or a digit. Before a lower-case letter, any short word can be an abbreviation.
+# Abbreviations that may precede a capital letter or a digit. Before a lower-case letter, any short
+# word can be an abbreviation.
 _ABBREVIATIONS = {
     "en": "Mr Mrs Ms Dr Prof St Sr Jr Rev Hon Gen Col Capt Lt Sgt Gov Sen Rep Messrs vs cf Fig Figs Eq Vol",
     "de": "Dr Prof Hr Hrn Fr bzw ca vgl ggf evtl inkl sog St Nr Abs Abb Bd Kap Str Mio Mrd Jh Tel",
@@ -63,35 +84,55 @@ _ABBREVIATIONS = {
     "bg": "г гр д др проф ул бул стр вж св",
     "tr": "Dr Prof Doç Av vb vs bkz yy Sn",
 }
-_NUMBERED = {"en": "No Nos Art p pp Ch Sec", "es": "n p", "fr": "n p", "it": "n p", "pt": "n p", "nl": "p"}
+_NUMBERED = {
+    "en": "No Nos Art p pp Ch Sec",
+    "es": "n p",
+    "fr": "n p",
+    "it": "n p",
+    "pt": "n p",
+    "nl": "p",
+}
 
 
 def language_parts(lang: str) -> list[str]:
-    """Return the lower-case parts of a language tag, with the language as a two-letter code: `zho_Hant` gives zh and hant."""
+    """Return the lower-case parts of a language tag, with the language as a two-letter code:
+    `zho_Hant` gives zh and hant.
+    """
     base, *rest = lang.strip().replace("_", "-").lower().split("-")
     base = TWO_LETTERS.get(base, base)
     return ["zh" if base == "yue" else FORMER.get(base, base), *rest]
 
 
-# -- scripts without spaces ----------------------------------------------------------------------------------
+# -- scripts without spaces
+# ----------------------------------------------------------------------------------
 _SCRIPTS = {"zh": r"\p{Han}〻", "ja": r"\p{Han}\p{Hiragana}\p{Katakana}ー〻", "th": r"\p{Thai}"}
 _BUDOUX = {"zh-hant": "zh-hant", "ja": "ja_word", "th": "th"}
 
 
 def _cutter(language: str) -> Callable[[str], list[str]] | None:
-    """Return the function that segments text of a language written without spaces, or None for other languages."""
+    """Return the function that segments text of a language written without spaces, or None for
+    other languages.
+    """
     if language == "zh":
-        return importlib.import_module("rjieba").Jieba().cut  # private dictionary, unaffected by rjieba.add_word
+        return (
+            importlib.import_module("rjieba").Jieba().cut
+        )  # private dictionary, unaffected by rjieba.add_word
     if language not in _BUDOUX:
         return None
     model = (
         resources.files("budoux") / "models" / f"{_BUDOUX[language]}.json"
     )  # read here, because BudouX cannot load its Japanese word model
-    return importlib.import_module("budoux").Parser(json.loads(model.read_text(encoding="utf-8"))).parse
+    return (
+        importlib.import_module("budoux")
+        .Parser(json.loads(model.read_text(encoding="utf-8")))
+        .parse
+    )
 
 
-# -- the rules -----------------------------------------------------------------------------------------------
-# Characters that never occur in words: control characters, byte order mark, soft hyphen, zero-width and bidirectional marks.
+# -- the rules
+# -----------------------------------------------------------------------------------------------
+# Characters that never occur in words: control characters, byte order mark, soft hyphen, zero-width
+# and bidirectional marks.
 _UNSEEN = r"\s\p{Cc}\u00AD\u061C\u180E\u200B-\u200F\u2028-\u202E\u2060-\u206F\uFEFF\uFFF9-\uFFFB"
 _SPECIAL = r"""
     (?:(?:https?|ftp|file)://|www\.)[!-~--[<>"`]]{0,250}[A/&=\#~+-]             # URL
@@ -103,11 +144,15 @@ _SPECIAL = r"""
   | (?<![A)\]}-])--?[a-zA-Z][A-]*                                               # --option
   | (?<!\w)\d\d?:\d\d(?::\d\d)?(?![\w:])                                        # 10:30
   | [a-zA-Z](?:\+\+|\#)(?!\w)                                                   # C++, C#
-""".replace("[A", "[a-zA-Z0-9_").replace("[^A", "[^a-zA-Z0-9_")  # ASCII only: \w would add 谢谢 to example.org/谢谢
+""".replace("[A", "[a-zA-Z0-9_").replace(
+    "[^A", "[^a-zA-Z0-9_"
+)  # ASCII only: \w would add 谢谢 to example.org/谢谢
 
 
 def _pattern(language: str, *, special: bool) -> regex.Pattern[str]:
-    """Return the pattern that matches one word. Its quantifiers are bounded or possessive, so matching takes linear time."""
+    """Return the pattern that matches one word. Its quantifiers are bounded or possessive, so
+    matching takes linear time.
+    """
     scripts = _SCRIPTS.get(language, "")
     letter = rf"[\p{{L}}\p{{M}}\p{{N}}_--[{scripts}]]" if scripts else r"[\p{L}\p{M}\p{N}_]"
     inner = r"[-‐‑.·]|[\u00AD\u200C\u200D\u2060]+|(?<=\p{Hebrew})[\"'״׳](?=\p{Hebrew})|(?<=\d)[,'’٫٬](?=\d)"
@@ -135,7 +180,9 @@ def _pattern(language: str, *, special: bool) -> regex.Pattern[str]:
 
 
 class Chunks(dict):
-    """Cache that maps each chunk (text between two spaces) to its words, because most chunks of a text occur repeatedly."""
+    """Cache that maps each chunk (text between two spaces) to its words, because most chunks of a
+    text occur repeatedly.
+    """
 
     def __init__(self, language: str, cut: Callable[[str], list[str]] | None):
         self.short, self._long = _pattern(language, special=True), _pattern(language, special=False)
@@ -152,7 +199,9 @@ class Chunks(dict):
         return words
 
     def _words(self, chunk: str) -> tuple[str, ...]:
-        if self._run is None:  # fast path: most chunks are one word, with at most one punctuation mark
+        if (
+            self._run is None
+        ):  # fast path: most chunks are one word, with at most one punctuation mark
             if chunk.isalpha():
                 return (chunk,)
             if chunk[-1] in ".,;:!?" and chunk[:-1].isalpha():
@@ -166,11 +215,15 @@ class Chunks(dict):
 
 
 class Segmenter:
-    """Word segmenter for a language (`en`, `en-US`, `zh-Hant`, `jpn`); unknown languages use the default rules."""
+    """Word segmenter for a language (`en`, `en-US`, `zh-Hant`, `jpn`); unknown languages use the
+    default rules.
+    """
 
     def __init__(self, lang: str):
         language, *rest = language_parts(lang)
-        traditional = language == "zh" and ({"hant", "tw", "hk", "mo"} & set(rest) or lang.startswith("yue"))
+        traditional = language == "zh" and (
+            {"hant", "tw", "hk", "mo"} & set(rest) or lang.startswith("yue")
+        )
         self.chunks = Chunks(language, _cutter("zh-hant" if traditional else language))
         self._abbreviations = frozenset(_ABBREVIATIONS.get(language, "").split())
         self._numbered = frozenset(_NUMBERED.get(language, "").split())
@@ -185,12 +238,19 @@ class Segmenter:
         words = []
         for chunk, following in zip(chunks, [*chunks[1:], ""], strict=True):
             words.extend(self.chunks[chunk])
-            if following and words[-1:] == ["."] and len(chunk) > 1 and self._abbreviates(words[-2:-1], following):
+            if (
+                following
+                and words[-1:] == ["."]
+                and len(chunk) > 1
+                and self._abbreviates(words[-2:-1], following)
+            ):
                 words[-2:] = [words[-2] + "."]
         return words
 
     def _abbreviates(self, last: list[str], following: str) -> bool:
-        """Return whether the full stop between the word `last` and the chunk `following` belongs to the word."""
+        """Return whether the full stop between the word `last` and the chunk `following` belongs to
+        the word.
+        """
         if not last:
             return False
         word, first = last[0], following[0]
@@ -202,7 +262,9 @@ class Segmenter:
             return len(word) <= 6
         if first.isdigit() and word in self._numbered:
             return True
-        return word in self._abbreviations or (len(word) == 1 and word.isupper() and first.isupper())
+        return word in self._abbreviations or (
+            len(word) == 1 and word.isupper() and first.isupper()
+        )
 
 
 @cache
@@ -224,13 +286,20 @@ def split_words(text: str, lang: str) -> list[str]:
 def split_spaces(text: str) -> list[str]:
     """Split tokenised text into words at spaces and tabs.
 
-    `str.split` would also split at no-break spaces. Other aligners do not split there, so word numbers in links would differ.
+    `str.split` would also split at no-break spaces. Other aligners do not split there, so word
+    numbers in links would differ.
     """
-    return text.split() if text.isascii() else [word for word in text.replace("\t", " ").split(" ") if word]
+    return (
+        text.split()
+        if text.isascii()
+        else [word for word in text.replace("\t", " ").split(" ") if word]
+    )
 
 
 def splitter(lang: str, *, pretokenized: bool) -> Callable[[str], list[str]]:
-    """Return the function that splits text in a language into words; pretokenized text is split only at spaces and tabs."""
+    """Return the function that splits text in a language into words; pretokenized text is split
+    only at spaces and tabs.
+    """
     return split_spaces if pretokenized else get_segmenter(lang).split
 
 

@@ -1,7 +1,8 @@
 """Spans (named entities, slots), encoded as one tag per word.
 
-The functions take the tags of many sentences: `codes`, int `[n_words]`, are indices into `names` (−1 for words outside every
-span), and `offsets`, int64 `[n_sentences + 1]`, are the offsets of the sentences.
+The functions take the tags of many sentences: `codes`, int `[n_words]`, are indices into `names`
+(−1 for words outside every span), and `offsets`, int64 `[n_sentences + 1]`, are the offsets of the
+sentences.
 
 The tags of "Ann in Paris Rome Old York" in each scheme, where the three places are adjacent spans:
 
@@ -13,12 +14,14 @@ The tags of "Ann in Paris Rome Old York" in each scheme, where the three places 
 | bilou | U-PER | O | U-LOC | U-LOC | B-LOC | L-LOC | BIOES with L for E and U for S |
 | ioe | E-PER | O | E-LOC | E-LOC | I-LOC | E-LOC | E marks the last word of a span; B is not used (IOE1, IOE2) |
 
-BIOES is also written with M for I and W for S (BMES, BMESO, BMEWO), and these letters may be mixed. A tag that is invalid at its
-position (such as I after O) begins a span, and a tag without a type (`B`) has the type `_`, as in conlleval, the evaluation
-script of the CoNLL shared tasks (Tjong Kim Sang and Buchholz 2000).
+BIOES is also written with M for I and W for S (BMES, BMESO, BMEWO), and these letters may be mixed.
+A tag that is invalid at its position (such as I after O) begins a span, and a tag without a type
+(`B`) has the type `_`, as in conlleval, the evaluation script of the CoNLL shared tasks (Tjong Kim
+Sang and Buchholz 2000).
 
-Any other tag among tags of a scheme is an error (`unknown_tags`). Words with tags such as `B_PER`, `i-PER` or `X-PER` would
-otherwise be outside every span, and the scores would count other spans than those of the file.
+Any other tag among tags of a scheme is an error (`unknown_tags`). Words with tags such as `B_PER`,
+`i-PER` or `X-PER` would otherwise be outside every span, and the scores would count other spans
+than those of the file.
 """
 
 from __future__ import annotations
@@ -43,8 +46,8 @@ _MISSPELT = re.compile(rf"([{''.join(_KIND)}])[-_:./|‐‑–—−](.+)", re.D
 
 
 class Spans(NamedTuple):
-    """Spans in text order. `start` and `end` (exclusive) index the words of all sentences, int64 `[n_spans]`; `type`
-    contains indices into the sorted `types`, int32 `[n_spans]`."""
+    """Spans in text order. `start` and `end` (exclusive) index the words of all sentences, int64
+    `[n_spans]`; `type` contains indices into the sorted `types`, int32 `[n_spans]`."""
 
     start: np.ndarray
     end: np.ndarray
@@ -53,8 +56,8 @@ class Spans(NamedTuple):
 
 
 class SpanCounts(NamedTuple):
-    """Number of correct, predicted and gold spans for each sentence and type, int64 `[n_sentences, n_types, 3]`, and the sorted
-    types. F1 = 2·correct / (predicted + gold)."""
+    """Number of correct, predicted and gold spans for each sentence and type, int64 `[n_sentences,
+    n_types, 3]`, and the sorted types. F1 = 2·correct / (predicted + gold)."""
 
     table: np.ndarray
     types: tuple[str, ...]
@@ -68,13 +71,16 @@ class SpanCounts(NamedTuple):
 def detect_scheme(codes: np.ndarray, names: Sequence[str], offsets: np.ndarray) -> Scheme:
     """Detect the tagging scheme.
 
-    Tags are `plain` (parts of speech) if most names except O have no scheme prefix such as `B-`. L or U implies `bilou`. E
-    implies `ioe` if I is the only other letter. Otherwise, E, S, M or W implies `bioes`. Tags are `iob1` if a span begins with I
-    and every B directly follows a span of the same type.
+    Tags are `plain` (parts of speech) if most names except O have no scheme prefix such as `B-`. L
+    or U implies `bilou`. E implies `ioe` if I is the only other letter. Otherwise, E, S, M or W
+    implies `bioes`. Tags are `iob1` if a span begins with I and every B directly follows a span of
+    the same type.
     """
     occurring: list[int] = np.unique(codes).tolist()
     used = [names[code] for code in occurring if code >= 0 and names[code] != "O"]
-    untyped = set(used) <= set(_KIND) and bool({"B", "I"} & set(used))  # otherwise a single letter is an ordinary tag
+    untyped = set(used) <= set(_KIND) and bool(
+        {"B", "I"} & set(used)
+    )  # otherwise a single letter is an ordinary tag
     spans = [name for name in used if _SPAN.fullmatch(name) and (untyped or len(name) > 1)]
     if len(spans) < len(used) - len(spans):
         return "plain"
@@ -92,9 +98,11 @@ def detect_scheme(codes: np.ndarray, names: Sequence[str], offsets: np.ndarray) 
 
 
 def unknown_tags(names: Sequence[str], scheme: Scheme) -> list[str]:
-    """Return the tags that do not belong to a tagging scheme, such as `B_LOC`, `b-LOC` or `X-LOC` among `B-LOC` and `O`.
+    """Return the tags that do not belong to a tagging scheme, such as `B_LOC`, `b-LOC` or `X-LOC`
+    among `B-LOC` and `O`.
 
-    O with a type (`Oloc`, `O-loc`) is not among them, because such a word is outside every span in any reading.
+    O with a type (`Oloc`, `O-loc`) is not among them, because such a word is outside every span in
+    any reading.
     """
     if scheme == "plain":
         return []
@@ -103,13 +111,17 @@ def unknown_tags(names: Sequence[str], scheme: Scheme) -> list[str]:
 
 
 def _is_outside(name: str, types: Collection[str]) -> bool:
-    """Return whether a tag is O, alone or with a type. In xSID, O is directly followed by a type, as in `Otime`."""
+    """Return whether a tag is O, alone or with a type. In xSID, O is directly followed by a type,
+    as in `Otime`.
+    """
     prefix, rest = name[:1], name[1:]
     return prefix == "O" and (not rest or rest[0] == "-" or rest[0].islower() or rest in types)
 
 
 def names_without_spans(names: Sequence[str]) -> list[str]:
-    """Return the tags that are neither O nor a BIO tag, such as `NOUN` or `B_PER`; `to_bio` leaves them in `plain` tags."""
+    """Return the tags that are neither O nor a BIO tag, such as `NOUN` or `B_PER`; `to_bio` leaves
+    them in `plain` tags.
+    """
     return [name for name in names if name != "O" and not name.startswith(("B-", "I-"))]
 
 
@@ -118,20 +130,26 @@ def unknown_tag_fact(name: str, names: Sequence[str]) -> str:
     known = [other for other in names if _SPAN.fullmatch(other)]
     match = _MISSPELT.fullmatch(name)
     remedy = (
-        f"write {match[1].upper()}-{match[2]}" if match else "correct the tag, or write O for a word outside every span"
+        f"write {match[1].upper()}-{match[2]}"
+        if match
+        else "correct the tag, or write O for a word outside every span"
     )
-    return f"the tag {name!r:.40} does not belong to the scheme of the other tags, such as {known[0]!r:.40}; {remedy}"
+    return (
+        f"the tag {name!r:.40} does not belong to the scheme of the other tags, such as "
+        f"{known[0]!r:.40}; {remedy}"
+    )
 
 
 def to_bio(
     codes: np.ndarray, names: Sequence[str], offsets: np.ndarray, scheme: Scheme | None = None
 ) -> tuple[Labels, int]:
-    """Convert tags to BIO (`iob2`). By default, the scheme is detected (`detect_scheme`). `plain` tags are returned unchanged.
+    """Convert tags to BIO (`iob2`). By default, the scheme is detected (`detect_scheme`). `plain`
+    tags are returned unchanged.
 
     Returns:
-        the tags with sorted names, and the number of repaired tags. I or E at the beginning of a span becomes B (in
-        `iob1` and `ioe`, tags are valid there and not counted), and O with a type (`Oloc` or `O-loc` among `O` and `B-loc`)
-        becomes O.
+        the tags with sorted names, and the number of repaired tags. I or E at the beginning of a
+        span becomes B (in `iob1` and `ioe`, tags are valid there and not counted), and O with a
+        type (`Oloc` or `O-loc` among `O` and `B-loc`) becomes O.
 
     Raises:
         InputError: a tag does not belong to the scheme (see `unknown_tags`).
@@ -142,7 +160,9 @@ def to_bio(
     if unknown := unknown_tags(names, scheme):
         raise InputError(unknown_tag_fact(unknown[0], names))
     words = _Words(codes, names, offsets)
-    strange = np.array([name != "O" and not _SPAN.fullmatch(name) for name in names] + [True])[codes]
+    strange = np.array([name != "O" and not _SPAN.fullmatch(name) for name in names] + [True])[
+        codes
+    ]
     valid_first = {"iob1": (_B, _S, _I), "ioe": (_B, _S, _I, _E)}.get(scheme, (_B, _S))
     wrong = words.begins & ~np.isin(words.kind, valid_first)
     letters = np.where(words.kind == _O, _O, np.where(words.begins, _B, _I))
@@ -150,8 +170,8 @@ def to_bio(
 
 
 def span_table(codes: np.ndarray, names: Sequence[str], offsets: np.ndarray) -> Spans:
-    """Return all spans of BIO or BIOES tags. As in conlleval and seqeval, I or E begins a new span after O, after a finished
-    span, or after a tag of a different type.
+    """Return all spans of BIO or BIOES tags. As in conlleval and seqeval, I or E begins a new span
+    after O, after a finished span, or after a tag of a different type.
 
     Example:
         >>> table = span_table(np.array([0, 1, 2, 2]), ["O", "B-LOC", "I-PER"], np.array([0, 4]))
@@ -166,23 +186,35 @@ def span_table(codes: np.ndarray, names: Sequence[str], offsets: np.ndarray) -> 
     return Spans(starts, ends, words.type[starts], words.types)
 
 
-def span_counts(gold: np.ndarray, predicted: np.ndarray, names: Sequence[str], offsets: np.ndarray) -> SpanCounts:
-    """Count correct, predicted and gold spans. A predicted span is correct if a gold span has the same words and type.
+def span_counts(
+    gold: np.ndarray, predicted: np.ndarray, names: Sequence[str], offsets: np.ndarray
+) -> SpanCounts:
+    """Count correct, predicted and gold spans. A predicted span is correct if a gold span has the
+    same words and type.
 
     Raises:
         InputError: the numbers of gold tags, predicted tags and words differ.
     """
     if not len(gold) == len(predicted) == offsets[-1]:
-        fact = f"got {len(predicted):,} predicted tags and {len(gold):,} gold tags for {int(offsets[-1]):,} words"
+        fact = (
+            f"got {len(predicted):,} predicted tags and {len(gold):,} gold tags for "
+            f"{int(offsets[-1]):,} words"
+        )
         raise InputError(f"{fact}, expected one of each per word")
     true = span_table(gold, names, offsets)
     guess = span_table(predicted, names, offsets)
     types = tuple(sorted({*true.types, *guess.types}))
-    true_type, guess_type = (Labels(spans.type, spans.types).among(types) for spans in (true, guess))
+    true_type, guess_type = (
+        Labels(spans.type, spans.types).among(types) for spans in (true, guess)
+    )
     end, type_ = np.zeros(len(gold), np.int64), np.full(len(gold), -1, np.int32)
     end[true.start], type_[true.start] = true.end, true_type
     right = (end[guess.start] == guess.end) & (type_[guess.start] == guess_type)
-    groups = ((guess.start[right], guess_type[right]), (guess.start, guess_type), (true.start, true_type))
+    groups = (
+        (guess.start[right], guess_type[right]),
+        (guess.start, guess_type),
+        (true.start, true_type),
+    )
     n, sentence = len(offsets) - 1, np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
     cells = [sentence[start] * len(types) + type_ for start, type_ in groups]
     counts = [np.bincount(cell, minlength=n * len(types)).reshape(n, len(types)) for cell in cells]
@@ -190,7 +222,9 @@ def span_counts(gold: np.ndarray, predicted: np.ndarray, names: Sequence[str], o
 
 
 class _Words:
-    """Prefix (such as B) and type of each tag and of the preceding tag, and masks of the tags that begin or continue a span."""
+    """Prefix (such as B) and type of each tag and of the preceding tag, and masks of the tags that
+    begin or continue a span.
+    """
 
     def __init__(self, codes: np.ndarray, names: Sequence[str], offsets: np.ndarray):
         matches = [_SPAN.fullmatch(name) for name in names]
@@ -210,6 +244,8 @@ class _Words:
     def written(self, letters: np.ndarray) -> Labels:
         """Return tags with the given scheme letters and the type of each word."""
         n = len(self.types)
-        tags, codes = np.unique(np.where(letters == _O, -1, letters * n + self.type), return_inverse=True)
+        tags, codes = np.unique(
+            np.where(letters == _O, -1, letters * n + self.type), return_inverse=True
+        )
         names = ("O" if tag < 0 else f"{_LETTERS[tag // n]}-{self.types[tag % n]}" for tag in tags)
         return Labels(codes.reshape(-1), tuple(names)).sorted()

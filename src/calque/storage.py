@@ -22,39 +22,47 @@ import pyarrow as pa
 
 from calque.errors import InputError, OutputError, SettingError, causes, interruption
 
-# Subfolders of a temporary folder for the new and the replaced contents, and for the data from which a run resumes. The
-# temporary file of a single file is also called `new`.
+# Subfolders of a temporary folder for the new and the replaced contents, and for the data from
+# which a run resumes. The temporary file of a single file is also called `new`.
 NEW, _OLD, TRAINING = "new", "old", "training"
-# Names of temporary folders and of locks, of files that safetensors creates in temporary folders, and of the temporary folders
-# and locks of subfolders.
+# Names of temporary folders and of locks, of files that safetensors creates in temporary folders,
+# and of the temporary folders and locks of subfolders.
 _PART, _LOCK = re.compile(r"\..+\.calque-part"), re.compile(r"\..+\.calque-lock")
 _OF_LIBRARY = re.compile(r"\.tmp\w{6}")
 _OF_SUBFOLDER = re.compile(rf"\.({NEW}|{TRAINING})\.calque-[a-z]+")
-_TEMPORARY = re.compile(rf"(.*/)?\.?([^/]*)\.calque-[a-z]+(/{NEW}(?=/|$))?")  # matches names returned by `part_of`
+_TEMPORARY = re.compile(
+    rf"(.*/)?\.?([^/]*)\.calque-[a-z]+(/{NEW}(?=/|$))?"
+)  # matches names returned by `part_of`
 _FULL = {
     errno.ENOSPC: "no space left on the disk",
     errno.EDQUOT: "the disk quota is exceeded",
     errno.EFBIG: "the file is larger than the system allows",
     errno.EIO: "input/output error (while reading or writing); check the disk",
 }
-# Libraries report a full disk in different ways. Rust libraries (safetensors, tokenizers) report the error number.
-# NumPy reports the number of written items, and PyTorch's zip writer reports only that the write failed.
+# Libraries report a full disk in different ways. Rust libraries (safetensors, tokenizers) report
+# the error number. NumPy reports the number of written items, and PyTorch's zip writer reports only
+# that the write failed.
 _NUMBER = re.compile(r"\(os error (\d+)\)")
 _NUMPY = re.compile(r"\d+ requested and \d+ written")
-_TORCH = re.compile(r"PytorchStreamWriter failed|inline_container\.cc.*unexpected pos|basic_ios::clear: iostream error")
+_TORCH = re.compile(
+    r"PytorchStreamWriter failed|inline_container\.cc.*unexpected pos|basic_ios::clear: iostream error"
+)
 
 VECTORS = 1 << 26  # maximum size in bytes of an array of word vectors that is kept in memory
 WORDS = pa.list_(pa.string())
 _PATIENCE = 7 * 86_400  # maximum time in seconds to wait for a lock
 
 
-# -- files -------------------------------------------------------------------------------------------------------------
+# -- files
+# --------------------------------------------------------------------------------------------------
 @contextmanager
 def whole(path: str | PathLike[str]) -> Iterator[Path]:
-    """Write a file atomically: the block writes a temporary file, which replaces `path` at the end and is removed on failure.
+    """Write a file atomically: the block writes a temporary file, which replaces `path` at the end
+    and is removed on failure.
 
-    The temporary file has its own folder next to `path`, because libraries create further files next to the file that they
-    write. Missing folders are created. Devices and pipes are written directly.
+    The temporary file has its own folder next to `path`, because libraries create further files
+    next to the file that they write. Missing folders are created. Devices and pipes are written
+    directly.
 
     Yields:
         the path of the temporary file.
@@ -70,7 +78,9 @@ def whole(path: str | PathLike[str]) -> Iterator[Path]:
         with naming(name):
             yield name
         return
-    where = Path(os.path.realpath(name)) if name.is_symlink() else name  # replace the target of a symbolic link
+    where = (
+        Path(os.path.realpath(name)) if name.is_symlink() else name
+    )  # replace the target of a symbolic link
     place = part_of(where)
     part = place / NEW
     check_temporary(place, files=True)
@@ -87,8 +97,14 @@ def whole(path: str | PathLike[str]) -> Iterator[Path]:
         if (stopped := interruption(error)) is not None:
             raise stopped from None
         reason = None if isinstance(error, OutputError) else unwritten(error)
-        if isinstance(error, OSError) and error.filename in (None, *map(fspath, (part, place, *where.parents))):
-            reason = reason or f"cannot be written ({os.strerror(error.errno) if error.errno else error})"
+        if isinstance(error, OSError) and error.filename in (
+            None,
+            *map(fspath, (part, place, *where.parents)),
+        ):
+            reason = (
+                reason
+                or f"cannot be written ({os.strerror(error.errno) if error.errno else error})"
+            )
         if reason is None:
             raise
         raise failure(name, reason) from error
@@ -113,19 +129,23 @@ def part_of(path: Path, kind: str = "part") -> Path:
 
     Args:
         path: the file or folder.
-        kind: purpose of the path: "part" for unfinished output, "saving" for an encoder, "training" for checkpoints, or "lock".
+        kind: purpose of the path: "part" for unfinished output, "saving" for an encoder, "training"
+            for checkpoints, or "lock".
     """
     return path.with_name(f".{path.name}.calque-{kind}")
 
 
 def check_temporary(place: Path, *, files: bool = False) -> None:
-    """Check that a temporary folder is absent, or contains only what a killed process of calque left there.
+    """Check that a temporary folder is absent, or contains only what a killed process of calque
+    left there.
 
-    calque creates neither links nor other files there. Following a link or removing such files would destroy a user's data.
+    calque creates neither links nor other files there. Following a link or removing such files
+    would destroy a user's data.
 
     Args:
         place: path returned by `part_of`.
-        files: whether the folder belongs to a single file; otherwise, it contains the subfolders `new`, `old` and `training`.
+        files: whether the folder belongs to a single file; otherwise, it contains the subfolders
+            `new`, `old` and `training`.
 
     Raises:
         OutputError: the path contains something that calque did not create.
@@ -136,20 +156,28 @@ def check_temporary(place: Path, *, files: bool = False) -> None:
         raise _in_the_way(place)
     for entry in os.scandir(place):
         if files:
-            ours = entry.is_file(follow_symlinks=False) and (entry.name == NEW or _OF_LIBRARY.fullmatch(entry.name))
+            ours = entry.is_file(follow_symlinks=False) and (
+                entry.name == NEW or _OF_LIBRARY.fullmatch(entry.name)
+            )
         else:
             ours = entry.is_dir(follow_symlinks=False) and entry.name in (NEW, _OLD, TRAINING)
             ours = ours or (_OF_SUBFOLDER.fullmatch(entry.name) and not entry.is_symlink())
         if not ours:
             raise _in_the_way(Path(entry))
         if entry.name != _OLD:  # files below these folders are overwritten
-            below = (Path(root) / name for root, folders, names in os.walk(entry) for name in (*folders, *names))
+            below = (
+                Path(root) / name
+                for root, folders, names in os.walk(entry)
+                for name in (*folders, *names)
+            )
             if link := next(filter(Path.is_symlink, below), None):
                 raise _in_the_way(link)
 
 
 def is_leftover(entry: Path) -> bool:
-    """Return whether an entry is the lock, or the temporary folder of a file, that a killed process of calque left."""
+    """Return whether an entry is the lock, or the temporary folder of a file, that a killed process
+    of calque left.
+    """
     if _LOCK.fullmatch(entry.name):
         about = entry.lstat()
         return stat.S_ISREG(about.st_mode) and not about.st_size
@@ -165,16 +193,19 @@ def _in_the_way(entry: Path) -> OutputError:
     kind = "a folder" if entry.is_dir() else "a file"
     kind = "a symbolic link" if entry.is_symlink() else kind
     return OutputError(
-        f"{entry}: is {kind} that calque did not create, at a path that calque needs; rename or remove it"
+        f"{entry}: is {kind} that calque did not create, at a path that calque needs; rename or "
+        "remove it"
     )
 
 
 def temporary_folder(place: Path, out: Path) -> Path:
-    """Create a temporary folder, or reuse one left by a killed process, and return the subfolder to write to.
+    """Create a temporary folder, or reuse one left by a killed process, and return the subfolder to
+    write to.
 
     Args:
         place: path returned by `part_of`.
-        out: final path; if a killed `replace_folder` moved an older folder away, that folder is first moved back.
+        out: final path; if a killed `replace_folder` moved an older folder away, that folder is
+            first moved back.
 
     Raises:
         OutputError: see `check_temporary`.
@@ -190,7 +221,9 @@ def temporary_folder(place: Path, out: Path) -> Path:
 
 
 def replace_folder(new: Path, out: Path) -> None:
-    """Rename a folder returned by `temporary_folder` to `out`; an existing `out` is first moved into the temporary folder."""
+    """Rename a folder returned by `temporary_folder` to `out`; an existing `out` is first moved
+    into the temporary folder.
+    """
     if out.exists():
         os.rename(out, new.with_name(_OLD))
     os.rename(new, out)
@@ -206,7 +239,8 @@ def remove(entry: Path) -> None:
 
 
 def write_text(path: str | PathLike[str], text: str) -> None:
-    """Write a UTF-8 text file atomically, without changing line endings; undecodable bytes in file names become `?`.
+    """Write a UTF-8 text file atomically, without changing line endings; undecodable bytes in file
+    names become `?`.
 
     Raises:
         OutputError: see `whole`.
@@ -217,7 +251,10 @@ def write_text(path: str | PathLike[str], text: str) -> None:
 
 def write_lines(path: str | PathLike[str], lines: Iterable[str]) -> None:
     """Write lines to a file atomically; the lines must include their line endings."""
-    with whole(path) as part, open(part, "w", encoding="utf-8", errors="replace", newline="\n") as file:
+    with (
+        whole(path) as part,
+        open(part, "w", encoding="utf-8", errors="replace", newline="\n") as file,
+    ):
         file.writelines(lines)
 
 
@@ -239,11 +276,12 @@ def append_lines(path: str | PathLike[str], lines: Iterable[str]) -> None:
 def locked(out: str | PathLike[str], *, wait: bool = False) -> Iterator[None]:
     """Prevent other processes from writing `out` during the block.
 
-    The lock is a file `.NAME.calque-lock` next to the output. The kernel releases the lock when the process ends. The
-    lock is not reentrant.
+    The lock is a file `.NAME.calque-lock` next to the output. The kernel releases the lock when the
+    process ends. The lock is not reentrant.
 
     Args:
-        out: file or folder to be written. Missing parent folders are created, and removed if they stay empty.
+        out: file or folder to be written. Missing parent folders are created, and removed if they
+            stay empty.
         wait: whether to wait for the other process instead of raising an error.
 
     Raises:
@@ -254,7 +292,9 @@ def locked(out: str | PathLike[str], *, wait: bool = False) -> Iterator[None]:
 
     name = Path(out)
     check_links(name)
-    if name.exists() and not name.is_file() and not name.is_dir():  # a lock file cannot be created next to a device
+    if (
+        name.exists() and not name.is_file() and not name.is_dir()
+    ):  # a lock file cannot be created next to a device
         with naming(out):
             yield
         return
@@ -264,7 +304,9 @@ def locked(out: str | PathLike[str], *, wait: bool = False) -> Iterator[None]:
         if not stat.S_ISREG(about.st_mode) or about.st_size:
             raise _in_the_way(path)  # lock files are empty; this one would be removed with the lock
     if _refuses_files(path.parent):
-        raise OutputError(f"{fspath(out)}: cannot be written, because no file can be created next to it")
+        raise OutputError(
+            f"{fspath(out)}: cannot be written, because no file can be created next to it"
+        )
     missing = [folder for folder in path.parents if not folder.exists()]  # innermost first
     file = FileLock(path, timeout=_PATIENCE if wait else 0)
     try:
@@ -277,14 +319,23 @@ def locked(out: str | PathLike[str], *, wait: bool = False) -> Iterator[None]:
         who = f"another process is writing {fspath(out)}"
         raise SettingError(f"{who}; wait until it has finished, or choose another output") from None
     except OSError as error:
-        if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS):
+        if error.errno not in (
+            errno.EACCES,
+            errno.EPERM,
+            errno.EROFS,
+            errno.ENOLCK,
+            errno.EOPNOTSUPP,
+            errno.ENOSYS,
+        ):
             raise  # after one of these errors, continue without a lock
     try:
         with naming(out):
             yield
     finally:
         if file.is_locked:
-            path.unlink(missing_ok=True)  # removed before the release, so that waiting processes detect the removal
+            path.unlink(
+                missing_ok=True
+            )  # removed before the release, so that waiting processes detect the removal
             file.release()
         with suppress(OSError):  # a folder can contain other files
             for folder in missing:
@@ -292,7 +343,8 @@ def locked(out: str | PathLike[str], *, wait: bool = False) -> Iterator[None]:
 
 
 def _refuses_files(folder: Path) -> bool:
-    """Return whether creating a file in an existing folder fails with `FileNotFoundError`, as in /proc.
+    """Return whether creating a file in an existing folder fails with `FileNotFoundError`, as in
+    /proc.
 
     `FileLock` would mistake this error for a race with another process.
     """
@@ -310,23 +362,30 @@ def _refuses_files(folder: Path) -> bool:
 
 
 def reserve(file: IO[bytes], size: int) -> None:
-    """Set the size of an open file in bytes and allocate its disk space; existing contents are kept.
+    """Set the size of an open file in bytes and allocate its disk space; existing contents are
+    kept.
 
-    Without this allocation, writing to the memory-mapped file would kill the process if the disk is full.
+    Without this allocation, writing to the memory-mapped file would kill the process if the disk is
+    full.
 
     Raises:
         OSError: the disk is full.
     """
     try:
         os.posix_fallocate(file.fileno(), 0, size)
-    except (AttributeError, OSError) as error:  # not available on macOS, Windows and some file systems
+    except (
+        AttributeError,
+        OSError,
+    ) as error:  # not available on macOS, Windows and some file systems
         if isinstance(error, OSError) and error.errno in _FULL:
             raise
         os.ftruncate(file.fileno(), size)
 
 
 def sync(path: str | PathLike[str]) -> None:
-    """Flush a file or the entries of a folder to disk, so that they survive a power failure after a rename."""
+    """Flush a file or the entries of a folder to disk, so that they survive a power failure after a
+    rename.
+    """
     is_folder = os.path.isdir(path)
     if is_folder and os.name != "posix":
         return
@@ -338,7 +397,9 @@ def sync(path: str | PathLike[str]) -> None:
 
 
 def readable(path: str | PathLike[str]) -> None:
-    """Give a file the default permissions, because safetensors creates files that only their owner can read."""
+    """Give a file the default permissions, because safetensors creates files that only their owner
+    can read.
+    """
     if os.name == "posix":
         mask = os.umask(0o077)
         os.umask(mask)
@@ -347,7 +408,9 @@ def readable(path: str | PathLike[str]) -> None:
 
 @contextmanager
 def naming(path: str | PathLike[str]) -> Iterator[None]:
-    """Convert errors in the block that are caused by a full disk to an `OutputError` that names the output."""
+    """Convert errors in the block that are caused by a full disk to an `OutputError` that names the
+    output.
+    """
     try:
         yield
     except Exception as error:
@@ -360,7 +423,9 @@ def naming(path: str | PathLike[str]) -> Iterator[None]:
 
 
 def unwritten(error: BaseException | None) -> str | None:
-    """Return the reason for a failed write, as reported by an error or its causes, or None if no failed write is reported."""
+    """Return the reason for a failed write, as reported by an error or its causes, or None if no
+    failed write is reported.
+    """
     reason = None
     for each in causes(error):
         of_library = list(map(int, _NUMBER.findall(str(each))))
@@ -370,7 +435,8 @@ def unwritten(error: BaseException | None) -> str | None:
         for number in numbers:
             if number in _FULL:
                 return _FULL[number]
-        # ENOENT is about a missing input file, and an `OSError` can also be about an input; neither shows a failed write.
+        # ENOENT is about a missing input file, and an `OSError` can also be about an input; neither
+        # shows a failed write.
         if not isinstance(each, OSError) and of_library and of_library[0] != errno.ENOENT:
             reason = f"cannot be written ({os.strerror(of_library[0])})"
         if isinstance(each, RuntimeError) and _TORCH.search(str(each)):
@@ -396,7 +462,8 @@ def failure(path: str | PathLike[str], reason: str) -> OutputError:
     return OutputError(f"{finished(path)}: {reason}")
 
 
-# -- JSON --------------------------------------------------------------------------------------------------------------
+# -- JSON
+# --------------------------------------------------------------------------------------------------
 def read_json_object(path: Path, fact: str) -> dict[str, Any]:
     """Read a file that must contain a JSON object.
 
@@ -422,13 +489,15 @@ def json_text(
     default: Callable[[Any], Any] | None = None,
     **options: Any,
 ) -> str:
-    """Return a value as strict JSON, which contains no NaN and no infinity; every module of calque writes JSON with it.
+    """Return a value as strict JSON, which contains no NaN and no infinity; every module of calque
+    writes JSON with it.
 
     Args:
         value: value to write; NumPy numbers and arrays are converted.
-        undefined: how to write a number that is not finite: "null" for a score or a measurement that is undefined; "refuse"
-            to raise an error, for settings that must be read back; "name" to write its name as a string ("nan", "inf"), for
-            digests and identities, in which different values must stay different.
+        undefined: how to write a number that is not finite: "null" for a score or a measurement
+            that is undefined; "refuse" to raise an error, for settings that must be read back;
+            "name" to write its name as a string ("nan", "inf"), for digests and identities, in
+            which different values must stay different.
         default: function that converts other objects, as in `json.dumps`.
         options: other arguments of `json.dumps`.
 
@@ -445,33 +514,50 @@ def json_text(
 
     try:
         return json.dumps(value, allow_nan=False, default=converted, **options)
-    except ValueError:  # a number is not finite; only then are the values copied and the number replaced
+    except (
+        ValueError
+    ):  # a number is not finite; only then are the values copied and the number replaced
         return json.dumps(_finite(value, undefined, converted, ()), allow_nan=False, **options)
 
 
-def _finite(value: Any, undefined: str, converted: Callable[[Any], Any], place: tuple[str, ...]) -> Any:
-    """Return a copy of a value in which numbers that are not finite are replaced; see `json_text`."""
+def _finite(
+    value: Any, undefined: str, converted: Callable[[Any], Any], place: tuple[str, ...]
+) -> Any:
+    """Return a copy of a value in which numbers that are not finite are replaced; see
+    `json_text`.
+    """
     if isinstance(value, float):
         if math.isfinite(value):
             return value
         if undefined == "refuse":
-            raise OutputError(f"{'.'.join(place) or 'the value'} must be a finite number to be written, got {value}")
+            raise OutputError(
+                f"{'.'.join(place) or 'the value'} must be a finite number to be written, got "
+                f"{value}"
+            )
         return str(float(value)) if undefined == "name" else None
     if value is None or isinstance(value, str | int):
         return value
     if isinstance(value, dict):
         return {
-            str(key) if isinstance(key, float) else key: _finite(each, undefined, converted, (*place, str(key)))
+            str(key) if isinstance(key, float) else key: _finite(
+                each, undefined, converted, (*place, str(key))
+            )
             for key, each in value.items()
         }
     if isinstance(value, list | tuple):
-        return [_finite(each, undefined, converted, (*place, str(k))) for k, each in enumerate(value)]
+        return [
+            _finite(each, undefined, converted, (*place, str(k))) for k, each in enumerate(value)
+        ]
     return _finite(converted(value), undefined, converted, place)
 
 
-# -- arrays of word vectors --------------------------------------------------------------------------------------------
-def mapped_array(shape: Sequence[int], dtype: np.typing.DTypeLike, small: int | None = None) -> np.ndarray:
-    """Return an array of zeros, in a memory-mapped temporary file if it has more than `small` bytes (default: `VECTORS`).
+# -- arrays of word vectors
+# --------------------------------------------------------------------------------------------
+def mapped_array(
+    shape: Sequence[int], dtype: np.typing.DTypeLike, small: int | None = None
+) -> np.ndarray:
+    """Return an array of zeros, in a memory-mapped temporary file if it has more than `small` bytes
+    (default: `VECTORS`).
 
     If the disk is full, the array is kept in memory.
     """
@@ -487,7 +573,8 @@ def mapped_array(shape: Sequence[int], dtype: np.typing.DTypeLike, small: int | 
         return np.zeros(shape, dtype)
 
 
-# -- Arrow -------------------------------------------------------------------------------------------------------------
+# -- Arrow
+# --------------------------------------------------------------------------------------------------
 def from_words(sentences: Iterable[Sequence[str]]) -> pa.Array:
     """Convert sentences to an Arrow array of lists of strings.
 
@@ -504,11 +591,16 @@ def slice_rows(table: pa.Table, index: slice) -> pa.Table:
 
 
 def take_rows(table: pa.Table, indices: Sequence[int] | np.ndarray) -> pa.Table:
-    """Return the rows at `indices`. `Table.take` would copy a memory-mapped table into memory to concatenate its chunks."""
+    """Return the rows at `indices`. `Table.take` would copy a memory-mapped table into memory to
+    concatenate its chunks.
+    """
     rows = np.asarray(indices, dtype=np.int64)
     rows = np.where(rows < 0, rows + table.num_rows, rows)
     if len(rows) and not 0 <= rows.min() <= rows.max() < table.num_rows:
-        raise IndexError(f"indices are from {rows.min()} to {rows.max()}, but the table has {table.num_rows} rows")
+        raise IndexError(
+            f"indices are from {rows.min()} to {rows.max()}, but the table has {table.num_rows} "
+            "rows"
+        )
     chosen = np.zeros(table.num_rows, bool)
     chosen[rows] = True
     taken = table.filter(pa.array(chosen))

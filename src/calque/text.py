@@ -17,7 +17,8 @@ from calque.offsets import offsets_of
 from calque.storage import WORDS, from_words, json_text, slice_rows, take_rows, whole
 
 Side = Literal["source", "target"]
-LINE = "line"  # column with the line number of each pair in its file; exists only if lines were skipped
+# column with the line number of each pair in its file; exists only if lines were skipped
+LINE = "line"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,11 @@ class Sentences(Sequence[Sentence]):
     """
 
     def __init__(self, column: pa.ChunkedArray | pa.Array, lang: str = ""):
-        self._column = column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column], type=WORDS)
+        self._column = (
+            column
+            if isinstance(column, pa.ChunkedArray)
+            else pa.chunked_array([column], type=WORDS)
+        )
         self.lang = lang
 
     @classmethod
@@ -85,12 +90,16 @@ class Sentences(Sequence[Sentence]):
     def __getitem__(self, index: slice) -> Sentences: ...
     def __getitem__(self, index: int | slice) -> Sentence | Sentences:
         if isinstance(index, slice):
-            return Sentences(slice_rows(pa.table({"words": self._column}), index)["words"], self.lang)
+            return Sentences(
+                slice_rows(pa.table({"words": self._column}), index)["words"], self.lang
+            )
         return Sentence(tuple(self._column[index].as_py()), self.lang)
 
     def __iter__(self) -> Iterator[Sentence]:
         for chunk in self._column.chunks:
-            for start in range(0, len(chunk), 8192):  # limits the number of Python strings in memory
+            for start in range(
+                0, len(chunk), 8192
+            ):  # limits the number of Python strings in memory
                 for words in chunk.slice(start, 8192).to_pylist():
                     yield Sentence(tuple(words), self.lang)
 
@@ -104,20 +113,25 @@ class Sentences(Sequence[Sentence]):
         return np.array(pc.call_function("list_value_length", [self._column]), dtype=np.int64)
 
     def flat(self) -> tuple[pa.ChunkedArray, np.ndarray]:
-        """Return all words as Arrow strings, `[n_words]`, and the offsets of the sentences, int64 `[n_sentences + 1]`."""
+        """Return all words as Arrow strings, `[n_words]`, and the offsets of the sentences, int64
+        `[n_sentences + 1]`.
+        """
         offsets = offsets_of(self.lengths())
         words = pc.call_function("list_flatten", [self._column])
-        return (pa.chunked_array([words], type=pa.string()) if isinstance(words, pa.Array) else words), offsets
+        return (
+            pa.chunked_array([words], type=pa.string()) if isinstance(words, pa.Array) else words
+        ), offsets
 
 
 class ParallelCorpus:
     """Sentence pairs in two languages, with optional columns of metadata.
 
-    The data is an Arrow table. A saved corpus is memory-mapped, so ten million pairs open instantly and slices are not
-    copied. Create a corpus with `calque.read_parallel`, `of` or `open`.
+    The data is an Arrow table. A saved corpus is memory-mapped, so ten million pairs open instantly
+    and slices are not copied. Create a corpus with `calque.read_parallel`, `of` or `open`.
 
     Args:
-        table: Arrow table with the columns `source` and `target` (lists of strings), and optional string columns.
+        table: Arrow table with the columns `source` and `target` (lists of strings), and optional
+            string columns.
         langs: languages of source and target.
         skipped: number of skipped lines for each reason.
         first_skipped: position of the first skipped line for each reason.
@@ -137,7 +151,9 @@ class ParallelCorpus:
             raise SettingError(f"langs must be the two languages of the corpus, got {list(langs)}")
         for side in ("source", "target"):
             if side not in table.column_names:
-                raise SettingError(f"column {side!r} is missing; the table has the columns {table.column_names}")
+                raise SettingError(
+                    f"column {side!r} is missing; the table has the columns {table.column_names}"
+                )
         self.table = table
         self.langs = (langs[0], langs[1])
         self.skipped = dict(skipped or {})
@@ -155,17 +171,27 @@ class ParallelCorpus:
         """Build a `ParallelCorpus` from lists of words.
 
         Raises:
-            InputError: source and target have different lengths, or a word cannot be encoded as UTF-8.
+            InputError: source and target have different lengths, or a word cannot be encoded as
+                UTF-8.
             SettingError: a sentence is a string instead of a list of words.
         """
         left, right = _words(source), _words(target)
         if len(left) != len(right):
-            raise InputError(f"source and target must have the same length, got {len(left)} and {len(right)} sentences")
+            raise InputError(
+                f"source and target must have the same length, got {len(left)} and {len(right)} "
+                "sentences"
+            )
         columns = {"source": left, "target": right}
-        columns.update({name: pa.array(list(values), type=pa.string()) for name, values in (metadata or {}).items()})
+        columns.update(
+            {
+                name: pa.array(list(values), type=pa.string())
+                for name, values in (metadata or {}).items()
+            }
+        )
         return cls(pa.table(columns), langs)
 
-    # -- access -----------------------------------------------------------------------------------------------
+    # -- access
+    # ----------------------------------------------------------------------------------------------
     def __len__(self) -> int:
         return self.table.num_rows
 
@@ -197,7 +223,9 @@ class ParallelCorpus:
             SettingError: the corpus is not in this language.
         """
         if lang not in self.langs:
-            raise SettingError(f"the corpus is in {self.langs[0]} and {self.langs[1]}, not in {lang!r}")
+            raise SettingError(
+                f"the corpus is in {self.langs[0]} and {self.langs[1]}, not in {lang!r}"
+            )
         return "source" if self.langs[0] == lang else "target"
 
     @property
@@ -212,14 +240,16 @@ class ParallelCorpus:
 
     @property
     def lines(self) -> np.ndarray | None:
-        """Line number of each pair in its file, starting at 1, int64 `[n_pairs]`; None if pair `i` is line `i + 1`.
+        """Line number of each pair in its file, starting at 1, int64 `[n_pairs]`; None if pair `i`
+        is line `i + 1`.
 
-        Use `lines` to match the pairs with other files that have one entry per original line, such as links or scores:
-        `WordPairs.open(path).take(corpus.lines - 1)`.
+        Use `lines` to match the pairs with other files that have one entry per original line, such
+        as links or scores: `WordPairs.open(path).take(corpus.lines - 1)`.
         """
         return self.table[LINE].to_numpy() if LINE in self.table.column_names else None
 
-    # -- derived corpora -------------------------------------------------------------------------------------
+    # -- derived corpora
+    # -------------------------------------------------------------------------------------
     def _part(self, table: pa.Table) -> ParallelCorpus:
         return ParallelCorpus(table, self.langs, path=self.path)
 
@@ -232,23 +262,39 @@ class ParallelCorpus:
         names = {"source": "target", "target": "source"}
         return ParallelCorpus(
             self.table.rename_columns([names.get(name, name) for name in self.table.column_names]),
-            (self.langs[1], self.langs[0]), skipped=self.skipped, first_skipped=self.first_skipped, path=self.path,
-        )  # fmt: skip
+            (self.langs[1], self.langs[0]),
+            skipped=self.skipped,
+            first_skipped=self.first_skipped,
+            path=self.path,
+        )
 
     def __add__(self, other: ParallelCorpus) -> ParallelCorpus:
         """Concatenate two corpora; metadata columns that only one corpus has are dropped."""
         if self.langs != other.langs:
             raise SettingError(f"cannot join {self.langs} and {other.langs}: the languages differ")
-        shared = [name for name in self.table.column_names if name in other.table.column_names and name != LINE]
-        return ParallelCorpus(pa.concat_tables([self.table.select(shared), other.table.select(shared)]), self.langs)
+        shared = [
+            name
+            for name in self.table.column_names
+            if name in other.table.column_names and name != LINE
+        ]
+        return ParallelCorpus(
+            pa.concat_tables([self.table.select(shared), other.table.select(shared)]), self.langs
+        )
 
-    # -- disk ------------------------------------------------------------------------------------------------
+    # -- disk
+    # ----------------------------------------------------------------------------------------------
     def save(self, path: str | PathLike[str]) -> None:
-        """Write an Arrow IPC file atomically; `path` may be the file from which the corpus is memory-mapped."""
+        """Write an Arrow IPC file atomically; `path` may be the file from which the corpus is
+        memory-mapped.
+        """
         names = ("langs", "skipped", "first_skipped", "path")
         record = {"calque": json_text({name: getattr(self, name) for name in names})}
         schema = self.table.schema.with_metadata(record)
-        with whole(path) as part, pa.OSFile(fspath(part), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
+        with (
+            whole(path) as part,
+            pa.OSFile(fspath(part), "wb") as sink,
+            pa.ipc.new_file(sink, schema) as writer,
+        ):
             writer.write_table(self.table.replace_schema_metadata(record), max_chunksize=65536)
 
     @classmethod
@@ -269,14 +315,19 @@ class ParallelCorpus:
                 raise ValueError
             return cls(table, **record)
         except (KeyError, ValueError, TypeError, IndexError, AttributeError, SettingError) as error:
-            raise InputError("an Arrow file, but not a parallel corpus saved by calque", path=path) from error
+            raise InputError(
+                "an Arrow file, but not a parallel corpus saved by calque", path=path
+            ) from error
 
 
 def not_a_string(sentence: Sequence[str]) -> Sequence[str]:
-    """Raise an error if a sentence is a string, because its characters would be treated as words; otherwise return it."""
+    """Raise an error if a sentence is a string, because its characters would be treated as words;
+    otherwise return it.
+    """
     if isinstance(sentence, str):
         raise SettingError(
-            f"a sentence must be a list of words, got the string {sentence[:30]!r}: split the string first, as in "
+            f"a sentence must be a list of words, got the string {sentence[:30]!r}: split the "
+            "string first, as in "
             'calque.Sentence(calque.split_words(text, "en"), "en"), or with text.split() if spaces separate the words'
         )
     return sentence

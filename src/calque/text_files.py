@@ -1,6 +1,8 @@
-"""Read text files of any kind: plain or compressed, in UTF-8 or UTF-16, as lines or as blocks of bytes.
+"""Read text files of any kind: plain or compressed, in UTF-8 or UTF-16, as lines or as blocks of
+bytes.
 
-Every reader of lines uses `read_lines`, so that all kinds of files can be compressed in the same formats.
+Every reader of lines uses `read_lines`, so that all kinds of files can be compressed in the same
+formats.
 """
 
 from __future__ import annotations
@@ -26,9 +28,12 @@ _CODECS = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}
 _ARCHIVES = {b"PK\x03\x04": "ZIP", b"7z\xbc\xaf\x27\x1c": "7z", b"Rar!\x1a\x07": "RAR"}
 #: byte order marks; those of UTF-32 come first, because one of them begins with a mark of UTF-16
 _MARKS = {
-    b"\xff\xfe\x00\x00": "utf-32", b"\x00\x00\xfe\xff": "utf-32", b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16",
+    b"\xff\xfe\x00\x00": "utf-32",
+    b"\x00\x00\xfe\xff": "utf-32",
+    b"\xff\xfe": "utf-16",
+    b"\xfe\xff": "utf-16",
     codecs.BOM_UTF8: "utf-8",
-}  # fmt: skip
+}
 SUFFIXES = tuple(_MAGIC)
 _BLOCK = 1 << 20
 NOT_UTF8 = "not UTF-8"  # reason of a `Flaw`
@@ -39,10 +44,12 @@ class Flaw(NamedTuple):
     """Unusable item in a file.
 
     Attributes:
-        reason: short reason, identical for all flaws of the same type, so that flaws can be counted by reason.
+        reason: short reason, identical for all flaws of the same type, so that flaws can be counted
+            by reason.
         fact: message that states the problem, the expected content and the remedy.
         path: file that contains the item; default: the file passed to `error`.
-        place: position shown in messages instead of the line number, such as `data[0].paragraphs[2]` in a JSON file.
+        place: position shown in messages instead of the line number, such as
+            `data[0].paragraphs[2]` in a JSON file.
     """
 
     line: int
@@ -65,14 +72,17 @@ def unpacked_name(path: str | PathLike[str]) -> str:
 
 
 def find_packed(path: str | PathLike[str]) -> Path | None:
-    """Return the file with this path, plain or with a compression suffix, or None if there is no such file."""
+    """Return the file with this path, plain or with a compression suffix, or None if there is no
+    such file.
+    """
     names = (f"{fspath(path)}{suffix}" for suffix in ("", *SUFFIXES))
     return next((Path(name) for name in names if os.path.isfile(name)), None)
 
 
 @contextmanager
 def unpacked(path: str | PathLike[str]) -> Iterator[BufferedIOBase]:
-    """Open a file for reading bytes; gzip, zstd, xz and bzip2 compression is detected from the first bytes.
+    """Open a file for reading bytes; gzip, zstd, xz and bzip2 compression is detected from the
+    first bytes.
 
     Raises:
         InputError: the file cannot be opened, or its compressed data is corrupt or truncated.
@@ -81,12 +91,18 @@ def unpacked(path: str | PathLike[str]) -> Iterator[BufferedIOBase]:
     try:
         with open(path, "rb") as file:
             start = file.peek(6)
-            packing = next((name for name, magic in _MAGIC.items() if start.startswith(magic)), None)
+            packing = next(
+                (name for name, magic in _MAGIC.items() if start.startswith(magic)), None
+            )
             if suffix in SUFFIXES and packing is None:
                 raise InputError(
-                    f"named {suffix} but not compressed in this format; rename the file or compress it again", path=path
+                    f"named {suffix} but not compressed in this format; rename the file or "
+                    "compress it again",
+                    path=path,
                 )
-            archive = next((name for magic, name in _ARCHIVES.items() if start.startswith(magic)), None)
+            archive = next(
+                (name for magic, name in _ARCHIVES.items() if start.startswith(magic)), None
+            )
             if archive is not None:
                 raise InputError(f"a {archive} archive, expected text; unpack it", path=path)
             if packing is None:
@@ -100,11 +116,15 @@ def unpacked(path: str | PathLike[str]) -> Iterator[BufferedIOBase]:
         if isinstance(error, OSError) and error.errno is not None:
             meant = similar_path(path) if isinstance(error, FileNotFoundError) else ""
             raise InputError(f"cannot be read ({error.strerror}){meant}", path=path) from error
-        raise InputError(f"compressed data is corrupt or truncated ({error}); download it again", path=path) from error
+        raise InputError(
+            f"compressed data is corrupt or truncated ({error}); download it again", path=path
+        ) from error
 
 
 def marked_encoding(start: bytes) -> str | None:
-    """Return the encoding that a byte order mark at the start of a file stands for, or None if there is no mark."""
+    """Return the encoding that a byte order mark at the start of a file stands for, or None if
+    there is no mark.
+    """
     return next((encoding for mark, encoding in _MARKS.items() if start.startswith(mark)), None)
 
 
@@ -112,8 +132,8 @@ def marked_encoding(start: bytes) -> str | None:
 def opened_text(path: str | PathLike[str]) -> Iterator[BufferedIOBase]:
     """Open a plain or compressed file for reading bytes of UTF-8 without a byte order mark.
 
-    Text in UTF-16 or UTF-32 that begins with a byte order mark is converted. A character that is invalid in these encodings
-    becomes invalid UTF-8.
+    Text in UTF-16 or UTF-32 that begins with a byte order mark is converted. A character that is
+    invalid in these encodings becomes invalid UTF-8.
 
     Raises:
         InputError: see `unpacked`; or text in UTF-16 or UTF-32 is incomplete.
@@ -122,7 +142,11 @@ def opened_text(path: str | PathLike[str]) -> Iterator[BufferedIOBase]:
         encoding = marked_encoding(file.peek(4)[:4])  # type: ignore[attr-defined]
         if encoding == "utf-8":
             file.read(len(codecs.BOM_UTF8))
-        yield BufferedReader(_Converted(file, encoding, path)) if encoding in ("utf-16", "utf-32") else file
+        yield (
+            BufferedReader(_Converted(file, encoding, path))
+            if encoding in ("utf-16", "utf-32")
+            else file
+        )
 
 
 class _Converted(io.RawIOBase):
@@ -169,7 +193,8 @@ def check_content(path: str | PathLike[str]) -> None:
 
 
 def read_lines(path: str | PathLike[str]) -> Iterator[str | Flaw]:
-    """Yield the lines of a file without their terminator (`\\n` or `\\r\\n`) and without a byte order mark.
+    """Yield the lines of a file without their terminator (`\\n` or `\\r\\n`) and without a byte
+    order mark.
 
     Other separators, such as U+2028 and NEL, do not end a line.
 
@@ -177,16 +202,23 @@ def read_lines(path: str | PathLike[str]) -> Iterator[str | Flaw]:
         each line, or a `Flaw` if the line contains invalid UTF-8 or a NUL character.
 
     Raises:
-        InputError: the file cannot be decompressed, ends lines with CR only, or contains a line of more than 64 MiB.
+        InputError: the file cannot be decompressed, ends lines with CR only, or contains a line of
+            more than 64 MiB.
     """
     number = 0
     with opened_text(path) as file:
         while raw := file.readline(LONGEST_LINE):
             number += 1
             if len(raw) == LONGEST_LINE:
-                raise InputError("the line exceeds 64 MiB, expected a sentence; is it text?", path=path, line=number)
+                raise InputError(
+                    "the line exceeds 64 MiB, expected a sentence; is it text?",
+                    path=path,
+                    line=number,
+                )
             if number == 1 and b"\r" in raw and b"\n" not in raw:
-                raise InputError("lines end with CR, expected LF; convert the file (tr '\\r' '\\n')", path=path)
+                raise InputError(
+                    "lines end with CR, expected LF; convert the file (tr '\\r' '\\n')", path=path
+                )
             yield _readable(raw.removesuffix(b"\n"), number, path)
 
 
@@ -204,7 +236,12 @@ def readable_lines(path: str | PathLike[str]) -> Iterator[str]:
 
 def _readable(raw: bytes, number: int, path: str | PathLike[str]) -> str | Flaw:
     if b"\0" in raw:
-        return Flaw(number, "NUL character", "the line has a NUL character, expected text; is the file corrupt?", path)
+        return Flaw(
+            number,
+            "NUL character",
+            "the line has a NUL character, expected text; is the file corrupt?",
+            path,
+        )
     return flaw_of_bytes(raw, number, path) or raw.decode("utf-8").removesuffix("\r")
 
 
@@ -221,9 +258,13 @@ def flaw_of_bytes(raw: bytes, number: int, path: str | PathLike[str] | None = No
 
 
 def _encoding(raw: bytes) -> str:
-    """Guess the encoding of a line that is not UTF-8, and return the name of the encoding in iconv."""
+    """Guess the encoding of a line that is not UTF-8, and return the name of the encoding in
+    iconv.
+    """
     high = [byte for byte in raw if byte > 127]
     if 3 * len(high) < len(raw):  # few letters outside ASCII
         return "ISO-8859-1" if min(high) >= 0xA0 else "WINDOWS-1252"
-    is_cyrillic = 2 * sum(byte >= 0xE0 for byte in high) > len(high)  # most letters are lower-case Cyrillic
+    is_cyrillic = 2 * sum(byte >= 0xE0 for byte in high) > len(
+        high
+    )  # most letters are lower-case Cyrillic
     return "WINDOWS-1251" if is_cyrillic else "GB18030"

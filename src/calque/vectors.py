@@ -17,7 +17,13 @@ from calque.offsets import offsets_of, ranges
 from calque.storage import json_text, reserve, whole
 from calque.text_files import Flaw, flaw_of_bytes
 
-_DTYPES = {"F16": np.float16, "F32": np.float32, "F64": np.float64, "I64": np.int64, "BOOL": np.bool_}
+_DTYPES = {
+    "F16": np.float16,
+    "F32": np.float32,
+    "F64": np.float64,
+    "I64": np.int64,
+    "BOOL": np.bool_,
+}
 _ROWS = 4096  # number of word vectors allocated at a time
 _NAMES = {np.dtype(value): key for key, value in _DTYPES.items()}
 
@@ -27,19 +33,29 @@ class Embeddings:
 
     Args:
         data: vectors of all words, `[n_words, dim]`, float16, float32 or float64.
-        offsets: int64 `[n_sentences + 1]`; the vectors of sentence `i` are `data[offsets[i]:offsets[i + 1]]`.
-        covered: mask of the words that have a vector, bool `[n_words]`, or None if all words have a vector. Words that were
-            truncated, or that the tokenizer drops, have a zero vector.
+        offsets: int64 `[n_sentences + 1]`; the vectors of sentence `i` are
+            `data[offsets[i]:offsets[i + 1]]`.
+        covered: mask of the words that have a vector, bool `[n_words]`, or None if all words have a
+            vector. Words that were truncated, or that the tokenizer drops, have a zero vector.
     """
 
     def __init__(self, data: np.ndarray, offsets: np.ndarray, covered: np.ndarray | None = None):
         offsets = np.asarray(offsets, dtype=np.int64)
-        if data.ndim != 2 or offsets.ndim != 1 or len(offsets) < 1 or offsets[0] != 0 or offsets[-1] != len(data):
+        if (
+            data.ndim != 2
+            or offsets.ndim != 1
+            or len(offsets) < 1
+            or offsets[0] != 0
+            or offsets[-1] != len(data)
+        ):
             raise InputError(
-                f"vectors of shape {tuple(data.shape)} do not match offsets that end at {offsets.ravel()[-1:].tolist()}"
+                f"vectors of shape {tuple(data.shape)} do not match offsets that end at "
+                f"{offsets.ravel()[-1:].tolist()}"
             )
         if (np.diff(offsets) < 0).any():
-            raise InputError("offsets must not decrease; expected the number of words before each sentence")
+            raise InputError(
+                "offsets must not decrease; expected the number of words before each sentence"
+            )
         if covered is not None and covered.shape != (len(data),):
             raise InputError(f"covered must have the shape ({len(data)},), got {covered.shape}")
         self.data, self.offsets = data, offsets
@@ -64,7 +80,9 @@ class Embeddings:
         return self.data.shape[0]
 
     def rows(self, sentence: np.ndarray, word: np.ndarray) -> np.ndarray:
-        """Return the row in `data` of each word, given its sentence and its position in the sentence, int64 `[n]`."""
+        """Return the row in `data` of each word, given its sentence and its position in the
+        sentence, int64 `[n]`.
+        """
         return self.offsets[sentence] + word
 
     def take(self, sentences: np.ndarray) -> Embeddings:
@@ -86,7 +104,9 @@ class Embeddings:
         sums = np.zeros((len(self), self.dim))
         filled = lengths > 0  # for an empty sentence, reduceat would return the next vector
         if filled.any():
-            sums[filled] = np.add.reduceat(self.data, self.offsets[:-1][filled], axis=0, dtype=np.float64)
+            sums[filled] = np.add.reduceat(
+                self.data, self.offsets[:-1][filled], axis=0, dtype=np.float64
+            )
         if not np.isfinite(sums).all():
             raise InputError("word vectors contain NaN or infinity: encode the text again")
         return sums / np.maximum(counts, 1)[:, None]
@@ -98,13 +118,18 @@ class Embeddings:
             return parts[0]
         covered = None
         if any(part.covered is not None for part in parts):
-            masks = [np.ones(part.n_words, dtype=bool) if part.covered is None else part.covered for part in parts]
+            masks = [
+                np.ones(part.n_words, dtype=bool) if part.covered is None else part.covered
+                for part in parts
+            ]
             covered = np.concatenate(masks)
         offsets = offsets_of(np.concatenate([np.diff(part.offsets) for part in parts]))
         return cls(np.concatenate([part.data for part in parts]), offsets, covered)
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write a safetensors file with `data`, `offsets` and `covered` (unless None), which `open` memory-maps."""
+        """Write a safetensors file with `data`, `offsets` and `covered` (unless None), which `open`
+        memory-maps.
+        """
         arrays = {"data": self.data, "offsets": self.offsets}
         if self.covered is not None:
             arrays["covered"] = self.covered
@@ -115,7 +140,10 @@ class Embeddings:
         """Open saved vectors as a memory-mapped file."""
         arrays, _ = map_arrays(path)
         if "data" not in arrays or "offsets" not in arrays:
-            raise InputError("not word vectors saved by calque (the tensor data or offsets is missing)", path=path)
+            raise InputError(
+                "not word vectors saved by calque (the tensor data or offsets is missing)",
+                path=path,
+            )
         try:
             return cls(arrays["data"], np.asarray(arrays["offsets"]), arrays.get("covered"))
         except InputError as error:
@@ -128,18 +156,25 @@ def filling(
     shapes: Mapping[str, tuple[tuple[int, ...], np.dtype | type]],
     metadata: dict[str, str] | None = None,
 ) -> Iterator[dict[str, np.memmap]]:
-    """Create a safetensors file, and yield memory-mapped arrays for the block to fill; the file gets its final name at the end.
+    """Create a safetensors file, and yield memory-mapped arrays for the block to fill; the file
+    gets its final name at the end.
 
-    Disk space is allocated first. The arrays must not be used after the block; `map_arrays` opens the finished file.
+    Disk space is allocated first. The arrays must not be used after the block; `map_arrays` opens
+    the finished file.
 
     Raises:
-        OutputError: the disk is full, or the file cannot be written; no incomplete file is left behind.
+        OutputError: the disk is full, or the file cannot be written; no incomplete file is left
+            behind.
     """
     header: dict[str, object] = {"__metadata__": metadata} if metadata else {}
     position = 0
     for name, (shape, dtype) in shapes.items():
         end = position + int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
-        header[name] = {"dtype": _NAMES[np.dtype(dtype)], "shape": list(shape), "data_offsets": [position, end]}
+        header[name] = {
+            "dtype": _NAMES[np.dtype(dtype)],
+            "shape": list(shape),
+            "data_offsets": [position, end],
+        }
         position = end
     text = json_text(header).encode()
     text += b" " * (-(len(text) + 8) % 64)  # aligns the arrays to 64 bytes
@@ -155,9 +190,13 @@ def filling(
 
 
 def write_arrays(
-    path: str | PathLike[str], arrays: Mapping[str, np.ndarray], metadata: dict[str, str] | None = None
+    path: str | PathLike[str],
+    arrays: Mapping[str, np.ndarray],
+    metadata: dict[str, str] | None = None,
 ) -> None:
-    """Write a safetensors file atomically; the arrays may be memory-mapped from the file that is replaced."""
+    """Write a safetensors file atomically; the arrays may be memory-mapped from the file that is
+    replaced.
+    """
     shapes = {name: (array.shape, array.dtype) for name, array in arrays.items()}
     with filling(path, shapes, metadata) as mapped:
         for name, array in arrays.items():
@@ -171,13 +210,22 @@ def map_arrays(path: str | PathLike[str]) -> tuple[dict[str, np.memmap], dict[st
         arrays by name, and the metadata of the file.
 
     Raises:
-        InputError: the file is not a valid safetensors file, or uses a data type that NumPy does not support, such as bfloat16.
+        InputError: the file is not a valid safetensors file, or uses a data type that NumPy does
+            not support, such as bfloat16.
     """
     try:
         _, arrays, metadata = _mapped(path, "r")
     except FileNotFoundError as error:
         raise InputError(f"no such file{similar_path(path)}", path=path) from error
-    except (OSError, ValueError, LookupError, AttributeError, TypeError, OverflowError, RecursionError) as error:
+    except (
+        OSError,
+        ValueError,
+        LookupError,
+        AttributeError,
+        TypeError,
+        OverflowError,
+        RecursionError,
+    ) as error:
         fact = f"not a safetensors file that can be mapped ({type(error).__name__}: {error!s:.200})"
         raise InputError(f"{fact}; copy or create it again", path=path) from error
     return arrays, metadata
@@ -186,12 +234,16 @@ def map_arrays(path: str | PathLike[str]) -> tuple[dict[str, np.memmap], dict[st
 def _mapped(
     path: str | PathLike[str], mode: Literal["r", "r+"]
 ) -> tuple[np.memmap, dict[str, np.memmap], dict[str, str]]:
-    """Return the bytes of a safetensors file, its tensors (views of these bytes), and its metadata."""
+    """Return the bytes of a safetensors file, its tensors (views of these bytes), and its
+    metadata.
+    """
     file = np.memmap(fspath(path), mode=mode)
     start = 8 + int.from_bytes(file[:8].tobytes(), "little")
     header = json.loads(file[8:start].tobytes())
     metadata = header.pop("__metadata__", None) or {}
-    if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
+    if not isinstance(metadata, dict) or not all(
+        isinstance(value, str) for value in metadata.values()
+    ):
         raise ValueError("the metadata must be an object with text values")
     arrays = {}
     if max((entry["data_offsets"][1] for entry in header.values()), default=0) != len(file) - start:
@@ -203,7 +255,8 @@ def _mapped(
     return file, arrays, metadata
 
 
-# -- word2vec text -----------------------------------------------------------------------------------------------------
+# -- word2vec text
+# --------------------------------------------------------------------------------------------------
 def read_rows(
     lines: Iterable[bytes],
     path: str | PathLike[str],
@@ -213,14 +266,17 @@ def read_rows(
     *,
     skip: Callable[[Flaw], None] | None = None,
 ) -> tuple[list[str], np.ndarray]:
-    """Read words and their vectors, float32 `[n_words, dim]`, from the lines that follow the header of a word2vec file.
+    """Read words and their vectors, float32 `[n_words, dim]`, from the lines that follow the header
+    of a word2vec file.
 
     Args:
         path: path of the file, for use in messages.
-        n: number of words stated in the header; None if the file has no header. Words in excess of this number are also read.
+        n: number of words stated in the header; None if the file has no header. Words in excess of
+            this number are also read.
         limit: maximum number of lines to read.
-        skip: function that receives the `Flaw` of each line without a usable word, which is skipped. By default, every
-            word is used, and bytes that are not UTF-8 are replaced by U+FFFD.
+        skip: function that receives the `Flaw` of each line without a usable word, which is
+            skipped. By default, every word is used, and bytes that are not UTF-8 are replaced by
+            U+FFFD.
 
     Raises:
         InputError: a line is malformed, or there are fewer than `n` words.
@@ -236,7 +292,11 @@ def read_rows(
         # The numbers are the last `dim` fields, because words may contain spaces.
         word, *numbers = text.replace(b"\t", b" ").rstrip(b" \r\n").rsplit(b" ", dim)
         if len(numbers) != dim:
-            raise InputError(f"expected a word and {dim} numbers, got {len(numbers) + 1} fields", path=path, line=line)
+            raise InputError(
+                f"expected a word and {dim} numbers, got {len(numbers) + 1} fields",
+                path=path,
+                line=line,
+            )
         word = word.strip(b" ")
         if skip is not None and (flaw := _flaw_of_word(word, line, dim)) is not None:
             skip(flaw)
@@ -248,7 +308,10 @@ def read_rows(
             with np.errstate(over="ignore"):  # overflows are detected below
                 blocks[-1][place] = np.fromiter(map(float, numbers), dtype=np.float64, count=dim)
         except ValueError as error:
-            fact = f"invalid number in the vector of {name[:40]!r} ({error}); is this a word vector file?"
+            fact = (
+                f"invalid number in the vector of {name[:40]!r} ({error}); is this a word vector "
+                "file?"
+            )
             raise InputError(fact, path=path, line=line) from None
         if not np.isfinite(blocks[-1][place]).all():
             raise InputError(f"the vector of {name[:40]!r} is not finite", path=path, line=line)
@@ -257,15 +320,24 @@ def read_rows(
         fact = f"the header declares {n or 'no'} words, but the file ends after {rows}"
         raise InputError(fact, path=path, line=line)
     if n is not None and rows > n and skip is not None:
-        message = f"{fspath(path)}: the header declares {n:,} words, but the file has {rows:,}; all of them are used"
+        message = (
+            f"{fspath(path)}: the header declares {n:,} words, but the file has {rows:,}; all of "
+            "them are used"
+        )
         warnings.warn(CalqueWarning(message), stacklevel=3)
-    return words, np.concatenate(blocks)[: len(words)] if blocks else np.empty((0, dim), dtype=np.float32)
+    return words, np.concatenate(blocks)[: len(words)] if blocks else np.empty(
+        (0, dim), dtype=np.float32
+    )
 
 
 def _flaw_of_word(word: bytes, line: int, dim: int) -> Flaw | None:
     """Return a `Flaw` if a line of word vectors has no usable word."""
     if not word:
-        return Flaw(line, "no word", "the vector has no word before its numbers, expected one; correct the line")
+        return Flaw(
+            line,
+            "no word",
+            "the vector has no word before its numbers, expected one; correct the line",
+        )
     if b" " in word and is_number(word.rpartition(b" ")[2]):
         shown = word[:40].decode("utf-8", "replace")
         fact = f"more than {dim} numbers after the word {shown!r}; does the header match?"

@@ -1,4 +1,6 @@
-"""Compare margins, mining and xsim with naive implementations of their formulas and of LASER's code."""
+"""Compare margins, mining and xsim with naive implementations of their formulas and of LASER's
+code.
+"""
 
 import math
 
@@ -14,7 +16,9 @@ from calque.algebra.normalize import unit_rows
 
 def cosines(source, target):
     x, y = unit_rows(source), unit_rows(target)
-    return [[math.fsum(float(a) * float(b) for a, b in zip(u, v, strict=True)) for v in y] for u in x]
+    return [
+        [math.fsum(float(a) * float(b) for a, b in zip(u, v, strict=True)) for v in y] for u in x
+    ]
 
 
 def margin_of(a, b):
@@ -22,7 +26,9 @@ def margin_of(a, b):
 
 
 def literal(source, target, k):
-    """Return all margins (Artetxe & Schwenk 2019, Eq. 2) and the best match of each vector; ties go to the first match."""
+    """Return all margins (Artetxe & Schwenk 2019, Eq. 2) and the best match of each vector; ties go
+    to the first match.
+    """
     n, m, cos = len(source), len(target), cosines(source, target)
     scores = [[0.0] * m for _ in range(n)]
     for i in range(n):
@@ -37,7 +43,9 @@ def literal(source, target, k):
 
 
 def sides(n, m, dim, rng, centre=0.5):
-    """Return uncentred source and target vectors; the first min(n, m) pairs are translations with varying noise."""
+    """Return uncentred source and target vectors; the first min(n, m) pairs are translations with
+    varying noise.
+    """
     middle = centre * rng.standard_normal(dim)
     source, target = rng.standard_normal((n, dim)), rng.standard_normal((m, dim))
     common = min(n, m)
@@ -57,7 +65,9 @@ def test_best_matches_equal_those_of_a_double_loop(n, m, k, seed):
     for i, j in enumerate(forward):
         if scores[i][j] == -math.inf:
             j = -1
-        assert found.targets[i] == j or scores[i][found.targets[i]] == pytest.approx(scores[i][j], abs=1e-12)
+        assert found.targets[i] == j or scores[i][found.targets[i]] == pytest.approx(
+            scores[i][j], abs=1e-12
+        )
         assert found.target_scores[i] == pytest.approx(scores[i][j], abs=1e-9)
     for j, i in enumerate(backward):
         assert found.source_scores[j] == pytest.approx(scores[i][j], abs=1e-9)
@@ -69,7 +79,9 @@ def test_rows_are_compared_with_all_vectors_if_there_are_too_few_candidates(monk
     searched = []
     search = margins._search_all
     monkeypatch.setattr(margins, "_LISTED", 2)
-    monkeypatch.setattr(margins, "_search_all", lambda *how: searched.append(len(how[2])) or search(*how))
+    monkeypatch.setattr(
+        margins, "_search_all", lambda *how: searched.append(len(how[2])) or search(*how)
+    )
     found = best_by_margin(source, target, k=3)
     _, forward, backward = literal(source, target, 3)
     assert 0 < sum(searched) < 120
@@ -84,9 +96,12 @@ def test_pairs_have_no_ratio_margin_if_the_mean_cosine_to_their_neighbours_is_no
     assert best_by_margin(np.zeros((0, 2)), np.ones((3, 2))).sources.tolist() == [-1, -1, -1]
 
 
-# -- xsim --------------------------------------------------------------------------------------------------------------
+# -- xsim
+# --------------------------------------------------------------------------------------------------
 def laser(source, target, k):
-    """Return the matches that `_score_knn` and `_score_margin` in LASER's `xsim.py` choose among the k nearest neighbours."""
+    """Return the matches that `_score_knn` and `_score_margin` in LASER's `xsim.py` choose among
+    the k nearest neighbours.
+    """
     cos = np.array(cosines(source, target))
     nearest = np.argsort(-cos, axis=1, kind="stable")[:, :k]
     backward = np.argsort(-cos.T, axis=1, kind="stable")[:, :k]
@@ -110,7 +125,8 @@ def test_xsim_matches_equal_those_of_laser():
     assert xsim_neighbours(source[:0], target).tolist() == []
 
 
-# -- mining ------------------------------------------------------------------------------------------------------------
+# -- mining
+# --------------------------------------------------------------------------------------------------
 def mined_literally(scores, forward, backward):
     """Return the candidate pairs and their scores as in §3.2 of Artetxe & Schwenk (2019)."""
     pairs = [(scores[i][j], i, j) for i, j in enumerate(forward)]
@@ -129,7 +145,9 @@ def test_mined_pairs_match_the_definition_in_the_paper():
     source, target = sides(40, 55, 8, np.random.default_rng(2))
     expected = mined_literally(*literal(source, target, 4))
     found = mine(best_by_margin(source, target))
-    assert {(i, j) for _, i, j in expected} == set(zip(found.source.tolist(), found.target.tolist(), strict=True))
+    assert {(i, j) for _, i, j in expected} == set(
+        zip(found.source.tolist(), found.target.tolist(), strict=True)
+    )
     np.testing.assert_allclose(found.scores, [score for score, _, _ in expected], atol=1e-9)
 
 

@@ -8,13 +8,20 @@ import torch
 
 from calque.algebra import similarity
 from calque.algebra.normalize import unit_centre_unit, unit_rows
-from calque.algebra.similarity import cosine_neighbours, csls_neighbours, error_bound, largest_products
+from calque.algebra.similarity import (
+    cosine_neighbours,
+    csls_neighbours,
+    error_bound,
+    largest_products,
+)
 from calque.errors import SettingError
 
 
 @pytest.fixture
 def small_tiles(monkeypatch):
-    """Reduce the sizes of groups, tiles and stripes, so that a small matrix contains many of each, including incomplete ones."""
+    """Reduce the sizes of groups, tiles and stripes, so that a small matrix contains many of each,
+    including incomplete ones.
+    """
     for name, size in (
         ("_SMALLEST", 4),
         ("_TILE", 24),
@@ -27,9 +34,14 @@ def small_tiles(monkeypatch):
 
 
 def literal(source, target, k, n_best):
-    """Return the neighbours found by two loops with exact sums; k = 0 selects cosine similarity. Ties go to the smaller index."""
+    """Return the neighbours found by two loops with exact sums; k = 0 selects cosine similarity.
+    Ties go to the smaller index.
+    """
     n, m = len(source), len(target)
-    cos = [[math.fsum(float(a) * float(b) for a, b in zip(x, y, strict=True)) for y in target] for x in source]
+    cos = [
+        [math.fsum(float(a) * float(b) for a, b in zip(x, y, strict=True)) for y in target]
+        for x in source
+    ]
     r_source, r_target = [0.0] * n, [0.0] * m
     if k:
         for i in range(n):
@@ -51,7 +63,9 @@ def literal(source, target, k, n_best):
 
 
 def off_centre(n, dim, rng, noise=1.0):
-    """Return uncentred source and target vectors with a decaying spectrum and a different noise level for each pair."""
+    """Return uncentred source and target vectors with a decaying spectrum and a different noise
+    level for each pair.
+    """
     spectrum = (np.arange(dim) + 1.0) ** -0.5
     centre = 0.6 * rng.standard_normal(dim) * spectrum
     source = rng.standard_normal((n, dim)) * spectrum
@@ -71,7 +85,14 @@ def check(found, expected):
 
 @pytest.mark.parametrize(
     ("n", "m", "k", "n_best"),
-    [(1, 1, 10, 1), (3, 7, 10, 1), (40, 33, 10, 3), (33, 40, 1, 5), (25, 70, 4, 100), (100, 110, 5, 2)],
+    [
+        (1, 1, 10, 1),
+        (3, 7, 10, 1),
+        (40, 33, 10, 3),
+        (33, 40, 1, 5),
+        (25, 70, 4, 100),
+        (100, 110, 5, 2),
+    ],
 )
 @pytest.mark.usefixtures("small_tiles")
 def test_csls_neighbours_equal_those_of_a_double_loop(n, m, k, n_best):
@@ -84,10 +105,14 @@ def test_csls_neighbours_equal_those_of_a_double_loop(n, m, k, n_best):
 @pytest.mark.usefixtures("small_tiles")
 @pytest.mark.parametrize("k", [0, 2, 8])
 def test_ties_go_to_the_smaller_index(k):
-    """Search vectors with duplicates, zero rows and few distinct values, where most comparisons are ties."""
+    """Search vectors with duplicates, zero rows and few distinct values, where most comparisons are
+    ties.
+    """
     rng = np.random.default_rng(0)
     source = rng.integers(-1, 2, (30, 4)).astype(np.float32) / 2
-    target = np.concatenate([source[rng.integers(0, 30, 20)], np.zeros((3, 4), np.float32), source[:9]])
+    target = np.concatenate(
+        [source[rng.integers(0, 30, 20)], np.zeros((3, 4), np.float32), source[:9]]
+    )
     search = csls_neighbours if k else cosine_neighbours
     found = search(source, target, n_best=2, **({"k": k} if k else {}))
     check(found, literal(source, target, k, 2))
@@ -106,7 +131,9 @@ def test_csls_of_large_matrices_equals_a_two_pass_computation(monkeypatch, n, mo
     """Use groups of the default size, and larger groups, which need less memory."""
     monkeypatch.setattr(similarity, "_MAXIMA", most)
     source, target = off_centre(n, 48, np.random.default_rng(1))
-    target = np.concatenate([target[::-1], target[:77]])  # includes duplicates; the sides have different lengths
+    target = np.concatenate(
+        [target[::-1], target[:77]]
+    )  # includes duplicates; the sides have different lengths
     csls = two_pass(source, target, 10)
     found = csls_neighbours(source, target)
     for best, scores, expected in (
@@ -122,12 +149,16 @@ def test_queries_are_compared_with_all_vectors_on_the_other_side():
     source, target = off_centre(700, 24, np.random.default_rng(3))
     everything = csls_neighbours(source, target, n_best=3)
     chosen = np.array([650, 3, 3, 0])
-    some = csls_neighbours(source, target, n_best=3, source_queries=chosen, target_queries=chosen[:1])
+    some = csls_neighbours(
+        source, target, n_best=3, source_queries=chosen, target_queries=chosen[:1]
+    )
     np.testing.assert_array_equal(some.targets, everything.targets[chosen])
     np.testing.assert_array_equal(some.target_scores, everything.target_scores[chosen])
     np.testing.assert_array_equal(some.sources, everything.sources[chosen[:1]])
     np.testing.assert_array_equal(some.source_hubness, everything.source_hubness)
-    none = csls_neighbours(source, target, source_queries=np.zeros(0, int), target_queries=np.zeros(0, int))
+    none = csls_neighbours(
+        source, target, source_queries=np.zeros(0, int), target_queries=np.zeros(0, int)
+    )
     assert none.targets.shape == (0, 1)
 
 
@@ -190,7 +221,9 @@ def test_invalid_arguments_are_rejected(arguments, message):
 
 def test_each_row_is_normalised_by_its_own_norm():
     x = np.array([[3.0, 4.0], [0.0, 0.0], [1e-30, 0.0], [1e30, 1e30]])
-    np.testing.assert_allclose(unit_rows(x), [[0.6, 0.8], [0, 0], [1, 0], [0.5**0.5, 0.5**0.5]], rtol=1e-6)
+    np.testing.assert_allclose(
+        unit_rows(x), [[0.6, 0.8], [0, 0], [1, 0], [0.5**0.5, 0.5**0.5]], rtol=1e-6
+    )
     np.testing.assert_array_equal(unit_rows(x, np.array([2, 0])), unit_rows(x)[[2, 0]])
     assert unit_rows(x.astype(np.float32)).dtype == np.float32
     with pytest.raises(SettingError, match="vector 2 must have finite"):
@@ -203,5 +236,7 @@ def test_normalising_centring_and_normalising_again_equals_the_formula():
     expected = x / np.linalg.norm(x, axis=1, keepdims=True)
     np.testing.assert_allclose(mean, expected.mean(axis=0), atol=1e-7)
     expected = expected - expected.mean(axis=0)
-    np.testing.assert_allclose(unit, expected / np.linalg.norm(expected, axis=1, keepdims=True), atol=1e-6)
+    np.testing.assert_allclose(
+        unit, expected / np.linalg.norm(expected, axis=1, keepdims=True), atol=1e-6
+    )
     np.testing.assert_allclose(unit_centre_unit(x[:5], mean)[0], unit[:5], atol=1e-7)

@@ -27,7 +27,8 @@ def literal_roots(heads):
 
 
 TREES = {
-    n: np.array([heads for heads in product(range(n + 1), repeat=n) if literal_roots(heads) == 1]) for n in range(1, 6)
+    n: np.array([heads for heads in product(range(n + 1), repeat=n) if literal_roots(heads) == 1])
+    for n in range(1, 6)
 }
 
 
@@ -43,7 +44,9 @@ def table(n, seed, kind):
     scores = rng.standard_normal((n, n + 1)) * 10.0 ** rng.integers(-3, 4)
     if kind == "below":
         return scores - 1e6
-    if kind == "cycles":  # arcs between words score higher than root arcs, which causes nested contractions
+    if (
+        kind == "cycles"
+    ):  # arcs between words score higher than root arcs, which causes nested contractions
         scores[:, 0] -= 1e4
     if kind == "roots":  # root arcs score highest
         scores[:, 0] += 1e4
@@ -52,9 +55,10 @@ def table(n, seed, kind):
 
 @settings(max_examples=300, deadline=None)
 @given(
-    n=st.integers(1, 5), seed=st.integers(0, 10**6),
+    n=st.integers(1, 5),
+    seed=st.integers(0, 10**6),
     kind=st.sampled_from(["random", "ties", "below", "cycles", "roots"]),
-)  # fmt: skip
+)
 def test_the_tree_has_the_maximum_sum_of_scores(n, seed, kind):
     scores = table(n, seed, kind)
     np.fill_diagonal(scores[:, 1:], np.nan)  # these entries are ignored
@@ -75,7 +79,9 @@ def test_forbidden_arcs_are_used_only_if_necessary(n, seed, share):
     def best_of(trees):  # minimise the number of forbidden arcs, then maximise the other scores
         values = arcs(scores, trees)
         forbidden = (values == -np.inf).sum(axis=1)
-        return forbidden.min(), np.where(values == -np.inf, 0, values).sum(axis=1)[forbidden == forbidden.min()].max()
+        return forbidden.min(), np.where(values == -np.inf, 0, values).sum(axis=1)[
+            forbidden == forbidden.min()
+        ].max()
 
     found = best_of(maximum_spanning_tree(scores)[None])
     best = best_of(TREES[n])
@@ -86,7 +92,9 @@ def test_forbidden_arcs_are_used_only_if_necessary(n, seed, share):
 def test_a_batch_gives_the_same_trees_as_separate_sentences():
     rng = np.random.default_rng(2)
     lengths = np.array([3, 0, 7, 1, 5])
-    scores = np.full((5, 8, 9), np.nan, np.float32)  # entries beyond the end of a sentence are ignored
+    scores = np.full(
+        (5, 8, 9), np.nan, np.float32
+    )  # entries beyond the end of a sentence are ignored
     for k, n in enumerate(lengths):
         scores[k, :n, : n + 1] = rng.standard_normal((n, n + 1))
     found = maximum_spanning_trees(scores, lengths)

@@ -22,14 +22,19 @@ def test_align_passes_each_type_of_data_to_the_method(tiny_encoder):
     assert moved[0].fingerprint == moved[1].fingerprint
     anchors = {"en": compute_anchors(tiny_encoder, corpus.source)}
     known = next(iter(anchors["en"].values())).words
-    same, both = Dictionary(tuple(known), tuple(known), ("en", "yy"), ""), {"en": anchors["en"], "yy": anchors["en"]}
+    same, both = (
+        Dictionary(tuple(known), tuple(known), ("en", "yy"), ""),
+        {"en": anchors["en"], "yy": anchors["en"]},
+    )
     maps = [
         calque.align(tiny_encoder, both, "rotation", pairs=same),
         DictionaryMaps(towards="en").align(tiny_encoder, both, [same]),
     ]
     matrices = [next(iter(each.maps["yy"].values())).matrix for each in maps]
     np.testing.assert_array_equal(*matrices)
-    with pytest.raises(SettingError, match="method must be one of rotation.* for dictionaries, got 'finetune'"):
+    with pytest.raises(
+        SettingError, match="method must be one of rotation.* for dictionaries, got 'finetune'"
+    ):
         calque.align(tiny_encoder, both, "finetune", pairs=same)
     with pytest.raises(SettingError, match="contrastive cannot be built with temperatur"):
         calque.align(tiny_encoder, corpus, pairs=pairs, temperatur=1)

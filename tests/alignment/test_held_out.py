@@ -1,4 +1,6 @@
-"""Tests of cross-fitted similarities: each part of a text is scored by an encoder aligned on the other parts."""
+"""Tests of cross-fitted similarities: each part of a text is scored by an encoder aligned on the
+other parts.
+"""
 
 import numpy as np
 import pytest
@@ -10,14 +12,24 @@ from calque.wordalign import Similarities
 from command import fails, run
 
 TEXT = [
-    ("the cat sees a house", "a house sees the cat"), ("time and water", "water and time"), ("the house", "the house"),
-    ("in time", "time in the water"), ("time and water", "time water"), ("a cat", "cat a"),
-]  # fmt: skip
-OTHER = [("the house", "house the"), ("a water and a cat", "a cat and a water"), ("in the house", "in house the")]
+    ("the cat sees a house", "a house sees the cat"),
+    ("time and water", "water and time"),
+    ("the house", "the house"),
+    ("in time", "time in the water"),
+    ("time and water", "time water"),
+    ("a cat", "cat a"),
+]
+OTHER = [
+    ("the house", "house the"),
+    ("a water and a cat", "a cat and a water"),
+    ("in the house", "in house the"),
+]
 
 
 def corpus_of(text, langs):
-    return calque.ParallelCorpus.of([a.split() for a, _ in text], [b.split() for _, b in text], langs)
+    return calque.ParallelCorpus.of(
+        [a.split() for a, _ in text], [b.split() for _, b in text], langs
+    )
 
 
 @pytest.fixture
@@ -45,16 +57,26 @@ def test_each_part_is_scored_by_an_encoder_aligned_on_the_other_parts(tiny_encod
         seen, seen_links = [], []
         for text, pairs, numbers in zip(texts, links, part_of, strict=True):
             rows = [k for k, number in enumerate(numbers) if number != part]
-            seen.append(corpus_of([(" ".join(text[k][0].words), " ".join(text[k][1].words)) for k in rows], text.langs))
-            chosen = [(rows.index(s), i, j) for s, i, j in zip(pairs.sentence, pairs.source, pairs.target, strict=True)
-                      if s in rows]  # fmt: skip
+            seen.append(
+                corpus_of(
+                    [(" ".join(text[k][0].words), " ".join(text[k][1].words)) for k in rows],
+                    text.langs,
+                )
+            )
+            chosen = [
+                (rows.index(s), i, j)
+                for s, i, j in zip(pairs.sentence, pairs.source, pairs.target, strict=True)
+                if s in rows
+            ]
             seen_links.append(calque.WordPairs(*np.array(chosen).T, n_sentences=len(rows)))
         aligned = tuner.align(tiny_encoder, seen, seen_links)
         for text, numbers, similar in zip(texts, part_of, held.similarities, strict=True):
             for k in (k for k, number in enumerate(numbers) if number == part):
                 x, y = (aligned.encode([side])[0].astype(float) for side in text[k])
                 expected = [[a @ b / np.sqrt((a @ a) * (b @ b)) for b in y] for a in x]
-                np.testing.assert_allclose(similar[k], expected, atol=2e-3)  # similarities are stored with 11 bits
+                np.testing.assert_allclose(
+                    similar[k], expected, atol=2e-3
+                )  # similarities are stored with 11 bits
     unaligned = calque.Linker(tiny_encoder).similarities(texts[0])
     assert max(abs(held.similarities[0][k] - unaligned[k]).max() for k in range(len(TEXT))) > 0.02
     again = HeldOut(tiny_encoder, texts, links, parts=3, tuner=tuner)
@@ -76,7 +98,9 @@ def test_similarities_are_returned_for_any_selection_of_sentences(tiny_encoder, 
 def test_the_prior_weight_can_be_an_argument_or_part_of_the_settings(tiny_encoder, texts, model):
     prior = calque.Linker(tiny_encoder).similarities
     none = calque.align_words(texts[0], model=model)
-    nothing, much = (calque.align_words(texts[0], model=model, prior=prior, prior_weight=w) for w in (0, 9))
+    nothing, much = (
+        calque.align_words(texts[0], model=model, prior=prior, prior_weight=w) for w in (0, 9)
+    )
     np.testing.assert_allclose(nothing.posterior, none.posterior, rtol=1e-5)
     settings = calque.wordalign.HmmSettings if model == "hmm" else calque.wordalign.GibbsSettings
     given = calque.align_words(texts[0], prior=prior, settings=settings().weighted(9))
@@ -91,7 +115,19 @@ def test_cross_fitting_on_the_command_line_equals_the_python_api(
     for name, text in zip(names, (TEXT, OTHER), strict=True):
         name.write_text("".join(f"{a}\t{b}\n" for a, b in text))
     out = tmp_path / "links"
-    plain = ("words", names[0], "--langs", "en", "xx", "--out", out, "--encoder", tiny_folder, "--model", "hmm")
+    plain = (
+        "words",
+        names[0],
+        "--langs",
+        "en",
+        "xx",
+        "--out",
+        out,
+        "--encoder",
+        tiny_folder,
+        "--model",
+        "hmm",
+    )
     words = (*plain, "--prior", "--cross-fit", 3, "--seed", 4)
     code, _, err = run(capsys, *words, "--also", f"en-yy={names[1]}", "--scores")
     assert code == 0, err
@@ -100,8 +136,12 @@ def test_cross_fitting_on_the_command_line_equals_the_python_api(
     found = calque.WordPairs.open(out)
     assert found == expected
     np.testing.assert_allclose(found.posterior, expected.posterior, rtol=1e-2)
-    halved = Similarities(held.similarities[0].data / 2, held.similarities[0].rows, held.similarities[0].columns)
-    assert run(capsys, *words, "--also", f"en-yy={names[1]}", "--scores", "--prior-weight", 1)[0] == 0
+    halved = Similarities(
+        held.similarities[0].data / 2, held.similarities[0].rows, held.similarities[0].columns
+    )
+    assert (
+        run(capsys, *words, "--also", f"en-yy={names[1]}", "--scores", "--prior-weight", 1)[0] == 0
+    )
     expected = calque.align_words(texts[0], model="hmm", prior=lambda _: halved)
     np.testing.assert_allclose(calque.WordPairs.open(out).posterior, expected.posterior, rtol=1e-2)
     assert "add --cross-fit" in fails(capsys, *plain, "--prior", "--also", f"en-yy={names[1]}")

@@ -1,4 +1,6 @@
-"""Test a custom method from a file outside the package, selected by name on the command line and in a study."""
+"""Test a custom method from a file outside the package, selected by name on the command line and in
+a study.
+"""
 
 import json
 import re
@@ -30,7 +32,9 @@ class Broken:
 def own(tmp_path, monkeypatch):
     (tmp_path / "shifting.py").write_text(MODULE, encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.delitem(sys.modules, "shifting", raising=False)  # another test may have imported the module
+    monkeypatch.delitem(
+        sys.modules, "shifting", raising=False
+    )  # another test may have imported the module
     lines = [f"the cat sees a house {k % 7}\tdie Katze sieht ein Haus {k % 7}\n" for k in range(40)]
     (tmp_path / "train.tsv").write_text("".join(lines), encoding="utf-8")
     (tmp_path / "test.tsv").write_text("".join(lines[:9]), encoding="utf-8")
@@ -38,8 +42,21 @@ def own(tmp_path, monkeypatch):
 
 
 def align(own, tiny_folder, *more):
-    return ["align", own / "train.tsv", "--langs", "en", "de", "--encoder", tiny_folder, "--towards", "en",
-            "--out", own / "out", "-q", *more]  # fmt: skip
+    return [
+        "align",
+        own / "train.tsv",
+        "--langs",
+        "en",
+        "de",
+        "--encoder",
+        tiny_folder,
+        "--towards",
+        "en",
+        "--out",
+        own / "out",
+        "-q",
+        *more,
+    ]
 
 
 def test_a_custom_method_can_be_used_on_the_command_line(capsys, own, tiny_folder):
@@ -61,21 +78,32 @@ def test_a_custom_method_can_be_used_on_the_command_line(capsys, own, tiny_folde
 
 def test_studies_warn_about_methods_that_do_not_change_any_score(capsys, own, tiny_folder):
     methods = "".join(
-        f'[methods.{name}]\nmethod = "shifting:Shift"\nstrength = {s}\n' for name, s in (("still", 0.0), ("moved", 1.0))
+        f'[methods.{name}]\nmethod = "shifting:Shift"\nstrength = {s}\n'
+        for name, s in (("still", 0.0), ("moved", 1.0))
     )
     plan = f'encoders = ["{tiny_folder}"]\n[methods.base]\n{methods}[supervision.text]\nde = "train.tsv"\n'
-    (own / "study.toml").write_text(plan + '[tasks.retrieval]\ntest = { de = "test.tsv" }\n', encoding="utf-8")
+    (own / "study.toml").write_text(
+        plan + '[tasks.retrieval]\ntest = { de = "test.tsv" }\n', encoding="utf-8"
+    )
     _, err = works(capsys, "study", own / "study.toml", "-q")
     assert "all scores of still are identical to the scores of base" in err
     assert "moved" not in err
 
 
 def test_options_of_a_method_can_be_set_by_name(capsys, own, tiny_folder):
-    works(capsys, *align(own, tiny_folder, "--method", "shifting:Seeded", "--option", "strength=0.5", "--seed", 3))
+    works(
+        capsys,
+        *align(
+            own, tiny_folder, "--method", "shifting:Seeded", "--option", "strength=0.5", "--seed", 3
+        ),
+    )
     record = json.loads((own / "out" / "calque-run.json").read_text())
     assert record["settings"] == {"towards": "en", "seed": 3, "strength": 0.5}
     # `--option` also sets the arguments of built-in methods.
-    works(capsys, *align(own, tiny_folder, "--method", "finetune", "--option", "weight=0.5", "--overwrite"))
+    works(
+        capsys,
+        *align(own, tiny_folder, "--method", "finetune", "--option", "weight=0.5", "--overwrite"),
+    )
     assert json.loads((own / "out" / "calque-run.json").read_text())["settings"]["weight"] == 0.5
 
 
@@ -88,30 +116,46 @@ def test_a_number_of_a_custom_method_can_be_negative(capsys, own, tiny_folder, h
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (["--method", "shifting:Broken"], "method shifting:Broken must be a subclass of calque.alignment.base:Meth"),
-        (["--method", "shifting:Shift", "--epochs", "2"], "--epochs is not an option of --method shifting:Shift"),
-        (["--method", "shifting:Shift", "--option", "speed=1"], "--option speed=1: expected NAME=VALUE with NAME one of .*stre")
-    ]
-)  # fmt: skip
+        (
+            ["--method", "shifting:Broken"],
+            "method shifting:Broken must be a subclass of calque.alignment.base:Meth",
+        ),
+        (
+            ["--method", "shifting:Shift", "--epochs", "2"],
+            "--epochs is not an option of --method shifting:Shift",
+        ),
+        (
+            ["--method", "shifting:Shift", "--option", "speed=1"],
+            "--option speed=1: expected NAME=VALUE with NAME one of .*stre",
+        ),
+    ],
+)
 def test_invalid_methods_and_options_are_rejected(capsys, own, tiny_folder, more, message):
     assert re.search(message, fails(capsys, *align(own, tiny_folder, *more)))
 
 
-def test_a_registered_method_is_listed_and_can_be_used_everywhere(capsys, own, tiny_folder, monkeypatch):
+def test_a_registered_method_is_listed_and_can_be_used_everywhere(
+    capsys, own, tiny_folder, monkeypatch
+):
     """Print the help in another process, because the help text is built at import time."""
     row = MethodRow("shifting:Shift", "moves each language by a mean difference")
     monkeypatch.setitem(METHODS.rows, "shift", row)
     works(capsys, *align(own, tiny_folder, "--method", "shift"))
     assert json.loads((own / "out" / "calque-run.json").read_text())["method"] == "shift"
     plan = f'encoders = ["{tiny_folder}"]\nmethods = ["base", "shift"]\n[supervision.text]\nde = "train.tsv"\n'
-    (own / "study.toml").write_text(plan + '[tasks.retrieval]\ntest = { de = "test.tsv" }\n', encoding="utf-8")
+    (own / "study.toml").write_text(
+        plan + '[tasks.retrieval]\ntest = { de = "test.tsv" }\n', encoding="utf-8"
+    )
     works(capsys, "study", own / "study.toml", "-q")
     works(capsys, "report", own / "study", "--out", own / "report.html", "-q")
     assert "shift" in (own / "report.html").read_text()
-    assert "| `shift` | moves each language by a mean difference |" in hooks().table("calque.alignment:METHODS")
+    assert "| `shift` | moves each language by a mean difference |" in hooks().table(
+        "calque.alignment:METHODS"
+    )
     assert ", shift" in fails(capsys, *align(own, tiny_folder, "--method", "shove"))
     program = (
-        "from calque.alignment import METHODS, MethodRow; METHODS.rows['shift'] = MethodRow('shifting:Shift', '')\n"
+        "from calque.alignment import METHODS, MethodRow; METHODS.rows['shift'] = "
+        "MethodRow('shifting:Shift', '')\n"
         "from calque.cli import main; main(['align', '--help'])"
     )
     names = [name for name in methods_for("parallel") if name != "shift"]

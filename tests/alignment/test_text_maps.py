@@ -20,7 +20,9 @@ def literal(encoder, corpora, layer):
     rows = {}
     for corpus in corpora:
         for lang, side in zip(corpus.langs, (corpus.source, corpus.target), strict=True):
-            rows.setdefault(lang, []).append(encoder.encode_layers(side, [layer])[layer].data.astype(np.float64))
+            rows.setdefault(lang, []).append(
+                encoder.encode_layers(side, [layer])[layer].data.astype(np.float64)
+            )
     return {lang: np.concatenate(parts) for lang, parts in rows.items()}
 
 
@@ -35,13 +37,17 @@ def test_moments_equal_the_moments_over_all_words_with_a_vector(tiny_encoder, co
     with pytest.warns(UserWarning, match="have no vector"):
         one = moments_of(tiny_encoder, {"en": [Sentences.of([["cat", "\x00"]], "en")]})
     assert one["en"][3].n == 1
-    with pytest.raises(SettingError, match="must have a vector for at least one word of the text in en"):
+    with pytest.raises(
+        SettingError, match="must have a vector for at least one word of the text in en"
+    ):
         moments_of(tiny_encoder, {"en": [Sentences.of([[]], "en")]})
 
 
 @pytest.mark.parametrize("offset", [True, False])
 def test_language_means_are_shifted_or_removed_at_every_layer(tiny_encoder, corpora, offset):
-    made = LanguageMeans(towards="en", layers=(1, 2), combine="concat", offset=offset).align(tiny_encoder, corpora)
+    made = LanguageMeans(towards="en", layers=(1, 2), combine="concat", offset=offset).align(
+        tiny_encoder, corpora
+    )
     assert (made.layers, made.dim) == ((1, 2), 2 * tiny_encoder.dim)
     expected = {"en": [], "xx": [], "yy": []}
     for layer in (1, 2):
@@ -54,7 +60,9 @@ def test_language_means_are_shifted_or_removed_at_every_layer(tiny_encoder, corp
         np.testing.assert_allclose(found, np.hstack(expected[lang]), atol=1e-3)
 
 
-def test_the_target_language_is_not_shifted_and_the_maps_can_be_saved(tiny_encoder, corpora, tmp_path):
+def test_the_target_language_is_not_shifted_and_the_maps_can_be_saved(
+    tiny_encoder, corpora, tmp_path
+):
     corpus = corpora[0]
     made = LanguageMeans(towards="en").align(tiny_encoder, corpus)
     assert made.languages == ("en", "xx")
@@ -71,7 +79,9 @@ def test_the_target_language_is_not_shifted_and_the_maps_can_be_saved(tiny_encod
 
 
 def test_too_few_languages_and_mapped_encoders_are_rejected(tiny_encoder, corpora):
-    with pytest.raises(SettingError, match="method means requires text in en and in another language, got en"):
+    with pytest.raises(
+        SettingError, match="method means requires text in en and in another language, got en"
+    ):
         LanguageMeans(towards="en").align(tiny_encoder, {"en": corpora[0].source})
     mapped = LanguageMeans(towards="en").align(tiny_encoder, corpora[0])
     with pytest.raises(SettingError, match="already has maps"):

@@ -35,12 +35,16 @@ def fast(tuner, encoder, corpora, pairs, chosen):
     """Compute the loss terms and gradients of one update with calque."""
     tuned = moved(encoder)  # changes the weights, otherwise the second term would be zero
     freeze_below(tuned.model, tuner.freeze)
-    objective = tuner.objective(tuned, encoder, LinkedText(tuple(corpora), tuple(pairs)), Processes())
+    objective = tuner.objective(
+        tuned, encoder, LinkedText(tuple(corpora), tuple(pairs)), Processes()
+    )
     return objective.backward(chosen), gradients(tuned.model), tuned
 
 
 def vectors(model, tokenizer, sentence, layer, special):
-    """Return the vector of each word's last subword and, if `special` is set, also those of the special tokens."""
+    """Return the vector of each word's last subword and, if `special` is set, also those of the
+    special tokens.
+    """
     encoded = tokenizer(list(sentence.words), is_split_into_words=True, return_tensors="pt")
     states = model(**encoded, output_hidden_states=True).hidden_states[layer][0]
     ids = encoded.word_ids()
@@ -49,7 +53,9 @@ def vectors(model, tokenizer, sentence, layer, special):
     return words, ([states[0], states[-1]] if special else [])
 
 
-def literal_cao(model, frozen, tokenizer, corpora, pairs, chosen, layers, *, towards, weight, code, special):
+def literal_cao(
+    model, frozen, tokenizer, corpora, pairs, chosen, layers, *, towards, weight, code, special
+):
     """Compute the loss of Cao 2020, §3.3, and Kulshreshtha 2020, Eqs. 7-10, in Python loops."""
     align_total = stay_total = 0.0
     for corpus, links, numbers in zip(corpora, pairs, chosen, strict=True):
@@ -91,7 +97,9 @@ class WordsAlone(FineTune):
 @pytest.mark.parametrize("variant", ["paper", "code"])
 @pytest.mark.parametrize("make", [FineTune, WordsAlone])
 @pytest.mark.parametrize("towards", ["en", "xx"])
-def test_finetuning_loss_and_gradients_equal_the_formula(tiny_encoder, text, variant, make, towards):
+def test_finetuning_loss_and_gradients_equal_the_formula(
+    tiny_encoder, text, variant, make, towards
+):
     corpus, pairs = text
     tuner = make(towards=towards, variant=variant, weight=0.7, layers=(1, -1))
     chosen = [np.array([3, 0, 7, 8])]
@@ -99,9 +107,18 @@ def test_finetuning_loss_and_gradients_equal_the_formula(tiny_encoder, text, var
     slow = copy.deepcopy(tuned.model)
     slow.zero_grad()
     align, stay = literal_cao(
-        slow, tiny_encoder.model, tiny_encoder.tokenizer, [corpus], [pairs], chosen, (1, tiny_encoder.n_layers),
-        towards=towards, weight=0.7, code=variant == "code", special=make.special,
-    )  # fmt: skip
+        slow,
+        tiny_encoder.model,
+        tiny_encoder.tokenizer,
+        [corpus],
+        [pairs],
+        chosen,
+        (1, tiny_encoder.n_layers),
+        towards=towards,
+        weight=0.7,
+        code=variant == "code",
+        special=make.special,
+    )
     (align + stay).backward()
     assert terms["align"] == pytest.approx(align.item(), rel=1e-4)
     assert terms["stay"] == pytest.approx(stay.item(), rel=1e-4)
@@ -121,11 +138,15 @@ def test_losses_of_several_languages_are_summed(tiny_encoder, text):
     other = make_text("yy", 9, 5)
     tuner = FineTune(towards="en", variant="code")
     chosen = [np.array([1, 2]), np.array([4, 0])]
-    both, both_gradients, _ = fast(tuner, tiny_encoder, [text[0], other[0]], [text[1], other[1]], chosen)
+    both, both_gradients, _ = fast(
+        tuner, tiny_encoder, [text[0], other[0]], [text[1], other[1]], chosen
+    )
     one, one_gradients, _ = fast(tuner, tiny_encoder, [text[0]], [text[1]], chosen[:1])
     two, two_gradients, _ = fast(tuner, tiny_encoder, [other[0]], [other[1]], chosen[1:])
     assert both["loss"] == pytest.approx(one["loss"] + two["loss"], rel=1e-5)
-    assert_same(both_gradients, {name: one_gradients[name] + two_gradients[name] for name in one_gradients})
+    assert_same(
+        both_gradients, {name: one_gradients[name] + two_gradients[name] for name in one_gradients}
+    )
 
 
 @pytest.mark.parametrize(
@@ -136,11 +157,21 @@ def test_losses_of_several_languages_are_summed(tiny_encoder, text):
         (Linked, {"similarity_distillation": 0.2, "sentences": 0.5}),
     ],
 )
-@pytest.mark.parametrize(("n", "accumulate"), [(9, 3), (9, 11), (1, 5)])  # includes more parts than sentence pairs
-def test_gradient_accumulation_equals_the_full_batch(tiny_encoder, text, make, options, n, accumulate):
+@pytest.mark.parametrize(
+    ("n", "accumulate"), [(9, 3), (9, 11), (1, 5)]
+)  # includes more parts than sentence pairs
+def test_gradient_accumulation_equals_the_full_batch(
+    tiny_encoder, text, make, options, n, accumulate
+):
     corpus, pairs = text
     whole, parts = (
-        fast(make(towards="en", accumulate=number, **options), tiny_encoder, [corpus], [pairs], [np.arange(n)])
+        fast(
+            make(towards="en", accumulate=number, **options),
+            tiny_encoder,
+            [corpus],
+            [pairs],
+            [np.arange(n)],
+        )
         for number in (1, accumulate)
     )
     assert parts[0] == pytest.approx(whole[0], rel=1e-4)
@@ -151,9 +182,12 @@ def test_frozen_layers_remain_unchanged(tiny_encoder, text):
     corpus, pairs = text
     tuned = Contrastive(towards="en", batch=6, freeze=1).align(tiny_encoder, corpus, pairs)
     changed = {
-        name for (name, p), q in zip(tuned.model.named_parameters(), tiny_encoder.model.parameters(), strict=True)
+        name
+        for (name, p), q in zip(
+            tuned.model.named_parameters(), tiny_encoder.model.parameters(), strict=True
+        )
         if not torch.equal(p, q)
-    }  # fmt: skip
+    }
     assert changed
     assert not any("embeddings" in name or ".layer.0." in name for name in changed)
     assert any(".layer.1." in name for name in changed)
@@ -211,7 +245,9 @@ def test_invalid_settings_are_rejected(tiny_encoder, text):
 
 def test_loss_and_gradient_are_finite_for_one_pair_or_no_pairs():
     for n in (0, 1):
-        x = torch.nn.functional.normalize(torch.ones(n, 5) + torch.arange(5), dim=1).requires_grad_()
+        x = torch.nn.functional.normalize(
+            torch.ones(n, 5) + torch.arange(5), dim=1
+        ).requires_grad_()
         y = x.detach().clone().requires_grad_()
         loss = info_nce(x, y, temperature=0.1, kinds=torch.arange(n), share=0.5)
         loss.backward()
@@ -222,7 +258,9 @@ def test_loss_and_gradient_are_finite_for_one_pair_or_no_pairs():
 
 @pytest.mark.parametrize("stored", [torch.float32, torch.bfloat16])
 def test_the_second_loss_term_is_zero_before_the_first_update(tiny_encoder, text, stored):
-    """Check that both encoders compute with the same precision, whatever the dtype of the loaded encoder."""
+    """Check that both encoders compute with the same precision, whatever the dtype of the loaded
+    encoder.
+    """
     encoder = with_dropout(tiny_encoder)
     encoder.model.to(stored)
     history = FineTune(towards="en", batch=6).fit(encoder, training_data(*text)).history
@@ -237,7 +275,13 @@ def test_both_encoders_use_the_requested_precision(tiny_encoder, text, monkeypat
 
     def watched(real):
         def called(self, *given):
-            seen.add((torch.is_grad_enabled(), torch.get_float32_matmul_precision(), torch.is_autocast_enabled("cpu")))
+            seen.add(
+                (
+                    torch.is_grad_enabled(),
+                    torch.get_float32_matmul_precision(),
+                    torch.is_autocast_enabled("cpu"),
+                )
+            )
             return real(self, *given)
 
         return called
@@ -248,13 +292,18 @@ def test_both_encoders_use_the_requested_precision(tiny_encoder, text, monkeypat
     fitted = tuner.fit(encoder, training_data(*text))
     assert seen == {(learns, "highest", precision == "bfloat16") for learns in (True, False)}
     assert fitted.record["settings"]["precision"] == precision
-    assert fitted.history[0]["similarity"] < 1e-4  # bfloat16 rounding depends on the shape of the batch
+    assert (
+        fitted.history[0]["similarity"] < 1e-4
+    )  # bfloat16 rounding depends on the shape of the batch
     assert torch.get_float32_matmul_precision() == "highest"
 
 
 def test_training_stops_without_saving_if_weights_are_not_finite(tiny_encoder, text, tmp_path):
     tuner = Contrastive(towards="en", batch=12, epochs=1, learning_rate=3e38)
-    with pytest.raises(SettingError, match="trained tensors .* are not finite after update 1: lower the learning rate"):
+    with pytest.raises(
+        SettingError,
+        match="trained tensors .* are not finite after update 1: lower the learning rate",
+    ):
         tuner.align(tiny_encoder, *text, folder=tmp_path)
     with pytest.raises(SettingError, match="not finite after update 1"):
         tuner.align(tiny_encoder, *text, folder=tmp_path, checkpoint_every=1)
@@ -262,7 +311,16 @@ def test_training_stops_without_saving_if_weights_are_not_finite(tiny_encoder, t
 
 
 @pytest.mark.parametrize(
-    "name", ["epochs", "batch", "freeze", "temperature", "same_share", "similarity_distillation", "sentences"]
+    "name",
+    [
+        "epochs",
+        "batch",
+        "freeze",
+        "temperature",
+        "same_share",
+        "similarity_distillation",
+        "sentences",
+    ],
 )
 def test_invalid_numbers_are_rejected_when_a_method_is_created(name):
     for value in (math.nan, -1, "a", True):

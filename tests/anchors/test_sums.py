@@ -14,10 +14,14 @@ DIM = 7
 
 
 def zipf(seed=0, n=200, types=30, dim=DIM, layers=(0, 3), uncovered=0.05, lang="en"):
-    """Return text with Zipfian word frequencies and, for each layer, vectors far from the origin."""
+    """Return text with Zipfian word frequencies and, for each layer, vectors far from the
+    origin.
+    """
     rng = np.random.default_rng(seed)
     p = 1 / np.arange(1, types + 1)
-    text = [[f"w{k}" for k in rng.choice(types, rng.integers(0, 9), p=p / p.sum())] for _ in range(n)]
+    text = [
+        [f"w{k}" for k in rng.choice(types, rng.integers(0, 9), p=p / p.sum())] for _ in range(n)
+    ]
     offsets = np.cumsum([0, *map(len, text)])
     covered = rng.random(offsets[-1]) >= uncovered
     found = {}
@@ -29,7 +33,9 @@ def zipf(seed=0, n=200, types=30, dim=DIM, layers=(0, 3), uncovered=0.05, lang="
 
 
 def published_loop(sentences, found, vocabulary):
-    """Compute running means like the published script (`gen_anchors.py` of Schuster et al. 2019)."""
+    """Compute running means like the published script (`gen_anchors.py` of Schuster et al.
+    2019).
+    """
     first = next(iter(found.values()))
     anchors = {layer: {} for layer in found}
     norms, occurrences, total = dict.fromkeys(found, 0.0), {}, 0
@@ -43,7 +49,9 @@ def published_loop(sentences, found, vocabulary):
                 x = embeddings.data[row]
                 old = anchors[layer].get(word, np.zeros(len(x)))
                 anchors[layer][word] = old * (n / (n + 1)) + x / (n + 1)
-                norms[layer] = norms[layer] * (total / (total + 1)) + float(np.linalg.norm(x)) / (total + 1)
+                norms[layer] = norms[layer] * (total / (total + 1)) + float(np.linalg.norm(x)) / (
+                    total + 1
+                )
             occurrences[word] = n + 1
             total += 1
     return anchors, norms, occurrences
@@ -74,7 +82,9 @@ def same(a, b, tolerance=1e-12):
         assert a[layer].words == b[layer].words
         np.testing.assert_array_equal(a[layer].counts, b[layer].counts)
         np.testing.assert_allclose(a[layer].vectors, b[layer].vectors, rtol=max(tolerance, 1e-7))
-        np.testing.assert_allclose(a[layer].variances, b[layer].variances, rtol=1e4 * tolerance, atol=1e4 * tolerance)
+        np.testing.assert_allclose(
+            a[layer].variances, b[layer].variances, rtol=1e4 * tolerance, atol=1e4 * tolerance
+        )
         np.testing.assert_allclose(a[layer].norms, b[layer].norms, rtol=tolerance)
 
 
@@ -116,7 +126,10 @@ def test_sums_do_not_depend_on_the_order_or_division_of_the_text(tmp_path, most)
     parts = [summed([part]) for part in cut(sentences, found, 50, 120, 180)]
     (parts[1].merge(parts[3])).save(tmp_path / "sums")
     joined = (
-        summed([], vocabulary=whole.words).merge(AnchorSums.open(tmp_path / "sums")).merge(parts[2]).merge(parts[0])
+        summed([], vocabulary=whole.words)
+        .merge(AnchorSums.open(tmp_path / "sums"))
+        .merge(parts[2])
+        .merge(parts[0])
     )
     flat = np.array([word for sentence in sentences for word in sentence.words])
     for layer, got in whole.finish().items():
@@ -124,7 +137,9 @@ def test_sums_do_not_depend_on_the_order_or_division_of_the_text(tmp_path, most)
         assert (got.words, list(got.counts)) == (other.words, list(other.counts))
         np.testing.assert_allclose(got.norms, other.norms, rtol=1e-12)
         np.testing.assert_allclose(got.variances, other.variances, rtol=1e-12)
-        for word, *vectors, norm, n in zip(got.words, got.vectors, other.vectors, got.norms, got.counts, strict=True):
+        for word, *vectors, norm, n in zip(
+            got.words, got.vectors, other.vectors, got.norms, got.counts, strict=True
+        ):
             rows = found[layer].data[flat == word].astype(np.float64)
             mean = [math.fsum(column) / n for column in rows.T]
             for vector in vectors:
@@ -138,13 +153,17 @@ def test_only_the_first_occurrences_are_used():
     for part in cut(sentences, found, 2, 60):
         wanted = sums.wanted(part[0])
         full = {w for w, n in zip(sums.words, sums.counts, strict=True) if n == 3}
-        assert wanted.tolist() == [any(word not in full for word in sentence.words) for sentence in part[0]]
+        assert wanted.tolist() == [
+            any(word not in full for word in sentence.words) for sentence in part[0]
+        ]
         sums.add(*part)
     flat = np.array([word for sentence in sentences for word in sentence.words])
     got = sums.finish()[3]
     assert got.counts.max() == 3
     for word, vector in zip(got.words, got.vectors, strict=True):
-        np.testing.assert_allclose(vector, found[3].data[flat == word][:3].mean(0, dtype=float), rtol=1e-6)
+        np.testing.assert_allclose(
+            vector, found[3].data[flat == word][:3].mean(0, dtype=float), rtol=1e-6
+        )
 
 
 def test_a_saved_computation_can_be_resumed(tmp_path):
@@ -165,11 +184,15 @@ def test_a_saved_computation_can_be_resumed(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("counts", -1), ("0.sums", np.inf), ("0.squares", np.nan), ("0.norms", np.inf)]
+    ("name", "value"),
+    [("counts", -1), ("0.sums", np.inf), ("0.squares", np.nan), ("0.norms", np.inf)],
 )
 def test_sums_that_are_not_finite_are_an_error(tmp_path, name, value):
     sums = AnchorSums(3, layers=[0], lang="en")
-    sums.add(Sentences.of([["a", "b"]], "en"), {0: Embeddings(np.ones((2, 3), np.float32), np.array([0, 2]))})
+    sums.add(
+        Sentences.of([["a", "b"]], "en"),
+        {0: Embeddings(np.ones((2, 3), np.float32), np.array([0, 2]))},
+    )
     sums.save(tmp_path / "sums")
     arrays, metadata = map_arrays(tmp_path / "sums")
     changed = {key: np.array(array) for key, array in arrays.items()}
@@ -180,10 +203,15 @@ def test_sums_that_are_not_finite_are_an_error(tmp_path, name, value):
         AnchorSums.open(tmp_path / "wrong")
 
 
-@pytest.mark.parametrize(("name", "kind"), [("counts", np.bool_), ("counts", np.float32), ("0.sums", np.int64)])
+@pytest.mark.parametrize(
+    ("name", "kind"), [("counts", np.bool_), ("counts", np.float32), ("0.sums", np.int64)]
+)
 def test_sums_of_another_data_type_are_an_error(tmp_path, name, kind):
     sums = AnchorSums(3, layers=[0], lang="en")
-    sums.add(Sentences.of([["a", "b"]], "en"), {0: Embeddings(np.ones((2, 3), np.float32), np.array([0, 2]))})
+    sums.add(
+        Sentences.of([["a", "b"]], "en"),
+        {0: Embeddings(np.ones((2, 3), np.float32), np.array([0, 2]))},
+    )
     sums.save(tmp_path / "sums")
     arrays, metadata = map_arrays(tmp_path / "sums")
     write_arrays(tmp_path / "wrong", {**arrays, name: arrays[name].astype(kind)}, metadata)

@@ -1,4 +1,6 @@
-"""Run every benchmark at its smallest size, and check their help texts and the commands that the documentation gives."""
+"""Run every benchmark at its smallest size, and check their help texts and the commands that the
+documentation gives.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ ROOT = Path(__file__).parents[2]
 MODULES = sorted(
     path.stem
     for path in (ROOT / "benchmarks").glob("*.py")
-    if path.stem != "__main__" and re.search(r"^def main\(", path.read_text(encoding="utf-8"), re.MULTILINE)
+    if path.stem != "__main__"
+    and re.search(r"^def main\(", path.read_text(encoding="utf-8"), re.MULTILINE)
 )
 ENCODER = ("--layers", 1, "--dim", 64, "--pairs", 6, "--batch", 3, "--rounds", 1)
 #: arguments that make each benchmark as small as possible, and a part of its output
@@ -40,7 +43,10 @@ class Popen:
     """Replacement of `subprocess.Popen` that runs Python programs in forked processes."""
 
     def __init__(self, command, stdout, stderr):
-        self.log, self.program = stdout, forked.start(*command[1:], folder=Path(stdout.name).parent / "printed")
+        self.log, self.program = (
+            stdout,
+            forked.start(*command[1:], folder=Path(stdout.name).parent / "printed"),
+        )
         self.pid, self.returncode = self.program.process.pid, None
 
     def poll(self):
@@ -59,18 +65,28 @@ def run_forked(command, check, env, **_):
 
 @pytest.fixture
 def small(tmp_path, monkeypatch):
-    """Start the processes of benchmarks as forks, make the vocabulary of the random encoder small, and write a test set."""
+    """Start the processes of benchmarks as forks, make the vocabulary of the random encoder small,
+    and write a test set.
+    """
     import benchmarks.shared
 
-    (tmp_path / "gold.tsv").write_text("a cat\teine Katze\t0-0 1-1\nthe cat sees\tdie Katze sieht\t0-0 1-1 2-2\n")
+    (tmp_path / "gold.tsv").write_text(
+        "a cat\teine Katze\t0-0 1-1\nthe cat sees\tdie Katze sieht\t0-0 1-1 2-2\n"
+    )
     whole = benchmarks.shared.made_up_text
-    monkeypatch.setattr(benchmarks.shared, "made_up_text", lambda n, **how: whole(min(n, 100), **how))
+    monkeypatch.setattr(
+        benchmarks.shared, "made_up_text", lambda n, **how: whole(min(n, 100), **how)
+    )
     for name, replacement in (
         ("words", {"run": run_forked, "DEVNULL": subprocess.DEVNULL}),
         ("memory", {"Popen": Popen}),
     ):
-        monkeypatch.setattr(import_module(f"benchmarks.{name}"), "subprocess", SimpleNamespace(**replacement))
-    monkeypatch.setattr("benchmarks.words.shutil.which", lambda name: None)  # fast_align may be installed
+        monkeypatch.setattr(
+            import_module(f"benchmarks.{name}"), "subprocess", SimpleNamespace(**replacement)
+        )
+    monkeypatch.setattr(
+        "benchmarks.words.shutil.which", lambda name: None
+    )  # fast_align may be installed
     monkeypatch.setattr("benchmarks.memory.UPDATES", 2)
     monkeypatch.chdir(tmp_path)
 
@@ -92,12 +108,17 @@ def test_a_benchmark_runs_at_its_smallest_size(name, small, capsys):
 def test_speed_is_compared_with_loops_in_text_order_and_sorted_by_length(name, small, capsys):
     import_module(f"benchmarks.{name}").main([str(argument) for argument in ENCODER])
     lines = [line for line in capsys.readouterr().out.splitlines() if "times as fast as" in line]
-    assert [line.split(" batches ")[1].split(" (")[0] for line in lines] == ["in text order", "sorted by length"]
+    assert [line.split(" batches ")[1].split(" (")[0] for line in lines] == [
+        "in text order",
+        "sorted by length",
+    ]
 
 
 @pytest.mark.parametrize("only", ["calque", "loop"])
 def test_peak_memory_of_contrastive_alignment_is_printed(only, small, capsys):
-    import_module("benchmarks.contrastive").main([*map(str, ENCODER), "--lora", "2", "--only", only])
+    import_module("benchmarks.contrastive").main(
+        [*map(str, ENCODER), "--lora", "2", "--only", only]
+    )
     assert "MiB after loading" in capsys.readouterr().out
 
 
@@ -148,13 +169,23 @@ def parse_only(monkeypatch):
 
 
 def documented() -> list[tuple[str, str]]:
-    """Return each file with the benchmark commands that it gives, without placeholders for further arguments."""
-    files = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "benchmarks").glob("*.py")]
+    """Return each file with the benchmark commands that it gives, without placeholders for further
+    arguments.
+    """
+    files = [
+        *ROOT.glob("*.md"),
+        *(ROOT / "docs").rglob("*.md"),
+        *(ROOT / "benchmarks").glob("*.py"),
+    ]
     found = []
     for file in files:
         text = file.read_text(encoding="utf-8").replace("\\\n", " ")
-        start = "^" if file.suffix == ".py" else ""  # docstrings contain each command in a line of its own
-        for command in re.findall(rf"{start}\s*python -m benchmarks\.([a-zN][^`\n]+)", text, re.MULTILINE):
+        start = (
+            "^" if file.suffix == ".py" else ""
+        )  # docstrings contain each command in a line of its own
+        for command in re.findall(
+            rf"{start}\s*python -m benchmarks\.([a-zN][^`\n]+)", text, re.MULTILINE
+        ):
             found.append((file.name, re.sub(r"[\[\]]|…|\.\.\.|\s#.*$", "", command)))
     return found
 
@@ -170,7 +201,9 @@ def test_the_arguments_of_documented_commands_are_accepted(file, command, parse_
 
 
 def test_the_gpu_script_runs_the_benchmark_of_contrastive_alignment(small, tmp_path, capsys):
-    """The script calls a stand-in for `python` that records its arguments; the benchmark is then run with these arguments."""
+    """The script calls a stand-in for `python` that records its arguments; the benchmark is then
+    run with these arguments.
+    """
     stand_in, log = tmp_path / "bin" / "python", tmp_path / "log"
     stand_in.parent.mkdir()
     stand_in.write_text(f'#!/bin/sh\necho "$@" >> {log}\n')
@@ -184,6 +217,8 @@ def test_the_gpu_script_runs_the_benchmark_of_contrastive_alignment(small, tmp_p
         assert (flag, module) == ("-m", "benchmarks.contrastive")
         import_module(module).main(arguments)
     assert capsys.readouterr().out.count("MiB after loading") == 6
-    helped = subprocess.run(["bash", script, "--help"], check=True, env=environment, capture_output=True, text=True)
+    helped = subprocess.run(
+        ["bash", script, "--help"], check=True, env=environment, capture_output=True, text=True
+    )
     assert "benchmarks/gpu.sh [cuda|cpu]" in helped.stdout
     assert len(log.read_text().splitlines()) == 6

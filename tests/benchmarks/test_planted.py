@@ -1,4 +1,6 @@
-"""Test that planted senses and translations have the documented properties, and that scores match their definitions."""
+"""Test that planted senses and translations have the documented properties, and that scores match
+their definitions.
+"""
 
 from __future__ import annotations
 
@@ -20,13 +22,18 @@ LETTERS = "abcdefghijklmnopqrst"
 
 @pytest.fixture(scope="module")
 def sentences():
-    """Return text on twenty topics with twelve words each; one word in ten belongs to another topic."""
+    """Return text on twenty topics with twelve words each; one word in ten belongs to another
+    topic.
+    """
     rng = np.random.default_rng(0)
     words = [[f"{subject}{letter}ord" for letter in "abcdefghijkl"] for subject in LETTERS]
     lines = []
     for _ in range(2500):
         own = words[rng.integers(20)]
-        line = [own[rng.integers(12)] if rng.random() < 0.9 else words[rng.integers(20)][0] for _ in range(8)]
+        line = [
+            own[rng.integers(12)] if rng.random() < 0.9 else words[rng.integers(20)][0]
+            for _ in range(8)
+        ]
         lines.append(line)
     return lines
 
@@ -42,7 +49,10 @@ def test_gold_senses_recover_the_original_text_from_pseudo_words(sentences, plan
     parts = [part for parts in planted.members.values() for part in parts]
     assert len(set(parts)) == len(parts) == 36
     restored = [
-        [word if number == "-" else planted.members[word][int(number)] for word, number in zip(*pair, strict=True)]
+        [
+            word if number == "-" else planted.members[word][int(number)]
+            for word, number in zip(*pair, strict=True)
+        ]
         for pair in zip(planted.sentences, planted.truth, strict=True)
     ]
     assert restored == sentences
@@ -67,7 +77,11 @@ def test_planting_is_deterministic_and_context_words_reveal_the_gold_senses(sent
     half = len(sentences) // 2
     for form in planted.members:
         truth, found = supervised(
-            planted.sentences[:half], planted.truth[:half], planted.sentences[half:], planted.truth[half:], form
+            planted.sentences[:half],
+            planted.truth[:half],
+            planted.sentences[half:],
+            planted.truth[half:],
+            form,
         )
         assert v_measure_score(truth, found) > 0.6
 
@@ -101,7 +115,9 @@ def test_any_two_words_of_similar_frequency_can_form_a_pseudo_word(sentences):
 
 def test_renamed_languages_share_no_words_and_are_translations(sentences):
     renamed = rename(sentences, held_out=100, words=150, seed=0)
-    first, second = ({word for line in lines for word in line} for lines in (renamed.first, renamed.second))
+    first, second = (
+        {word for line in lines for word in line} for lines in (renamed.first, renamed.second)
+    )
     assert first.isdisjoint(second)
     assert first <= set(renamed.names)
     assert RARE in first
@@ -122,14 +138,18 @@ def test_only_the_given_words_are_scored_in_retrieval_by_token_and_by_type():
     assert perfect["queries"] == 3
     assert perfect["words"] == 2
     assert perfect["accuracy"] == perfect["accuracy_of_the_word"] == 1
-    exchanged = Embeddings(np.eye(4, dtype=np.float32)[[2, 1, 0, 3]], offsets)  # swaps the two vectors of x
+    exchanged = Embeddings(
+        np.eye(4, dtype=np.float32)[[2, 1, 0, 3]], offsets
+    )  # swaps the two vectors of x
     figures = score_retrieval(test, source, exchanged, {"a", "c"})
     assert figures["accuracy_forward"] == figures["accuracy_backward"] == pytest.approx(1 / 3)
     assert figures["accuracy_of_the_word"] == 1
 
 
 def test_commands_create_and_score_planted_text(tmp_path, sentences, capsys):
-    (tmp_path / "text.txt").write_text("".join(f"{' '.join(line)}\n" for line in sentences), encoding="utf-8")
+    (tmp_path / "text.txt").write_text(
+        "".join(f"{' '.join(line)}\n" for line in sentences), encoding="utf-8"
+    )
 
     def run(*arguments) -> dict:
         main([str(argument) for argument in arguments])
@@ -151,12 +171,27 @@ def test_commands_create_and_score_planted_text(tmp_path, sentences, capsys):
     truth.write_text("\n".join([*lines[:6], lines[6] + " 0", *lines[7:]]), encoding="utf-8")
     with pytest.raises(SystemExit, match=r"line 7: must have 8 senses, one per word, got 9"):
         run("score", "senses", senses, truth)
-    run("make", "translations", tmp_path / "text.txt", "--out", translations, "--words", 150, "--test", 100)
+    run(
+        "make",
+        "translations",
+        tmp_path / "text.txt",
+        "--out",
+        translations,
+        "--words",
+        150,
+        "--test",
+        100,
+    )
     known, names, test = (
-        {line.split("\t")[0] for line in (translations / f"{name}.tsv").read_text(encoding="utf-8").splitlines()}
+        {
+            line.split("\t")[0]
+            for line in (translations / f"{name}.tsv").read_text(encoding="utf-8").splitlines()
+        }
         for name in ("dictionary", "names", "test")
     )
     assert (len(known), len(names)) == (75, 151)
     figures = run("score", "translations", translations, "--encoder", "mini")
-    assert figures["words"] == len({word for line in test for word in line.split()} - known - {RARE})
+    assert figures["words"] == len(
+        {word for line in test for word in line.split()} - known - {RARE}
+    )
     assert 0 <= figures["accuracy"] < 0.5

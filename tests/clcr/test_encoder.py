@@ -23,7 +23,9 @@ TEXT = ["the red house", "", "unknown", "we see a very small tree behind it", "u
 
 
 class Words(Encoder):
-    """Encoder whose word vectors depend on letters and position; the word `unknown` has no vector."""
+    """Encoder whose word vectors depend on letters and position; the word `unknown` has no
+    vector.
+    """
 
     dim, name = 6, "words"
 
@@ -32,9 +34,13 @@ class Words(Encoder):
         return f"words-{self.dim}"
 
     def encode(self, sentences, *, progress=False):
-        words = [(word, place) for sentence in sentences for place, word in enumerate(sentence.words)]
+        words = [
+            (word, place) for sentence in sentences for place, word in enumerate(sentence.words)
+        ]
         rows = [
-            np.random.default_rng(hashlib.sha256(f"{word} {place}".encode()).digest()[0]).normal(size=self.dim)
+            np.random.default_rng(hashlib.sha256(f"{word} {place}".encode()).digest()[0]).normal(
+                size=self.dim
+            )
             for word, place in words
         ]
         covered = np.array([word != "unknown" for word, _ in words], dtype=bool)
@@ -47,9 +53,16 @@ class Wide(Words):
 
 
 def parts(dim, *, pivot_dim=6, order=RelativeOrder):
-    """Return the networks of a language whose vectors have `dim` dimensions; the weights are random instead of trained."""
+    """Return the networks of a language whose vectors have `dim` dimensions; the weights are random
+    instead of trained.
+    """
     torch.manual_seed(dim)
-    made = Parts(Transform(dim, pivot_dim, 5), Transform(pivot_dim, dim, 5), KeyPointHead(dim, 7), order(dim, 8))
+    made = Parts(
+        Transform(dim, pivot_dim, 5),
+        Transform(pivot_dim, dim, 5),
+        KeyPointHead(dim, 7),
+        order(dim, 8),
+    )
     for module in vars(made).values():
         for weights in module.parameters():
             torch.nn.init.normal_(weights)
@@ -60,7 +73,10 @@ def encoder(**options):
     order = options.pop("order", RelativeOrder)
     of_pivot = Parts(head=parts(6).head)
     return KeyPointEncoder(
-        {"en": Words(), "de": Wide()}, {"en": of_pivot, "de": parts(9, order=order)}, pivot="en", **options
+        {"en": Words(), "de": Wide()},
+        {"en": of_pivot, "de": parts(9, order=order)},
+        pivot="en",
+        **options,
     )
 
 
@@ -83,8 +99,13 @@ def test_vectors_of_each_sentence_match_appendix_a(steps, lang, order):
         if "extract" in steps:
             known = [k for k in words if sentence.words[k] != "unknown"]
             with torch.no_grad():
-                p = {k: float(of_lang.head(torch.from_numpy(states.data[k : k + 1])).sigmoid()) for k in known}
-            words = [k for k in known if p[k] > 0.2] or ([max(known, key=lambda k: p[k])] if known else [])
+                p = {
+                    k: float(of_lang.head(torch.from_numpy(states.data[k : k + 1])).sigmoid())
+                    for k in known
+                }
+            words = [k for k in known if p[k] > 0.2] or (
+                [max(known, key=lambda k: p[k])] if known else []
+            )
         if "reorder" in steps and lang == "de" and words:
             rows, place = torch.from_numpy(states.data[words]), torch.tensor(words)
             found_order, _ = of_lang.order.search(rows, place, torch.tensor([len(words)]), 10)
@@ -101,17 +122,23 @@ def test_vectors_of_each_sentence_match_appendix_a(steps, lang, order):
 
 
 def test_vectors_of_pivots_follow_the_order_of_the_translation():
-    """Check the setting T+pGA of Table 4: untranslated words are removed, and the other words are in translation order."""
+    """Check the setting T+pGA of Table 4: untranslated words are removed, and the other words are
+    in translation order.
+    """
     same, words = Transform(6), RandomVectors(6)
     torch.nn.init.eye_(same.linear.weight)
     parts = {"en": Parts(), "de": Parts(same, same)}
-    base = KeyPointEncoder({"en": words, "de": words}, parts, pivot="en", steps=["transform"], costs={"de": 0.1})
+    base = KeyPointEncoder(
+        {"en": words, "de": words}, parts, pivot="en", steps=["transform"], costs={"de": 0.1}
+    )
     english = [["one", "red", "house", "see"], ["tree", "small", "we"]]
     german = [["house", "extra", "one", "see", "red"], ["small", "we", "tree"]]
     model = base.with_pivots([ParallelCorpus.of(english, german, ("en", "de"))])
     found = model.key_points(Sentences.of(german, "de"))
     assert [found[k].tolist() for k in range(2)] == [[2, 4, 0, 3], [2, 0, 1]]
-    np.testing.assert_array_equal(model.encode(Sentences.of(german, "de")).data, words.encode(english).data)
+    np.testing.assert_array_equal(
+        model.encode(Sentences.of(german, "de")).data, words.encode(english).data
+    )
     assert (model.rows, model.name) == ("key points", f"{base.name}+pGA")
     assert model.fingerprint != base.fingerprint
     with pytest.raises(SettingError, match="1 of 1 sentences in de have no translation"):
@@ -122,8 +149,11 @@ def test_vectors_of_pivots_follow_the_order_of_the_translation():
 
 def test_mixed_languages_are_encoded_like_each_language_separately():
     model = encoder()
-    mixed = [Sentence(s.words, lang) for pair in zip(text("en"), text("de-AT"), strict=True) for s, lang in
-             zip(pair, ("en", "de-AT"), strict=True)]  # fmt: skip
+    mixed = [
+        Sentence(s.words, lang)
+        for pair in zip(text("en"), text("de-AT"), strict=True)
+        for s, lang in zip(pair, ("en", "de-AT"), strict=True)
+    ]
     together, points = model.encode(mixed), model.key_points(mixed)
     for k, lang in enumerate(("en", "de")):
         alone, own = model.encode(text(lang)), model.key_points(text(lang))
@@ -137,12 +167,19 @@ def test_an_opened_encoder_equals_the_saved_encoder(tmp_path):
     model.save(tmp_path / "it")
     again = load_encoder(tmp_path / "it")
     assert again.fingerprint == model.fingerprint
-    assert (again.name, again.threshold, again.beam, again.settings) == (model.name, 0.3, 4, {"epochs": 1.0})
+    assert (again.name, again.threshold, again.beam, again.settings) == (
+        model.name,
+        0.3,
+        4,
+        {"epochs": 1.0},
+    )
     np.testing.assert_array_equal(again.encode(text("de")).data, model.encode(text("de")).data)
     only = load_encoder(tmp_path / "it", steps="transform")
     assert only.rows == "words"
     assert only.fingerprint != model.fingerprint
-    with pytest.raises(SettingError, match="steps must be transform, or transform,extract, .* got extract"):
+    with pytest.raises(
+        SettingError, match="steps must be transform, or transform,extract, .* got extract"
+    ):
         load_encoder(tmp_path / "it", steps="extract")
     with pytest.raises(SettingError, match="layer cannot be changed"):
         load_encoder(tmp_path / "it", layer=1)
@@ -155,7 +192,9 @@ def test_an_opened_encoder_equals_the_saved_encoder(tmp_path):
 
 def test_untrained_steps_and_languages_are_rejected():
     one = Parts(to_pivot=parts(9).to_pivot)
-    model = KeyPointEncoder({"en": Words(), "de": Wide()}, {"en": Parts(), "de": one}, pivot="en", steps=["transform"])
+    model = KeyPointEncoder(
+        {"en": Words(), "de": Wide()}, {"en": Parts(), "de": one}, pivot="en", steps=["transform"]
+    )
     with pytest.raises(SettingError, match="step extract was not trained for en"):
         model.with_steps(("transform", "extract"))
     with pytest.raises(SettingError, match="no encoder for language 'fr'"):

@@ -1,4 +1,6 @@
-"""Tests of classifiers on randomly flipped labels, of order models on artificial word orders, and of n-gram counts."""
+"""Tests of classifiers on randomly flipped labels, of order models on artificial word orders, and
+of n-gram counts.
+"""
 
 import numpy as np
 import pytest
@@ -29,15 +31,20 @@ TRAINING = HeadTraining(epochs=12)
 NOUN, ADJECTIVE, VERB, FUNCTION = range(4)
 
 
-# -- key points --------------------------------------------------------------------------------------------------------
+# -- key points
+# --------------------------------------------------------------------------------------------------
 def links_to(marked, offsets):
-    """Link each marked word to the word at the same position in the other sentence, and leave the other words unlinked."""
+    """Link each marked word to the word at the same position in the other sentence, and leave the
+    other words unlinked.
+    """
     sentences = np.split(marked, offsets[1:-1])
     return WordPairs.of([[(int(i), int(i)) for i in np.flatnonzero(words)] for words in sentences])
 
 
 def flipped(n, positive, negative, seed=0, covered=None, dim=6, share=0.5):
-    """Return vectors of words in two classes, the classes, and links that mark one class except for random errors."""
+    """Return vectors of words in two classes, the classes, and links that mark one class except for
+    random errors.
+    """
     rng = np.random.default_rng(seed)
     offsets = offsets_of(rng.integers(3, 12, n))
     clean = rng.random(offsets[-1]) < share
@@ -53,7 +60,10 @@ def figures(counts, statistics):
 
 
 def same(one, other):
-    return all(torch.equal(a, b) for a, b in zip(one.state_dict().values(), other.state_dict().values(), strict=True))
+    return all(
+        torch.equal(a, b)
+        for a, b in zip(one.state_dict().values(), other.state_dict().values(), strict=True)
+    )
 
 
 def test_planted_flips_are_estimated_and_corrected():
@@ -65,13 +75,19 @@ def test_planted_flips_are_estimated_and_corrected():
     assert rates["used"]
     assert (rates["positive"], rates["negative"]) == pytest.approx((0.35, 0.15), abs=0.05)
     assert rates["with_rates"] < rates["without"]
-    scores = [score_key_points(head, unseen, noisy, threshold=0.5) for head in (unweighted, weighted)]
+    scores = [
+        score_key_points(head, unseen, noisy, threshold=0.5) for head in (unweighted, weighted)
+    ]
     before, after = (float(-np.mean(np.log(np.where(clean, p, 1 - p)))) for p, *_ in scores)
     assert after < before / 2
     assert after < 0.2
     before, after = (figures(counts, OF_KEY_POINTS) for *_, counts in scores)
-    assert after["ambiguous"] < before["ambiguous"] / 3  # the paper calls this "significantly less ambiguous"
-    right = [np.mean((p > 0.2) == clean) for p, *_ in scores]  # δ = 0.2 is close to the noise of 0.15
+    assert (
+        after["ambiguous"] < before["ambiguous"] / 3
+    )  # the paper calls this "significantly less ambiguous"
+    right = [
+        np.mean((p > 0.2) == clean) for p, *_ in scores
+    ]  # δ = 0.2 is close to the noise of 0.15
     assert right[1] > right[0]
     measured = measure(scores[1][1], OF_KEY_POINTS["accuracy"])
     assert measured.low < measured.value == after["accuracy"] < measured.high
@@ -89,11 +105,23 @@ def test_scores_count_only_words_with_a_vector():
             row = int(embeddings.offsets[sentence]) + word
             if embeddings.covered[row]:
                 said, marked = p[row] > 0.45, word in links
-                expected[sentence] += [1, said == marked, said and marked, said, marked, 0.2 < p[row] < 0.8]
+                expected[sentence] += [
+                    1,
+                    said == marked,
+                    said and marked,
+                    said,
+                    marked,
+                    0.2 < p[row] < 0.8,
+                ]
     assert counts.tolist() == expected.tolist()
     words, right, both, said, marked, between = expected.sum(axis=0)
     assert figures(counts, OF_KEY_POINTS) == pytest.approx(
-        {"accuracy": right / words, "precision": both / said, "recall": both / marked, "ambiguous": between / words}
+        {
+            "accuracy": right / words,
+            "precision": both / said,
+            "recall": both / marked,
+            "ambiguous": between / words,
+        }
     )
     assert np.isnan(OF_KEY_POINTS["precision"](np.zeros(6)))
 
@@ -110,7 +138,9 @@ def test_training_ignores_words_without_a_vector():
 
 
 def test_flip_rates_are_not_used_if_no_word_is_certainly_unlinked():
-    """Link 90% of words with probability 0.99 and 10% with 0.85, so no word is certainly unlinked."""
+    """Link 90% of words with probability 0.99 and 10% with 0.85, so no word is certainly
+    unlinked.
+    """
     embeddings, _, pivots = flipped(500, positive=0.01, negative=0.85, share=0.9, dim=24)
     weighted, _, rates = train_key_points(embeddings, pivots, TRAINING)
     assert rates["negative"] > 0.8
@@ -119,10 +149,14 @@ def test_flip_rates_are_not_used_if_no_word_is_certainly_unlinked():
 
 
 def test_flip_rates_are_estimated_from_held_out_predictions():
-    """Held-out predictions must reveal the 30% of wrong labels; overfitted predictions on the training text do not."""
+    """Held-out predictions must reveal the 30% of wrong labels; overfitted predictions on the
+    training text do not.
+    """
     embeddings, _, pivots = flipped(200, positive=0.3, negative=0.3, dim=150)
     for published, wrong, within in ((False, 0.3, 0.1), (True, 0.0, 0.01)):
-        rates = train_key_points(embeddings, pivots, HeadTraining(epochs=40), as_published=published)[2]
+        rates = train_key_points(
+            embeddings, pivots, HeadTraining(epochs=40), as_published=published
+        )[2]
         assert (rates["positive"], rates["negative"]) == pytest.approx((wrong, wrong), abs=within)
     assert rates["used"]
 
@@ -137,18 +171,23 @@ def test_classifiers_can_be_trained_on_one_word_but_not_on_empty_text():
         train_key_points(nothing, WordPairs.of([[]]), TRAINING)
 
 
-# -- orders ------------------------------------------------------------------------------------------------------------
+# -- orders
+# --------------------------------------------------------------------------------------------------
 def planted(n, seed):
-    """Return linked sentences of three to six phrases; the second language has verbs last and adjectives after their nouns.
+    """Return linked sentences of three to six phrases; the second language has verbs last and
+    adjectives after their nouns.
 
-    Function words, such as determiners before nouns, are not linked. The vector of a word encodes its class, with noise.
+    Function words, such as determiners before nouns, are not linked. The vector of a word encodes
+    its class, with noise.
     """
     rng = np.random.default_rng(seed)
     kinds = [(VERB,), (NOUN,), (ADJECTIVE, NOUN), (FUNCTION, NOUN), (FUNCTION, ADJECTIVE, NOUN)]
     vectors = 2.0 * np.eye(4, 8)
     data, lengths, links = [], [], []
     for _ in range(n):
-        words = [kind for k in rng.integers(len(kinds), size=rng.integers(3, 7)) for kind in kinds[k]]
+        words = [
+            kind for k in rng.integers(len(kinds), size=rng.integers(3, 7)) for kind in kinds[k]
+        ]
         order = list(range(len(words)))
         for k in range(len(words) - 1):
             if words[k] == ADJECTIVE:
@@ -158,7 +197,9 @@ def planted(n, seed):
         links.append([(word, place) for place, word in enumerate(order)])
         lengths.append(len(words))
         data.append(vectors[words] + 0.3 * rng.standard_normal((len(words), 8)))
-    return Embeddings(np.concatenate(data).astype(np.float32), offsets_of(lengths)), WordPairs.of(links)
+    return Embeddings(np.concatenate(data).astype(np.float32), offsets_of(lengths)), WordPairs.of(
+        links
+    )
 
 
 def test_the_relative_model_predicts_a_planted_order_better_than_the_absolute_model():
@@ -179,11 +220,17 @@ def test_the_relative_model_predicts_a_planted_order_better_than_the_absolute_mo
 
 
 def literal_counts(order, gold):
-    """Return the number of n-grams that occur in the other sequence, and the number of all n-grams, for n = 1 to 4."""
-    grams = [[seq[k : k + n] for k in range(len(seq) - n + 1)] for n in range(1, 5) for seq in (order, gold)]
-    return [sum(g in right for g in mine) for mine, right in zip(grams[::2], grams[1::2], strict=True)] + [
-        len(mine) for mine in grams[::2]
+    """Return the number of n-grams that occur in the other sequence, and the number of all n-grams,
+    for n = 1 to 4.
+    """
+    grams = [
+        [seq[k : k + n] for k in range(len(seq) - n + 1)]
+        for n in range(1, 5)
+        for seq in (order, gold)
     ]
+    return [
+        sum(g in right for g in mine) for mine, right in zip(grams[::2], grams[1::2], strict=True)
+    ] + [len(mine) for mine in grams[::2]]
 
 
 @settings(deadline=None)
@@ -201,7 +248,9 @@ def test_ngram_counts_match_a_loop_over_n_grams(lengths, seed):
         orders += found
         ranks += np.argsort(gold).tolist()
         expected.append(literal_counts(found, gold))
-    counts = ngram_counts(np.array(orders, dtype=int), np.array(ranks, dtype=int), np.array(lengths, dtype=int))
+    counts = ngram_counts(
+        np.array(orders, dtype=int), np.array(ranks, dtype=int), np.array(lengths, dtype=int)
+    )
     assert counts.tolist() == expected
     if lengths and max(lengths) >= 3:
         right, all_ = np.array(expected).sum(axis=0).reshape(2, 4)
@@ -218,8 +267,10 @@ def test_unusable_links_are_skipped_and_counted_in_gold_orders():
     assert gold.ranks.tolist() == [1, 2, 0]
     assert np.flatnonzero(gold.chosen).tolist() == [0, 1, 3]
     assert gold.skipped == {
-        "links_not_one_to_one": 2, "links_without_vector": 1, "sentences_with_fewer_than_2_key_points": 3
-    }  # fmt: skip
+        "links_not_one_to_one": 2,
+        "links_without_vector": 1,
+        "sentences_with_fewer_than_2_key_points": 3,
+    }
     assert np.flatnonzero(linked_words(embeddings, pairs)).tolist() == [0, 1, 3, 4, 5, 7]
     with pytest.raises(SettingError, match="requires a sentence with two pivots"):
         train_order(embeddings, WordPairs.of([[], [], [(0, 0)], []]), TRAINING)

@@ -8,11 +8,19 @@ from hypothesis import strategies as st
 from torch.nn import functional as F
 
 from calque.clcr import networks as module
-from calque.clcr.networks import AbsoluteOrder, KeyPointHead, RelativeOrder, absolute_order, key_points, relative_order
+from calque.clcr.networks import (
+    AbsoluteOrder,
+    KeyPointHead,
+    RelativeOrder,
+    absolute_order,
+    key_points,
+    relative_order,
+)
 from calque.offsets import offsets_of
 
 
-# -- key points --------------------------------------------------------------------------------------------------------
+# -- key points
+# --------------------------------------------------------------------------------------------------
 def literal_key_points(probabilities, lengths, threshold, covered):
     chosen, begin = [False] * len(probabilities), 0
     for n in lengths:
@@ -56,7 +64,8 @@ def test_a_key_point_head_matches_its_formula_and_can_be_restored(monkeypatch):
     assert len(head.probabilities(rows[:0].numpy())) == 0
 
 
-# -- orders ------------------------------------------------------------------------------------------------------------
+# -- orders
+# --------------------------------------------------------------------------------------------------
 LENGTHS = torch.tensor([3, 0, 1, 5])
 POSITIONS = torch.tensor([0, 2, 9, 4, 1, 2, 3, 7, 30])
 RANKS = torch.tensor([1, 2, 0, 0, 3, 1, 0, 4, 2])
@@ -76,31 +85,46 @@ def sentences(lengths):
 
 def literal_scores(model, rows, positions, lengths):
     """Return s(i, j) = f(i, j) − f(j, i) for the pairs i < j of each sentence."""
-    place = {word: min(k, model.most - 1) for words in sentences(lengths) for k, word in enumerate(words)}
+    place = {
+        word: min(k, model.most - 1) for words in sentences(lengths) for k, word in enumerate(words)
+    }
 
     def f(i, j):
         distance = int(np.clip(int(positions[j] - positions[i]), -model.reach, model.reach))
         hidden = (
-            model.first(rows[i]) + model.first_place[place[i]] + model.second(rows[j]) + model.second_place[place[j]]
+            model.first(rows[i])
+            + model.first_place[place[i]]
+            + model.second(rows[j])
+            + model.second_place[place[j]]
         )
         return model.out(torch.relu(hidden + model.distance[distance + model.reach]))[0]
 
-    return [[f(i, j) - f(j, i) for k, i in enumerate(words) for j in words[k + 1 :]] for words in sentences(lengths)]
+    return [
+        [f(i, j) - f(j, i) for k, i in enumerate(words) for j in words[k + 1 :]]
+        for words in sentences(lengths)
+    ]
 
 
 def test_relative_losses_and_gradients_match_a_loop_over_pairs(rows):
     torch.manual_seed(0)
     model = RelativeOrder(6, 5, reach=3)
     expected = []
-    for words, scores in zip(sentences(LENGTHS), literal_scores(model, rows, POSITIONS, LENGTHS), strict=True):
+    for words, scores in zip(
+        sentences(LENGTHS), literal_scores(model, rows, POSITIONS, LENGTHS), strict=True
+    ):
         pairs = [(i, j) for k, i in enumerate(words) for j in words[k + 1 :]]
-        each = [-F.logsigmoid(s if RANKS[i] < RANKS[j] else -s) for (i, j), s in zip(pairs, scores, strict=True)]
+        each = [
+            -F.logsigmoid(s if RANKS[i] < RANKS[j] else -s)
+            for (i, j), s in zip(pairs, scores, strict=True)
+        ]
         expected.append(sum(each, torch.zeros(())))
     expected = torch.stack(expected)
     gradients = torch.autograd.grad(expected.sum(), list(model.parameters()))
     losses = model.losses(rows, POSITIONS, LENGTHS, RANKS)
     assert torch.allclose(losses, expected, atol=1e-6)
-    for mine, wanted in zip(torch.autograd.grad(losses.sum(), list(model.parameters())), gradients, strict=True):
+    for mine, wanted in zip(
+        torch.autograd.grad(losses.sum(), list(model.parameters())), gradients, strict=True
+    ):
         assert torch.allclose(mine, wanted, atol=1e-5)
     assert model.n_predictions(LENGTHS.numpy()).tolist() == [3, 0, 0, 10]
 
@@ -111,15 +135,25 @@ def test_the_absolute_order_model_matches_its_formula(rows):
     expected, losses = [], []
     for words in sentences(LENGTHS):
         for place, word in enumerate(words):
-            hidden = model.word(rows[word]) + model.place[min(place, 3)] + model.position[min(int(POSITIONS[word]), 3)]
+            hidden = (
+                model.word(rows[word])
+                + model.place[min(place, 3)]
+                + model.position[min(int(POSITIONS[word]), 3)]
+            )
             expected.append(F.log_softmax(model.out(torch.relu(hidden)), dim=0))
-        losses.append(sum((-expected[word][min(int(RANKS[word]), 3)] for word in words), torch.zeros(())))
+        losses.append(
+            sum((-expected[word][min(int(RANKS[word]), 3)] for word in words), torch.zeros(()))
+        )
     assert torch.allclose(model(rows, POSITIONS, LENGTHS), torch.stack(expected), atol=1e-6)
-    assert torch.allclose(model.losses(rows, POSITIONS, LENGTHS, RANKS), torch.stack(losses), atol=1e-5)
+    assert torch.allclose(
+        model.losses(rows, POSITIONS, LENGTHS, RANKS), torch.stack(losses), atol=1e-5
+    )
     assert model.n_predictions(LENGTHS.numpy()).tolist() == [3, 0, 1, 5]
 
 
-@pytest.mark.parametrize("model", [RelativeOrder(6, 5, reach=3, dropout=0.5), AbsoluteOrder(6, 5, most=4, dropout=0.5)])
+@pytest.mark.parametrize(
+    "model", [RelativeOrder(6, 5, reach=3, dropout=0.5), AbsoluteOrder(6, 5, most=4, dropout=0.5)]
+)
 def test_the_predicted_order_is_a_permutation_of_each_sentence(rows, model, monkeypatch):
     model.train()
     found, cost = model.search(rows, POSITIONS, LENGTHS, 10)
@@ -129,14 +163,17 @@ def test_the_predicted_order_is_a_permutation_of_each_sentence(rows, model, monk
     assert cost.shape == (4,)
     assert np.isfinite(cost).all()
     alone, _ = model.search(rows[4:], POSITIONS[4:], torch.tensor([5]))
-    assert alone.tolist() == found[4:].tolist()  # the search does not depend on the other sentences in the batch
+    assert (
+        alone.tolist() == found[4:].tolist()
+    )  # the search does not depend on the other sentences in the batch
     monkeypatch.setattr(module, "_SENTENCES", 2)
     again = type(model)(**model.settings)
     again.load_state_dict(model.state_dict())
     assert again.search(rows, POSITIONS, LENGTHS)[0].tolist() == found.tolist()
 
 
-# -- the search --------------------------------------------------------------------------------------------------------
+# -- the search
+# --------------------------------------------------------------------------------------------------
 def log_odds(scores, n):
     """Return the table `[i][j]` of the log-odds that i precedes j."""
     table = np.zeros((n, n))
@@ -149,7 +186,8 @@ def pair_cost(table, i, j):
 
 
 def literal_beam(step_cost, n, width):
-    """Return the items and the cost found by a beam search that keeps the cheapest hypothesis of each set of items.
+    """Return the items and the cost found by a beam search that keeps the cheapest hypothesis of
+    each set of items.
 
     `step_cost` returns the cost of placing an item after the items chosen so far.
     """
@@ -168,7 +206,9 @@ def literal_beam(step_cost, n, width):
 def literal_relative(scores, n, width):
     table = log_odds(scores, n)
     return literal_beam(
-        lambda taken, i: sum(pair_cost(table, i, j) for j in range(n) if j != i and j not in taken), n, width
+        lambda taken, i: sum(pair_cost(table, i, j) for j in range(n) if j != i and j not in taken),
+        n,
+        width,
     )
 
 
@@ -193,12 +233,16 @@ KINDS = {
 @pytest.mark.parametrize("kind", KINDS)
 @settings(deadline=None, max_examples=40)
 @given(
-    lengths=st.lists(st.integers(0, 9), max_size=4), seed=st.integers(0, 10**6), width=st.sampled_from([1, 2, 3, 10])
+    lengths=st.lists(st.integers(0, 9), max_size=4),
+    seed=st.integers(0, 10**6),
+    width=st.sampled_from([1, 2, 3, 10]),
 )
 def test_the_search_matches_a_simple_beam_search_of_each_sentence(kind, lengths, seed, width):
     search, literal = KINDS[kind]
     parts = [drawn(kind, n, seed + k) for k, n in enumerate(lengths)]
-    order, cost = search(np.concatenate([np.zeros(0), *parts]), np.array(lengths, dtype=np.int64), beam=width)
+    order, cost = search(
+        np.concatenate([np.zeros(0), *parts]), np.array(lengths, dtype=np.int64), beam=width
+    )
     expected = [literal(part, n, width) for part, n in zip(parts, lengths, strict=True)]
     assert order.tolist() == [word for words, _ in expected for word in words]
     assert cost == pytest.approx([value for _, value in expected], abs=1e-9)
@@ -214,7 +258,9 @@ def test_words_with_tied_scores_keep_their_order(kind, width):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_search_handles_long_and_empty_sentences(kind):
-    """Check that the search recovers a planted order of 512 words from unambiguous float32 scores."""
+    """Check that the search recovers a planted order of 512 words from unambiguous float32
+    scores.
+    """
     rng, search = np.random.default_rng(0), KINDS[kind][0]
     wanted = rng.permutation(512)
     places = np.argsort(wanted)

@@ -30,6 +30,10 @@ def test_importance_weights_match_the_formula(seed):
 def test_flip_rates_do_not_depend_on_one_example():
     probabilities = np.array([0.0, *np.full(98, 0.2), 1.0])
     labels = np.arange(100) % 5 == 0
-    rates = flip_rates(probabilities, labels, quantile=0.1)  # uses the ten lowest and the ten highest probabilities
+    rates = flip_rates(
+        probabilities, labels, quantile=0.1
+    )  # uses the ten lowest and the ten highest probabilities
     assert (rates.negative, rates.positive) == pytest.approx((0.2, 0.8))
-    assert flip_rates(probabilities, labels, quantile=0) == FlipRates(positive=0.0, negative=0.0)  # as in the paper
+    assert flip_rates(probabilities, labels, quantile=0) == FlipRates(
+        positive=0.0, negative=0.0
+    )  # as in the paper

@@ -38,13 +38,20 @@ def literal(source, target, there, back):
         rows = []
         for side in (source, target):
             begin, end = side.offsets[k : k + 2]
-            rows.append([w for w in range(end - begin) if side.covered is None or side.covered[begin + w]])
+            rows.append(
+                [w for w in range(end - begin) if side.covered is None or side.covered[begin + w]]
+            )
         cost = np.full((len(source[k]), len(target[k])), np.inf)
         for i in rows[0]:
             for j in rows[1]:
-                x, y = (torch.tensor(side[k][w], dtype=torch.float64)[None] for side, w in ((source, i), (target, j)))
+                x, y = (
+                    torch.tensor(side[k][w], dtype=torch.float64)[None]
+                    for side, w in ((source, i), (target, j))
+                )
                 with torch.no_grad():
-                    cost[i, j] = float((there(x) - y).square().mean() + (back(y) - x).square().mean())
+                    cost[i, j] = float(
+                        (there(x) - y).square().mean() + (back(y) - x).square().mean()
+                    )
         for i in rows[0]:
             for j in rows[1]:
                 if cost[i].argmin() == j and cost[:, j].argmin() == i:
@@ -54,7 +61,9 @@ def literal(source, target, there, back):
 
 
 def triples(pairs):
-    return list(zip(pairs.sentence.tolist(), pairs.source.tolist(), pairs.target.tolist(), strict=True))
+    return list(
+        zip(pairs.sentence.tolist(), pairs.source.tolist(), pairs.target.tolist(), strict=True)
+    )
 
 
 LENGTHS = ([3, 0, 1, 7, 12, 5, 2, 4] * 3, [4, 2, 1, 6, 9, 0, 8, 4] * 3)
@@ -70,7 +79,9 @@ def test_pivots_are_the_mutual_best_pairs(monkeypatch, words, some):
     found = find_pivots(source, target, there, back)
     expected = literal(source, target, there, back)
     assert triples(found.pairs) == sorted(expected)
-    np.testing.assert_allclose(found.costs, [expected[triple] for triple in triples(found.pairs)], rtol=1e-4)
+    np.testing.assert_allclose(
+        found.costs, [expected[triple] for triple in triples(found.pairs)], rtol=1e-4
+    )
     np.testing.assert_allclose(found.pairs.posterior, np.exp(-found.costs), rtol=1e-6)
     assert len(expected) > 8
     assert found.pairs.n_sentences == 24
@@ -90,7 +101,9 @@ def test_a_large_mean_of_the_vectors_does_not_reduce_precision():
     with torch.no_grad():
         plain.linear.weight.copy_(torch.eye(8))
     near = find_pivots(source, target, plain, plain)
-    far = find_pivots(*(Embeddings(v.data + 300, v.offsets) for v in (source, target)), plain, plain)
+    far = find_pivots(
+        *(Embeddings(v.data + 300, v.offsets) for v in (source, target)), plain, plain
+    )
     assert near.pairs == far.pairs
     np.testing.assert_allclose(far.costs, near.costs, rtol=1e-3)
 
@@ -118,14 +131,20 @@ def groups_of(links):
 
 
 def literal_f1(pivots, links, threshold):
-    """Return the F1 of a threshold; a pivot is correct if it is the cheapest pivot within a group."""
+    """Return the F1 of a threshold; a pivot is correct if it is the cheapest pivot within a
+    group.
+    """
     groups, found, n = groups_of(links), [], 0
     for k in np.argsort(pivots.costs, kind="stable"):
         if pivots.costs[k] > threshold:
             break
         n += 1
         sentence, i, j = triples(pivots.pairs)[k]
-        of = [g for g, group in enumerate(groups) if {(sentence, "source", i), (sentence, "target", j)} <= group]
+        of = [
+            g
+            for g, group in enumerate(groups)
+            if {(sentence, "source", i), (sentence, "target", j)} <= group
+        ]
         found += [g for g in of if g not in found]
     return 2 * len(found) / (n + len(groups))
 
@@ -135,23 +154,35 @@ def test_the_chosen_threshold_has_the_highest_f1(one_to_one):
     rng = np.random.default_rng(0)
     for _ in range(30):
         n = int(rng.integers(1, 25))
-        pairs = WordPairs(np.arange(n), rng.integers(0, 3, n), rng.integers(0, 3, n), n_sentences=30)
+        pairs = WordPairs(
+            np.arange(n), rng.integers(0, 3, n), rng.integers(0, 3, n), n_sentences=30
+        )
         pivots = Pivots(pairs, np.round(rng.random(n), 1).astype(np.float32))  # creates ties
         sentence = np.arange(30) if one_to_one else np.sort(rng.integers(0, 20, 50))
         links = WordPairs(
-            sentence, rng.integers(0, 3, len(sentence)), rng.integers(0, 3, len(sentence)), n_sentences=30
+            sentence,
+            rng.integers(0, 3, len(sentence)),
+            rng.integers(0, 3, len(sentence)),
+            n_sentences=30,
         )
         scores = {float(cost): literal_f1(pivots, links, cost) for cost in np.unique(pivots.costs)}
         threshold, f1 = choose_threshold(pivots, links, tolerance=0.0)
         assert f1 == pytest.approx(max(scores.values()))
         assert f1 == pytest.approx(literal_f1(pivots, links, threshold))
-        assert threshold >= min(t for t, score in scores.items() if score == max(scores.values())) - 1e-6
+        assert (
+            threshold
+            >= min(t for t, score in scores.items() if score == max(scores.values())) - 1e-6
+        )
 
 
 def test_a_few_wrong_links_do_not_move_the_threshold_across_a_gap_in_the_costs():
     """Include four wrong pairs with a high cost in the links."""
-    costs = np.concatenate([np.linspace(0.1, 0.3, 96), np.linspace(0.8, 0.9, 4), np.linspace(1.5, 2.5, 50)])
-    pairs = WordPairs(np.arange(150), np.zeros(150, dtype=int), np.zeros(150, dtype=int), n_sentences=150)
+    costs = np.concatenate(
+        [np.linspace(0.1, 0.3, 96), np.linspace(0.8, 0.9, 4), np.linspace(1.5, 2.5, 50)]
+    )
+    pairs = WordPairs(
+        np.arange(150), np.zeros(150, dtype=int), np.zeros(150, dtype=int), n_sentences=150
+    )
     pivots, links = Pivots(pairs, costs.astype(np.float32)), pairs.select(np.arange(150) < 100)
     assert choose_threshold(pivots, links, tolerance=0.0) == (pytest.approx(1.2), 1.0)
     assert choose_threshold(pivots, links) == (pytest.approx(0.55), pytest.approx(2 * 96 / 196))

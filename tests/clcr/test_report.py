@@ -30,16 +30,22 @@ def page(folder) -> Page:
 
 def inside(page: Page, tag: str, **attributes: str) -> list[dict]:
     """Return the elements with the given tag inside the element with the given attributes."""
-    (outer,) = [e for e in page.elements if all(e["attrs"].get(k) == v for k, v in attributes.items())]
+    (outer,) = [
+        e for e in page.elements if all(e["attrs"].get(k) == v for k, v in attributes.items())
+    ]
     return [e for e in page.find(tag) if outer in e["above"]]
 
 
 def equals_source(folder, kind: str, source: str, shown: str) -> bool:
     """Return whether a number on the page equals the value in its source file."""
     file, _, place = source.rpartition(":")
-    score = json.loads((folder.parent / file).read_text())["scores"][int(place.removeprefix("scores/"))]
+    score = json.loads((folder.parent / file).read_text())["scores"][
+        int(place.removeprefix("scores/"))
+    ]
     scale = 100 if score["percent"] and kind != "line.n" else 1
-    return abs(float(shown) - scale * score[kind.partition(".")[2]]) <= 0.5001 * 10 ** -len(shown.partition(".")[2])
+    return abs(float(shown) - scale * score[kind.partition(".")[2]]) <= 0.5001 * 10 ** -len(
+        shown.partition(".")[2]
+    )
 
 
 def test_each_number_equals_the_number_in_its_record(page, folder):
@@ -47,7 +53,10 @@ def test_each_number_equals_the_number_in_its_record(page, folder):
     for element in page.find("data"):
         holders = [element, *reversed(element["above"])]
         source = next(e["attrs"]["data-source"] for e in holders if "data-source" in e["attrs"])
-        assert equals_source(folder, element["attrs"]["data-kind"], source, element["text"]), (element["text"], source)
+        assert equals_source(folder, element["attrs"]["data-kind"], source, element["text"]), (
+            element["text"],
+            source,
+        )
         kinds.add(element["attrs"]["data-kind"])
     assert kinds == {"line.value", "line.low", "line.high", "line.n"}
     assert not equals_source(
@@ -64,7 +73,11 @@ def test_runs_with_equal_names_are_distinguished_by_their_settings(tmp_path):
         (place / "calque-run.json").write_text(json.dumps(plain))
         folders.append(place)
     page = html(*folders)
-    rows = [e["text"].strip() for e in inside(page, "th", id="clcr-distance") if e["attrs"]["scope"] == "row"]
+    rows = [
+        e["text"].strip()
+        for e in inside(page, "th", id="clcr-distance")
+        if e["attrs"]["scope"] == "row"
+    ]
     labels = [f"study · clcr, en-de, linear {linear}" for linear in (False, True)]
     assert rows[:2] == labels
 
@@ -76,7 +89,9 @@ def test_scores_of_a_study_are_averaged_for_each_method(tmp_path):
     for method, change in (("clcr", 0.0), ("linear", 0.04)):
         for seed in (0, 1):
             for score in record()["scores"]:
-                ends = {name: score[name] + change + 0.02 * seed for name in ("value", "low", "high")}
+                ends = {
+                    name: score[name] + change + 0.02 * seed for name in ("value", "low", "high")
+                }
                 lines.append({**score, **ends, **head, "method": method, "training_seed": seed})
     write_key_points(tmp_path / "study" / "steps" / f"align-{20 * 'a'}")
     write(tmp_path / "study" / "results.jsonl", lines)
@@ -84,12 +99,18 @@ def test_scores_of_a_study_are_averaged_for_each_method(tmp_path):
     heads = [e["text"] for e in page.find("h2")]
     assert heads.count("Key points") == 1
     assert not {"Distance", "Key-points", "Order"} & set(heads)
-    rows = [e["text"].strip() for e in inside(page, "th", id="clcr-key-points") if e["attrs"]["scope"] == "row"][:-1]
+    rows = [
+        e["text"].strip()
+        for e in inside(page, "th", id="clcr-key-points")
+        if e["attrs"]["scope"] == "row"
+    ][:-1]
     assert rows == [f"{method}, {model}" for method in ("clcr", "linear") for model in MODELS]
     cells = [e["text"] for e in inside(page, "td", id="clcr-distance")]
     assert cells[0].startswith("0.041 ±0.014")  # the mean of 0.031 and 0.051
     assert cells[4].startswith("0.081 ±0.014")
-    assert "linear" not in page.find("section")[0]["text"]  # the summary does not compare training scores
+    assert (
+        "linear" not in page.find("section")[0]["text"]
+    )  # the summary does not compare training scores
 
 
 def test_errors_name_the_file_and_the_score(tmp_path):

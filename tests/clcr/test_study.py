@@ -111,18 +111,45 @@ def files_exist(monkeypatch):
     monkeypatch.setattr(steps, "digest", lambda path: "0")
 
 
-# -- the plan ----------------------------------------------------------------------------------------------------------
+# -- the plan
+# --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("place", "value", "fact"), [
-    (("methods", "clcr", "views"), {"T": {"steps": "extract"}}, "clcr.views.T: steps must be transform, or"),
-    (("methods", "clcr", "views"), {"P": {"steps": "pivots"}}, "clcr.views.P: translations must be given if and only if"),
-    (("methods", "clcr", "views"), {"P": {"steps": "pivots", "delta": 0.1, "translations": {"bb": ["a", "b"]}}},
-     "clcr.views.P: delta must not be set for pivots"),
-    (("methods", "linear", "views"), {"L": {"steps": "transform,extract"}}, "linear.views.L: extract is not trained with steps"),
-    (("tasks", "pos"), {"train": ["aa=a"], "test": ["bb=b"]}, "pos: pos needs vectors of words, but 'T.E' of methods.clcr has"),
-    (("tasks", "retrieval"), {"test": {"bb": "a"}, "methods": ["T", "all"]}, "retrieval needs vectors of words, but 'all' of"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("place", "value", "fact"),
+    [
+        (
+            ("methods", "clcr", "views"),
+            {"T": {"steps": "extract"}},
+            "clcr.views.T: steps must be transform, or",
+        ),
+        (
+            ("methods", "clcr", "views"),
+            {"P": {"steps": "pivots"}},
+            "clcr.views.P: translations must be given if and only if",
+        ),
+        (
+            ("methods", "clcr", "views"),
+            {"P": {"steps": "pivots", "delta": 0.1, "translations": {"bb": ["a", "b"]}}},
+            "clcr.views.P: delta must not be set for pivots",
+        ),
+        (
+            ("methods", "linear", "views"),
+            {"L": {"steps": "transform,extract"}},
+            "linear.views.L: extract is not trained with steps",
+        ),
+        (
+            ("tasks", "pos"),
+            {"train": ["aa=a"], "test": ["bb=b"]},
+            "pos: pos needs vectors of words, but 'T.E' of methods.clcr has",
+        ),
+        (
+            ("tasks", "retrieval"),
+            {"test": {"bb": "a"}, "methods": ["T", "all"]},
+            "retrieval needs vectors of words, but 'all' of",
+        ),
+    ],
+)
 def test_errors_in_a_study_are_reported_before_training(place, value, fact, tmp_path, files_exist):
     plan = tomllib.loads(PLAN)
     within = plan
@@ -134,7 +161,8 @@ def test_errors_in_a_study_are_reported_before_training(place, value, fact, tmp_
         laid_out(plan, path)
 
 
-# -- the study ---------------------------------------------------------------------------------------------------------
+# -- the study
+# --------------------------------------------------------------------------------------------------
 @pytest.mark.filterwarnings("ignore:the classifier of key points cannot tell words apart")
 @pytest.mark.filterwarnings("ignore::calque.tasks.overlap.OverlapWarning")
 def test_a_study_runs_from_texts_to_tables(plan):
@@ -147,19 +175,30 @@ def test_a_study_runs_from_texts_to_tables(plan):
     rows = {}
     for record in records:
         rows.setdefault(record["task"], set()).add((record["encoder"], record["method"]))
-    assert rows["nli"] == {(name, row) for name in ("planted", "own") for row in ("T", "T+E", "all", "T+pGA")}
-    assert rows["probing"] == {("forms", "base"), *(("own", row) for row in ("base", "T", "T+E", "T+E, 0.9"))}
+    assert rows["nli"] == {
+        (name, row) for name in ("planted", "own") for row in ("T", "T+E", "all", "T+pGA")
+    }
+    assert rows["probing"] == {
+        ("forms", "base"),
+        *(("own", row) for row in ("base", "T", "T+E", "T+E, 0.9")),
+    }
     assert rows["distance"] == {("planted", "clcr"), ("own", "clcr"), ("own", "linear")}
     assert rows["key-points"] == {("planted", "clcr"), ("own", "clcr")}
     assert ("planted", "clcr") in rows["order"] <= rows["key-points"]
-    assert {r["languages"][-1] for r in records if (r["task"], r["method"]) == ("nli", "T+pGA")} == {"aa", "bb"}
+    assert {
+        r["languages"][-1] for r in records if (r["task"], r["method"]) == ("nli", "T+pGA")
+    } == {"aa", "bb"}
     recall = {
         r["method"]: r["value"]
         for r in records
         if (r["task"], r["metric"], r["encoder"]) == ("probing", "recall", "own")
     }
     assert recall["T+E, 0.9"] <= recall["T+E"]
-    assert all(record["training_seed"] == 0 for record in records if record["task"] in ("distance", "order"))
+    assert all(
+        record["training_seed"] == 0
+        for record in records
+        if record["task"] in ("distance", "order")
+    )
     shown = tables(records)
     for title, columns in (
         ("Distance: relative distance, lower is better", "bb-aa | aa-bb"),
@@ -167,7 +206,11 @@ def test_a_study_runs_from_texts_to_tables(plan):
     ):
         assert f"**{title}**\n\n| method | {columns} | " in shown
     assert "**Order: bleu-4, per cent, higher is better**" in shown
-    for row in ("own · linear: transform", "own · clcr: labels as they are", "planted · clcr: relative, n = 10"):
+    for row in (
+        "own · linear: transform",
+        "own · clcr: labels as they are",
+        "planted · clcr: relative, n = 10",
+    ):
         assert f"| {row} |" in shown
     said.clear()
     assert study(plan, say=said.append) == records

@@ -27,19 +27,26 @@ from linked_text import make_text
 from planted_vectors import f1, languages
 
 
-# -- distance and transform --------------------------------------------------------------------------------------------
+# -- distance and transform
+# --------------------------------------------------------------------------------------------
 def literal(keys, queries, temperature):
-    """Return the distance of each word of the second sentence (Eqs. 2 and 3), computed one word at a time."""
+    """Return the distance of each word of the second sentence (Eqs. 2 and 3), computed one word at
+    a time.
+    """
     d, distances = queries.shape[1], []
     for word in queries:
         a = torch.stack([-(key - word).square().sum() / 2 for key in keys]) / d**0.5
-        found = sum(share * key for share, key in zip(torch.softmax(a / temperature, 0), keys, strict=True))
+        found = sum(
+            share * key for share, key in zip(torch.softmax(a / temperature, 0), keys, strict=True)
+        )
         distances.append((found - word).square().sum() / d)
     return distances
 
 
 def rows(lengths, dim, seed, dtype=torch.float32):
-    return torch.randn(sum(lengths), dim, generator=torch.Generator().manual_seed(seed), dtype=dtype).requires_grad_()
+    return torch.randn(
+        sum(lengths), dim, generator=torch.Generator().manual_seed(seed), dtype=dtype
+    ).requires_grad_()
 
 
 def filled(module, seed=0):
@@ -67,21 +74,33 @@ def test_the_transform_matches_its_formula(hidden):
     again.load_state_dict(state)
     torch.testing.assert_close(again(r), module(r))
     module, r = module.double(), r.double()
-    m, k = rows([1], 5, 1, torch.float64)[0], rows([1], 4, 2, torch.float64)[0]  # means of the two scaled spaces
-    torch.testing.assert_close(module.between((m, 0.7), (k, 3.0))(r), module((r - m) / 0.7) * 3.0 + k)
+    m, k = (
+        rows([1], 5, 1, torch.float64)[0],
+        rows([1], 4, 2, torch.float64)[0],
+    )  # means of the two scaled spaces
+    torch.testing.assert_close(
+        module.between((m, 0.7), (k, 3.0))(r), module((r - m) / 0.7) * 3.0 + k
+    )
 
 
-# -- one update --------------------------------------------------------------------------------------------------------
+# -- one update
+# --------------------------------------------------------------------------------------------------
 def word_vectors(encoder, sentence, space):
     split = encoder.split([sentence])
-    rows = encoder.forward(collate(split, np.array([0])), [encoder.layer])[encoder.layer][split.covered]
+    rows = encoder.forward(collate(split, np.array([0])), [encoder.layer])[encoder.layer][
+        split.covered
+    ]
     return (rows - space.mean.float()) / space.spread
 
 
 def gradients(*modules):
     found = {}
     for number, module in enumerate(modules):
-        found |= {(number, name): p.grad.clone() for name, p in module.named_parameters() if p.grad is not None}
+        found |= {
+            (number, name): p.grad.clone()
+            for name, p in module.named_parameters()
+            if p.grad is not None
+        }
         module.zero_grad(set_to_none=True)
     return found
 
@@ -89,7 +108,9 @@ def gradients(*modules):
 @pytest.mark.filterwarnings("ignore::calque.encoders.extraction.UncoveredWordsWarning")
 @pytest.mark.parametrize("trained", ["nothing", "language", "pivot"])
 def test_losses_and_gradients_of_an_update_match_the_formula(tiny_encoder, trained):
-    """Compare with a loop over the sentence pairs of two languages and one pivot language; words without a vector are ignored."""
+    """Compare with a loop over the sentence pairs of two languages and one pivot language; words
+    without a vector are ignored.
+    """
     encoder = copy.copy(tiny_encoder)
     encoder.model = copy.deepcopy(tiny_encoder.model).eval()
     corpora = [make_text(lang, 8, number)[0].swapped() for number, lang in enumerate(("xx", "yy"))]
@@ -97,24 +118,34 @@ def test_losses_and_gradients_of_an_update_match_the_formula(tiny_encoder, train
     words[3] = ["\x00", *words[3]]
     corpora[0] = ParallelCorpus.of(words, [s.words for s in corpora[0].target], ("xx", "en"))
     spaces = [Space(torch.linspace(-1, 1, 32, dtype=torch.float64) * k, 0.5 + k) for k in range(3)]
-    maps = [(filled(Transform(32), 2 * k), filled(Transform(32, hidden=7), 2 * k + 1)) for k in range(2)]
+    maps = [
+        (filled(Transform(32), 2 * k), filled(Transform(32, hidden=7), 2 * k + 1)) for k in range(2)
+    ]
     update = [np.array([5, 0, 3, 6]), np.array([2, 4, 1])]
     step, beta = 7, 0.1
 
     def source(texts, trainable):
         splits = [encoder.split(text) for text in texts]
         if trainable:
-            return TrainedSource(encoder, type(splits[0]).joined(splits).covered_words(), Processes(), budget=40)
+            return TrainedSource(
+                encoder, type(splits[0]).joined(splits).covered_words(), Processes(), budget=40
+            )
         vectors = Embeddings.joined([encoder.encode(text) for text in texts])
         return ChosenWords(vectors, covered_words(vectors))
 
     pivot = source([corpus.target for corpus in corpora], trained == "pivot")
     begins = offsets_of([len(corpus) for corpus in corpora])
     sides = [
-        Side(lang, source([corpus.source], trained == "language" and k == 0), spaces[k], *maps[k], np.arange(8),
-             np.arange(8) + begins[k])
+        Side(
+            lang,
+            source([corpus.source], trained == "language" and k == 0),
+            spaces[k],
+            *maps[k],
+            np.arange(8),
+            np.arange(8) + begins[k],
+        )
         for k, (lang, corpus) in enumerate(zip(("xx", "yy"), corpora, strict=True))
-    ]  # fmt: skip
+    ]
     objective = Transforming(sides, pivot, spaces[2], name="en", processes=Processes(), beta=beta)
     objective.after_update(step)
     terms = objective.backward(update)
@@ -142,7 +173,9 @@ def test_losses_and_gradients_of_an_update_match_the_formula(tiny_encoder, train
         assert terms[name] == pytest.approx(float(value.detach()), rel=1e-5)
     assert ours.keys() == theirs.keys()
     for name, gradient in theirs.items():
-        torch.testing.assert_close(ours[name], gradient, atol=2e-5 * max(1.0, float(gradient.abs().max())), rtol=1e-3)
+        torch.testing.assert_close(
+            ours[name], gradient, atol=2e-5 * max(1.0, float(gradient.abs().max())), rtol=1e-3
+        )
     assert any(number == 4 for number, _ in ours) == (trained != "nothing")
 
 
@@ -158,7 +191,9 @@ def test_refinement_minimises_the_cost_of_mutual_best_pairs():
     maps = filled(Transform(6, 4), 0), filled(Transform(4, 6), 1)
     plain = [Space(torch.zeros(side.dim, dtype=torch.float64), 1.0) for side in vectors]
     side = Side("xx", sources[0], plain[0], *maps, np.arange(4), np.arange(4))
-    objective = Transforming([side], sources[1], plain[1], name="en", processes=Processes(), beta=0.0, mutual=True)
+    objective = Transforming(
+        [side], sources[1], plain[1], name="en", processes=Processes(), beta=0.0, mutual=True
+    )
     update = np.array([2, 0, 3])
     terms = objective.backward([update])
     ours = gradients(*maps)
@@ -180,12 +215,18 @@ def test_refinement_minimises_the_cost_of_mutual_best_pairs():
         torch.testing.assert_close(ours[name], gradient, atol=1e-5, rtol=1e-4)
 
 
-# -- planted languages -------------------------------------------------------------------------------------------------
+# -- planted languages
+# -------------------------------------------------------------------------------------------------
 def held_out_f1(found, planted):
     (text,) = found.texts
-    sides = (text.corpus.source, "aa", found.encoders["aa"]), (text.corpus.target, "bb", found.encoders["bb"])
+    sides = (
+        (text.corpus.source, "aa", found.encoders["aa"]),
+        (text.corpus.target, "bb", found.encoders["bb"]),
+    )
     vectors = [encoder.encode(side.take(text.held_out)) for side, _, encoder in sides]
-    pivots = find_pivots(*vectors, found.to_pivot["aa"], found.from_pivot["aa"]).within(found.thresholds["aa"])
+    pivots = find_pivots(*vectors, found.to_pivot["aa"], found.from_pivot["aa"]).within(
+        found.thresholds["aa"]
+    )
     return f1(pivots, planted.links.take(text.held_out))
 
 
@@ -205,11 +246,15 @@ def test_a_planted_language_is_aligned_with_sentence_pairs_alone(settings):
     assert found.f1["aa"] >= 0.95
     assert held_out_f1(found, planted) == pytest.approx(found.f1["aa"])
     history = found.history["transform-aa"]
-    assert found.history.keys() == {"transform-aa", "refine-aa"}, "an encoder with fixed vectors must not be trained"
+    assert found.history.keys() == {"transform-aa", "refine-aa"}, (
+        "an encoder with fixed vectors must not be trained"
+    )
     assert mean_of_last(found.history["refine-aa"], "loss") < mean_of_last(history, "loss")
     assert mean_of_last(history, "aa-bb") < 0.35 * history[0]["aa-bb"]
     temperatures = [line["temperature"] for line in history]
-    assert temperatures == pytest.approx([1 / (1 + 0.01 * step) for step in range(len(temperatures))])
+    assert temperatures == pytest.approx(
+        [1 / (1 + 0.01 * step) for step in range(len(temperatures))]
+    )
     assert found.encoders == planted.encoders
 
 
@@ -218,11 +263,16 @@ def test_distance_is_to_the_nearest_word_and_soft_distance_has_temperature_1():
     planted = languages(200, scale=0.2)
     method = KeyPointAlignment(towards="bb", epochs=(2, 0, 0, 0, 1), steps="transform")
     fitted = method.fit(planted.encoders, training_data(planted.corpus))
-    found, judged = fitted.transformed, [each for each in fitted.scores if each.langs == ("aa", "bb")]
+    found, judged = (
+        fitted.transformed,
+        [each for each in fitted.scores if each.langs == ("aa", "bb")],
+    )
     figures = {each.metric: each.statistic(each.counts.sum(axis=0)) for each in judged}
     (text,), transform = found.texts, found.to_pivot["aa"]
     x, y = (vectors.take(text.held_out) for vectors in (text.vectors, text.pivot_vectors))
-    pairs = [(transform(torch.from_numpy(x[k])).detach(), torch.from_numpy(y[k])) for k in range(len(x))]
+    pairs = [
+        (transform(torch.from_numpy(x[k])).detach(), torch.from_numpy(y[k])) for k in range(len(x))
+    ]
     nearest = [(keys - word).square().mean(1).min() for keys, queries in pairs for word in queries]
     soft = [distance for pair in pairs for distance in literal(*pair, 1.0)]
     assert figures["distance"] == pytest.approx(float(torch.stack(nearest).mean()), rel=1e-3)
@@ -244,7 +294,8 @@ def test_published_settings_skip_refinement_and_choose_the_threshold_with_the_hi
     assert ours.thresholds["aa"] < published.thresholds["aa"]
 
 
-# -- phases with trainable encoders ------------------------------------------------------------------------------------
+# -- phases with trainable encoders
+# ------------------------------------------------------------------------------------
 def test_only_one_encoder_is_trained_at_a_time(tiny_folder, tmp_path, monkeypatch):
     trained = []
     original = Transforming.__init__
@@ -260,15 +311,23 @@ def test_only_one_encoder_is_trained_at_a_time(tiny_folder, tmp_path, monkeypatc
     monkeypatch.setattr(clcr_job, "two_languages", lambda *_: given)
     found, _ = clcr_job.run(str(tiny_folder), tmp_path, epochs=(2, 1, 1, 0, 1))
     assert trained == [
-        (["xx"], [False, False]), (["yy"], [False, False]), (["xx"], [True, False]), (["yy"], [True, False]),
+        (["xx"], [False, False]),
+        (["yy"], [False, False]),
+        (["xx"], [True, False]),
+        (["yy"], [True, False]),
         (["xx", "yy"], [False, False, True]),
-    ]  # fmt: skip
+    ]
     names = ["transform-xx", "transform-yy", "encoder-xx", "encoder-yy", "encoder-en"]
     assert list(found.history) == names
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(names)
-    assert {"loss", "xx-en", "en-xx", "yy-en", "en-yy", "temperature"} <= found.history["encoder-en"][0].keys()
+    assert {"loss", "xx-en", "en-xx", "yy-en", "en-yy", "temperature"} <= found.history[
+        "encoder-en"
+    ][0].keys()
     for name in names:
-        lines = [json.loads(line) for line in (tmp_path / name / "metrics.jsonl").read_text().splitlines()]
+        lines = [
+            json.loads(line)
+            for line in (tmp_path / name / "metrics.jsonl").read_text().splitlines()
+        ]
         assert lines == found.history[name]
         assert lines[0]["temperature"] == 1.0, "annealing must restart in each phase"
     assert {lang: encoder.fingerprint for lang, encoder in given.items()} == before
@@ -287,11 +346,18 @@ def test_each_phase_has_its_own_number_of_epochs_and_learning_rate(tiny_folder, 
 
     monkeypatch.setattr(method, "Loop", watched)
     rates = (5e-3, 1e-3, 2e-3)
-    found, _ = clcr_job.run(str(tiny_folder), None, sizes=(14,), epochs=(1, 2, 3, 4, 1), learning_rate=rates)
+    found, _ = clcr_job.run(
+        str(tiny_folder), None, sizes=(14,), epochs=(1, 2, 3, 4, 1), learning_rate=rates
+    )
     updates = {name: len(history) for name, history in found.history.items()}
     once = updates["transform-xx"]
     assert once > 1
-    assert updates == {"transform-xx": once, "encoder-xx": 2 * once, "encoder-en": 3 * once, "refine-xx": 4 * once}
+    assert updates == {
+        "transform-xx": once,
+        "encoder-xx": 2 * once,
+        "encoder-en": 3 * once,
+        "refine-xx": 4 * once,
+    }
     assert used[:3] == list(rates)
 
 
@@ -299,14 +365,24 @@ class Killed(Exception):
     pass
 
 
-def test_training_resumed_in_any_phase_equals_uninterrupted_training(tiny_folder, tmp_path, monkeypatch):
-    """Kill training (with dropout) in the first, a middle and the last update of each phase, and resume it."""
+def test_training_resumed_in_any_phase_equals_uninterrupted_training(
+    tiny_folder, tmp_path, monkeypatch
+):
+    """Kill training (with dropout) in the first, a middle and the last update of each phase, and
+    resume it.
+    """
     whole, expected = clcr_job.run(str(tiny_folder), tmp_path / "whole", dropout=0.1)
     updates = [len(history) for history in whole.history.values()]
     assert min(updates) >= 2
     backward, done = Transforming.backward, []
     ends = np.cumsum(updates)
-    kills = sorted({int(k) for end, n in zip(ends, updates, strict=True) for k in (end - n + 1, end - n // 2, end)})
+    kills = sorted(
+        {
+            int(k)
+            for end, n in zip(ends, updates, strict=True)
+            for k in (end - n + 1, end - n // 2, end)
+        }
+    )
 
     def dying(self, update):
         done.append(1)
@@ -335,13 +411,24 @@ def test_a_checkpoint_of_another_run_is_rejected(tiny_folder, tmp_path):
         clcr_job.run(str(tiny_folder), tmp_path, sizes=(12,), epochs=(1, 2, 0, 0, 1))
 
 
-# -- skipped text and errors -------------------------------------------------------------------------------------------
+# -- skipped text and errors
+# -------------------------------------------------------------------------------------------
 def test_unusable_sentence_pairs_are_counted(tiny_encoder):
-    source = [["the", "cat"], [], ["\x00"], ["water"] * 70, ["a", "\x00"], ["house"], ["of", "time"]]
+    source = [
+        ["the", "cat"],
+        [],
+        ["\x00"],
+        ["water"] * 70,
+        ["a", "\x00"],
+        ["house"],
+        ["of", "time"],
+    ]
     target = [["THE"], ["WATER"], ["A"], ["WATER"], ["A", "IN"], ["HOUSE"], []]
     corpus = ParallelCorpus.of(source, target, ("xx", "en"))
     encoders = {"xx": tiny_encoder, "en": tiny_encoder}
-    method = KeyPointAlignment(towards="en", epochs=(1, 1, 1, 2, 1), held_out=0, batch=2, steps="transform")
+    method = KeyPointAlignment(
+        towards="en", epochs=(1, 1, 1, 2, 1), held_out=0, batch=2, steps="transform"
+    )
     with pytest.warns(UncoveredWordsWarning):
         found = method.fit(encoders, training_data(corpus)).transformed
     assert found.texts[0].counts == {"trained": 3, "held_out": 0, "too_long": 1, "empty": 3}
@@ -367,7 +454,11 @@ def test_unusable_corpora_are_rejected(tiny_encoder):
 
 def test_invalid_settings_are_rejected():
     for settings, message in (
-        ({"epochs": (1, 1)}, "epochs must be 5 numbers .transform, encoder, pivot's encoder, refinement, heads., got"),
+        (
+            {"epochs": (1, 1)},
+            "epochs must be 5 numbers .transform, encoder, pivot's encoder, refinement, heads., "
+            "got",
+        ),
         ({"epochs": (0, 1, 1, 1, 1)}, "the first and the last number of epochs must be above 0"),
         ({"beta": -1}, "beta must be at least 0"),
         ({"held_out": 1}, "held_out must be at least 0 and below 1"),

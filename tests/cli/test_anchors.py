@@ -1,4 +1,6 @@
-"""Tests of commands for anchors, maps (from dictionaries, unsupervised or released) and nearest neighbours."""
+"""Tests of commands for anchors, maps (from dictionaries, unsupervised or released) and nearest
+neighbours.
+"""
 
 import json
 import os
@@ -27,20 +29,29 @@ TURNS = {"en": str, "de": str.upper, "fr": str.title}
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
-    """Write dictionaries, and text in three languages that share numbers and differ only in the case of their letters."""
+    """Write dictionaries, and text in three languages that share numbers and differ only in the
+    case of their letters.
+    """
     folder = tmp_path_factory.mktemp("data")
     rng = np.random.default_rng(0)
-    lines = [[(*WORDS, "1984", "7")[k] for k in rng.integers(0, 12, rng.integers(2, 8))] for _ in range(60)]
+    lines = [
+        [(*WORDS, "1984", "7")[k] for k in rng.integers(0, 12, rng.integers(2, 8))]
+        for _ in range(60)
+    ]
     for lang, turn in TURNS.items():
         text = "".join(" ".join(map(turn, line)) + "\n" for line in lines)
         (folder / f"{lang}.txt").write_text(text, encoding="utf-8")
-        (folder / f"en-{lang}.txt").write_text("".join(f"{w}\t{turn(w)}\n" for w in WORDS), encoding="utf-8")
+        (folder / f"en-{lang}.txt").write_text(
+            "".join(f"{w}\t{turn(w)}\n" for w in WORDS), encoding="utf-8"
+        )
     return folder
 
 
 @pytest.fixture(scope="module")
 def vectors(tmp_path_factory):
-    """Write static vectors of 120 words in two languages, the second of which is a noisy rotation of the first."""
+    """Write static vectors of 120 words in two languages, the second of which is a noisy rotation
+    of the first.
+    """
     folder = tmp_path_factory.mktemp("vectors")
     rng = np.random.default_rng(1)
     x = rng.standard_normal((120, 8)) * np.linspace(2, 0.5, 8)
@@ -48,7 +59,9 @@ def vectors(tmp_path_factory):
     for lang, rows in (("en", x), ("de", turned + 0.05 * rng.standard_normal(x.shape))):
         lines = [f"{lang}{k} {' '.join(map(str, row))}\n" for k, row in enumerate(rows)]
         (folder / f"{lang}.vec").write_text(f"120 8\n{''.join(lines)}", encoding="utf-8")
-    (folder / "en-de.txt").write_text("".join(f"en{k} de{k}\n" for k in range(40)), encoding="utf-8")
+    (folder / "en-de.txt").write_text(
+        "".join(f"en{k} de{k}\n" for k in range(40)), encoding="utf-8"
+    )
     return folder
 
 
@@ -58,7 +71,17 @@ def sentences(data, lang):
 
 
 def test_anchors_are_computed_once_and_reused(capsys, data, tiny_folder, tiny_encoder, tmp_path):
-    job = ("anchors", data / "en.txt", "--lang", "en", "--encoder", tiny_folder, "--layers", "1,-1", "--pretokenized")
+    job = (
+        "anchors",
+        data / "en.txt",
+        "--lang",
+        "en",
+        "--encoder",
+        tiny_folder,
+        "--layers",
+        "1,-1",
+        "--pretokenized",
+    )
     _, err = works(capsys, *job, "--out", tmp_path, "--at-least", 2, "--most", 8)
     assert "60 sentences" in err
     assert "8 anchors in 2 layers" in err
@@ -77,7 +100,9 @@ def test_anchors_are_computed_once_and_reused(capsys, data, tiny_folder, tiny_en
     assert "another text" in fails(capsys, job[0], data / "de.txt", *job[2:], "--out", tmp_path)
 
 
-def test_an_interrupted_computation_of_anchors_is_resumed(capsys, data, tiny_folder, tmp_path, monkeypatch):
+def test_an_interrupted_computation_of_anchors_is_resumed(
+    capsys, data, tiny_folder, tmp_path, monkeypatch
+):
     calls = []
 
     def stream(*given, **how):  # interrupts once, at the fourth block of seven sentences
@@ -102,8 +127,12 @@ def test_an_interrupted_computation_of_anchors_is_resumed(capsys, data, tiny_fol
 
 
 @pytest.mark.parametrize("exists", [True, False])
-def test_the_anchors_and_their_sums_appear_together(capsys, data, tiny_folder, tmp_path, monkeypatch, exists):
-    """Kill the command between the two renames in an existing folder, or at the only rename of a new folder."""
+def test_the_anchors_and_their_sums_appear_together(
+    capsys, data, tiny_folder, tmp_path, monkeypatch, exists
+):
+    """Kill the command between the two renames in an existing folder, or at the only rename of a
+    new folder.
+    """
     job = (
         "anchors",
         data / "en.txt",
@@ -143,7 +172,16 @@ def test_the_anchors_and_their_sums_appear_together(capsys, data, tiny_folder, t
 
 def test_anchors_can_be_limited_to_a_vocabulary(capsys, data, tiny_folder, tmp_path):
     (tmp_path / "words").write_text("cat\nhouse\n\n", encoding="utf-8")
-    job = ("anchors", data / "en.txt", "--lang", "en", "--encoder", tiny_folder, "--vocabulary", tmp_path / "words")
+    job = (
+        "anchors",
+        data / "en.txt",
+        "--lang",
+        "en",
+        "--encoder",
+        tiny_folder,
+        "--vocabulary",
+        tmp_path / "words",
+    )
     works(capsys, *job, "--out", tmp_path / "a")
     assert set(open_anchors(tmp_path / "a").popitem()[1].words) == {"cat", "house"}
     _, err = works(capsys, *job, "--occurrences", 3, "--out", tmp_path / "b")
@@ -151,23 +189,46 @@ def test_anchors_can_be_limited_to_a_vocabulary(capsys, data, tiny_folder, tmp_p
 
 
 def agreement(encoder, data, lang):
-    """Return the mean cosine of anchor pairs that are translations minus the mean cosine of all anchor pairs."""
+    """Return the mean cosine of anchor pairs that are translations minus the mean cosine of all
+    anchor pairs.
+    """
     sides = []
     for of, turn in (("en", str), (lang, TURNS[lang])):
         anchors = next(iter(compute_anchors(encoder, sentences(data, of)).values()))
         row = dict(zip(anchors.words, anchors.vectors, strict=True))
-        sides.append(np.stack([row[turn(word)] / np.linalg.norm(row[turn(word)]) for word in WORDS]))
+        sides.append(
+            np.stack([row[turn(word)] / np.linalg.norm(row[turn(word)]) for word in WORDS])
+        )
     cosines = sides[0] @ sides[1].T
     return np.diag(cosines).mean() - cosines.mean()
 
 
 @pytest.mark.parametrize("method", ["rotation", "linear"])
-def test_a_dictionary_map_brings_translations_closer(capsys, data, tiny_folder, tiny_encoder, tmp_path, method):
+def test_a_dictionary_map_brings_translations_closer(
+    capsys, data, tiny_folder, tiny_encoder, tmp_path, method
+):
     _, err = works(
-        capsys, "align", "--encoder", tiny_folder, "--towards", "en", "--out", tmp_path / "m",
-        "--dictionary", f"en-de={data / 'en-de.txt'}", "--text", f"de={data / 'de.txt'}", data / "en.txt", "--method", method,
-        "--layers", "2,3", "--option", "refine=0", *(["--option", "identical=true"] if method == "linear" else []),
-    )  # fmt: skip
+        capsys,
+        "align",
+        "--encoder",
+        tiny_folder,
+        "--towards",
+        "en",
+        "--out",
+        tmp_path / "m",
+        "--dictionary",
+        f"en-de={data / 'en-de.txt'}",
+        "--text",
+        f"de={data / 'de.txt'}",
+        data / "en.txt",
+        "--method",
+        method,
+        "--layers",
+        "2,3",
+        "--option",
+        "refine=0",
+        *(["--option", "identical=true"] if method == "linear" else []),
+    )
     assert "de, layer 3: " in err
     made = load_encoder(tmp_path / "m")
     assert agreement(made, data, "de") > 0.01 > agreement(tiny_encoder, data, "de")
@@ -177,13 +238,36 @@ def test_a_dictionary_map_brings_translations_closer(capsys, data, tiny_folder, 
 
 
 @pytest.mark.skipif(
-    os.environ.get("PYTHONHASHSEED", "random") != "random", reason="PYTHONHASHSEED gives every process the same hashes"
+    os.environ.get("PYTHONHASHSEED", "random") != "random",
+    reason="PYTHONHASHSEED gives every process the same hashes",
 )
 def test_the_same_command_gives_the_same_maps_in_every_process(capsys, data, tiny_folder, tmp_path):
-    """Check that the word order does not depend on Python's hash seed, which differs between processes."""
-    job = ["align", "--encoder", tiny_folder, "--towards", "en", "--dictionary", data / "en-de.txt", "--langs", "en", "de",
-           "--text", data / "en.txt", data / "de.txt", "--method", "rotation", "--option", "most=2", "--option",
-           "most_occurrences=3", "-q", "--out"]  # fmt: skip
+    """Check that the word order does not depend on Python's hash seed, which differs between
+    processes.
+    """
+    job = [
+        "align",
+        "--encoder",
+        tiny_folder,
+        "--towards",
+        "en",
+        "--dictionary",
+        data / "en-de.txt",
+        "--langs",
+        "en",
+        "de",
+        "--text",
+        data / "en.txt",
+        data / "de.txt",
+        "--method",
+        "rotation",
+        "--option",
+        "most=2",
+        "--option",
+        "most_occurrences=3",
+        "-q",
+        "--out",
+    ]
     works(capsys, *job, tmp_path / "here")
     assert forked.run("-c", "print(hash('calque'))").stdout != f"{hash('calque')}\n"
     assert forked.run("-m", "calque", *job, tmp_path / "there").returncode == 0
@@ -191,13 +275,46 @@ def test_the_same_command_gives_the_same_maps_in_every_process(capsys, data, tin
     assert here.read_bytes() == there.read_bytes()
 
 
-def test_maps_of_several_languages_are_fitted_from_anchors(capsys, data, tiny_folder, tiny_encoder, tmp_path):
+def test_maps_of_several_languages_are_fitted_from_anchors(
+    capsys, data, tiny_folder, tiny_encoder, tmp_path
+):
     for lang in TURNS:
-        works(capsys, "anchors", data / f"{lang}.txt", "--lang", lang, "--encoder", tiny_folder, "--layers", 3,
-              "--out", tmp_path / lang, "-q")  # fmt: skip
-    job = ("align", "--encoder", tiny_folder, "--towards", "en", "--dictionary", data / "en-de.txt", data / "en-fr.txt",
-           "--langs", "en", "de", "--langs", "en", "fr", "--layers", 3, "--option", "refine=0", "--anchors",
-           *(f"{lang}={tmp_path / lang}" for lang in TURNS))  # fmt: skip
+        works(
+            capsys,
+            "anchors",
+            data / f"{lang}.txt",
+            "--lang",
+            lang,
+            "--encoder",
+            tiny_folder,
+            "--layers",
+            3,
+            "--out",
+            tmp_path / lang,
+            "-q",
+        )
+    job = (
+        "align",
+        "--encoder",
+        tiny_folder,
+        "--towards",
+        "en",
+        "--dictionary",
+        data / "en-de.txt",
+        data / "en-fr.txt",
+        "--langs",
+        "en",
+        "de",
+        "--langs",
+        "en",
+        "fr",
+        "--layers",
+        3,
+        "--option",
+        "refine=0",
+        "--anchors",
+        *(f"{lang}={tmp_path / lang}" for lang in TURNS),
+    )
     works(capsys, *job, "--out", tmp_path / "m", "-q")
     made = load_encoder(tmp_path / "m")
     for lang in ("de", "fr"):
@@ -217,16 +334,43 @@ def test_static_vectors_can_be_mapped_with_and_without_a_dictionary(capsys, vect
     made = load_encoder(tmp_path / "d")
     assert isinstance(made, StaticEncoder)
     assert set(made.maps) == {"de"}
-    x, y = (made.encode(Sentences.of([[f"{lang}{k}"] for k in range(120)], lang)).data for lang in ("en", "de"))
+    x, y = (
+        made.encode(Sentences.of([[f"{lang}{k}"] for k in range(120)], lang)).data
+        for lang in ("en", "de")
+    )
     assert ((x @ y.T).argmax(axis=1) == np.arange(120)).mean() > 0.9
-    works(capsys, "evaluate", tmp_path / "d", "lexicon", "--test", vectors / "en-de.txt", "--langs", "en", "de")
+    works(
+        capsys,
+        "evaluate",
+        tmp_path / "d",
+        "lexicon",
+        "--test",
+        vectors / "en-de.txt",
+        "--langs",
+        "en",
+        "de",
+    )
     # With unrelated vectors, the failure is reported, but the result is written nevertheless.
     noise = np.random.default_rng(2).standard_normal((120, 8))
     lines = [f"de{k} {' '.join(map(str, row))}\n" for k, row in enumerate(noise)]
     (tmp_path / "noise.vec").write_text(f"120 8\n{''.join(lines)}", encoding="utf-8")
-    code, out, err = run(capsys, "align", "--encoder", f"en={vectors / 'en.vec'},de={tmp_path / 'noise.vec'}",
-                         *job[3:], "--unsupervised", "--option", "restarts=1", "--option", "patience=3", "--option",
-                         "growth=3.5", "--out", tmp_path / "u", "--quiet")  # fmt: skip
+    code, out, err = run(
+        capsys,
+        "align",
+        "--encoder",
+        f"en={vectors / 'en.vec'},de={tmp_path / 'noise.vec'}",
+        *job[3:],
+        "--unsupervised",
+        "--option",
+        "restarts=1",
+        "--option",
+        "patience=3",
+        "--option",
+        "growth=3.5",
+        "--out",
+        tmp_path / "u",
+        "--quiet",
+    )
     record = json.loads((tmp_path / "u" / "calque-run.json").read_text())
     assert record["settings"]["start_options"] == {"patience": 3, "growth": 3.5}
     assert (code, out) == (1, "")
@@ -235,64 +379,175 @@ def test_static_vectors_can_be_mapped_with_and_without_a_dictionary(capsys, vect
 
 
 def test_static_vectors_can_be_mapped_with_parallel_text(capsys, vectors, tmp_path):
-    """Check that the maps are saved with the vectors, and that the mapped vectors can be evaluated and analysed."""
-    lines = [f"{' '.join(f'en{k}' for k in some)}\t{' '.join(f'de{k}' for k in some)}\n"
-             for some in np.random.default_rng(3).integers(0, 120, (40, 5)).tolist()]  # fmt: skip
+    """Check that the maps are saved with the vectors, and that the mapped vectors can be evaluated
+    and analysed.
+    """
+    lines = [
+        f"{' '.join(f'en{k}' for k in some)}\t{' '.join(f'de{k}' for k in some)}\n"
+        for some in np.random.default_rng(3).integers(0, 120, (40, 5)).tolist()
+    ]
     (tmp_path / "text.tsv").write_text("".join(lines), encoding="utf-8")
     text = ("--langs", "en", "de", "--pretokenized", "-q")
-    works(capsys, "align", tmp_path / "text.tsv", *text, "--encoder", f"en={vectors / 'en.vec'},de={vectors / 'de.vec'}",
-          "--method", "rotation", "--towards", "en", "--out", tmp_path / "out")  # fmt: skip
+    works(
+        capsys,
+        "align",
+        tmp_path / "text.tsv",
+        *text,
+        "--encoder",
+        f"en={vectors / 'en.vec'},de={vectors / 'de.vec'}",
+        "--method",
+        "rotation",
+        "--towards",
+        "en",
+        "--out",
+        tmp_path / "out",
+    )
     made = load_encoder(tmp_path / "out")
     assert isinstance(made, StaticEncoder)
     assert made.maps["de"].kind == "rotation"
-    out, _ = works(capsys, "evaluate", tmp_path / "out", "retrieval", "--test", tmp_path / "text.tsv", *text, "--json")
-    assert json.loads(out)["value"] > 0.4  # repeated words have equal vectors, so not all of them can be retrieved
-    works(capsys, "analyze", tmp_path / "out", "--test", tmp_path / "text.tsv", *text, "--out", tmp_path / "a.jsonl")
+    out, _ = works(
+        capsys,
+        "evaluate",
+        tmp_path / "out",
+        "retrieval",
+        "--test",
+        tmp_path / "text.tsv",
+        *text,
+        "--json",
+    )
+    assert (
+        json.loads(out)["value"] > 0.4
+    )  # repeated words have equal vectors, so not all of them can be retrieved
+    works(
+        capsys,
+        "analyze",
+        tmp_path / "out",
+        "--test",
+        tmp_path / "text.tsv",
+        *text,
+        "--out",
+        tmp_path / "a.jsonl",
+    )
 
 
-def test_released_maps_can_be_applied_to_one_encoder_per_language(capsys, tiny_folder, tiny_encoder, tmp_path):
+def test_released_maps_can_be_applied_to_one_encoder_per_language(
+    capsys, tiny_folder, tiny_encoder, tmp_path
+):
     rng = np.random.default_rng(0)
     matrices = {}
     for layer in (1, 3):
         (tmp_path / str(layer)).mkdir()
         for lang in ("en", "de"):
-            matrices[lang, layer] = np.eye(32) / 7 if lang == "en" else rng.standard_normal((32, 32))
-            (tmp_path / str(layer) / f"{lang}_best_mapping.pth").write_bytes(pickle.dumps(matrices[lang, layer]))
+            matrices[lang, layer] = (
+                np.eye(32) / 7 if lang == "en" else rng.standard_normal((32, 32))
+            )
+            (tmp_path / str(layer) / f"{lang}_best_mapping.pth").write_bytes(
+                pickle.dumps(matrices[lang, layer])
+            )
     several = f"en={tiny_folder},de={tiny_folder}"
     works(
-        capsys, "align", "--encoder", several, "--towards", "en", "--layers", "1,3", "--combine", "concat", "--out",
-        tmp_path / "m", "--released", tmp_path / "1", tmp_path / "3",
-    )  # fmt: skip
+        capsys,
+        "align",
+        "--encoder",
+        several,
+        "--towards",
+        "en",
+        "--layers",
+        "1,3",
+        "--combine",
+        "concat",
+        "--out",
+        tmp_path / "m",
+        "--released",
+        tmp_path / "1",
+        tmp_path / "3",
+    )
     made = load_encoder(tmp_path / "m")
     assert isinstance(made.base, PerLanguage)
-    mixed = [Sentence(("the", "cat"), "en"), Sentence(("THE",), "de"), Sentence((), "en"), Sentence(("water",), "en")]
+    mixed = [
+        Sentence(("the", "cat"), "en"),
+        Sentence(("THE",), "de"),
+        Sentence((), "en"),
+        Sentence(("water",), "en"),
+    ]
     for lang in ("de", "en"):
-        found = made.encode([Sentence(("the", "cat"), lang), Sentence(("the", "cat"), f"{lang}-XX")])
+        found = made.encode(
+            [Sentence(("the", "cat"), lang), Sentence(("the", "cat"), f"{lang}-XX")]
+        )
         np.testing.assert_array_equal(found[0], found[1])
     found = made.encode(mixed)
     for number, sentence in enumerate(mixed):
         plain = tiny_encoder.encode_layers([sentence], (1, 3))
-        parts = [np.matmul(plain[layer].data, matrices[sentence.lang, layer].transpose()) for layer in (1, 3)]
+        parts = [
+            np.matmul(plain[layer].data, matrices[sentence.lang, layer].transpose())
+            for layer in (1, 3)
+        ]
         np.testing.assert_allclose(found[number], np.concatenate(parts, axis=1), atol=1e-4)
-    np.testing.assert_array_equal(read_released(tmp_path / "3" / "de_best_mapping.pth").matrix, matrices["de", 3].T)
-    job = ("align", "--towards", "en", "--out", tmp_path / "x", "--encoder", tiny_folder, "--released")
-    assert "2 folders of maps for 1 layers" in fails(capsys, *job, tmp_path / "1", tmp_path / "3", "--layers", 1)
+    np.testing.assert_array_equal(
+        read_released(tmp_path / "3" / "de_best_mapping.pth").matrix, matrices["de", 3].T
+    )
+    job = (
+        "align",
+        "--towards",
+        "en",
+        "--out",
+        tmp_path / "x",
+        "--encoder",
+        tiny_folder,
+        "--released",
+    )
+    assert "2 folders of maps for 1 layers" in fails(
+        capsys, *job, tmp_path / "1", tmp_path / "3", "--layers", 1
+    )
     assert "no file XX_best_mapping.pth" in fails(capsys, *job, tmp_path)
     (tmp_path / "1" / "de_best_mapping.pth").write_bytes(pickle.dumps(np.eye(5)))
     assert "32 dimensions" in fails(capsys, *job, tmp_path / "1", "--layers", 1)
     with pytest.raises(Exception, match="no encoder for language 'fr'"):
         load_encoder(several).encode([Sentence(("a",), "fr")])
     with pytest.raises(Exception, match="must have the same"):
-        PerLanguage({"en": load_encoder(tiny_folder, layer=1), "de": load_encoder(tiny_folder, layer=2)})
+        PerLanguage(
+            {"en": load_encoder(tiny_folder, layer=1), "de": load_encoder(tiny_folder, layer=2)}
+        )
 
 
-def test_nearest_neighbours_are_shown_before_and_after_alignment(capsys, data, tiny_folder, tiny_encoder, tmp_path):
+def test_nearest_neighbours_are_shown_before_and_after_alignment(
+    capsys, data, tiny_folder, tiny_encoder, tmp_path
+):
     works(
-        capsys, "align", "--encoder", tiny_folder, "--towards", "en", "--out", tmp_path / "m", "--langs", "en", "de",
-        "--dictionary", data / "en-de.txt", "--text", data / "en.txt", data / "de.txt", "--option", "refine=0", "-q",
-    )  # fmt: skip
-    job = ("neighbours", "--lang1", "en", "--sentence1", "the cat sees", "--word1", "Cat", "--lang2", "de")
-    out, _ = works(capsys, *job, "--encoder", tmp_path / "m", "--text2", data / "de.txt", "-k", 3, "--json")
+        capsys,
+        "align",
+        "--encoder",
+        tiny_folder,
+        "--towards",
+        "en",
+        "--out",
+        tmp_path / "m",
+        "--langs",
+        "en",
+        "de",
+        "--dictionary",
+        data / "en-de.txt",
+        "--text",
+        data / "en.txt",
+        data / "de.txt",
+        "--option",
+        "refine=0",
+        "-q",
+    )
+    job = (
+        "neighbours",
+        "--lang1",
+        "en",
+        "--sentence1",
+        "the cat sees",
+        "--word1",
+        "Cat",
+        "--lang2",
+        "de",
+    )
+    out, _ = works(
+        capsys, *job, "--encoder", tmp_path / "m", "--text2", data / "de.txt", "-k", 3, "--json"
+    )
     found = json.loads(out)
     assert (found["word"], found["place"]) == ("cat", 1)
     made = load_encoder(tmp_path / "m")
@@ -306,7 +561,16 @@ def test_nearest_neighbours_are_shown_before_and_after_alignment(capsys, data, t
         assert rows[0][name] == pytest.approx(cosines.max(), abs=1e-5)
         flat = [word for sentence in text for word in sentence.words]
         assert rows[0]["word"] in {flat[k] for k in np.flatnonzero(cosines > cosines.max() - 1e-5)}
-    both = ("--encoder", tiny_folder, "--aligned", tmp_path / "m", "--sentence2", "A CAT", "--sentence2", "THE")
+    both = (
+        "--encoder",
+        tiny_folder,
+        "--aligned",
+        tmp_path / "m",
+        "--sentence2",
+        "A CAT",
+        "--sentence2",
+        "THE",
+    )
     out, _ = works(capsys, *job, *both)
     assert out.splitlines()[0] == "cat (en): the [cat] sees"
     assert "nearest in de, before alignment (rank, word, cosine before → after alignment):" in out
@@ -317,13 +581,36 @@ def test_nearest_neighbours_are_shown_before_and_after_alignment(capsys, data, t
 
 
 def test_invalid_combinations_of_options_are_rejected(capsys, data, tiny_folder, tmp_path):
-    align = ("align", "--encoder", tiny_folder, "--towards", "en", "--out", tmp_path / "o", "--langs", "en", "de")
+    align = (
+        "align",
+        "--encoder",
+        tiny_folder,
+        "--towards",
+        "en",
+        "--out",
+        tmp_path / "o",
+        "--langs",
+        "en",
+        "de",
+    )
     with_dictionary = (*align, "--dictionary", data / "en-de.txt")
-    anchors = ("anchors", data / "en.txt", "--out", tmp_path / "a", "--lang", "en", "--encoder", tiny_folder)
+    anchors = (
+        "anchors",
+        data / "en.txt",
+        "--out",
+        tmp_path / "a",
+        "--lang",
+        "en",
+        "--encoder",
+        tiny_folder,
+    )
     for job, message in (
         ((*with_dictionary, "--unsupervised"), "got --dictionary and --unsupervised"),
         (with_dictionary, "give --text en=FILE"),
-        ((*align, "--unsupervised", "--option", "words=ten"), "--option words = 'ten', expected a whole number"),
+        (
+            (*align, "--unsupervised", "--option", "words=ten"),
+            "--option words = 'ten', expected a whole number",
+        ),
         ((*anchors, "--at-least", 1000), "no word occurs often enough"),
     ):
         assert message in fails(capsys, *job)

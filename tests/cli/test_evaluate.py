@@ -22,7 +22,9 @@ def folder(tmp_path_factory, tiny_folder):
     write_tags(tagged(20, "en"), folder / "ner.train.en.tsv")
     write_tags(tagged(8, "de", 1), folder / "ner.test.de.tsv")
     load_encoder(tiny_folder, layer=1).save(folder / "first")
-    load_encoder(tiny_folder, layer=3).save(folder / "ner")  # an encoder can have the name of a task
+    load_encoder(tiny_folder, layer=3).save(
+        folder / "ner"
+    )  # an encoder can have the name of a task
     return folder
 
 
@@ -53,7 +55,9 @@ def scores_of(line):
 
 
 @pytest.mark.parametrize(("task", "options"), [("retrieval", RETRIEVAL), ("ner", NER)])
-def test_several_encoders_get_the_scores_that_each_gets_alone(places, capsys, tmp_path, task, options):
+def test_several_encoders_get_the_scores_that_each_gets_alone(
+    places, capsys, tmp_path, task, options
+):
     out = tmp_path / "scores.jsonl"
     shown, _ = works(capsys, "evaluate", *places, task, *options, "--json", "--out", out)
     found = json.loads(shown)["encoders"]
@@ -72,19 +76,26 @@ def test_several_encoders_get_the_scores_that_each_gets_alone(places, capsys, tm
 @pytest.mark.parametrize(("task", "options"), [("retrieval", RETRIEVAL), ("ner", NER)])
 def test_the_table_has_one_row_per_encoder_and_question(places, capsys, task, options):
     shown, _ = works(capsys, "evaluate", *places, task, *options)
-    alone = [works(capsys, "evaluate", place, task, *options)[0].split("\n\n")[0].splitlines()[2:] for place in places]
+    alone = [
+        works(capsys, "evaluate", place, task, *options)[0].split("\n\n")[0].splitlines()[2:]
+        for place in places
+    ]
     header, _, *rows = shown.split("\n\n")[0].splitlines()
     assert header.split()[0] == "encoder"
     assert len(rows) == len(alone[0]) + len(alone[1])
     for number, place in enumerate(places):
         mine = [row.split()[1:] for row in rows if row.split()[0] == place]
         assert mine == [row.split() for row in alone[number]]
-    assert [row.split()[0] for row in rows[:2]] == places  # rows that answer the same question are next to each other
+    assert [
+        row.split()[0] for row in rows[:2]
+    ] == places  # rows that answer the same question are next to each other
     notes = shown.split("\n\n")[1].splitlines()
     assert len(notes) == len(set(notes))
 
 
-def test_scores_are_recorded_in_the_folder_of_each_encoder(places, folder, capsys, tmp_path, monkeypatch):
+def test_scores_are_recorded_in_the_folder_of_each_encoder(
+    places, folder, capsys, tmp_path, monkeypatch
+):
     for place in places:
         shutil.copytree(folder / place, tmp_path / place)
     shutil.copy(folder / "test.tsv", tmp_path)
@@ -103,10 +114,19 @@ def test_layers_of_several_encoders_are_shown_in_blocks(places, capsys):
 
 
 def test_names_are_checked_before_the_first_encoder_is_evaluated(places, capsys, monkeypatch):
-    monkeypatch.setattr("calque.runs.evaluate.evaluate_each", lambda *_, **__: pytest.fail("an encoder was evaluated"))
-    assert "given once, got first and ./first" in fails(capsys, "evaluate", "first", "./first", "retrieval", *RETRIEVAL)
-    assert fails(capsys, "evaluate", "first", "fist", "retrieval", *RETRIEVAL).endswith("; did you mean first?")
-    assert "got mini" not in fails(capsys, "evaluate", "first", "mini", "retrieval", *RETRIEVAL, "--record")
+    monkeypatch.setattr(
+        "calque.runs.evaluate.evaluate_each",
+        lambda *_, **__: pytest.fail("an encoder was evaluated"),
+    )
+    assert "given once, got first and ./first" in fails(
+        capsys, "evaluate", "first", "./first", "retrieval", *RETRIEVAL
+    )
+    assert fails(capsys, "evaluate", "first", "fist", "retrieval", *RETRIEVAL).endswith(
+        "; did you mean first?"
+    )
+    assert "got mini" not in fails(
+        capsys, "evaluate", "first", "mini", "retrieval", *RETRIEVAL, "--record"
+    )
     said = fails(capsys, "evaluate", "first", "ner", "retreival", *RETRIEVAL)
     assert said.endswith("or package.module:Class; did you mean retrieval?")
 

@@ -12,7 +12,8 @@ from calque.cli.options import SubjectCommand, in_help
 from command import fails, works
 from named_options import check_options, commands, options_of
 
-#: what a help page must not contain: references to other text, names in code, and values and names of Python
+# : what a help page must not contain: references to other text, names in code, and values and names
+# of Python
 _LEAKS = {
     "a reference": r"\bsee (?:above|below|also)\b|\bas above\b|\bsee [`A-Z]",
     "code": r"`|:class:|:func:",
@@ -36,14 +37,19 @@ _KNOWN = {
 
 def pages():
     for verb, command in commands().items():
-        subjects = {verb: None, **(command.subjects() if isinstance(command, SubjectCommand) else {})}
+        subjects = {
+            verb: None,
+            **(command.subjects() if isinstance(command, SubjectCommand) else {}),
+        }
         for title, subject in subjects.items():
             yield pytest.param(command, subject, id=title)
 
 
 @pytest.mark.parametrize(("command", "subject"), pages())
 def test_help_pages_refer_to_nothing_outside_the_page(command, subject):
-    context = typer.Context(command, info_name="calque", terminal_width=10_000, max_content_width=10_000)
+    context = typer.Context(
+        command, info_name="calque", terminal_width=10_000, max_content_width=10_000
+    )
     context.meta.update(subject=subject, own=[])
     page = command.get_help(context)
     for kind, pattern in _LEAKS.items():
@@ -57,7 +63,10 @@ def test_descriptions_are_translated_from_python_to_the_command_line():
     assert in_help("the `max_words` first words of `paper` (see `choose`), or more.", options) == (
         "the --max-words first words of paper, or more."
     )
-    assert in_help("raised if `keep` is 1; default: 3.", options) == "raised if --keep is 1; default: 3."
+    assert (
+        in_help("raised if `keep` is 1; default: 3.", options)
+        == "raised if --keep is 1; default: 3."
+    )
 
 
 def strings(tree):
@@ -66,12 +75,22 @@ def strings(tree):
     bodies = [node.body for node in ast.walk(tree) if isinstance(node, documented)]
     docstrings = {id(body[0].value) for body in bodies if body and isinstance(body[0], ast.Expr)}
     for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
+        if (
+            isinstance(node, ast.Constant)
+            and isinstance(node.value, str)
+            and id(node) not in docstrings
+        ):
             yield node.value
 
 
 def test_every_option_in_a_message_exists_for_some_command():
-    known = set().union(*map(options_of, commands())) | {"--help", "--version", "--on-error", "--trust-code", "--more"}
+    known = set().union(*map(options_of, commands())) | {
+        "--help",
+        "--version",
+        "--on-error",
+        "--trust-code",
+        "--more",
+    }
     known |= {"--font", "--non"}  # a variable of a style sheet, and a prefix of options
     root, unknown = Path(calque.__file__).parent, {}
     for path in root.rglob("*.py"):
@@ -84,28 +103,50 @@ def test_every_option_in_a_message_exists_for_some_command():
 
 @pytest.mark.parametrize(
     "line",
-    ["x; raise max_words to align them", "use --max-words", "set the batch_size", "give --dev FILE"],
+    [
+        "x; raise max_words to align them",
+        "use --max-words",
+        "set the batch_size",
+        "give --dev FILE",
+    ],
 )
 def test_a_message_with_an_option_of_another_command_is_found(line):
     with pytest.raises(AssertionError, match="calque words has no --"):
         check_options(["words", "x.tsv"], f"calque: {line}\n")
-    check_options(["words", "x.tsv"], "calque: error: use --model gibbs, or calque align --lora 4\n")
+    check_options(
+        ["words", "x.tsv"], "calque: error: use --model gibbs, or calque align --lora 4\n"
+    )
     check_options(["words", "--wrong=3"], "calque: error: no such option --wrong\n")
 
 
 def test_the_refusal_of_identical_beside_a_dictionary_gives_the_option_to_write(capsys, tmp_path):
     """Check that the suggested command also passes this check."""
-    how = ("--langs", "en", "de", "--encoder", "mini", "--towards", "en", "--out", tmp_path / "out", "-q")
+    how = (
+        "--langs",
+        "en",
+        "de",
+        "--encoder",
+        "mini",
+        "--towards",
+        "en",
+        "--out",
+        tmp_path / "out",
+        "-q",
+    )
     said = fails(capsys, "align", "--dictionary", "d.tsv", "identical", *how)
     assert said.endswith("write --dictionary d.tsv --option identical=true")
-    assert "d.tsv" in fails(capsys, "align", "--dictionary", "d.tsv", "--option", "identical=true", *how)
+    assert "d.tsv" in fails(
+        capsys, "align", "--dictionary", "d.tsv", "--option", "identical=true", *how
+    )
 
 
 @pytest.mark.filterwarnings("default:.*get no links")
 def test_the_warning_about_long_lines_needs_no_option(capsys, tmp_path):
     (tmp_path / "long.tsv").write_text("a b c\tx y z\n" * 5 + "a " * 501 + "\t" + "x " * 3 + "\n")
     out = tmp_path / "links"
-    _, said = works(capsys, "words", tmp_path / "long.tsv", "--langs", "en", "de", "--out", out, "-q")
+    _, said = works(
+        capsys, "words", tmp_path / "long.tsv", "--langs", "en", "de", "--out", out, "-q"
+    )
     assert "get no links; split these lines into sentences" in said
 
 
@@ -118,5 +159,18 @@ def test_the_warning_about_long_lines_needs_no_option(capsys, tmp_path):
 )
 def test_a_misspelt_method_or_option_gets_a_suggestion(capsys, tmp_path, arguments, name):
     (tmp_path / "t.tsv").write_text("a\tx\n")
-    how = ("--langs", "en", "de", "--encoder", "mini", "--towards", "en", "--out", tmp_path / "out", "-q")
-    assert fails(capsys, "align", tmp_path / "t.tsv", *how, *arguments).endswith(f"; did you mean {name}?")
+    how = (
+        "--langs",
+        "en",
+        "de",
+        "--encoder",
+        "mini",
+        "--towards",
+        "en",
+        "--out",
+        tmp_path / "out",
+        "-q",
+    )
+    assert fails(capsys, "align", tmp_path / "t.tsv", *how, *arguments).endswith(
+        f"; did you mean {name}?"
+    )

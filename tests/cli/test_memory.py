@@ -12,7 +12,8 @@ from command import run, works
 ERRORS = {
     "Python": MemoryError(),
     "PyTorch": RuntimeError(
-        "[enforce fail at alloc_cpu.cpp:118] DefaultCPUAllocator: can't allocate memory: you tried 99 bytes"
+        "[enforce fail at alloc_cpu.cpp:118] DefaultCPUAllocator: can't allocate memory: you tried "
+        "99 bytes"
     ),
     "CUDA": RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB"),
     "C++": RuntimeError("std::bad_alloc"),
@@ -33,7 +34,10 @@ def test_the_message_says_what_to_lower(capsys, monkeypatch, name, wrapped):
             raise
 
     monkeypatch.setattr("calque.cli.app", command)
-    said = "calque: error: the memory is exhausted; lower --sample or --limit, use a smaller encoder or less text\n"
+    said = (
+        "calque: error: the memory is exhausted; lower --sample or --limit, use a smaller encoder "
+        "or less text\n"
+    )
     assert run(capsys, "words") == (2, "", said)
 
 
@@ -56,11 +60,17 @@ calque.cli.main()
 """
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits of the address space work only on Linux")
+@pytest.mark.skipif(
+    not sys.platform.startswith("linux"), reason="limits of the address space work only on Linux"
+)
 @pytest.mark.parametrize(
     ("body", "code", "said"),
     [
-        ("os.abort()", 2, "the memory is exhausted (the limit is 4.0 GB); lower --max-length or --limit"),
+        (
+            "os.abort()",
+            2,
+            "the memory is exhausted (the limit is 4.0 GB); lower --max-length or --limit",
+        ),
         ("os._exit(127)", 2, "the memory is exhausted"),  # the C library has no memory for a thread
         ("return 0", 0, ""),
         ("sys.exit(1)", 1, ""),
@@ -70,7 +80,11 @@ calque.cli.main()
 )
 def test_an_abort_is_reported_if_memory_is_limited(body, code, said):
     ended = subprocess.run(
-        [sys.executable, "-c", _LIMITED.format(body=body)], capture_output=True, text=True, check=False, timeout=60
+        [sys.executable, "-c", _LIMITED.format(body=body)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
     )
     assert ended.returncode == code, ended.stderr
     assert said in ended.stderr
@@ -80,7 +94,11 @@ def test_an_abort_is_reported_if_memory_is_limited(body, code, said):
 @pytest.mark.parametrize("verb", LOWER)
 def test_the_message_names_options_of_the_command(capsys, verb):
     named = [word for word in LOWER[verb].replace(",", "").split() if word.startswith("--")]
-    subject = {"align": ["--method", "contrastive"], "pretrain": ["--model", "bert"], "evaluate": ["mini", "retrieval"]}
+    subject = {
+        "align": ["--method", "contrastive"],
+        "pretrain": ["--model", "bert"],
+        "evaluate": ["mini", "retrieval"],
+    }
     more = ["--more"] if verb in ("analyze", "words", "distil") else subject.get(verb, [])
     out, _ = works(capsys, verb, *more, "--help")
     for option in named:

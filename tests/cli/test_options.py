@@ -1,4 +1,6 @@
-"""Tests of option groups, which are dataclasses in the code and separate options on the command line."""
+"""Tests of option groups, which are dataclasses in the code and separate options on the command
+line.
+"""
 
 from collections.abc import Sequence
 from contextlib import contextmanager
@@ -35,7 +37,9 @@ def said():
 
 def test_a_command_receives_an_instance_of_the_dataclass(said):
     assert said("t") == "t Sampling(size=3, again=False) x\n"
-    assert said("t", "--size", "5", "--again", "--other", "y") == "t Sampling(size=5, again=True) y\n"
+    assert (
+        said("t", "--size", "5", "--again", "--other", "y") == "t Sampling(size=5, again=True) y\n"
+    )
 
 
 def test_each_field_becomes_an_option_with_its_range_and_help(said):
@@ -68,7 +72,9 @@ def test_the_context_manager_of_a_group_surrounds_the_command():
 
 def test_a_list_of_names_does_not_need_quotes():
     for text in ("[query,value]", "query, value", '["query", "value"]', "['query','value']"):
-        assert by_name([f"targets={text}"], {"targets": Sequence[str] | None}) == {"targets": ["query", "value"]}
+        assert by_name([f"targets={text}"], {"targets": Sequence[str] | None}) == {
+            "targets": ["query", "value"]
+        }
     assert by_name(["targets=query"], {"targets": Sequence[str]}) == {"targets": ["query"]}
     for text in ("[]", "[a,,b]", '[a, "b]', "[[a]]", ""):
         with pytest.raises(SettingError, match="--option targets = .*expected a list of text"):

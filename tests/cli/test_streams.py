@@ -13,7 +13,9 @@ CLOSED = [">&-", "2>&-", "<&-", ">&- 2>&-", "<&- >&- 2>&-"]
 
 
 def shell(command, folder):
-    return subprocess.run(["sh", "-c", command], cwd=folder, capture_output=True, text=True, check=False)
+    return subprocess.run(
+        ["sh", "-c", command], cwd=folder, capture_output=True, text=True, check=False
+    )
 
 
 @pytest.mark.parametrize("closed", CLOSED)
@@ -30,10 +32,14 @@ def test_a_user_error_keeps_its_exit_code_if_streams_are_closed(tmp_path, closed
 
 @pytest.mark.parametrize("closed", CLOSED)
 def test_a_file_never_gets_the_descriptor_of_a_closed_stream(tmp_path, closed):
-    """A library that writes to file descriptor 2 would otherwise write to the user's file instead of standard error."""
+    """A library that writes to file descriptor 2 would otherwise write to the user's file instead
+    of standard error.
+    """
     program = (
-        "import os, sys; from calque.cli.streams import open_closed_streams; open_closed_streams(); "
-        "file = open('out', 'w'); assert file.fileno() > 2; os.write(1, b'x'); os.write(2, b'y'); os.read(0, 1); "
+        "import os, sys; from calque.cli.streams import open_closed_streams; "
+        "open_closed_streams(); "
+        "file = open('out', 'w'); assert file.fileno() > 2; os.write(1, b'x'); os.write(2, b'y'); "
+        "os.read(0, 1); "
         "print('x'); print('y', file=sys.stderr); sys.stdin.read()"
     )
     ended = shell(f'{sys.executable} -c "{program}" {closed}', tmp_path)
@@ -69,16 +75,27 @@ def test_results_are_written_even_if_nobody_reads_the_output(tmp_path, numbers):
     assert ended.returncode == 0, ended.stderr
     lines = (tmp_path / "scores.jsonl").read_text(encoding="utf-8").splitlines()
     assert {json.loads(line)["task"] for line in lines} == {"retrieval"}
-    ended = forked.run("-c", _UNREAD.format(numbers=numbers), "analyze", *job[:1], *job[2:-1], tmp_path / "found.jsonl")
+    ended = forked.run(
+        "-c",
+        _UNREAD.format(numbers=numbers),
+        "analyze",
+        *job[:1],
+        *job[2:-1],
+        tmp_path / "found.jsonl",
+    )
     assert ended.returncode == 0, ended.stderr
     assert os.path.getsize(tmp_path / "found.jsonl")
 
 
 def test_scores_are_printed_if_they_cannot_be_written(tmp_path):
-    (tmp_path / "test.tsv").write_text("a cat\teine Katze\nthe house\tdas Haus\n" * 5, encoding="utf-8")
+    (tmp_path / "test.tsv").write_text(
+        "a cat\teine Katze\nthe house\tdas Haus\n" * 5, encoding="utf-8"
+    )
     fails = "from calque.errors import OutputError; import calque.cli.evaluate as module\n"
     fails += "def full(*given): raise OutputError('scores.jsonl: no space left on the disk')\n"
-    fails += "module.append_lines = full; import sys; from calque.cli import main; main(sys.argv[1:])"
+    fails += (
+        "module.append_lines = full; import sys; from calque.cli import main; main(sys.argv[1:])"
+    )
     job = retrieval_job(tmp_path)
     ended = forked.run("-c", fails, "evaluate", *job, "-q")
     assert ended.returncode == 2

@@ -32,20 +32,32 @@ SPANISH = (
 
 def test_ranges_and_empty_nodes_do_not_shift_heads(tmp_path):
     bank = read(tmp_path, SPANISH)
-    assert [sentence.words for sentence in bank.sentences] == [("vamos", "nos", "a", "el", "10 000"), ("ya",)]
+    assert [sentence.words for sentence in bank.sentences] == [
+        ("vamos", "nos", "a", "el", "10 000"),
+        ("ya",),
+    ]
     assert bank.heads.tolist() == [0, 1, 5, 5, 1, 0]
     assert bank.upos.to_list() == ["VERB", "PRON", "ADP", "DET", "NUM", "ADV"]
     assert bank.relations.to_list() == ["root", "obj", "case", "det", "obl", "root"]
     assert (bank.lines.tolist(), bank.path) == ([3, 13], str(tmp_path / "f.conllu"))
     assert read(tmp_path, SPANISH, subtypes=True).relations[1] == "obj:arg"
-    with pytest.raises(InputError, match=r"f\.conllu: no sentences could be read: the file is empty"):
+    with pytest.raises(
+        InputError, match=r"f\.conllu: no sentences could be read: the file is empty"
+    ):
         read(tmp_path, "# text = x\n\n")
 
 
 def test_a_comment_inside_a_sentence_is_an_error_that_names_it(tmp_path):
-    content = row(1, "a", 0, "root", "X") + "# mid comment\n" + row(2, "b", 1, "dep", "X") + "\n" + tree(0)
+    content = (
+        row(1, "a", 0, "root", "X")
+        + "# mid comment\n"
+        + row(2, "b", 1, "dep", "X")
+        + "\n"
+        + tree(0)
+    )
     with pytest.raises(
-        InputError, match=r"line 2: the comment '# mid comment' is inside a sentence, expected comments"
+        InputError,
+        match=r"line 2: the comment '# mid comment' is inside a sentence, expected comments",
     ):
         read(tmp_path, content)
     with pytest.warns(SkippedWarning, match="1 × comment inside a sentence"):
@@ -64,7 +76,9 @@ def circles(heads):
 
 
 @given(st.integers(1, 7).flatmap(lambda n: st.lists(st.integers(0, n), min_size=n, max_size=n)))
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 def test_sentences_that_are_not_trees_are_rejected(tmp_path, heads):
     if heads.count(0) == 1 and not circles(heads):
         assert read(tmp_path, tree(*heads)).heads.tolist() == heads

@@ -22,7 +22,9 @@ def offline(monkeypatch, tmp_path_factory):
 
 
 def words(corpus):
-    return [(" ".join(corpus[k][0].words), " ".join(corpus[k][1].words)) for k in range(len(corpus))]
+    return [
+        (" ".join(corpus[k][0].words), " ".join(corpus[k][1].words)) for k in range(len(corpus))
+    ]
 
 
 EXPECTED = [("a b", "x"), ("c", "y z")]
@@ -35,7 +37,13 @@ def lines(rows):
 
 @pytest.mark.parametrize(
     "names",
-    [LANGS, ("en-US", "de_DE"), ("sentence_en", "sentence_de"), ("source", "target"), ("sentence1", "sentence2")],
+    [
+        LANGS,
+        ("en-US", "de_DE"),
+        ("sentence_en", "sentence_de"),
+        ("source", "target"),
+        ("sentence1", "sentence2"),
+    ],
 )
 @pytest.mark.parametrize("suffix", ["jsonl", "csv", "parquet"])
 def test_two_columns_of_a_table_are_read_as_parallel_text(tmp_path, names, suffix):
@@ -58,7 +66,9 @@ def test_a_translation_column_is_read_in_either_direction(tmp_path):
 
 
 def test_saved_data_sets_and_folders_are_read(tmp_path):
-    features = datasets.Features({"translation": datasets.Translation(languages=LANGS), "id": datasets.Value("int64")})
+    features = datasets.Features(
+        {"translation": datasets.Translation(languages=LANGS), "id": datasets.Value("int64")}
+    )
     data = datasets.Dataset.from_list(TRANSLATION, features=features)
     data.save_to_disk(tmp_path / "one")
     assert words(read_parallel(tmp_path / "one", langs=LANGS)) == EXPECTED
@@ -80,7 +90,9 @@ def test_saved_data_sets_and_folders_are_read(tmp_path):
 def test_missing_values_and_unknown_columns_raise_an_error(tmp_path):
     path = tmp_path / "f.csv"
     path.write_text("en,de\na,x\n,y\nb,NaN\n,\nc,z\n")
-    with pytest.raises(InputError, match=r"f\.csv line 2: the source side is (None|nan), expected text"):
+    with pytest.raises(
+        InputError, match=r"f\.csv line 2: the source side is (None|nan), expected text"
+    ):
         read_parallel(path, langs=LANGS)
     corpus = read_parallel(path, langs=LANGS, on_error="skip")
     assert words(corpus) == [("a", "x"), ("c", "z")]
@@ -88,9 +100,14 @@ def test_missing_values_and_unknown_columns_raise_an_error(tmp_path):
     assert corpus.lines.tolist() == [1, 5]
     path = tmp_path / "f.jsonl"
     path.write_text(lines([{"en": "a", "de": "x"}, {"en": "b"}, {"en": "", "de": "y"}]))
-    assert read_parallel(path, langs=LANGS, on_error="blank").skipped == {"missing value": 1, "empty source": 1}
+    assert read_parallel(path, langs=LANGS, on_error="blank").skipped == {
+        "missing value": 1,
+        "empty source": 1,
+    }
     path.write_text(lines([{"premise": "a", "hypothesis": "b"}]))
-    with pytest.raises(InputError, match=r"has the columns premise, hypothesis; expected .* en and de"):
+    with pytest.raises(
+        InputError, match=r"has the columns premise, hypothesis; expected .* en and de"
+    ):
         read_parallel(path, langs=LANGS)
 
 

@@ -1,4 +1,6 @@
-"""Tests of line-based readers for parallel text: every kind of invalid line, and comparison with a naive reader."""
+"""Tests of line-based readers for parallel text: every kind of invalid line, and comparison with a
+naive reader.
+"""
 
 import bz2
 import gzip
@@ -23,7 +25,13 @@ PACK = {
     ".bz2": bz2.compress,
 }
 # Usable lines of a TSV file, and unusable lines with the reason for skipping each.
-GOOD = [b"one two\teins zwei", b"a\tb", "x\u2028y\u0085z\tü".encode(), b"\xef\xbb\xbfq\tr", b"l" * 70_000 + b"\tk"]
+GOOD = [
+    b"one two\teins zwei",
+    b"a\tb",
+    "x\u2028y\u0085z\tü".encode(),
+    b"\xef\xbb\xbfq\tr",
+    b"l" * 70_000 + b"\tk",
+]
 BAD = {
     b"alone": "missing column",
     b"\tb": "empty source",
@@ -44,10 +52,19 @@ def read(path, **settings):
 
 
 def words(corpus):
-    return [(list(source.words), list(target.words)) for source, target in map(corpus.__getitem__, range(len(corpus)))]
+    return [
+        (list(source.words), list(target.words))
+        for source, target in map(corpus.__getitem__, range(len(corpus)))
+    ]
 
 
-@given(LINES, st.sampled_from(list(PACK)), st.sampled_from([b"\n", b"\r\n"]), st.booleans(), st.booleans())
+@given(
+    LINES,
+    st.sampled_from(list(PACK)),
+    st.sampled_from([b"\n", b"\r\n"]),
+    st.booleans(),
+    st.booleans(),
+)
 @settings(max_examples=120, deadline=None)
 def test_unusable_lines_are_counted_and_the_first_line_number_is_reported(
     tmp_path_factory, lines, suffix, newline, bom, last_newline
@@ -81,7 +98,9 @@ def test_unusable_lines_are_counted_and_the_first_line_number_is_reported(
     if expected:
         with pytest.raises(InputError) as caught:
             read(path)
-        assert caught.value.line == next(number for number, reason in enumerate(reasons, 1) if reason)
+        assert caught.value.line == next(
+            number for number, reason in enumerate(reasons, 1) if reason
+        )
         assert str(path) in str(caught.value)
         assert "\n" not in str(caught.value)
     elif good:
@@ -99,7 +118,10 @@ def test_corrupt_archives_raise_an_error(tmp_path, suffix, on_error):
     damaged[len(whole) // 2 :] = b"\x55" * (len(whole) - len(whole) // 2)
     for data in (whole[:-10], whole[: len(whole) // 2], bytes(damaged), whole + b"rubbish"):
         path.write_bytes(data)
-        if data == whole + b"rubbish" and suffix in (".xz", ".bz2"):  # both formats allow trailing bytes
+        if data == whole + b"rubbish" and suffix in (
+            ".xz",
+            ".bz2",
+        ):  # both formats allow trailing bytes
             continue
         with pytest.raises(InputError, match="corrupt or truncated") as caught:
             read(path, on_error=on_error)
@@ -109,13 +131,21 @@ def test_corrupt_archives_raise_an_error(tmp_path, suffix, on_error):
         read(path)
 
 
-@pytest.mark.parametrize(("text", "encoding"), [
-    ("vier Bücher", "ISO-8859-1"), ("zwei – “Bücher”", "WINDOWS-1252"), ("четыре книги", "WINDOWS-1251"), ("我们有书", "GB18030"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "encoding"),
+    [
+        ("vier Bücher", "ISO-8859-1"),
+        ("zwei – “Bücher”", "WINDOWS-1252"),
+        ("четыре книги", "WINDOWS-1251"),
+        ("我们有书", "GB18030"),
+    ],
+)
 def test_the_error_for_text_that_is_not_utf8_names_the_likely_encoding(tmp_path, text, encoding):
     path = tmp_path / "f.tsv"
     path.write_bytes(f"a\t{text}\n".encode(encoding))
-    with pytest.raises(InputError, match=rf"line 1: .*; convert the file, which .*iconv -f {encoding} -t UTF-8"):
+    with pytest.raises(
+        InputError, match=rf"line 1: .*; convert the file, which .*iconv -f {encoding} -t UTF-8"
+    ):
         read(path)
 
 
@@ -149,7 +179,9 @@ def test_additional_columns_are_read_as_metadata(tmp_path):
 def test_pretokenized_text_is_split_at_spaces_only(tmp_path):
     path = tmp_path / "f.tsv"
     path.write_text("don't  stop . \t10\u00a0000 \u3000 x\n")
-    assert words(read(path, pretokenized=True)) == [(["don't", "stop", "."], ["10\u00a0000", "\u3000", "x"])]
+    assert words(read(path, pretokenized=True)) == [
+        (["don't", "stop", "."], ["10\u00a0000", "\u3000", "x"])
+    ]
     assert words(read(path)) == [(["don", "'t", "stop", "."], ["10", "000", "x"])]
 
 
@@ -162,11 +194,15 @@ def moses(folder, source, target, prefix="c.en-de"):
 @pytest.mark.parametrize("limit", [None, 2])
 def test_moses_files_are_read_from_two_paths_or_their_common_prefix(tmp_path, limit):
     prefix = moses(tmp_path, b"a b\nc\nd\n", b"x\ny z\r\nw")
-    expected = [(["a", "b"], ["x"]), (["c"], ["y", "z"]), (["d"], ["w"])][:limit]  # 2 of 3 evenly spaced lines: 0 and 1
+    expected = [(["a", "b"], ["x"]), (["c"], ["y", "z"]), (["d"], ["w"])][
+        :limit
+    ]  # 2 of 3 evenly spaced lines: 0 and 1
     assert words(read(prefix, limit=limit)) == expected
     assert words(read((f"{prefix}.en", f"{prefix}.de"), limit=limit)) == expected
     assert words(read(prefix, format="moses", limit=limit)) == expected
-    assert words(read_parallel(prefix, langs=("de", "en-GB"), limit=limit)) == [(t, s) for s, t in expected]
+    assert words(read_parallel(prefix, langs=("de", "en-GB"), limit=limit)) == [
+        (t, s) for s, t in expected
+    ]
 
 
 def test_unusable_lines_of_moses_files_are_counted(tmp_path):
@@ -177,8 +213,12 @@ def test_unusable_lines_of_moses_files_are_counted(tmp_path):
     assert words(corpus) == [(["a"], ["x"]), (["e"], ["v"])]
     assert corpus.lines.tolist() == [1, 7]
     assert corpus.skipped == {
-        "blank line": 1, "not UTF-8": 1, "empty target": 1, "NUL character": 1, "empty source": 1
-    }  # fmt: skip
+        "blank line": 1,
+        "not UTF-8": 1,
+        "empty target": 1,
+        "NUL character": 1,
+        "empty source": 1,
+    }
     assert corpus.first_skipped["not UTF-8"] == f"{prefix}.en line 3"
     assert corpus.first_skipped["NUL character"] == f"{prefix}.de line 5"
     assert len(read(prefix, on_error="blank")) == 7
@@ -187,7 +227,9 @@ def test_unusable_lines_of_moses_files_are_counted(tmp_path):
 @pytest.mark.parametrize("on_error", ["raise", "skip", "blank"])
 def test_moses_files_of_unequal_length_raise_an_error(tmp_path, on_error):
     prefix = moses(tmp_path, b"a\nb\nc\nd\n", b"x\ny\n")
-    with pytest.raises(InputError, match=r"c\.en-de\.de: 2 lines, but .*c\.en-de\.en has 4") as caught:
+    with pytest.raises(
+        InputError, match=r"c\.en-de\.de: 2 lines, but .*c\.en-de\.en has 4"
+    ) as caught:
         read(prefix, on_error=on_error)
     assert caught.value.path == f"{prefix}.de"
     with pytest.raises(InputError, match="2 lines"):
@@ -270,7 +312,11 @@ def test_a_line_that_exceeds_the_maximum_length_raises_an_error(tmp_path):
 
 def test_saved_corpora_are_read(tmp_path):
     tsv, path = tmp_path / "f.tsv", tmp_path / "c.arrow"
-    tsv.write_text("".join(f"word {k}\tWort {k}\tnote{k}\n" if k % 100 else "\tempty\n" for k in range(1, 2001)))
+    tsv.write_text(
+        "".join(
+            f"word {k}\tWort {k}\tnote{k}\n" if k % 100 else "\tempty\n" for k in range(1, 2001)
+        )
+    )
     corpus = read(tsv, on_error="skip")
     corpus.save(path)
     assert read(path).table.equals(corpus.table)
@@ -279,5 +325,7 @@ def test_saved_corpora_are_read(tmp_path):
     assert len(read(path, limit=7)) == 7
     (tmp_path / "other").write_bytes(path.read_bytes())
     assert len(read(tmp_path / "other")) == len(corpus)
-    with pytest.raises(InputError, match="langs must be en-de, the languages of the saved corpus, got en-fr"):
+    with pytest.raises(
+        InputError, match="langs must be en-de, the languages of the saved corpus, got en-fr"
+    ):
         read_parallel(path, langs=("en", "fr"))

@@ -40,7 +40,9 @@ def test_a_text_without_words_is_rejected(tmp_path, content):
 def test_a_tab_or_the_first_space_separates_word_and_translation(tmp_path):
     content = "\ufeffthe die\nthe  der\n\nnew york\tNew York\r\n of von Haus aus \nl'eau\tWasser"
     for path in (tmp_path / "f.txt", tmp_path / "f.gz"):
-        path.write_bytes(gzip.compress(content.encode()) if path.suffix == ".gz" else content.encode())
+        path.write_bytes(
+            gzip.compress(content.encode()) if path.suffix == ".gz" else content.encode()
+        )
         pairs = read_dictionary(path, langs=("en", "de"))
         assert pairs.source == ("the", "the", "new york", "of", "l'eau")
         assert pairs.target == ("die", "der", "New York", "von Haus aus", "Wasser")

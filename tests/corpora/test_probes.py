@@ -24,7 +24,9 @@ def write(folder, name, text):
 
 
 def shown(text):
-    """Return each sentence with its targets; a target consists of the words of its spans and its labels."""
+    """Return each sentence with its targets; a target consists of the words of its spans and its
+    labels.
+    """
     found = []
     labels = text.labels.to_list()
     for sentence, (a, b) in zip(text.sentences, pairwise(text.offsets), strict=True):
@@ -40,20 +42,38 @@ def test_treebanks_are_read_as_parts_of_speech_or_dependencies(tmp_path):
     path = write(tmp_path, "a.conllu", CONLLU)
     pos = read_probe(path, lang="en", probe="pos")
     assert shown(pos) == [
-        ("Ann sees old Rome", [("Ann", "PROPN"), ("sees", "VERB"), ("old", "ADJ"), ("Rome", "PROPN")]),
+        (
+            "Ann sees old Rome",
+            [("Ann", "PROPN"), ("sees", "VERB"), ("old", "ADJ"), ("Rome", "PROPN")],
+        ),
         ("Go", [("Go", "VERB")]),
     ]
     assert (pos.probe, pos.lines.tolist(), pos.path) == ("pos", [2, 7], str(path))
-    assert shown(read_probe(path, lang="en", probe="pos", column="xpos"))[1] == ("Go", [("Go", "VB")])
+    assert shown(read_probe(path, lang="en", probe="pos", column="xpos"))[1] == (
+        "Go",
+        [("Go", "VB")],
+    )
     pairs = read_probe(path, lang="en", probe="dependencies")
     assert shown(pairs) == [
-        ("Ann sees old Rome", [
-            ("Ann", "sees", "nsubj"), ("sees", "sees", "root"), ("old", "Rome", "amod"), ("Rome", "sees", "obj"),
-        ]),
+        (
+            "Ann sees old Rome",
+            [
+                ("Ann", "sees", "nsubj"),
+                ("sees", "sees", "root"),
+                ("old", "Rome", "amod"),
+                ("Rome", "sees", "obj"),
+            ],
+        ),
         ("Go", [("Go", "Go", "root")]),
-    ]  # fmt: skip
-    assert "nsubj:pass" in read_probe(path, lang="en", probe="dependencies", subtypes=True).labels.names
-    with pytest.raises(InputError, match="a.conllu: CoNLL-U supports two probes.*--probe pos or --probe dependencies"):
+    ]
+    assert (
+        "nsubj:pass"
+        in read_probe(path, lang="en", probe="dependencies", subtypes=True).labels.names
+    )
+    with pytest.raises(
+        InputError,
+        match="a.conllu: CoNLL-U supports two probes.*--probe pos or --probe dependencies",
+    ):
         read_probe(path, lang="en")
 
 
@@ -62,9 +82,13 @@ def test_entities_are_read_from_any_tagging_scheme(tmp_path):
     text = read_probe(path, lang="en")
     assert text.probe == "entities"
     assert shown(text) == [("Ann in Old York", [("Ann", "PER"), ("Old York", "LOC")]), ("so", [])]
-    plain = write(tmp_path, "b.tsv", "(\tPUNCT\nAnn\tPROPN\n\nso\tADV\n")  # a single bracket is not a tree
+    plain = write(
+        tmp_path, "b.tsv", "(\tPUNCT\nAnn\tPROPN\n\nso\tADV\n"
+    )  # a single bracket is not a tree
     assert shown(read_probe(plain, lang="en"))[0] == ("( Ann", [("(", "PUNCT"), ("Ann", "PROPN")])
-    with pytest.raises(InputError, match="a.tsv: has the tags B-LOC, B-PER, I-LOC; expected tags without spans"):
+    with pytest.raises(
+        InputError, match="a.tsv: has the tags B-LOC, B-PER, I-LOC; expected tags without spans"
+    ):
         read_probe(path, lang="en", probe="pos")
     with pytest.raises(InputError, match="b.tsv: has the tags ADV, PROPN, PUNCT; expected spans"):
         read_probe(plain, lang="en", probe="entities")
@@ -74,11 +98,15 @@ def lines(*objects):
     return "".join(json.dumps(each) + "\n" for each in objects)
 
 
-SRL = {"text": "Ian ate strawberry ice cream", "info": {"source": "x"}, "targets": [
-    {"span1": [1, 2], "span2": [0, 1], "label": "A0", "info": {}},
-    {"span1": [1, 2], "span2": [2, 5], "label": ["A1", "theme", "A1"]},
-    {"span1": [1, 2], "span2": [0, 5], "label": []},
-]}  # fmt: skip
+SRL = {
+    "text": "Ian ate strawberry ice cream",
+    "info": {"source": "x"},
+    "targets": [
+        {"span1": [1, 2], "span2": [0, 1], "label": "A0", "info": {}},
+        {"span1": [1, 2], "span2": [2, 5], "label": ["A1", "theme", "A1"]},
+        {"span1": [1, 2], "span2": [0, 5], "label": []},
+    ],
+}
 
 
 def test_json_lines_in_jiant_format_are_read(tmp_path):
@@ -86,9 +114,14 @@ def test_json_lines_in_jiant_format_are_read(tmp_path):
     text = read_probe(path, lang="en")
     assert (text.probe, text.spans.shape) == ("pairs of spans", (3, 2, 2))
     assert shown(text) == [
-        ("Ian ate strawberry ice cream", [
-            ("ate", "Ian", "A0"), ("ate", "strawberry ice cream", "A1", "theme"), ("ate", "Ian ate strawberry ice cream"),
-        ]),
+        (
+            "Ian ate strawberry ice cream",
+            [
+                ("ate", "Ian", "A0"),
+                ("ate", "strawberry ice cream", "A1", "theme"),
+                ("ate", "Ian ate strawberry ice cream"),
+            ],
+        ),
         ("He slept", []),
-    ]  # fmt: skip
+    ]
     assert read_probe(path, lang="en", probe="srl").probe == "srl"

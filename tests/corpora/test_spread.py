@@ -12,7 +12,9 @@ from calque.pairs import WordPairs
 LANGS = ("en", "de")
 
 
-@pytest.mark.parametrize(("n", "size"), [(0, 3), (1, 1), (5, 5), (7, 3), (10, 1), (59, 30), (12_345, 17)])
+@pytest.mark.parametrize(
+    ("n", "size"), [(0, 3), (1, 1), (5, 5), (7, 3), (10, 1), (59, 30), (12_345, 17)]
+)
 def test_the_choice_from_a_stream_equals_that_by_indices(n, size):
     chosen = spread_over(n, size)
     expected = list(range(n)) if chosen is None else chosen.tolist()
@@ -66,7 +68,9 @@ def test_word_links_of_all_lines_or_of_the_chosen_lines_are_accepted(tmp_path):
     every_line = WordPairs.of([[(k % 2, 0)] for k in range(12)])
     every_line.save(tmp_path / "all.align")
     every_line.take(corpus.lines - 1).save(tmp_path / "some.align")
-    of_all, of_some = (words.open_pairs(tmp_path / name, corpus) for name in ("all.align", "some.align"))
+    of_all, of_some = (
+        words.open_pairs(tmp_path / name, corpus) for name in ("all.align", "some.align")
+    )
     assert of_all == of_some
     assert of_all.source.tolist() == [0, 1, 0, 1]
     WordPairs.of([[(0, 0)]] * 7).save(tmp_path / "other.align")
@@ -77,10 +81,14 @@ def test_word_links_of_all_lines_or_of_the_chosen_lines_are_accepted(tmp_path):
 def test_the_check_of_a_file_stops_at_its_first_pair(tmp_path, monkeypatch):
     segmented = []
     whole = parallel._segmented
-    monkeypatch.setattr(parallel, "_segmented", lambda *given: segmented.append(given[0].line) or whole(*given))
+    monkeypatch.setattr(
+        parallel, "_segmented", lambda *given: segmented.append(given[0].line) or whole(*given)
+    )
     (tmp_path / "t.tsv").write_text("no tab\n" + "a b\tx y\n" * 5000, encoding="utf-8")
     parallel.check_parallel(tmp_path / "t.tsv", langs=LANGS)
     assert segmented == [2]
     (tmp_path / "none.tsv").write_text("no tab\n\tx\n", encoding="utf-8")
-    with pytest.raises(InputError, match="no sentence pair could be read: 1 × missing column.*, 1 × empty source"):
+    with pytest.raises(
+        InputError, match="no sentence pair could be read: 1 × missing column.*, 1 × empty source"
+    ):
         parallel.check_parallel(tmp_path / "none.tsv", langs=LANGS)

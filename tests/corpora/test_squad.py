@@ -15,11 +15,19 @@ PASSAGE = "Ann's house (built 1960) isn't in Rome."
 
 
 def qa(question="Where is it?", *answers, **more):
-    return {"id": "1", "question": question, "answers": [{"text": t, "answer_start": s} for t, s in answers], **more}
+    return {
+        "id": "1",
+        "question": question,
+        "answers": [{"text": t, "answer_start": s} for t, s in answers],
+        **more,
+    }
 
 
 def squad(*paragraphs):
-    return {"version": "1.1", "data": [{"title": "x", "paragraphs": [{"context": c, "qas": q} for c, q in paragraphs]}]}
+    return {
+        "version": "1.1",
+        "data": [{"title": "x", "paragraphs": [{"context": c, "qas": q} for c, q in paragraphs]}],
+    }
 
 
 def write(folder, whole, name="squad.en.json"):
@@ -34,9 +42,14 @@ GOOD = qa("Where is it?", ("Rome", 34), ("in Rome", 31))
 
 def test_questions_answers_and_passages_are_read(tmp_path):
     whole = squad(
-        (PASSAGE, [GOOD, qa("When?", ("960", 20))]), ("甲在北京。", [qa("哪", ("北京", 2))]), (PASSAGE, [GOOD])
+        (PASSAGE, [GOOD, qa("When?", ("960", 20))]),
+        ("甲在北京。", [qa("哪", ("北京", 2))]),
+        (PASSAGE, [GOOD]),
     )
-    for path in (write(tmp_path, whole), write(tmp_path, gzip.compress(json.dumps(whole).encode()), "x.gz")):
+    for path in (
+        write(tmp_path, whole),
+        write(tmp_path, gzip.compress(json.dumps(whole).encode()), "x.gz"),
+    ):
         text = read_questions(path, lang="en")
         assert (len(text), len(text.passages)) == (4, 2)  # a repeated passage is stored only once
         assert text.owner.tolist() == [0, 0, 1, 0]
@@ -52,7 +65,9 @@ def test_questions_answers_and_passages_are_read(tmp_path):
 
 def test_questions_can_be_selected(tmp_path):
     """Check that the selected questions keep their passages and answer spans."""
-    whole = squad((PASSAGE, [GOOD]), ("One two.", [qa("1?", ("One", 0), ("two", 4)), qa("2?", ("two", 4))]))
+    whole = squad(
+        (PASSAGE, [GOOD]), ("One two.", [qa("1?", ("One", 0), ("two", 4)), qa("2?", ("two", 4))])
+    )
     text = read_questions(write(tmp_path, whole), lang="en")
     part = text.take(np.array([2, 1]))
     assert (part.owner.tolist(), part.written) == ([0, 0], ("One two.",))
@@ -77,15 +92,33 @@ def test_questions_without_an_answer_are_skipped(tmp_path):
 @pytest.mark.parametrize(
     ("bad", "reason", "fact"),
     [
-        (qa("?", ("Rome", 33)), None, "the passage has ' Rom' at answer_start 33, expected the answer 'Rome', which is at 34"),
-        (qa("?", ("Roma", 34)), None, "at answer_start 34, expected the answer 'Roma', which the passage does not contain"),
+        (
+            qa("?", ("Rome", 33)),
+            None,
+            "the passage has ' Rom' at answer_start 33, expected the answer 'Rome', which is at 34",
+        ),
+        (
+            qa("?", ("Roma", 34)),
+            None,
+            "at answer_start 34, expected the answer 'Roma', which the passage does not contain",
+        ),
         (qa("?", (" ", 5)), None, "the answer ' ' at 5 contains no word of the passage"),
         (qa(" ", ("Rome", 34)), "question without words", "the question has no words"),
-        (qa("?"), "no question or answers", "'answers': []}, expected a question, and answers with text and answer_start"),
-        (qa("?", ("Rome", -1)), "no question or answers", "and answers with text and answer_start (at least 0)")
-    ]
-)  # fmt: skip
-def test_unusable_questions_raise_an_error_or_are_counted_with_their_position(tmp_path, bad, reason, fact):
+        (
+            qa("?"),
+            "no question or answers",
+            "'answers': []}, expected a question, and answers with text and answer_start",
+        ),
+        (
+            qa("?", ("Rome", -1)),
+            "no question or answers",
+            "and answers with text and answer_start (at least 0)",
+        ),
+    ],
+)
+def test_unusable_questions_raise_an_error_or_are_counted_with_their_position(
+    tmp_path, bad, reason, fact
+):
     path = write(tmp_path, json.dumps(squad((PASSAGE, [GOOD, bad]))).encode())
     with pytest.raises(InputError, match=re.escape(fact)) as caught:
         read_questions(path, lang="en")
@@ -104,13 +137,20 @@ def test_unusable_questions_raise_an_error_or_are_counted_with_their_position(tm
 @pytest.mark.parametrize(
     ("whole", "said"),
     [
-        (b'{"data": [', ".json line 1: not JSON (Expecting value: line 1 column 11 (char 10)), expected one JSON object; is"),
+        (
+            b'{"data": [',
+            ".json line 1: not JSON (Expecting value: line 1 column 11 (char 10)), expected one "
+            "JSON object; is",
+        ),
         (b"\xff{}", ".json: byte 0 is not UTF-8"),
         (b"[]", ".json: not in SQuAD's JSON format (TypeError"),
-        ({"data": [{"paragraphs": [{"qas": [1]}]}]}, "data[0].paragraphs[0]: not in SQuAD's JSON format (KeyError('context'))"),
-        (squad((" ", [GOOD])), "data[0].paragraphs[0].qas[0]: the passage has no words")
-    ]
-)  # fmt: skip
+        (
+            {"data": [{"paragraphs": [{"qas": [1]}]}]},
+            "data[0].paragraphs[0]: not in SQuAD's JSON format (KeyError('context'))",
+        ),
+        (squad((" ", [GOOD])), "data[0].paragraphs[0].qas[0]: the passage has no words"),
+    ],
+)
 def test_files_in_another_format_are_rejected(tmp_path, whole, said):
     with pytest.raises(InputError, match=re.escape(said)):
         read_questions(write(tmp_path, whole), lang="en")

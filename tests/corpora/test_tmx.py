@@ -22,7 +22,11 @@ TAIL = "</body></tmx>\n"
 
 
 def unit(**sides):
-    return "<tu>" + "".join(f'<tuv xml:lang="{k}"><seg>{v}</seg></tuv>' for k, v in sides.items()) + "</tu>\n"
+    return (
+        "<tu>"
+        + "".join(f'<tuv xml:lang="{k}"><seg>{v}</seg></tuv>' for k, v in sides.items())
+        + "</tu>\n"
+    )
 
 
 def write(path, body, head=HEAD, tail=TAIL):
@@ -35,13 +39,19 @@ def read(path, langs=("en", "de"), **settings):
 
 
 def words(corpus):
-    return [(" ".join(corpus[k][0].words), " ".join(corpus[k][1].words)) for k in range(len(corpus))]
+    return [
+        (" ".join(corpus[k][0].words), " ".join(corpus[k][1].words)) for k in range(len(corpus))
+    ]
 
 
-TEXT = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs", "Cn"]), min_size=1, max_size=20)
+TEXT = st.text(
+    st.characters(codec="utf-8", exclude_categories=["Cc", "Cs", "Cn"]), min_size=1, max_size=20
+)
 
 
-@given(st.lists(st.tuples(TEXT, TEXT), min_size=1, max_size=6), st.sampled_from(["f.tmx", "f.tmx.gz"]))
+@given(
+    st.lists(st.tuples(TEXT, TEXT), min_size=1, max_size=6), st.sampled_from(["f.tmx", "f.tmx.gz"])
+)
 @settings(max_examples=60, deadline=None)
 def test_segments_are_read_unchanged(tmp_path_factory, pairs, name):
     path = tmp_path_factory.mktemp("tmx") / name
@@ -68,7 +78,9 @@ def test_units_without_both_languages_are_skipped(tmp_path):
     assert words(read(path, langs=("en-GB", "de"))) == [("c", "z"), ("d", "w")]
     assert words(read(path, langs=("de", "en")))[0] == ("x", "a")
     fact = r"no sentence pair could be read: 5 × language missing \(first: .* line 4\); the file has the languages "
-    with pytest.raises(InputError, match=fact + r"DE-at, de, en, en-GB, en_US, fr: choose two of them \(--langs\)"):
+    with pytest.raises(
+        InputError, match=fact + r"DE-at, de, en, en-GB, en_US, fr: choose two of them \(--langs\)"
+    ):
         read(path, langs=("en", "bg"))
     write(path, unit(en="a", de="x") + unit(en=" ", de="y"))
     with pytest.raises(InputError, match="line 5: the source side has no words"):
@@ -87,16 +99,27 @@ def test_inline_tags_are_removed(tmp_path):
     ("segment", "expected"),
     [
         ("one<br/>two", "one two"),
-        ("one<ph x='1'>&lt;br&gt;</ph>two<x/>three<it pos='begin'>i</it>four", "one two three four"),
+        (
+            "one<ph x='1'>&lt;br&gt;</ph>two<x/>three<it pos='begin'>i</it>four",
+            "one two three four",
+        ),
         ("one<img src='a'/>two<p>three</p>four", "one two three four"),
-        ("re<hi>d</hi>dish <bpt i='1'>b</bpt>b<ept i='1'>b</ept>old <g>x</g>y <b>b</b>c", "reddish bold xy bc"),
-        ("one&amp;lt;br/&amp;gt;two &amp;lt;b class='x'&amp;gt;bo&amp;lt;/b&amp;gt;ld", "one two bold"),
+        (
+            "re<hi>d</hi>dish <bpt i='1'>b</bpt>b<ept i='1'>b</ept>old <g>x</g>y <b>b</b>c",
+            "reddish bold xy bc",
+        ),
+        (
+            "one&amp;lt;br/&amp;gt;two &amp;lt;b class='x'&amp;gt;bo&amp;lt;/b&amp;gt;ld",
+            "one two bold",
+        ),
         ("a &amp;amp; b&amp;nbsp;c &amp;#228; &amp;x", "a & b c ä & x"),
         ("a &lt;b&gt; c", "a < b > c"),
         ("R&D caf&eacute; &copy; <![CDATA[R&D &eacute;]]>", "R & D café © R & D é"),
     ],
 )
-def test_tags_separate_words_unless_they_highlight_and_references_become_characters(tmp_path, segment, expected):
+def test_tags_separate_words_unless_they_highlight_and_references_become_characters(
+    tmp_path, segment, expected
+):
     assert words(read(write(tmp_path / "f.tmx", unit(en=segment, de="x"))))[0][0] == expected
 
 
@@ -116,7 +139,9 @@ GOOD = unit(en="a", de="x")
     ],
 )
 @pytest.mark.parametrize("on_error", ["raise", "skip", "blank"])
-def test_units_with_content_that_xml_does_not_allow_are_skipped_counted_and_named(tmp_path, text, reason, on_error):
+def test_units_with_content_that_xml_does_not_allow_are_skipped_counted_and_named(
+    tmp_path, text, reason, on_error
+):
     path = tmp_path / "f.tmx"
     body = GOOD + unit(en=text, de="y") + unit(en="c", de="z", fr=text) + GOOD
     path.write_bytes((HEAD + body + TAIL).encode("utf-8", "surrogateescape"))
@@ -134,17 +159,27 @@ def test_a_bad_character_does_not_stop_commands(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress])
-@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "iso-8859-1", "windows-1252"])
+@pytest.mark.parametrize(
+    "encoding", ["utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "iso-8859-1", "windows-1252"]
+)
 def test_every_declared_encoding_is_read(tmp_path, encoding, pack):
     name = encoding.removesuffix("-sig")
     head = HEAD.replace('version="1.0"', f'version="1.0" encoding="{name}"')
-    body = unit(en="café &#8364;", de="Müller\x01") + unit(en="naïve", de="ä") + unit(en="long" * 30_000, de="ö & ü")
+    body = (
+        unit(en="café &#8364;", de="Müller\x01")
+        + unit(en="naïve", de="ä")
+        + unit(en="long" * 30_000, de="ö & ü")
+    )
     (tmp_path / "f.tmx").write_bytes(pack((head + body + TAIL).encode(encoding)))
     corpus = read(tmp_path / "f.tmx")
     assert words(corpus) == [("naïve", "ä"), ("long" * 30_000, "ö & ü")]
     assert corpus.first_skipped == {"control character": f"{tmp_path / 'f.tmx'} line 4"}
-    (tmp_path / "f.tmx").write_text(HEAD.replace('version="1.0"', 'version="1.0" encoding="klingon"') + GOOD + TAIL)
-    with pytest.raises(InputError, match="line 1: the encoding 'klingon' is unknown; convert the file to UTF-8"):
+    (tmp_path / "f.tmx").write_text(
+        HEAD.replace('version="1.0"', 'version="1.0" encoding="klingon"') + GOOD + TAIL
+    )
+    with pytest.raises(
+        InputError, match="line 1: the encoding 'klingon' is unknown; convert the file to UTF-8"
+    ):
         read(tmp_path / "f.tmx")
 
 
@@ -153,7 +188,9 @@ def test_references_divided_between_chunks_are_complete(tmp_path, at):
     start = len('<tu><tuv xml:lang="en"><seg>')
     segment = "a" * (at - start) + " &#1234;&eacute;<![CDATA[&eacute;]]>&amp;"
     path = write(tmp_path / "f.tmx", unit(en=segment, de="x"))
-    assert next(read_tmx(path, ("en", "de"))).source == "a" * (at - start) + " Ӓé&eacute;&".replace("&eacute;", "é")
+    assert next(read_tmx(path, ("en", "de"))).source == "a" * (at - start) + " Ӓé&eacute;&".replace(
+        "&eacute;", "é"
+    )
 
 
 @pytest.mark.parametrize(
@@ -197,7 +234,9 @@ def test_other_xml_is_refused_with_its_root(tmp_path, text, root):
     path = tmp_path / "f.xml"
     for encoding in ("utf-8", "utf-16"):
         path.write_text(text, encoding=encoding)
-        with pytest.raises(InputError, match=f"is XML with the root <{root}>, expected TMX .*; convert the file"):
+        with pytest.raises(
+            InputError, match=f"is XML with the root <{root}>, expected TMX .*; convert the file"
+        ):
             read(path)
 
 

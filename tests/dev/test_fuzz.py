@@ -1,4 +1,6 @@
-"""Test that every reader of a corrupt file returns a result or raises a one-line error (`dev/fuzz_readers.py`)."""
+"""Test that every reader of a corrupt file returns a result or raises a one-line error
+(`dev/fuzz_readers.py`).
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ from calque.errors import CalqueError, InputError
 SCRIPT = Path(__file__).parents[2] / "dev" / "fuzz_readers.py"
 
 
-@pytest.mark.skipif(not hasattr(os, "fork") or not SCRIPT.exists(), reason="requires os.fork and a checkout")
+@pytest.mark.skipif(
+    not hasattr(os, "fork") or not SCRIPT.exists(), reason="requires os.fork and a checkout"
+)
 def test_readers_handle_corrupt_files():
     """Use few inputs; `python dev/fuzz_readers.py` runs each reader on 1,000 inputs."""
     done = forked.run(SCRIPT, "--inputs", 15)
@@ -27,7 +31,9 @@ def test_readers_handle_corrupt_files():
     assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "no failures"), done.stdout
 
 
-@pytest.mark.skipif(not hasattr(os, "fork") or not SCRIPT.exists(), reason="requires os.fork and a checkout")
+@pytest.mark.skipif(
+    not hasattr(os, "fork") or not SCRIPT.exists(), reason="requires os.fork and a checkout"
+)
 def test_the_fuzzer_reports_failures(monkeypatch, tmp_path):
     monkeypatch.syspath_prepend(SCRIPT.parent)
     import fuzz_readers as fuzz
@@ -43,7 +49,9 @@ def test_the_fuzzer_reports_failures(monkeypatch, tmp_path):
             raise KeyError("another exception")
         os.kill(os.getpid(), signal.SIGKILL)
 
-    outcomes = list(fuzz.results("made up", fuzz.Reader({"t.txt": "valid"}, unready), list(range(30)), tmp_path))
+    outcomes = list(
+        fuzz.results("made up", fuzz.Reader({"t.txt": "valid"}, unready), list(range(30)), tmp_path)
+    )
     assert len(outcomes) == 30
     failed = " ".join(why for _, what, why in outcomes if what == "failed")
     assert "not one plain line" in failed
@@ -55,8 +63,14 @@ def test_the_fuzzer_reports_failures(monkeypatch, tmp_path):
 def test_excessive_sizes_are_rejected_before_the_model_is_built(tiny_folder, tmp_path):
     shutil.copytree(tiny_folder, tmp_path / "e")
     config = json.loads((tmp_path / "e" / "config.json").read_text())
-    for change in ({"num_hidden_layers": 100_000}, {"hidden_size": 10**9}, {"vocab_size": 10**12}, {"vocab_size": -1},
-                   {"num_hidden_layers": 900, "hidden_size": 60_000}, {"num_hidden_layers": "six"}):  # fmt: skip
+    for change in (
+        {"num_hidden_layers": 100_000},
+        {"hidden_size": 10**9},
+        {"vocab_size": 10**12},
+        {"vocab_size": -1},
+        {"num_hidden_layers": 900, "hidden_size": 60_000},
+        {"num_hidden_layers": "six"},
+    ):
         (tmp_path / "e" / "config.json").write_text(json.dumps(config | change))
         started = time.process_time()
         with pytest.raises(InputError, match=r"config\.json|not an encoder") as caught:
@@ -65,10 +79,19 @@ def test_excessive_sizes_are_rejected_before_the_model_is_built(tiny_folder, tmp
         assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("content", [
-    b"{", b"[]", b'{"kind": "later"}', b'{"kind": "huggingface", "layer": 1e400}', b"[" * 100_000, b"\xff\xfe",
-    b'{"kind": "mapped", "maps": 3}', b'{"kind": "per-language", "langs": ["en", "en"]}',
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"{",
+        b"[]",
+        b'{"kind": "later"}',
+        b'{"kind": "huggingface", "layer": 1e400}',
+        b"[" * 100_000,
+        b"\xff\xfe",
+        b'{"kind": "mapped", "maps": 3}',
+        b'{"kind": "per-language", "langs": ["en", "en"]}',
+    ],
+)
 def test_a_corrupt_calque_json_raises_a_one_line_error(tiny_folder, tmp_path, content):
     shutil.copytree(tiny_folder, tmp_path / "e")
     (tmp_path / "e" / "calque.json").write_bytes(content)
@@ -78,7 +101,9 @@ def test_a_corrupt_calque_json_raises_a_one_line_error(tiny_folder, tmp_path, co
 
 
 def test_reading_a_released_map_allocates_little_memory(tmp_path):
-    """Check that the reader does not request a fixed maximum size, because Python allocates that size before it reads."""
+    """Check that the reader does not request a fixed maximum size, because Python allocates that
+    size before it reads.
+    """
     import pickle
     import tracemalloc
 
@@ -102,7 +127,8 @@ def test_messages_have_one_line_and_limited_length():
     assert str(error).endswith(" end")
 
 
-# -- bugs found by long runs of the fuzzer -----------------------------------------------------------------------------
+# -- bugs found by long runs of the fuzzer
+# -----------------------------------------------------------------------------
 
 
 def test_a_tokenizer_without_unk_raises_a_one_line_error(tiny_folder, tmp_path):
@@ -111,8 +137,12 @@ def test_a_tokenizer_without_unk_raises_a_one_line_error(tiny_folder, tmp_path):
     path = tmp_path / "encoder" / "tokenizer.json"
     about = json.loads(path.read_text(encoding="utf-8"))
     del about["model"]["vocab"]["[UNK]"]
-    about["model"]["vocab"] = {word: n for word, n in about["model"]["vocab"].items() if not word.startswith("a")}
-    about["added_tokens"] = [token for token in about["added_tokens"] if token["content"] != "[UNK]"]
+    about["model"]["vocab"] = {
+        word: n for word, n in about["model"]["vocab"].items() if not word.startswith("a")
+    }
+    about["added_tokens"] = [
+        token for token in about["added_tokens"] if token["content"] != "[UNK]"
+    ]
     path.write_text(json.dumps(about), encoding="utf-8")
     with pytest.raises(InputError, match="do not work together|cannot be used"):
         load_encoder(tmp_path / "encoder")

@@ -1,4 +1,6 @@
-"""Test that `dev/golden.py` gives equal records for equal code, and lists the differences between two records by step."""
+"""Test that `dev/golden.py` gives equal records for equal code, and lists the differences between
+two records by step.
+"""
 
 from __future__ import annotations
 

@@ -50,9 +50,12 @@ except KeyboardInterrupt:
     sys.exit(130)
 Path("result").touch()
 """
-TIDYING = """
+TIDYING = (
+    """
 shutil.rmtree("result.old", ignore_errors=True)
-""" + WELL  # fmt: skip
+"""
+    + WELL
+)
 REPLACING = """
 if sys.argv[1] == "new" and Path("result/thesis.tex").exists():
     REFUSE
@@ -76,7 +79,9 @@ def script(monkeypatch):
 
 @pytest.fixture
 def sweep(script, tmp_path, monkeypatch, capsys):
-    """Return a function that runs the sweep on a program and returns the exit code and the output."""
+    """Return a function that runs the sweep on a program and returns the exit code and the
+    output.
+    """
     monkeypatch.setattr(script, "SOURCE", tmp_path)
     monkeypatch.setattr(script.golden, "plant", lambda folder, source: folder.mkdir(parents=True))
     (tmp_path / "calque").mkdir()
@@ -85,10 +90,13 @@ def sweep(script, tmp_path, monkeypatch, capsys):
 
     def run(program: str, *options: str, **how: object) -> tuple[int, str]:
         lines = (
-            "import os, shutil, signal, sys, time\nfrom pathlib import Path\nsignal.signal(signal.SIGINT, signal.SIG_DFL)\n"
+            "import os, shutil, signal, sys, time\nfrom pathlib import "
+            "Path\nsignal.signal(signal.SIGINT, signal.SIG_DFL)\n"
             + "import calque.cli\n" * ("try:" not in program)
             + program.replace(
-                "try:\n", "try:\n    signal.signal(signal.SIGINT, signal.default_int_handler)\n    import calque.cli\n"
+                "try:\n",
+                "try:\n    signal.signal(signal.SIGINT, signal.default_int_handler)\n    import "
+                "calque.cli\n",
             )
         )
         (tmp_path / "calque" / "__main__.py").write_text(lines)
@@ -124,14 +132,24 @@ def test_a_program_must_print_one_line_after_a_signal(sweep):
     for kind in ("SIGINT", "GROUP"):
         code, found = sweep(ANSWERING.replace("ANSWER", "'one line'"), "--at", f"{kind}:0")
         assert code == 0, found
-        code, found = sweep(ANSWERING.replace("ANSWER", "'one line\\nand another'"), "--at", f"{kind}:0")
-        assert (code, f"{kind}:0 must end with one line and a known exit code, got 130" in found) == (1, True), found
+        code, found = sweep(
+            ANSWERING.replace("ANSWER", "'one line\\nand another'"), "--at", f"{kind}:0"
+        )
+        assert (
+            code,
+            f"{kind}:0 must end with one line and a known exit code, got 130" in found,
+        ) == (1, True), found
 
 
 def test_an_older_result_is_replaced_unless_it_contains_foreign_files(sweep):
     for refuse, expected in (("sys.stderr.write('thesis.tex'); sys.exit(2)", 0), ("pass", 1)):
-        code, found = sweep(REPLACING.replace("REFUSE", refuse), "--at", "step:2", line="new", over="old")
-        assert (code, "--overwrite over a foreign file ended with" in found) == (expected, bool(expected)), found
+        code, found = sweep(
+            REPLACING.replace("REFUSE", refuse), "--at", "step:2", line="new", over="old"
+        )
+        assert (code, "--overwrite over a foreign file ended with" in found) == (
+            expected,
+            bool(expected),
+        ), found
 
 
 def test_time_values_are_ignored_but_not_their_keys(tmp_path, script):
@@ -148,9 +166,11 @@ def test_time_values_are_ignored_but_not_their_keys(tmp_path, script):
     assert script.difference(a, c) == "record differs"
 
 
-# -- faults of system calls --------------------------------------------------------------------------------------------
+# -- faults of system calls
+# --------------------------------------------------------------------------------------------
 NO_COMPILER = pytest.mark.skipif(
-    not sys.platform.startswith("linux") or shutil.which("cc") is None, reason="needs Linux and a C compiler"
+    not sys.platform.startswith("linux") or shutil.which("cc") is None,
+    reason="needs Linux and a C compiler",
 )
 REPORTING = """
 try:
@@ -165,7 +185,9 @@ except OSError as error:
 @NO_COMPILER
 def test_a_program_that_reports_failing_system_calls_passes(sweep):
     code, found = sweep(
-        REPORTING.replace("try:", "if True:\n  try:").replace("\nexcept", "\n  except"), "--faults", "8"
+        REPORTING.replace("try:", "if True:\n  try:").replace("\nexcept", "\n  except"),
+        "--faults",
+        "8",
     )
     assert code == 0, found
     assert "8 kills, signals and faults, 0 failures" in found
@@ -176,12 +198,21 @@ def test_a_program_that_reports_failing_system_calls_passes(sweep):
     ("program", "aim", "said"),
     [
         (WELL, "ENOSPC:1", "tracebacks: ENOSPC:1 (open"),
-        (IN_PLACE, "KILL:4", "KILL:4 (open64 result): result is neither absent nor complete: result differs"),
-        ("Path('result').write_text('x')\nimport contextlib\nwith contextlib.suppress(OSError):\n"
-         "    Path('result.more').write_text('y')", "EIO:4", "(open64 result.more): ended with 0, but the result is incomplete"),
+        (
+            IN_PLACE,
+            "KILL:4",
+            "KILL:4 (open64 result): result is neither absent nor complete: result differs",
+        ),
+        (
+            "Path('result').write_text('x')\nimport contextlib\nwith "
+            "contextlib.suppress(OSError):\n"
+            "    Path('result.more').write_text('y')",
+            "EIO:4",
+            "(open64 result.more): ended with 0, but the result is incomplete",
+        ),
         ("os.remove('thesis.tex')\nPath('result').touch()", "EIO:1", "foreign files"),
     ],
-)  # fmt: skip
+)
 def test_errors_after_a_failing_system_call_are_detected(sweep, program, aim, said):
     code, found = sweep(program, "--at", aim, units=("result*",))
     assert (code, said in found) == (1, True), found

@@ -1,4 +1,6 @@
-"""Test that commands and Python in the documentation run unchanged, numbers match the results, and the site builds."""
+"""Test that commands and Python in the documentation run unchanged, numbers match the results, and
+the site builds.
+"""
 
 from __future__ import annotations
 
@@ -50,10 +52,13 @@ def test_commands_and_python_of_a_page_run(page, folder, tiny_folder, capsys):
 
 
 def test_transformers_code_in_the_tutorial_gives_the_aligned_layer(folder, capsys):
-    """Align a middle layer, and check that transformers alone computes the vectors that calque scored."""
+    """Align a middle layer, and check that transformers alone computes the vectors that calque
+    scored.
+    """
     _, _, code = next(block for block in blocks(DOCS / "tutorial.md") if "AutoModel" in block[2])
     align = (
-        "calque align train.tsv --langs en de --encoder mini --layer 1 --epochs 1 --towards en --out my-aligned --quiet"
+        "calque align train.tsv --langs en de --encoder mini --layer 1 --epochs 1 --towards en "
+        "--out my-aligned --quiet"
     )
     run_commands(align, "", capsys)
     space: dict = {}
@@ -80,15 +85,22 @@ def texts_of(line: str) -> dict[str, set[str]]:
 @pytest.mark.parametrize("page", [*PAGES, ROOT / "README.md"], ids=lambda page: page.name)
 def test_no_example_evaluates_on_its_training_text(page):
     """Also check code blocks that no test runs, because users copy them."""
-    fences = re.findall(r"^```[^\n]*\n(.*?)^```$", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    fences = re.findall(
+        r"^```[^\n]*\n(.*?)^```$", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE
+    )
     for line in "".join(fences).replace("\\\n", " ").splitlines():
         if line.startswith("calque "):
             texts = texts_of(line)
-            assert not texts.get("--test", set()) & (texts.get("--train", set()) | texts.get("--ceiling", set())), line
+            assert not texts.get("--test", set()) & (
+                texts.get("--train", set()) | texts.get("--ceiling", set())
+            ), line
     for fence in fences:
         if "[tasks." in fence:
             for task in tomllib.loads(fence).get("tasks", {}).values():
-                train, test = (set(re.findall(r"[\w.-]+\.\w+", str(task.get(part, "")))) for part in ("train", "test"))
+                train, test = (
+                    set(re.findall(r"[\w.-]+\.\w+", str(task.get(part, ""))))
+                    for part in ("train", "test")
+                )
                 assert not train & test, fence
 
 
@@ -124,11 +136,26 @@ def test_every_command_is_in_the_reference_with_its_options():
 
 
 def test_options_in_pages_exist():
-    """Every `--option` in a page must belong to a calque command or to another program named in the line."""
+    """Every `--option` in a page must belong to a calque command or to another program named in the
+    line.
+    """
     known = set(re.findall(r"--[a-z][a-z-]+", hooks().commands()))
-    others = {f"--{name}" for name in (
-        "extra-index-url", "nproc", "nnodes", "rdzv", "cpu", "logdir", "multi", "num", "use", "computed", "pivot",
-    )}  # fmt: skip
+    others = {
+        f"--{name}"
+        for name in (
+            "extra-index-url",
+            "nproc",
+            "nnodes",
+            "rdzv",
+            "cpu",
+            "logdir",
+            "multi",
+            "num",
+            "use",
+            "computed",
+            "pivot",
+        )
+    }
     for page in PAGES:
         named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", page.read_text(encoding="utf-8")))
         assert named - known - others == set(), name(page)
@@ -141,7 +168,11 @@ def test_a_comment_above_a_block_gives_its_file_name():
 
 def test_the_readme_contains_the_first_table_of_the_demo_in_the_tutorial():
     readme, tutorial = (
-        re.search(r"^```\nContextual word retrieval.*?^```$", page.read_text("utf-8"), re.DOTALL | re.MULTILINE)[0]
+        re.search(
+            r"^```\nContextual word retrieval.*?^```$",
+            page.read_text("utf-8"),
+            re.DOTALL | re.MULTILINE,
+        )[0]
         for page in (ROOT / "README.md", DOCS / "tutorial.md")
     )
     assert tutorial.startswith(readme.removesuffix("\n```"))
@@ -159,7 +190,11 @@ def test_formulas_are_converted_to_mathml():
 
 
 def test_every_page_is_in_the_navigation():
-    shown = set(re.findall(r"\S+\.md", (ROOT / "mkdocs.yml").read_text(encoding="utf-8").split("\nnav:\n")[1]))
+    shown = set(
+        re.findall(
+            r"\S+\.md", (ROOT / "mkdocs.yml").read_text(encoding="utf-8").split("\nnav:\n")[1]
+        )
+    )
     assert {name(page) for page in DOCS.rglob("*.md")} - shown == set()
 
 
@@ -169,12 +204,20 @@ def test_the_site_builds_without_warnings_and_without_network(tmp_path):
     from mkdocs.commands.build import build
     from mkdocs.config import load_config
 
-    build(load_config(str(ROOT / "mkdocs.yml"), site_dir=str(tmp_path / "site")))  # strict mode: warnings are errors
+    build(
+        load_config(str(ROOT / "mkdocs.yml"), site_dir=str(tmp_path / "site"))
+    )  # strict mode: warnings are errors
     pages = list((tmp_path / "site").rglob("*.html"))
     assert len(pages) >= len(PAGES)
     for page in pages:
         text = page.read_text(encoding="utf-8")
         loaded = re.findall(r"<(?:script|img|iframe)[^>]*\ssrc=\"?(https?://[^\" >]+)", text)
-        loaded += [link for link in re.findall(r"<link[^>]*>", text) if "http" in link and "canonical" not in link]
+        loaded += [
+            link
+            for link in re.findall(r"<link[^>]*>", text)
+            if "http" in link and "canonical" not in link
+        ]
         assert not loaded, page.name
-        assert not re.findall(r"<m[a-z]+[^>]*>\\\w+", text), page.name  # LaTeX commands that were not converted
+        assert not re.findall(r"<m[a-z]+[^>]*>\\\w+", text), (
+            page.name
+        )  # LaTeX commands that were not converted

@@ -1,4 +1,6 @@
-"""Check that the parser accepts every `calque` command in the documentation, including those that no test runs."""
+"""Check that the parser accepts every `calque` command in the documentation, including those that
+no test runs.
+"""
 
 from __future__ import annotations
 
@@ -18,20 +20,26 @@ _END = re.compile(r"\s(?:…|\.\.\.)|\s#\s|[|;&>]|\s\\?$|…")
 
 
 def commands_of(text: str) -> tuple[list[str], list[str]]:
-    """Return the `calque` commands in code blocks, and those in sentences, which may lack arguments."""
+    """Return the `calque` commands in code blocks, and those in sentences, which may lack
+    arguments.
+    """
     fences = re.findall(r"^```[^\n]*\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
     lines = [line.strip() for fence in fences for line in fence.replace("\\\n", " ").splitlines()]
     rest = re.sub(r"^```[^\n]*\n.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
     inline = [" ".join(code.split()) for code in re.findall(r"(?<!`)`([^`]+)`(?!`)", rest)]
     command = re.compile(r"calque [a-z]+ [^-…\s]")
-    return [line for line in lines if command.match(line)], [line for line in inline if command.match(line)]
+    return [line for line in lines if command.match(line)], [
+        line for line in inline if command.match(line)
+    ]
 
 
 def documented() -> list[tuple[str, str, bool]]:
     """Return the file of each command, the command, and whether it is in a code block."""
     found = {}
     for file in FILES:
-        for whole, commands in zip((True, False), commands_of(file.read_text(encoding="utf-8")), strict=True):
+        for whole, commands in zip(
+            (True, False), commands_of(file.read_text(encoding="utf-8")), strict=True
+        ):
             for command in commands:
                 found.setdefault(command, (str(file.relative_to(ROOT)), command, whole))
     return list(found.values())
@@ -53,7 +61,9 @@ def parse(ours: list[str], verb: str, rest: list[str]) -> None:
 @pytest.mark.parametrize(("file", "command", "whole"), documented())
 def test_the_arguments_of_a_documented_command_are_accepted(file, command, whole):
     shortened = _END.split(command)[0]
-    words = ["1" if word == "N" else word for word in shlex.split(shortened)]  # N stands for a number
+    words = [
+        "1" if word == "N" else word for word in shlex.split(shortened)
+    ]  # N stands for a number
     ours, rest = of_program(words[1:])
     if any(":" in word for word in rest):
         pytest.skip("the class is defined in the documentation, and another test runs the command")
@@ -67,6 +77,8 @@ def test_the_arguments_of_a_documented_command_are_accepted(file, command, whole
         problem = type(error).__name__ + ": " + str(getattr(error, "message", error))
     elided = shortened != command or not whole
     lacks = (
-        problem.startswith("MissingParameter") or "requires an argument" in problem or "needs two languages" in problem
+        problem.startswith("MissingParameter")
+        or "requires an argument" in problem
+        or "needs two languages" in problem
     )
     assert not problem or problem.startswith("Exit") or (elided and lacks), problem

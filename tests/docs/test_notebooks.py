@@ -1,4 +1,6 @@
-"""Test that notebooks run unchanged except for shorter training, and contain the output of their last full run."""
+"""Test that notebooks run unchanged except for shorter training, and contain the output of their
+last full run.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +17,18 @@ NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))
 
 def printed(cell: dict) -> list[str]:
     """Return the lines of standard output saved in a cell."""
-    texts = ("".join(output["text"]) for output in cell["outputs"] if output.get("name") == "stdout")
+    texts = (
+        "".join(output["text"]) for output in cell["outputs"] if output.get("name") == "stdout"
+    )
     return "".join(texts).splitlines()
 
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch, tiny_folder):
     """Save a sentence-transformers teacher under the name that the notebooks load from the hub."""
-    pytest.importorskip("sentence_transformers", reason="pip install 'calque-align[sentence-transformers]'")
+    pytest.importorskip(
+        "sentence_transformers", reason="pip install 'calque-align[sentence-transformers]'"
+    )
     load_encoder(tiny_folder).save(tmp_path / "sentence-transformers" / "all-MiniLM-L6-v2")
     about = tmp_path / "sentence-transformers" / "all-MiniLM-L6-v2" / "calque.json"
     about.unlink()  # the published model has no calque.json

@@ -36,7 +36,9 @@ def test_commands_in_the_readme_run(folder, tiny_folder, capsys):
     assert (folder / "my-aligned" / "config.json").exists()
 
 
-def test_python_and_commands_give_the_same_links_and_scores(tmp_path, tiny_folder, monkeypatch, capsys):
+def test_python_and_commands_give_the_same_links_and_scores(
+    tmp_path, tiny_folder, monkeypatch, capsys
+):
     """Use the sample text, whose word links are not trivial."""
     monkeypatch.chdir(tmp_path)
     for part in ("train", "test"):
@@ -44,15 +46,22 @@ def test_python_and_commands_give_the_same_links_and_scores(tmp_path, tiny_folde
         (tmp_path / f"{part}.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
     space: dict = {}
     run_python(text("python"), str(tiny_folder), README, space)
-    in_python = {score.metric: (score.value, score.n) for score in space["task"].evaluate(space["aligned"])}
+    in_python = {
+        score.metric: (score.value, score.n) for score in space["task"].evaluate(space["aligned"])
+    }
     first, second = [block for kind, _, block in blocks(README) if kind == "commands"][:2]
     words = second.splitlines()[0]
     assert words.startswith("calque words")
     run_commands(words, str(tiny_folder), capsys)
     assert WordPairs.open(tmp_path / "train.align") == space["pairs"]
     *_, evaluate = first.splitlines()
-    run_commands(first.replace(evaluate, f"{evaluate} --out scores.jsonl"), str(tiny_folder), capsys)
-    lines = [json.loads(line) for line in (tmp_path / "scores.jsonl").read_text(encoding="utf-8").splitlines()]
+    run_commands(
+        first.replace(evaluate, f"{evaluate} --out scores.jsonl"), str(tiny_folder), capsys
+    )
+    lines = [
+        json.loads(line)
+        for line in (tmp_path / "scores.jsonl").read_text(encoding="utf-8").splitlines()
+    ]
     by_commands = {score["metric"]: (score["value"], score["n"]) for score in lines}
     assert by_commands["accuracy.unseen"][1] > 300
     assert by_commands == in_python
@@ -65,7 +74,9 @@ def test_the_citation_file_matches_the_package():
     package = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert cited["version"] == package["version"].split(".dev")[0]
     assert cited["license"] == package["license"]
-    assert [each["name"] for each in cited["authors"]] == [each["name"] for each in package["authors"]]
+    assert [each["name"] for each in cited["authors"]] == [
+        each["name"] for each in package["authors"]
+    ]
     entry = README.read_text(encoding="utf-8").split("@software{", 1)[1].split("\n```")[0]
     assert f"{{{cited['title']}}}" in entry
     assert f"{{{cited['version']}}}" in entry
@@ -79,7 +90,14 @@ def test_the_image_and_the_links_in_the_first_section_exist():
 
 
 def test_no_document_installs_another_package_called_calque():
-    files = [README, *(ROOT / "docs").rglob("*.md"), *(ROOT / "docs").rglob("*.ipynb"), *(ROOT / "src").rglob("*.py")]
+    files = [
+        README,
+        *(ROOT / "docs").rglob("*.md"),
+        *(ROOT / "docs").rglob("*.ipynb"),
+        *(ROOT / "src").rglob("*.py"),
+    ]
     for path in files:
         for line in path.read_text(encoding="utf-8").splitlines():
-            assert not re.search(r"pip install '?calque(?!-align)", line) or "another program" in line, (path, line)
+            assert (
+                not re.search(r"pip install '?calque(?!-align)", line) or "another program" in line
+            ), (path, line)

@@ -50,10 +50,16 @@ def test_gradients_of_the_unpadded_forward_pass_equal_those_of_peft(tiny_encoder
     made = adapted(tiny_encoder)
     assert made.is_flat()
     slow = copy.deepcopy(made.model)  # uses the padded forward passes of PEFT and transformers
-    batch = tiny_encoder.tokenizer(WORDS, is_split_into_words=True, return_tensors="pt", padding=True)
+    batch = tiny_encoder.tokenizer(
+        WORDS, is_split_into_words=True, return_tensors="pt", padding=True
+    )
     states = slow(**batch, output_hidden_states=True).hidden_states[made.layer]
-    last = [{w: k for k, w in enumerate(batch.word_ids(i)) if w is not None} for i in range(len(WORDS))]
-    expected = torch.stack([states[i, row[w]] for i, row in enumerate(last) for w in range(len(WORDS[i]))])
+    last = [
+        {w: k for k, w in enumerate(batch.word_ids(i)) if w is not None} for i in range(len(WORDS))
+    ]
+    expected = torch.stack(
+        [states[i, row[w]] for i, row in enumerate(last) for w in range(len(WORDS[i]))]
+    )
     found = made.forward(collate(made.split(WORDS), np.arange(2)), [made.layer])[made.layer]
     torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
     weights = torch.linspace(-1, 1, found.numel()).view_as(found)
@@ -65,10 +71,14 @@ def test_gradients_of_the_unpadded_forward_pass_equal_those_of_peft(tiny_encoder
     assert all("lora_" in name for name in gradients)
     scale = max(float(g.abs().max()) for g in slow_gradients.values())
     for name, gradient in slow_gradients.items():
-        torch.testing.assert_close(gradients[name], gradient, atol=1e-5 * scale, rtol=1e-5, msg=name)
+        torch.testing.assert_close(
+            gradients[name], gradient, atol=1e-5 * scale, rtol=1e-5, msg=name
+        )
 
 
-def test_a_saved_folder_contains_only_the_adapters_in_peft_format(tiny_folder, tiny_encoder, tmp_path):
+def test_a_saved_folder_contains_only_the_adapters_in_peft_format(
+    tiny_folder, tiny_encoder, tmp_path
+):
     made = adapted(tiny_encoder)
     made.save(tmp_path / "a")
     names = {file.name for file in (tmp_path / "a").iterdir()}
@@ -86,14 +96,18 @@ def test_a_saved_folder_contains_only_the_adapters_in_peft_format(tiny_folder, t
     np.testing.assert_allclose(states[list(last.values())], made.encode([WORDS[0]]).data, atol=1e-5)
     # A folder written by PEFT, without calque.json, can be opened too.
     (tmp_path / "a" / "calque.json").unlink()
-    np.testing.assert_allclose(load_encoder(tmp_path / "a").encode(WORDS).data, made.encode(WORDS).data, atol=1e-6)
+    np.testing.assert_allclose(
+        load_encoder(tmp_path / "a").encode(WORDS).data, made.encode(WORDS).data, atol=1e-6
+    )
     made = adapted(load_encoder("mini"))  # its layer is the base encoder's layer, not the last one
     made.save(tmp_path / "b")
     (tmp_path / "b" / "calque.json").unlink()
     assert load_encoder(tmp_path / "b").layer == made.layer < made.n_layers
 
 
-def test_base_and_adapters_can_be_moved_together_and_a_changed_base_is_detected(tiny_folder, tmp_path):
+def test_base_and_adapters_can_be_moved_together_and_a_changed_base_is_detected(
+    tiny_folder, tmp_path
+):
     (tmp_path / "old").mkdir()
     shutil.copytree(tiny_folder, tmp_path / "old" / "base")
     made = adapted(load_encoder(tmp_path / "old" / "base"))
@@ -120,13 +134,18 @@ def test_a_base_model_that_differs_from_its_folder_is_rejected(tiny_folder):
     swapped.model.encoder.layer = torch.nn.ModuleList([layers[1], layers[0], *layers[2:]])
     cut.model.encoder.layer = torch.nn.ModuleList(layers[:1])
     for encoder in (changed, swapped, cut):
-        with pytest.raises(SettingError, match="adapters cannot be added: the weights of .* differ from"):
+        with pytest.raises(
+            SettingError, match="adapters cannot be added: the weights of .* differ from"
+        ):
             adapted(encoder)
 
 
 def test_corrupt_adapters_are_rejected(tiny_encoder, tmp_path):
     adapted(tiny_encoder).save(tmp_path / "a")
-    config, weights = tmp_path / "a" / "adapter_config.json", tmp_path / "a" / "adapter_model.safetensors"
+    config, weights = (
+        tmp_path / "a" / "adapter_config.json",
+        tmp_path / "a" / "adapter_model.safetensors",
+    )
     text = config.read_text()
     for path, content, message in (
         (config, text.replace('"r": 2', '"r": 3'), "of the wrong shape"),
@@ -143,15 +162,17 @@ def test_corrupt_adapters_are_rejected(tiny_encoder, tmp_path):
 def test_only_adapter_weights_are_trained(tiny_encoder, make):
     before = {name: p.clone() for name, p in tiny_encoder.model.named_parameters()}
     text = make_text("xx", 8, 0)
-    tuned = make(towards="en", lora=2, batch=4, epochs=2, learning_rate=1e-2, freeze=1, layers=[2]).align(
-        tiny_encoder, *text
-    )
+    tuned = make(
+        towards="en", lora=2, batch=4, epochs=2, learning_rate=1e-2, freeze=1, layers=[2]
+    ).align(tiny_encoder, *text)
     assert isinstance(tuned, AdaptedEncoder)
     trained = [name for name, p in tuned.model.named_parameters() if p.requires_grad]
     parts = [f"attention.self.{part}" for part in ("query", "key", "value")]
     parts += ["attention.output.dense", "intermediate.dense", "output.dense"]
     # Only layer 2 has adapters: layer 1 is frozen, and layer 3 is above the layer used in the loss.
-    assert {name.partition(".lora")[0] for name in trained} == {f"encoder.layer.1.{part}" for part in parts}
+    assert {name.partition(".lora")[0] for name in trained} == {
+        f"encoder.layer.1.{part}" for part in parts
+    }
     assert largest_difference(tuned, tiny_encoder) > 1e-4
     for name, p in tiny_encoder.model.named_parameters():
         torch.testing.assert_close(p, before[name], atol=0, rtol=0)
@@ -171,7 +192,9 @@ def test_existing_adapters_are_trained_further_or_merged_before_training(tiny_en
     np.testing.assert_array_equal(made.encode(WORDS).data, vectors)
     with pytest.raises(SettingError, match="lora must be 2, the rank of the existing adapters of"):
         Contrastive(towards="en", lora=4).align(made, *text)
-    plain = Contrastive(towards="en", batch=4, learning_rate=1e-4).align(made, *text)  # without `lora`: merged first
+    plain = Contrastive(towards="en", batch=4, learning_rate=1e-4).align(
+        made, *text
+    )  # without `lora`: merged first
     assert type(plain) is HuggingFaceEncoder
     assert all(p.requires_grad for p in plain.model.parameters())
 
@@ -184,5 +207,7 @@ def test_centred_encoders_with_adapters_can_be_saved(tiny_encoder, tmp_path):
     opened = load_encoder(tmp_path / "a")
     assert isinstance(opened, MappedEncoder)
     sentences = [Sentence(("a", "the"), "xx")]
-    np.testing.assert_allclose(opened.encode(sentences).data, aligned.encode(sentences).data, atol=1e-6)
+    np.testing.assert_allclose(
+        opened.encode(sentences).data, aligned.encode(sentences).data, atol=1e-6
+    )
     assert json.loads((tmp_path / "a" / "calque.json").read_text())["base"] == "adapters"

@@ -17,12 +17,14 @@ from calque.encoders.card_blocks import (
 
 LICENCE = "## Licence of the original model\n\nMIT. Keep this notice.\n"
 TABLE = (
-    "## Scores\n\n| task | metric | data | languages | value |\n|---|---|---|---|---|\n| ner | f1 | x | en-de | 0.5 |"
+    "## Scores\n\n| task | metric | data | languages | value |\n|---|---|---|---|---|\n| ner | f1 "
+    "| x | en-de | 0.5 |"
 )
 FRONT = "---\nlibrary_name: transformers\nlanguage:\n- de\n- en\n---\n"
 #: card of an earlier version, which had no markers
 EARLIER = (
-    f"{FRONT}\n# base, aligned by rotation\n\nAligned using calque 0.1.\n\n## Use\n\nold\n\n## Settings\n\nold\n\n"
+    f"{FRONT}\n# base, aligned by rotation\n\nAligned using calque 0.1.\n\n## Use\n\nold\n\n## "
+    "Settings\n\nold\n\n"
 )
 
 
@@ -43,12 +45,14 @@ def test_scores_of_earlier_versions_are_replaced_and_text_after_them_is_kept(sco
 @pytest.mark.parametrize(
     "text",
     [
-        "# Mine\n\n## Scores\n\nOn our own test set, 90 %.\n\n## More\n",  # the section belongs to the user
+        # the section belongs to the user
+        "# Mine\n\n## Scores\n\nOn our own test set, 90 %.\n\n## More\n",
         "# Mine\n\n## Scores of the league\n\n| a | b |\n",
         f"# Mine\n\n```\n{TABLE}\n```\n\ntext ## Scores in a line\n",  # not a heading
         "no newline at the end",
         "# Windows\r\n\r\n## Scores\r\n\r\nown text\r\n",
-        "# Latin\n\nfa\udce7ade\n\u2028 \x0b",  # a byte that is not UTF-8, and other line separators
+        # a byte that is not UTF-8, and other line separators
+        "# Latin\n\nfa\udce7ade\n\u2028 \x0b",
     ],
 )
 def test_text_without_our_scores_is_kept_and_the_block_is_added_at_the_end(text, tmp_path):
@@ -67,13 +71,17 @@ def card_of(text: str) -> str:
 
 def test_a_new_card_keeps_the_text_outside_the_blocks_and_the_keys_of_the_front_matter():
     old = (
-        card_of("first").replace("---\n\n", "license: mit\nwidget:\n- text: a\n---\nMy preface.\n\n", 1)
+        card_of("first").replace(
+            "---\n\n", "license: mit\nwidget:\n- text: a\n---\nMy preface.\n\n", 1
+        )
         + f"\n{LICENCE}"
     )
     new = with_user_text(old, card_of("second"))
     assert (
         new
-        == card_of("second").replace("---\n\n", "license: mit\nwidget:\n- text: a\n---\nMy preface.\n\n", 1)
+        == card_of("second").replace(
+            "---\n\n", "license: mit\nwidget:\n- text: a\n---\nMy preface.\n\n", 1
+        )
         + f"\n{LICENCE}"
     )
     assert new.count("license: mit") == new.count(f"<!-- end of calque: {CARD} -->") == 1
@@ -84,7 +92,9 @@ def test_a_card_that_the_user_wrote_is_kept_before_the_new_card():
     own = "---\nlicense: apache-2.0\n---\n# The original model\n\n## Settings\n\nmine\n"
     new = with_user_text(own, card_of("x"))
     assert "license: apache-2.0" in new.partition("---\n# The")[0]
-    assert new.index("# The original model\n\n## Settings\n\nmine\n") < new.index("# base, aligned by contrastive")
+    assert new.index("# The original model\n\n## Settings\n\nmine\n") < new.index(
+        "# base, aligned by contrastive"
+    )
     assert new.startswith("---\nlibrary_name: transformers\n")
 
 

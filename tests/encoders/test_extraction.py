@@ -18,7 +18,9 @@ ROOM = 10
 def make_sentences(seed: int = 0, n: int = 160) -> Sentences:
     rng = np.random.default_rng(seed)
     words = ["the", "cat", "harbour", "und", "wind", "château", "time", "\u200b", "ferry"]
-    return Sentences.of([[words[i] for i in rng.integers(0, 9, rng.integers(0, 30))] for _ in range(n)], "en")
+    return Sentences.of(
+        [[words[i] for i in rng.integers(0, 9, rng.integers(0, 30))] for _ in range(n)], "en"
+    )
 
 
 @pytest.fixture
@@ -51,7 +53,9 @@ def test_several_layers_are_computed_in_one_forward_pass(encoder, monkeypatch):
     alone = {layer: encoder.encode_layers(sentences, [layer])[layer] for layer in (0, 2, 3)}
     calls = []
     real = encoder.model.embeddings.forward
-    monkeypatch.setattr(encoder.model.embeddings, "forward", lambda *a, **k: calls.append(1) or real(*a, **k))
+    monkeypatch.setattr(
+        encoder.model.embeddings, "forward", lambda *a, **k: calls.append(1) or real(*a, **k)
+    )
     encoder.encode_layers(sentences, [3])
     once = len(calls)
     found = encoder.encode_layers(sentences, [2, -1, 0, 3])
@@ -69,9 +73,11 @@ def test_texts_without_words_have_no_vectors(encoder, tmp_path, nothing):
 
 
 class Short(Planted):
-    """Encoder with a limit of ten subwords: the word `w3` has three subwords; `w0` has none, so it has no vector.
+    """Encoder with a limit of ten subwords: the word `w3` has three subwords; `w0` has none, so it
+    has no vector.
 
-    The vector of a word contains its number of subwords, and the number of words to its left and right in the window.
+    The vector of a word contains its number of subwords, and the number of words to its left and
+    right in the window.
     """
 
     def encode(self, sentences, *, progress=False):
@@ -80,12 +86,17 @@ class Short(Planted):
             sizes = [int(word[1:]) for word in sentence.words]
             fits = np.cumsum(sizes) <= ROOM
             n = int(fits.sum())
-            data += [[size, k, n - 1 - k] if k < n and size else [0, 0, 0] for k, size in enumerate(sizes)]
+            data += [
+                [size, k, n - 1 - k] if k < n and size else [0, 0, 0]
+                for k, size in enumerate(sizes)
+            ]
             covered += [bool(fit and size) for fit, size in zip(fits, sizes, strict=True)]
         if not all(covered):
             warnings.warn(UncoveredWordsWarning("not read"), stacklevel=2)
         offsets = np.cumsum([0, *map(len, sentences)])
-        return Embeddings(np.array(data, dtype=np.float32).reshape(-1, 3), offsets, np.array(covered))
+        return Embeddings(
+            np.array(data, dtype=np.float32).reshape(-1, 3), offsets, np.array(covered)
+        )
 
 
 def test_each_word_vector_comes_from_the_window_with_the_most_context():
@@ -108,7 +119,9 @@ def test_each_word_vector_comes_from_the_window_with_the_most_context():
 
 def test_words_without_vectors_do_not_affect_other_words():
     texts = [["w0", "w4", "w0"], ["w4", "w11", "w4", "w0", "w9", "w9", "w3"], ["w11"]]
-    with pytest.warns(UncoveredWordsWarning, match="5 of 11 words have no vector even if encoded alone"):
+    with pytest.warns(
+        UncoveredWordsWarning, match="5 of 11 words have no vector even if encoded alone"
+    ):
         found = encode_long(Short(dim=3), Sentences.of(texts, "en"))
     assert found.covered.tolist() == [0, 1, 0, 1, 0, 1, 0, 1, 1, 1, 0]
     assert found.data[:, 0].tolist() == [0, 4, 0, 4, 0, 4, 0, 9, 9, 3, 0]

@@ -1,4 +1,6 @@
-"""Tests of saved encoder folders of every kind, including folders in the first format and custom encoder classes."""
+"""Tests of saved encoder folders of every kind, including folders in the first format and custom
+encoder classes.
+"""
 
 import json
 import shutil
@@ -30,14 +32,19 @@ from linked_text import numbered_text
 from planted import Planted
 
 FOLDERS = Path(__file__).with_name("folders")
-#: maps each folder to the class, size and fingerprint of its encoder when it was saved, and to the vectors of SENTENCES
+# : maps each folder to the class, size and fingerprint of its encoder when it was saved, and to the
+# vectors of SENTENCES
 RECORDED = json.loads((FOLDERS / "vectors.json").read_text(encoding="utf-8"))
 SENTENCES = [Sentence(("the", "cat", "sees"), "en"), Sentence(("die", "Katze", "im", "haus"), "de")]
 
 
 def check(encoder: Encoder, recorded: dict) -> None:
     """Check that the encoder and its vectors match the recorded values."""
-    found = {"class": type(encoder).__name__, "dim": encoder.dim, "fingerprint": encoder.fingerprint}
+    found = {
+        "class": type(encoder).__name__,
+        "dim": encoder.dim,
+        "fingerprint": encoder.fingerprint,
+    }
     assert found.items() <= {name: recorded[name] for name in found}.items()
     vectors = encoder.encode(SENTENCES)
     assert (None if vectors.covered is None else vectors.covered.tolist()) == recorded["covered"]
@@ -48,9 +55,13 @@ def check(encoder: Encoder, recorded: dict) -> None:
 
 @pytest.mark.parametrize("name", RECORDED)
 def test_folders_in_the_first_format_can_be_opened(name, tmp_path):
-    assert json.loads((FOLDERS / name / ABOUT_FILE).read_text(encoding="utf-8")).get("format", 1) == 1
+    assert (
+        json.loads((FOLDERS / name / ABOUT_FILE).read_text(encoding="utf-8")).get("format", 1) == 1
+    )
     if name == "adapters":
-        pytest.importorskip("peft", reason="PEFT is not installed: pip install 'calque-align[peft]'")
+        pytest.importorskip(
+            "peft", reason="PEFT is not installed: pip install 'calque-align[peft]'"
+        )
     encoder = load_encoder(FOLDERS / name, device="cpu")
     assert encoder.name == RECORDED[name]["name"]
     check(encoder, RECORDED[name])
@@ -65,9 +76,14 @@ def test_recorded_folders_cover_every_kind_of_encoder():
     assert {name: ENCODERS.load(name).__name__ for name in ENCODERS} == recorded
 
 
-@pytest.mark.parametrize(("format", "message"), [
-    (FORMAT + 1, "format must be at most 1, got 2; is the file from a later version of calque"), ("1", "got '1'"), (0, "got 0"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("format", "message"),
+    [
+        (FORMAT + 1, "format must be at most 1, got 2; is the file from a later version of calque"),
+        ("1", "got '1'"),
+        (0, "got 0"),
+    ],
+)
 def test_unsupported_format_versions_are_rejected(format, message, tmp_path):
     folder = shutil.copytree(FOLDERS / "static", tmp_path / "static")
     about = json.loads((folder / ABOUT_FILE).read_text(encoding="utf-8"))
@@ -77,7 +93,9 @@ def test_unsupported_format_versions_are_rejected(format, message, tmp_path):
 
 
 class Own(Planted):
-    """Custom encoder whose vectors are random vectors plus a constant that is saved with the encoder."""
+    """Custom encoder whose vectors are random vectors plus a constant that is saved with the
+    encoder.
+    """
 
     def __init__(self, number=0):
         super().__init__(dim=8)
@@ -138,7 +156,9 @@ class Turned(Rotation): pass
 
 
 @pytest.mark.parametrize("where", ["kind", "base", "maps", "hub", "unittest"])
-def test_modules_named_in_a_folder_are_not_imported_without_trust_code(text, tmp_path, monkeypatch, where):
+def test_modules_named_in_a_folder_are_not_imported_without_trust_code(
+    text, tmp_path, monkeypatch, where
+):
     (folder := tmp_path / "hostile").mkdir()
     monkeypatch.chdir(folder)
     monkeypatch.syspath_prepend(folder)
@@ -154,7 +174,9 @@ def test_modules_named_in_a_folder_are_not_imported_without_trust_code(text, tmp
         about = {"kind": target, "dim": 8, "seed": 0}
     (folder / ABOUT_FILE).write_text(json.dumps(about))
     name = "user/hostile" if where == "hub" else "."
-    monkeypatch.setattr(loading, "fetched_folder", lambda given: folder if given == "user/hostile" else None)
+    monkeypatch.setattr(
+        loading, "fetched_folder", lambda given: folder if given == "user/hostile" else None
+    )
     said = rf"names the class {target.partition(':')[0]}:\w+, .* was not imported: .* trust_code=True \(--trust-code"
     with pytest.raises(InputError, match=said) as caught:
         load_encoder(name)
@@ -170,7 +192,10 @@ def test_code_in_a_transformers_folder_is_not_run_without_trust_code(tmp_path):
     (tmp_path / "evil.py").write_text(
         f"from pathlib import Path\nPath({str(tmp_path / 'ran')!r}).touch()\nclass Evil: pass\n"
     )
-    about = {"model_type": "evil", "auto_map": {"AutoConfig": "evil.Evil", "AutoModel": "evil.Evil"}}
+    about = {
+        "model_type": "evil",
+        "auto_map": {"AutoConfig": "evil.Evil", "AutoModel": "evil.Evil"},
+    }
     (tmp_path / "config.json").write_text(json.dumps(about))
     for trust in (False, True):
         with pytest.raises(InputError, match="not an encoder that transformers can load"):
@@ -178,10 +203,14 @@ def test_code_in_a_transformers_folder_is_not_run_without_trust_code(tmp_path):
         assert (tmp_path / "ran").exists() == trust
 
 
-@pytest.mark.parametrize("target", ["calque.storage:os.system", "calque.encoders.base:Encoder", "calque.__main__:main"])
+@pytest.mark.parametrize(
+    "target", ["calque.storage:os.system", "calque.encoders.base:Encoder", "calque.__main__:main"]
+)
 def test_folders_cannot_name_arbitrary_objects_of_calque(tmp_path, target):
     (tmp_path / ABOUT_FILE).write_text(json.dumps({"kind": target}))
-    with pytest.raises(InputError, match=f"names {target}, but calque saves no Encoder of this class"):
+    with pytest.raises(
+        InputError, match=f"names {target}, but calque saves no Encoder of this class"
+    ):
         load_encoder(tmp_path, trust_code=True)
     former = {"kind": "calque.encoders.random_vectors:RandomVectors", "dim": 8, "seed": 5}
     (tmp_path / ABOUT_FILE).write_text(json.dumps(former))
@@ -197,18 +226,25 @@ def test_custom_maps_on_a_custom_encoder_can_be_saved_and_opened(text, tmp_path)
     again = load_encoder(tmp_path / "mapped")
     assert (type(again.base), type(again.maps["de"][0])) == (Own, Slanted)
     assert again.fingerprint == mapped.fingerprint
-    np.testing.assert_array_equal(again.encode(text[0].target).data, mapped.encode(text[0].target).data)
+    np.testing.assert_array_equal(
+        again.encode(text[0].target).data, mapped.encode(text[0].target).data
+    )
 
 
 def test_an_encoder_can_be_loaded_by_class_name(text):
     encoder = load_encoder(f"{__name__}:Bare")
     assert (type(encoder), encoder.fingerprint) == (Bare, "own 0")
     several = load_encoder(f"en={__name__}:Bare,de={__name__}:Own")
-    np.testing.assert_array_equal(several.encode(text[0].target).data, Own().encode(text[0].target).data)
+    np.testing.assert_array_equal(
+        several.encode(text[0].target).data, Own().encode(text[0].target).data
+    )
     for name, message in [
         (f"{__name__}:Nobody", "has no Nobody"),
         (f"{__name__}:Slanted", "must be a subclass of calque.encoders.base:Encoder"),
-        ("calque.encoders.mapped:MappedEncoder", r"MappedEncoder cannot be built without arguments \("),
+        (
+            "calque.encoders.mapped:MappedEncoder",
+            r"MappedEncoder cannot be built without arguments \(",
+        ),
     ]:
         with pytest.raises(SettingError, match=message):
             load_encoder(name)
@@ -221,7 +257,9 @@ def test_a_custom_encoder_without_save_is_saved_as_its_class_name(text, tmp_path
     mapped.save(tmp_path / "mapped")
     assert load_encoder(tmp_path / "mapped").fingerprint == mapped.fingerprint
     Bare(1).save(tmp_path / "other")
-    with pytest.raises(InputError, match=r"Bare\(\) has a different fingerprint .*; implement save and open"):
+    with pytest.raises(
+        InputError, match=r"Bare\(\) has a different fingerprint .*; implement save and open"
+    ):
         load_encoder(tmp_path / "other")
 
 
@@ -235,7 +273,9 @@ def test_maps_on_an_encoder_without_open_require_the_encoder_as_argument(text, t
     with pytest.raises(InputError, match="of these maps cannot be imported; .*MappedEncoder.open"):
         load_encoder(tmp_path / "half")
     again = MappedEncoder.open(tmp_path / "half", Half())
-    np.testing.assert_array_equal(again.encode(text[0].target).data, mapped.encode(text[0].target).data)
+    np.testing.assert_array_equal(
+        again.encode(text[0].target).data, mapped.encode(text[0].target).data
+    )
 
 
 def test_opening_encoders_with_different_dimensions_requires_alike_false(tmp_path):
@@ -248,7 +288,8 @@ def test_opening_encoders_with_different_dimensions_requires_alike_false(tmp_pat
     assert [encoder.dim for encoder in opened.encoders.values()] == [4, 6]
 
 
-# -- types of the values in files ------------------------------------------------------------------------------------------
+# -- types of the values in files
+# ------------------------------------------------------------------------------------------
 ODD = (True, -1.5, 10**30, float("nan"), "\ud800", "text", [], [[1]], {}, {"a": {}}, [None], None)
 
 
@@ -291,12 +332,19 @@ def test_values_of_the_wrong_type_in_calque_json_are_one_line_errors(tmp_path, t
 
 @pytest.mark.parametrize("name", ["layers", "standardized", "langs", "mix", "sentence"])
 def test_null_in_a_list_of_calque_json_is_an_error(tmp_path, name):
-    (tmp_path / ABOUT_FILE).write_text(json.dumps({"kind": "static", name: [None]}), encoding="utf-8")
-    with pytest.raises(InputError, match=rf"{ABOUT_FILE}: {name} must be a list of .*, got \[None\]; restore the file"):
+    (tmp_path / ABOUT_FILE).write_text(
+        json.dumps({"kind": "static", name: [None]}), encoding="utf-8"
+    )
+    with pytest.raises(
+        InputError,
+        match=rf"{ABOUT_FILE}: {name} must be a list of .*, got \[None\]; restore the file",
+    ):
         read_about(tmp_path)
 
 
-@pytest.mark.parametrize("value", [{}, [], [1, 2], [1, 2, 3, "4"], [1, 2, 3, float("inf")], "abcd", 3, True])
+@pytest.mark.parametrize(
+    "value", [{}, [], [1, 2], [1, 2, 3, "4"], [1, 2, 3, float("inf")], "abcd", 3, True]
+)
 def test_the_sentence_weights_of_static_vectors_must_be_four_numbers(tmp_path, value):
     (tmp_path / "v.vec").write_text("2 3\nthe 1 0 0\ncat 0 1 0\n", encoding="utf-8")
     load_encoder(tmp_path / "v.vec").save(tmp_path / "saved")
@@ -307,12 +355,18 @@ def test_the_sentence_weights_of_static_vectors_must_be_four_numbers(tmp_path, v
 
 
 @pytest.mark.parametrize(
-    "name", ["method", "encoder", "towards", "settings", "schedule", "counts", "texts", "langs", "scores"]
+    "name",
+    ["method", "encoder", "towards", "settings", "schedule", "counts", "texts", "langs", "scores"],
 )
 def test_values_of_the_wrong_type_in_the_record_of_a_run_are_errors(tmp_path, name):
     for value in (3, [3] if name in ("texts",) else 3.5, True):
-        (tmp_path / RUN_FILE).write_text(json.dumps({"method": "rotation", name: value}), encoding="utf-8")
-        with pytest.raises(InputError, match=rf"{RUN_FILE}: {name} must be .*; restore the file as calque wrote it$"):
+        (tmp_path / RUN_FILE).write_text(
+            json.dumps({"method": "rotation", name: value}), encoding="utf-8"
+        )
+        with pytest.raises(
+            InputError,
+            match=rf"{RUN_FILE}: {name} must be .*; restore the file as calque wrote it$",
+        ):
             read_run(tmp_path)
     for text in ("[]", "{", "3", "[" * 100_000):
         (tmp_path / RUN_FILE).write_text(text, encoding="utf-8")

@@ -15,7 +15,9 @@ from calque.errors import InputError, OutputError, SettingError
 
 @pytest.fixture
 def hub(monkeypatch):
-    """Replace the hub's client with a stub: `asked` records the calls, and `files` contains the files of the last commit."""
+    """Replace the hub's client with a stub: `asked` records the calls, and `files` contains the
+    files of the last commit.
+    """
     import huggingface_hub
 
     class Api:
@@ -85,34 +87,64 @@ def test_an_upload_is_one_commit_without_hidden_or_training_files(folder, hub):
         ("commit", "me/x", "First", "next"),
     ]
     assert not [name for name in hub.files if name.startswith((".", "training"))]
-    assert {"config.json", "model.safetensors", "tokenizer.json", "calque.json", "modules.json", "1_Pooling/config.json",
-            "README.md", "calque-run.json"} <= set(hub.files)  # fmt: skip
+    assert {
+        "config.json",
+        "model.safetensors",
+        "tokenizer.json",
+        "calque.json",
+        "modules.json",
+        "1_Pooling/config.json",
+        "README.md",
+        "calque-run.json",
+    } <= set(hub.files)
     assert hub.files["model.safetensors"] == (folder / "model.safetensors").read_bytes()
     assert (folder / "README.md").read_text() == before
     data = front(hub.files["README.md"].decode())
-    assert (data.license, data.language, data.base_model) == ("mit", ["en", "de"], "somebody/encoder")
+    assert (data.license, data.language, data.base_model) == (
+        "mit",
+        ["en", "de"],
+        "somebody/encoder",
+    )
     assert hub.files["README.md"].endswith(b"# Aligned\n")
 
 
 def test_an_upload_contains_no_local_path(folder, hub):
-    places = {"encoder_path": "../../home/ann/e5", "adapted": {"place": "/home/ann/Ä/base", "beside": "../base"}}
+    places = {
+        "encoder_path": "../../home/ann/e5",
+        "adapted": {"place": "/home/ann/Ä/base", "beside": "../base"},
+    }
     (folder / "calque-run.json").write_text(json.dumps({"langs": ["en", "de"], **places}))
-    (folder / "adapter_config.json").write_text('{"base_model_name_or_path": "~/models/e5", "r": 4}')
-    (folder / "README.md").write_text(f'{FRONT}\nBASE = "/home/ann/Ä/base"\nsee /home page\n', encoding="utf-8")
-    before = {name: (folder / name).read_bytes() for name in ("calque-run.json", "adapter_config.json", "README.md")}
+    (folder / "adapter_config.json").write_text(
+        '{"base_model_name_or_path": "~/models/e5", "r": 4}'
+    )
+    (folder / "README.md").write_text(
+        f'{FRONT}\nBASE = "/home/ann/Ä/base"\nsee /home page\n', encoding="utf-8"
+    )
+    before = {
+        name: (folder / name).read_bytes()
+        for name in ("calque-run.json", "adapter_config.json", "README.md")
+    }
     push(folder, "me/aligned")
     assert {name: (folder / name).read_bytes() for name in before} == before
     record = json.loads(hub.files["calque-run.json"])
-    assert record == {"langs": ["en", "de"], "encoder_path": "e5", "adapted": {"place": "base", "beside": "base"}}
+    assert record == {
+        "langs": ["en", "de"],
+        "encoder_path": "e5",
+        "adapted": {"place": "base", "beside": "base"},
+    }
     assert json.loads(hub.files["adapter_config.json"]) == {"base_model_name_or_path": "e5", "r": 4}
     assert 'BASE = "base"\nsee /home page\n' in hub.files["README.md"].decode()
-    assert not any(b"ann" in content for name, content in hub.files.items() if name.endswith((".json", ".md")))
+    assert not any(
+        b"ann" in content for name, content in hub.files.items() if name.endswith((".json", ".md"))
+    )
 
 
 def test_an_upload_of_maps_contains_no_local_path_of_their_base_encoder(folder, hub):
     """Check also that the hub's copy has the files from which the encoder is opened."""
     (folder / "base").mkdir()
-    (folder / "base" / "calque.json").write_text(json.dumps({"kind": "adapters", "adapted": {"place": "/home/ann/e5"}}))
+    (folder / "base" / "calque.json").write_text(
+        json.dumps({"kind": "adapters", "adapted": {"place": "/home/ann/e5"}})
+    )
     (folder / "base" / "README.md").write_text('BASE = "/home/ann/e5"')
     push(folder, "me/aligned")
     assert json.loads(hub.files["base/calque.json"])["adapted"] == {"place": "e5"}
@@ -122,11 +154,21 @@ def test_an_upload_of_maps_contains_no_local_path_of_their_base_encoder(folder, 
 def test_the_model_card_names_only_models_and_data_sets_on_the_hub(tmp_path):
     """Check that local files and folders are not listed."""
     (tmp_path / "here" / "data").mkdir(parents=True)
-    names = ("hub:tatoeba", "hub:Helsinki-NLP/opus-100:de-en:train", "train.tsv", f"hub:{tmp_path / 'here' / 'data'}:x:y",
-             "hub:flores", "hub:bucc:validation")  # fmt: skip
+    names = (
+        "hub:tatoeba",
+        "hub:Helsinki-NLP/opus-100:de-en:train",
+        "train.tsv",
+        f"hub:{tmp_path / 'here' / 'data'}:x:y",
+        "hub:flores",
+        "hub:bucc:validation",
+    )
     record = {"method": "rotation", "towards": "en", "settings": {}}
     for used, base, sets in (
-        (names, "somebody/encoder", ["google/xtreme", "Helsinki-NLP/opus-100", "openlanguagedata/flores_plus"]),
+        (
+            names,
+            "somebody/encoder",
+            ["google/xtreme", "Helsinki-NLP/opus-100", "openlanguagedata/flores_plus"],
+        ),
         (["train.tsv"], "mini", None),
     ):
         texts = [{"path": name, "langs": ["en", "de"]} for name in used]
@@ -141,7 +183,9 @@ def test_failed_uploads_raise_one_line_errors(folder, tmp_path, hub, monkeypatch
     import huggingface_hub
 
     hub.refusal = OSError("no\nway")
-    with pytest.raises(OutputError, match=r"^me/x: the upload failed \(no\); check the conn[^\n]*$"):
+    with pytest.raises(
+        OutputError, match=r"^me/x: the upload failed \(no\); check the conn[^\n]*$"
+    ):
         push(folder, "me/x")
     for name in (tmp_path / "none", folder / "README.md", "mini", tmp_path):
         with pytest.raises(InputError, match=f"{name}: this folder contains no encoder"):
@@ -155,7 +199,8 @@ def test_failed_uploads_raise_one_line_errors(folder, tmp_path, hub, monkeypatch
 
 
 @pytest.mark.parametrize(
-    "content", [b"---\nlicense: [mit\n---\n# x\n", b"---\n- mit\n---\n", b"---\nlicense: m\xefit\n---\n"]
+    "content",
+    [b"---\nlicense: [mit\n---\n# x\n", b"---\n- mit\n---\n", b"---\nlicense: m\xefit\n---\n"],
 )
 def test_a_corrupt_model_card_is_not_uploaded(folder, hub, content):
     (folder / "README.md").write_bytes(content)

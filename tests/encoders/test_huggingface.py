@@ -1,4 +1,6 @@
-"""Compare word vectors with a naive loop over `transformers` output for every model family; test loading and saving."""
+"""Compare word vectors with a naive loop over `transformers` output for every model family; test
+loading and saving.
+"""
 
 import copy
 import json
@@ -62,11 +64,15 @@ def slow_vectors(encoder, words: list[str], pooling: str) -> list[np.ndarray]:
     if not len(split.ids):  # an empty text has no subwords, because GPT-2 adds no special tokens
         return [np.zeros((0, encoder.dim), dtype=np.float32)] * 4
     with torch.no_grad():
-        output = encoder.model(input_ids=torch.tensor(split.ids[None].astype(np.int64)), output_hidden_states=True)
+        output = encoder.model(
+            input_ids=torch.tensor(split.ids[None].astype(np.int64)), output_hidden_states=True
+        )
     found = []
     for states in output.hidden_states:
         rows = [torch.zeros(0, encoder.dim)]
-        for start, length in zip(split.word_starts.tolist(), split.word_lengths.tolist(), strict=True):
+        for start, length in zip(
+            split.word_starts.tolist(), split.word_lengths.tolist(), strict=True
+        ):
             row = torch.zeros(encoder.dim)
             for place in range(start, start + length):
                 if pooling == "mean":
@@ -79,18 +85,29 @@ def slow_vectors(encoder, words: list[str], pooling: str) -> list[np.ndarray]:
 
 
 def close(a: np.ndarray, b: np.ndarray) -> bool:
-    """Return whether two arrays differ by at most 1e-5, or by 1e-5 times the largest value in `b` if it exceeds 1."""
+    """Return whether two arrays differ by at most 1e-5, or by 1e-5 times the largest value in `b`
+    if it exceeds 1.
+    """
     return bool(np.abs(a - b).max(initial=0) <= 1e-5 * max(1.0, np.abs(b).max(initial=0)))
 
 
 @pytest.fixture(scope="module")
 def texts(multilingual_words):
-    return [*multilingual_words, ["a"], [], ["", "the", "\u200b", "ferry"], ["\u200b"], multilingual_words[0][:4]]
+    return [
+        *multilingual_words,
+        ["a"],
+        [],
+        ["", "the", "\u200b", "ferry"],
+        ["\u200b"],
+        multilingual_words[0][:4],
+    ]
 
 
 @pytest.mark.filterwarnings("ignore::calque.encoders.extraction.UncoveredWordsWarning")
 @pytest.mark.parametrize("pooling", POOLINGS)
-def test_vectors_equal_a_naive_loop_over_transformers_output(any_family_folder, pooling, texts, shared):
+def test_vectors_equal_a_naive_loop_over_transformers_output(
+    any_family_folder, pooling, texts, shared
+):
     encoder = shared(any_family_folder, pooling)
     layers = [0, 1, -2, -1, encoder.n_layers]
     found = encoder.encode_layers(texts, layers)
@@ -106,7 +123,9 @@ def test_vectors_equal_a_naive_loop_over_transformers_output(any_family_folder, 
 
 
 @pytest.mark.parametrize("pooling", POOLINGS)
-def test_forward_is_differentiable_and_equals_encode(family_folder, multilingual_words, pooling, shared):
+def test_forward_is_differentiable_and_equals_encode(
+    family_folder, multilingual_words, pooling, shared
+):
     encoder = shared(family_folder, pooling)
     split = encoder.subwords.split(multilingual_words)
     batch = collate(split, np.arange(len(split)))
@@ -117,7 +136,9 @@ def test_forward_is_differentiable_and_equals_encode(family_folder, multilingual
         assert close(found[layer].detach().numpy(), expected[layer].data)
     found[1].square().sum().backward()
     assert any(weight.grad is not None for weight in encoder.model.parameters())
-    top = encoder.model.get_submodule(f"{find_blocks(encoder.model, 3)}.2")  # the last block is above layer 1
+    top = encoder.model.get_submodule(
+        f"{find_blocks(encoder.model, 3)}.2"
+    )  # the last block is above layer 1
     assert not any(weight.grad is not None for weight in top.parameters())
 
 
@@ -141,12 +162,17 @@ def test_bert_like_families_use_the_unpadded_forward_pass(any_family_folder, req
 
 @pytest.mark.parametrize("family", ["bert", "roberta", "electra"])
 @pytest.mark.parametrize("pooling", POOLINGS)
-def test_padded_and_unpadded_forward_passes_have_equal_gradients(family, pooling, load, family_folders):
+def test_padded_and_unpadded_forward_passes_have_equal_gradients(
+    family, pooling, load, family_folders
+):
     ours = load(family_folders(family), pooling=pooling)
     general = load(family_folders(family), pooling=pooling, attention="eager")
     assert (ours.is_flat(), general.is_flat()) == (True, False)
     generator = np.random.default_rng(0)
-    texts = [list(generator.choice(["the", "house", "unbelievable", "sees", "Wasser"], n)) for n in (3, 9, 1, 4, 4, 7)]
+    texts = [
+        list(generator.choice(["the", "house", "unbelievable", "sees", "Wasser"], n))
+        for n in (3, 9, 1, 4, 4, 7)
+    ]
     split = ours.subwords.split(texts)
     batches = [collate(split, np.array(numbers)) for numbers in ([2, 0], [3, 4], [1, 5])]
     gradients, found = [], []
@@ -155,16 +181,24 @@ def test_padded_and_unpadded_forward_passes_have_equal_gradients(family, pooling
         vectors = encoder.forward(batches, [1, 3])
         found.append(torch.cat(list(vectors.values())))
         (found[-1].sin() * torch.arange(1.0, len(found[-1]) + 1)[:, None]).sum().backward()
-        gradients.append({name: p.grad for name, p in encoder.model.named_parameters() if p.grad is not None})
+        gradients.append(
+            {name: p.grad for name, p in encoder.model.named_parameters() if p.grad is not None}
+        )
     torch.testing.assert_close(found[0], found[1], rtol=0, atol=2e-5)
     assert gradients[0].keys() == gradients[1].keys()
     largest = max(float(gradient.abs().max()) for gradient in gradients[1].values())
-    for name, gradient in gradients[1].items():  # the gradient of the key bias is zero except for rounding
+    for name, gradient in gradients[
+        1
+    ].items():  # the gradient of the key bias is zero except for rounding
         scale = float(gradient.abs().max()) + 0.01 * largest
-        torch.testing.assert_close(gradients[0][name], gradient, rtol=0, atol=1e-4 * scale, msg=name)
+        torch.testing.assert_close(
+            gradients[0][name], gradient, rtol=0, atol=1e-4 * scale, msg=name
+        )
 
 
-def test_modified_layers_and_eager_attention_disable_the_unpadded_forward_pass(tiny_folder, texts, load):
+def test_modified_layers_and_eager_attention_disable_the_unpadded_forward_pass(
+    tiny_folder, texts, load
+):
     encoder = load(tiny_folder)
     expected = encoder.encode(texts[:3]).data
     layer = encoder.model.encoder.layer[1]
@@ -186,9 +220,18 @@ def test_modified_layers_and_eager_attention_disable_the_unpadded_forward_pass(t
 def test_a_model_whose_vectors_depend_on_padding_is_rejected(tiny_folder):
     """Check ConvBERT: its convolutions read the padding after a sentence."""
     tokenizer = AutoTokenizer.from_pretrained(tiny_folder)
-    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 40}
-    with pytest.raises(SettingError, match="ConvBertModel is not supported: its vectors depend on padding"):
-        HuggingFaceEncoder(ConvBertModel(ConvBertConfig(vocab_size=400, embedding_size=32, **sizes)), tokenizer)
+    sizes = {
+        "hidden_size": 32,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "intermediate_size": 40,
+    }
+    with pytest.raises(
+        SettingError, match="ConvBertModel is not supported: its vectors depend on padding"
+    ):
+        HuggingFaceEncoder(
+            ConvBertModel(ConvBertConfig(vocab_size=400, embedding_size=32, **sizes)), tokenizer
+        )
 
 
 @pytest.mark.parametrize("rows", [slice(None), slice(200, 201)])
@@ -198,19 +241,27 @@ def test_the_error_for_weights_that_are_not_finite_names_the_folder(tiny_folder,
     word = encoder.tokenizer.convert_ids_to_tokens(200).removeprefix("##")
     encoder.save(tmp_path / "damaged")
     # If all embeddings are NaN, loading the model already raises the error.
-    read = (lambda opened: opened.encode([[word, "a" + word, "e" + word]])) if rows.start else (lambda opened: None)
+    read = (
+        (lambda opened: opened.encode([[word, "a" + word, "e" + word]]))
+        if rows.start
+        else (lambda opened: None)
+    )
     with pytest.raises(InputError, match=r"damaged: .*not finite; the weights may be corrupt"):
         read(load_encoder(tmp_path / "damaged"))
 
 
 @pytest.mark.parametrize("factor", [1e3, 1e6], ids=["vectors overflow", "weights overflow"])
-def test_the_error_for_an_overflow_names_the_weight_type_and_the_remedy(tiny_folder, tmp_path, factor):
+def test_the_error_for_an_overflow_names_the_weight_type_and_the_remedy(
+    tiny_folder, tmp_path, factor
+):
     encoder = load_encoder(tiny_folder)
     encoder.model.encoder.layer[0].intermediate.dense.weight.data *= factor
     encoder.model.encoder.layer[0].output.dense.weight.data *= factor
     encoder.save(tmp_path / "large")
     assert np.isfinite(load_encoder(tmp_path / "large").encode([["the", "cat"]]).data).all()
-    assert np.isfinite(load_encoder(tmp_path / "large", dtype="bfloat16").encode([["the", "cat"]]).data).all()
+    assert np.isfinite(
+        load_encoder(tmp_path / "large", dtype="bfloat16").encode([["the", "cat"]]).data
+    ).all()
     with pytest.raises(
         InputError, match="above 65,504 overflow in float16, so load .* dtype bfloat16 or float32"
     ) as caught:
@@ -222,7 +273,8 @@ def test_words_without_a_vector_are_zero_and_cause_a_warning(tiny_folder, load):
     encoder = load(tiny_folder, max_length=8)
     sentences = [["the"] * 20, ["", "time"], ["a"]]
     with pytest.warns(
-        UncoveredWordsWarning, match=r"of 23 words have no vector: \d+ in 1 sentences exceed the limit"
+        UncoveredWordsWarning,
+        match=r"of 23 words have no vector: \d+ in 1 sentences exceed the limit",
     ) as seen:
         found = encoder.encode(sentences)
     assert "8 subwords and 1 are dropped by the tokenizer" in str(seen[0].message)
@@ -238,7 +290,9 @@ def test_words_without_a_vector_are_zero_and_cause_a_warning(tiny_folder, load):
     assert seen[0].filename == __file__
 
 
-def test_sentences_are_truncated_to_the_maximum_number_of_positions(any_family_folder, request, shared):
+def test_sentences_are_truncated_to_the_maximum_number_of_positions(
+    any_family_folder, request, shared
+):
     """Check that as many whole words as possible are kept."""
     family = request.node.callspec.params["any_family_folder"]
     encoder = shared(any_family_folder)
@@ -247,7 +301,11 @@ def test_sentences_are_truncated_to_the_maximum_number_of_positions(any_family_f
         assert encoder.model.config.max_position_embeddings == 66
     with pytest.warns(UncoveredWordsWarning):
         found = encoder.encode([["a"] * 200, ["the", "a"]])
-    length = len(encoder.subwords.split([["a"]]).ids) - len(encoder.subwords.prefix) - len(encoder.subwords.suffix)
+    length = (
+        len(encoder.subwords.split([["a"]]).ids)
+        - len(encoder.subwords.prefix)
+        - len(encoder.subwords.suffix)
+    )
     room = 64 - len(encoder.subwords.prefix) - len(encoder.subwords.suffix)
     assert found.covered[:200].sum() == room // length
 
@@ -262,7 +320,9 @@ def test_sentences_can_be_columns_lists_or_generators(tiny_encoder, multilingual
     assert tiny_encoder.encode([Sentence(("a", "b"))]).n_words == 2
 
 
-def test_a_saved_encoder_is_loaded_with_its_settings(any_family_folder, tmp_path, load, multilingual_words):
+def test_a_saved_encoder_is_loaded_with_its_settings(
+    any_family_folder, tmp_path, load, multilingual_words
+):
     encoder = load(any_family_folder, layer=2, pooling="mean", max_length=20)
     encoder.save(tmp_path / "saved", keep_layers=True)
     again = load(tmp_path / "saved")
@@ -270,16 +330,24 @@ def test_a_saved_encoder_is_loaded_with_its_settings(any_family_folder, tmp_path
     assert again.fingerprint == encoder.fingerprint
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UncoveredWordsWarning)
-        assert np.array_equal(again.encode(multilingual_words).data, encoder.encode(multilingual_words).data)
+        assert np.array_equal(
+            again.encode(multilingual_words).data, encoder.encode(multilingual_words).data
+        )
     assert load(tmp_path / "saved", layer=-1, pooling="first").layer == 3
     assert load(tmp_path / "saved", layer=1).fingerprint != encoder.fingerprint
 
 
-def test_the_default_layer_of_a_decoder_is_two_thirds_of_its_depth(any_family_folder, request, tmp_path, load):
+def test_the_default_layer_of_a_decoder_is_two_thirds_of_its_depth(
+    any_family_folder, request, tmp_path, load
+):
     if request.node.callspec.params["any_family_folder"] != "gpt2":
-        assert load(any_family_folder).layer == 3  # an encoder's default is its last layer, and there is no warning
+        assert (
+            load(any_family_folder).layer == 3
+        )  # an encoder's default is its last layer, and there is no warning
         return
-    with pytest.warns(DefaultLayerWarning, match="gpt2.* decoder, so its default layer is 2 of 3; .* --layers all"):
+    with pytest.warns(
+        DefaultLayerWarning, match="gpt2.* decoder, so its default layer is 2 of 3; .* --layers all"
+    ):
         encoder = load(any_family_folder)
     assert encoder.layer == 2
     assert load(any_family_folder, layer=-1).layer == 3
@@ -290,9 +358,16 @@ def test_the_default_layer_of_a_decoder_is_two_thirds_of_its_depth(any_family_fo
     assert load(tmp_path / "sentences").layer == 3  # sentence-transformers' modules read this layer
 
 
-def test_a_float16_masked_language_model_is_loaded_in_float32(tmp_path, tiny_folder, load, multilingual_words, capfd):
+def test_a_float16_masked_language_model_is_loaded_in_float32(
+    tmp_path, tiny_folder, load, multilingual_words, capfd
+):
     """Check that the unused MLM head and the missing pooler cause no warnings."""
-    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 48}
+    sizes = {
+        "hidden_size": 32,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "intermediate_size": 48,
+    }
     model = BertForMaskedLM(BertConfig(vocab_size=400, **sizes)).half()
     model.save_pretrained(tmp_path)
     AutoTokenizer.from_pretrained(tiny_folder).save_pretrained(tmp_path)
@@ -308,7 +383,9 @@ def test_a_float16_masked_language_model_is_loaded_in_float32(tmp_path, tiny_fol
 
 
 @pytest.mark.parametrize("options", [{"dtype": "bfloat16"}, {"precision": "bfloat16"}])
-def test_bfloat16_is_used_on_request_and_saved(tiny_folder, load, multilingual_words, options, tmp_path):
+def test_bfloat16_is_used_on_request_and_saved(
+    tiny_folder, load, multilingual_words, options, tmp_path
+):
     exact, rough = load(tiny_folder), load(tiny_folder, **options)
     assert (rough.model.dtype == torch.bfloat16) == ("dtype" in options)
     a, b = exact.encode(multilingual_words).data, rough.encode(multilingual_words).data
@@ -316,20 +393,29 @@ def test_bfloat16_is_used_on_request_and_saved(tiny_folder, load, multilingual_w
     assert 0 < np.linalg.norm(a - b) < 0.05 * np.linalg.norm(a)
     assert exact.fingerprint != rough.fingerprint
     rough.save(tmp_path)
-    assert (exact.precision, load_encoder(tmp_path).precision) == ("highest", options.get("precision", "highest"))
+    assert (exact.precision, load_encoder(tmp_path).precision) == (
+        "highest",
+        options.get("precision", "highest"),
+    )
 
 
 def test_the_fingerprint_depends_on_weights_and_settings(tiny_folder, load):
     base = load(tiny_folder)
     assert base.fingerprint == load(tiny_folder).fingerprint
-    others = [load(tiny_folder, layer=1), load(tiny_folder, pooling="mean"), load(tiny_folder, max_length=10)]
+    others = [
+        load(tiny_folder, layer=1),
+        load(tiny_folder, pooling="mean"),
+        load(tiny_folder, max_length=10),
+    ]
     changed = load(tiny_folder)
     with torch.no_grad():
         changed.model.embeddings.word_embeddings.weight[7, 3] += 1e-3
     found = {base.fingerprint, changed.fingerprint, *(other.fingerprint for other in others)}
     assert len(found) == 5
     with torch.no_grad():
-        changed.model.embeddings.word_embeddings.weight.copy_(base.model.embeddings.word_embeddings.weight)
+        changed.model.embeddings.word_embeddings.weight.copy_(
+            base.model.embeddings.word_embeddings.weight
+        )
     assert changed.fingerprint == base.fingerprint
 
 
@@ -357,8 +443,12 @@ def test_without_a_network_only_local_files_are_tried(monkeypatch):
     monkeypatch.setattr(hub_cache.socket, "getaddrinfo", no_name)
     monkeypatch.setattr(hub_cache, "getproxies", dict)
     real = AutoConfig.from_pretrained
-    monkeypatch.setattr(AutoConfig, "from_pretrained", lambda *a, **k: calls.append(k) or real(*a, **k))
-    with pytest.raises(InputError, match="is not a local folder, and loading it from the Hugging Face hub failed"):
+    monkeypatch.setattr(
+        AutoConfig, "from_pretrained", lambda *a, **k: calls.append(k) or real(*a, **k)
+    )
+    with pytest.raises(
+        InputError, match="is not a local folder, and loading it from the Hugging Face hub failed"
+    ):
         load_encoder("somebody/some-encoder")
     with pytest.raises(InputError, match="no such folder"):
         load_encoder("./no/such/folder")
@@ -367,16 +457,22 @@ def test_without_a_network_only_local_files_are_tried(monkeypatch):
 
 def test_folders_without_a_complete_encoder_are_rejected(tmp_path, tiny_folder, load):
     config = json.loads((tiny_folder / "config.json").read_text()) | {"num_hidden_layers": 5}
-    for number, (message, file, content) in enumerate([
-        ("not an encoder that transformers can load", "config.json", b"{"),
-        ("not an encoder that transformers can load", "model.safetensors", b"\x10" * 100),
-        ("not an encoder that transformers can load", "model.safetensors", None),
-        ("the encoder has no tokenizer", "tokenizer*", None),
-        ("unknown kind 'quantum'; is the file from a later version", "calque.json", b'{"kind": "quantum"}'),
-        ("not written by calque", "calque.json", b"{"),
-        ("weights are missing", "config.json", json.dumps(config).encode()),
-        ("no config.json", "*", None),
-    ]):  # fmt: skip
+    for number, (message, file, content) in enumerate(
+        [
+            ("not an encoder that transformers can load", "config.json", b"{"),
+            ("not an encoder that transformers can load", "model.safetensors", b"\x10" * 100),
+            ("not an encoder that transformers can load", "model.safetensors", None),
+            ("the encoder has no tokenizer", "tokenizer*", None),
+            (
+                "unknown kind 'quantum'; is the file from a later version",
+                "calque.json",
+                b'{"kind": "quantum"}',
+            ),
+            ("not written by calque", "calque.json", b"{"),
+            ("weights are missing", "config.json", json.dumps(config).encode()),
+            ("no config.json", "*", None),
+        ]
+    ):
         folder = shutil.copytree(tiny_folder, tmp_path / str(number))
         if content is None:
             for path in folder.glob(file):
@@ -392,11 +488,15 @@ def test_the_tokenizer_of_another_model_is_rejected(tiny_folder, family_folders,
     folder = shutil.copytree(tiny_folder, tmp_path / "mixed")
     for name in ("tokenizer.json", "tokenizer_config.json"):
         shutil.copy(family_folders("roberta") / name, folder / name)
-    with pytest.raises(SettingError, match=r"returns the id \d+, but the model has only 400 embeddings"):
+    with pytest.raises(
+        SettingError, match=r"returns the id \d+, but the model has only 400 embeddings"
+    ):
         load(folder).encode([["harbour", "wind", "niño", "château", "गया"]])
 
 
-def test_the_global_matmul_precision_is_overridden_and_restored(tiny_folder, load, monkeypatch, multilingual_words):
+def test_the_global_matmul_precision_is_overridden_and_restored(
+    tiny_folder, load, monkeypatch, multilingual_words
+):
     before, seen = torch.get_float32_matmul_precision(), []
     encoder = load(tiny_folder)
     real = encoder.model.embeddings.forward
@@ -422,7 +522,10 @@ def test_the_bundled_encoder_predicts_a_masked_word():
     folder = loading.BUNDLED["mini"]
     assert sum(file.stat().st_size for file in folder.iterdir()) < 12_000_000
     assert "CC BY" in (folder / "README.md").read_text(encoding="utf-8")
-    model, tokenizer = AutoModelForMaskedLM.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
+    model, tokenizer = (
+        AutoModelForMaskedLM.from_pretrained(folder),
+        AutoTokenizer.from_pretrained(folder),
+    )
     ids = tokenizer("She lives in a small house.", return_tensors="pt").input_ids
     hidden = ids.clone()
     hidden[0, 4] = tokenizer.mask_token_id  # position of "a", after "[CLS] She lives in"

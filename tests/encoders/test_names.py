@@ -6,13 +6,18 @@ from calque.encoders.names import check_encoder, found_place, recorded_place
 from calque.errors import InputError
 
 
-@pytest.mark.parametrize(("base", "folder", "recorded"), [
-    ("models/base", "out/aligned", "../../models/base"),
-    ("home/ann/base", "home/ann/runs/aligned", "../../base"),
-    ("home/ann/base", "scratch/aligned", "~/base"),
-    ("data/base", "home/ann/aligned", "../../../data/base"),
-])  # fmt: skip
-def test_the_recorded_path_is_relative_and_never_names_the_user(base, folder, recorded, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("base", "folder", "recorded"),
+    [
+        ("models/base", "out/aligned", "../../models/base"),
+        ("home/ann/base", "home/ann/runs/aligned", "../../base"),
+        ("home/ann/base", "scratch/aligned", "~/base"),
+        ("data/base", "home/ann/aligned", "../../../data/base"),
+    ],
+)
+def test_the_recorded_path_is_relative_and_never_names_the_user(
+    base, folder, recorded, tmp_path, monkeypatch
+):
     monkeypatch.setenv("HOME", str(tmp_path / "home" / "ann"))
     for each in ("home/ann", base, folder):
         (tmp_path / each).mkdir(parents=True, exist_ok=True)
@@ -33,7 +38,10 @@ def test_a_link_to_the_folder_is_followed(tmp_path):
     (tmp_path / "base").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "deep" / "er")
     recorded = recorded_place(str(tmp_path / "base"), tmp_path / "link" / "aligned")
-    assert found_place(str(recorded), tmp_path / "deep" / "er" / "aligned").resolve() == tmp_path / "base"
+    assert (
+        found_place(str(recorded), tmp_path / "deep" / "er" / "aligned").resolve()
+        == tmp_path / "base"
+    )
     assert found_place(str(recorded), tmp_path / "link" / "aligned").resolve() == tmp_path / "base"
 
 
@@ -45,5 +53,7 @@ def test_bundled_encoders_and_classes_exist(name):
 def test_each_encoder_of_several_languages_must_exist(tmp_path):
     (tmp_path / "en.vec").write_text("1 1\na 1\n")
     check_encoder("en=en.vec", folder=str(tmp_path))
-    with pytest.raises(InputError, match=r"de\.vec: no such file or folder; expected .*; did you mean en\.vec\?"):
+    with pytest.raises(
+        InputError, match=r"de\.vec: no such file or folder; expected .*; did you mean en\.vec\?"
+    ):
         check_encoder("en=en.vec,de=de.vec", folder=str(tmp_path))

@@ -32,11 +32,16 @@ def test_components_are_standard_normal_and_independent_across_word_types():
     data = RandomVectors(64).encode([[f"w{k}" for k in range(2000)]]).data
     assert abs(data.mean()) < 0.02
     assert data.std() == pytest.approx(1, abs=0.02)
-    assert np.abs(np.corrcoef(data[:200])[np.triu_indices(200, 1)]).max() < 0.65  # 4.5 standard errors are 0.57
+    assert (
+        np.abs(np.corrcoef(data[:200])[np.triu_indices(200, 1)]).max() < 0.65
+    )  # 4.5 standard errors are 0.57
 
 
 def test_random_vectors_are_loaded_by_name_and_settings_are_checked(tmp_path):
-    assert load_encoder("calque.encoders.random_vectors:RandomVectors").fingerprint == RandomVectors().fingerprint
+    assert (
+        load_encoder("calque.encoders.random_vectors:RandomVectors").fingerprint
+        == RandomVectors().fingerprint
+    )
     with pytest.raises(SettingError, match="dim"):
         RandomVectors(0)
     RandomVectors(12, seed=3).save(tmp_path / "random")
@@ -54,14 +59,23 @@ def test_an_untrained_network_differs_only_in_its_weights(tiny_folder, tmp_path)
     state = torch.random.get_rng_state()
     one, same, other = untrained(encoder), untrained(encoder), untrained(encoder, seed=1)
     assert torch.equal(torch.random.get_rng_state(), state)
-    assert (one.dim, one.layer, one.n_layers, one.pooling) == (encoder.dim, 2, encoder.n_layers, "mean")
+    assert (one.dim, one.layer, one.n_layers, one.pooling) == (
+        encoder.dim,
+        2,
+        encoder.n_layers,
+        "mean",
+    )
     assert one.fingerprint == same.fingerprint
     assert len({one.fingerprint, other.fingerprint, before}) == 3
     assert encoder.fingerprint == before
     weights = dict(encoder.model.named_parameters())
     matrices = [name for name, value in one.model.named_parameters() if value.ndim == 2]
-    assert not any(torch.allclose(one.model.get_parameter(name), weights[name]) for name in matrices)
+    assert not any(
+        torch.allclose(one.model.get_parameter(name), weights[name]) for name in matrices
+    )
     one.save(tmp_path / "untrained")
-    np.testing.assert_allclose(load_encoder(tmp_path / "untrained").encode(TEXT).data, one.encode(TEXT).data, atol=1e-6)
+    np.testing.assert_allclose(
+        load_encoder(tmp_path / "untrained").encode(TEXT).data, one.encode(TEXT).data, atol=1e-6
+    )
     with pytest.raises(SettingError, match="random vectors is not a Transformers model"):
         untrained(RandomVectors())

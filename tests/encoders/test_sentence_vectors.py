@@ -1,4 +1,6 @@
-"""Compare sentence vectors with their formulas, computed from tokenizer and model output for the raw text."""
+"""Compare sentence vectors with their formulas, computed from tokenizer and model output for the
+raw text.
+"""
 
 import json
 import shutil
@@ -35,7 +37,9 @@ def sentences(texts=TEXTS):
 def literal(folder, text, modes, limit=None, layer=-1):
     """Pool a single text in the same way as `Pooling.forward` of sentence-transformers."""
     encoder = load_encoder(folder)
-    tokens = encoder.tokenizer(text, truncation=limit is not None, max_length=limit, return_tensors="pt")
+    tokens = encoder.tokenizer(
+        text, truncation=limit is not None, max_length=limit, return_tensors="pt"
+    )
     with torch.no_grad():
         states = encoder.model(**tokens, output_hidden_states=True).hidden_states[layer][0].double()
     n = len(states)
@@ -54,11 +58,15 @@ def sentence_folder(source, target, pooling, after=(), settings=None, **files):
     """Write a sentence-transformers folder around a saved encoder."""
     shutil.copytree(source, target, dirs_exist_ok=True)
     modules = [("", "Transformer"), ("1_Pooling", "Pooling"), *after]
-    listed = [{"idx": k, "name": str(k), "path": path, "type": f"sentence_transformers.models.{kind}"}
-              for k, (path, kind) in enumerate(modules)]  # fmt: skip
+    listed = [
+        {"idx": k, "name": str(k), "path": path, "type": f"sentence_transformers.models.{kind}"}
+        for k, (path, kind) in enumerate(modules)
+    ]
     (target / "modules.json").write_text(json.dumps(listed))
     (target / "1_Pooling").mkdir(exist_ok=True)
-    (target / "1_Pooling" / "config.json").write_text(json.dumps({"word_embedding_dimension": 32, **pooling}))
+    (target / "1_Pooling" / "config.json").write_text(
+        json.dumps({"word_embedding_dimension": 32, **pooling})
+    )
     (target / "sentence_bert_config.json").write_text(json.dumps(settings or {}))
     for name, content in files.items():
         (target / f"{name}.json").write_text(json.dumps(content))
@@ -98,17 +106,25 @@ def test_the_pooling_saved_in_a_folder_is_used(modes, tiny_folder, tmp_path):
     pooling = SentencePooling.of(encoder)
     found = sentence_vectors(encoder, sentences(), pooling)
     assert (pooling.name, pooling.modes) == ("own", modes)
-    np.testing.assert_allclose(found.data, [literal(folder, text, modes, limit=9) for text in TEXTS], atol=2e-5)
+    np.testing.assert_allclose(
+        found.data, [literal(folder, text, modes, limit=9) for text in TEXTS], atol=2e-5
+    )
 
 
 def test_dense_layers_normalisation_and_prompt_saved_in_a_folder_are_used(tiny_folder, tmp_path):
     activation = "torch.nn.modules.activation.Tanh"
     dense = {"in_features": 32, "out_features": 5, "bias": True, "activation_function": activation}
     folder = sentence_folder(
-        tiny_folder, tmp_path / "st", {"pooling_mode_mean_tokens": True, "pooling_mode_cls_token": False},
-        [("2_Dense", "Dense"), ("3_Normalize", "Normalize")], {"do_lower_case": True},
-        config_sentence_transformers={"prompts": {"query": "a cat: "}, "default_prompt_name": "query"},
-    )  # fmt: skip
+        tiny_folder,
+        tmp_path / "st",
+        {"pooling_mode_mean_tokens": True, "pooling_mode_cls_token": False},
+        [("2_Dense", "Dense"), ("3_Normalize", "Normalize")],
+        {"do_lower_case": True},
+        config_sentence_transformers={
+            "prompts": {"query": "a cat: "},
+            "default_prompt_name": "query",
+        },
+    )
     (folder / "2_Dense").mkdir()
     (folder / "2_Dense" / "config.json").write_text(json.dumps(dense))
     weights = {"linear.weight": torch.randn(5, 32), "linear.bias": torch.randn(5)}
@@ -146,24 +162,39 @@ def test_the_pooling_of_a_model_on_the_hub_is_used(tiny_folder, tmp_path, monkey
     ("pooling", "after", "files", "said"),
     [
         ({"pooling_mode": "median"}, [], {}, "pooling mode must be one of cls, max"),
-        ({}, [], {"sentence_bert_config": {"max_seq_length": "long"}}, "max_seq_length must be a positive .* got 'long'"),
-        ({}, [], {"config_sentence_transformers": {"prompts": ["q: "]}}, "prompts must map names to strings"),
+        (
+            {},
+            [],
+            {"sentence_bert_config": {"max_seq_length": "long"}},
+            "max_seq_length must be a positive .* got 'long'",
+        ),
+        (
+            {},
+            [],
+            {"config_sentence_transformers": {"prompts": ["q: "]}},
+            "prompts must map names to strings",
+        ),
         ({}, [("2_LSTM", "LSTM")], {}, "the module LSTM is not supported"),
         ({}, [("2_Dense", "Dense")], {}, "not a sentence-transformers dense layer"),
         (
-            {"include_prompt": False}, [],
+            {"include_prompt": False},
+            [],
             {"config_sentence_transformers": {"prompts": {"q": "q: "}, "default_prompt_name": "q"}},
-            "excluding the prompt 'q: ' from the mean"
-        )
+            "excluding the prompt 'q: ' from the mean",
+        ),
     ],
-)  # fmt: skip
-def test_unsupported_modules_and_settings_are_rejected(pooling, after, files, said, tiny_folder, tmp_path):
+)
+def test_unsupported_modules_and_settings_are_rejected(
+    pooling, after, files, said, tiny_folder, tmp_path
+):
     folder = sentence_folder(tiny_folder, tmp_path / "st", pooling, after, **files)
     with pytest.raises((SettingError, InputError), match=said):
         SentencePooling.of(load_encoder(folder))
 
 
-@pytest.mark.parametrize("path", ["..", "../2_Dense", "2_Dense/../..", "", "ABSOLUTE", "LINK", "1_Pooling/LINK"])
+@pytest.mark.parametrize(
+    "path", ["..", "../2_Dense", "2_Dense/../..", "", "ABSOLUTE", "LINK", "1_Pooling/LINK"]
+)
 def test_modules_outside_the_folder_are_rejected(path, tiny_folder, tmp_path):
     folder, outside = tmp_path / "st", tmp_path / "outside"
     (outside / "2_Dense").mkdir(parents=True)
@@ -175,7 +206,9 @@ def test_modules_outside_the_folder_are_rejected(path, tiny_folder, tmp_path):
         (folder / name).symlink_to(outside / "2_Dense" / "secret" if "/" in path else outside)
     if path != "1_Pooling/LINK":
         for use in (load_encoder, read_recipe):
-            with pytest.raises(InputError, match=r"modules.json: the path of the module .* is outside this folder"):
+            with pytest.raises(
+                InputError, match=r"modules.json: the path of the module .* is outside this folder"
+            ):
                 use(folder)
     encoder = load_encoder(tiny_folder)
     encoder.modules = folder
@@ -188,7 +221,11 @@ def test_an_unsupported_pooling_raises_an_error(tiny_encoder, family_folders):
     for encoder, name, said in (
         (tiny_encoder, "own", "has no sentence-transformers pooling modules"),
         (RandomVectors(8), "subwords", "has no subwords; use words"),
-        (load_encoder(family_folders("gpt2"), layer=-1), "cls", "adds no special token before a text; set the pooling"),
+        (
+            load_encoder(family_folders("gpt2"), layer=-1),
+            "cls",
+            "adds no special token before a text; set the pooling",
+        ),
         (tiny_encoder, "sum", "must be one of own, words, subwords, cls, got 'sum'"),
     ):
         with pytest.raises(SettingError, match=said):

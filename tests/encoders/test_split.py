@@ -26,17 +26,26 @@ def columns(pairs=PAIRS):
     return [Sentences.of([pair[k] for pair in pairs], "en") for k in range(2)]
 
 
-@pytest.mark.parametrize("family", ["bert", "electra", "distilbert", "roberta", "xlm-roberta", "deberta-v2"])
+@pytest.mark.parametrize(
+    "family", ["bert", "electra", "distilbert", "roberta", "xlm-roberta", "deberta-v2"]
+)
 def test_pairs_are_encoded_as_in_transformers(family, family_folders):
-    """Check the special tokens and token types of a pair; vectors at the first subword equal the model's output."""
+    """Check the special tokens and token types of a pair; vectors at the first subword equal the
+    model's output.
+    """
     encoder = load_encoder(family_folders(family), precision="highest")
     split = encoder.subwords.with_first(columns(), segments=has_segments(encoder.model))
     assert has_segments(encoder.model) == (family in ("bert", "electra"))
     found = vectors_of(encoder, split).data
     space = " " if encoder.subwords.needs_space else ""
     for k, pair in enumerate(PAIRS):
-        inputs = encoder.tokenizer(*(space + " ".join(words) for words in pair), return_tensors="pt")
-        assert split.ids[split.offsets[k] : split.offsets[k + 1]].tolist() == inputs["input_ids"][0].tolist()
+        inputs = encoder.tokenizer(
+            *(space + " ".join(words) for words in pair), return_tensors="pt"
+        )
+        assert (
+            split.ids[split.offsets[k] : split.offsets[k + 1]].tolist()
+            == inputs["input_ids"][0].tolist()
+        )
         with torch.no_grad():
             expected = encoder.model(**inputs).last_hidden_state[0, 0]
         np.testing.assert_allclose(found[k], expected.numpy(), atol=1e-5)
@@ -49,7 +58,9 @@ def test_token_types_are_kept_when_pairs_are_joined_and_long_pairs_are_truncated
     short = copy.copy(tiny_encoder.subwords)
     short.max_length = 6
     assert np.diff(short.with_first(columns()).offsets).max() <= 6 < split.lengths.max()
-    assert not np.allclose(vectors_of(tiny_encoder, split).data, vectors_of(tiny_encoder, plain).data, atol=1e-3)
+    assert not np.allclose(
+        vectors_of(tiny_encoder, split).data, vectors_of(tiny_encoder, plain).data, atol=1e-3
+    )
     both = SplitSentences.joined([split.take(np.array([1])), split.take(np.array([2, 0])), plain])
     whole, again = vectors_of(tiny_encoder, both).data, vectors_of(tiny_encoder, split).data
     np.testing.assert_allclose(whole[:3], again[[1, 2, 0]], atol=1e-6)
@@ -70,7 +81,10 @@ def test_concatenated_and_selected_sentences_keep_all_arrays_and_counts(tiny_fol
     """Check that splitting all sentences at once gives equal arrays and counts."""
     subwords = Subwords(AutoTokenizer.from_pretrained(tiny_folder), max_length=6)
     first, second = [["the", "in", "e", "1", "a", "de"], ["\u200b"]], [[], ["a"], ["in", "the"] * 3]
-    parts, whole = [subwords.split(part) for part in (first, second)], subwords.split(first + second)
+    parts, whole = (
+        [subwords.split(part) for part in (first, second)],
+        subwords.split(first + second),
+    )
     assert min(whole.truncated_words, whole.empty_words, whole.truncated_sentences) > 0
     for found in (SplitSentences.joined(parts), SplitSentences.joined([whole]).take(np.arange(5))):
         for name, expected in vars(whole).items():
@@ -82,9 +96,17 @@ def test_special_tokens_can_be_treated_as_words(tiny_encoder):
     split = tiny_encoder.subwords.split([["the", "in"], [], ["a"]])
     with_ends = split.with_special()
     assert np.diff(with_ends.word_offsets).tolist() == [4, 2, 3]
-    places = with_ends.word_starts + np.repeat(with_ends.offsets[:-1], np.diff(with_ends.word_offsets))
-    assert with_ends.ids[places][with_ends.word_offsets[:-1]].tolist() == [tiny_encoder.tokenizer.cls_token_id] * 3
-    assert with_ends.ids[places][with_ends.word_offsets[1:] - 1].tolist() == [tiny_encoder.tokenizer.sep_token_id] * 3
+    places = with_ends.word_starts + np.repeat(
+        with_ends.offsets[:-1], np.diff(with_ends.word_offsets)
+    )
+    assert (
+        with_ends.ids[places][with_ends.word_offsets[:-1]].tolist()
+        == [tiny_encoder.tokenizer.cls_token_id] * 3
+    )
+    assert (
+        with_ends.ids[places][with_ends.word_offsets[1:] - 1].tolist()
+        == [tiny_encoder.tokenizer.sep_token_id] * 3
+    )
     assert with_ends.word_starts[[1, 2]].tolist() == split.word_starts[:2].tolist()
 
 

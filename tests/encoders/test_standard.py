@@ -1,4 +1,6 @@
-"""Tests of standardised word vectors: when vectors are standardised, the statistics used, and saving."""
+"""Tests of standardised word vectors: when vectors are standardised, the statistics used, and
+saving.
+"""
 
 import numpy as np
 import pytest
@@ -31,7 +33,9 @@ def dominated(tiny_encoder, tiny_folder):
 
 
 def statistics(encoder, text):
-    rows = np.concatenate([encoder.encode(side).data for side in training_data(*text).sides]).astype(np.float64)
+    rows = np.concatenate(
+        [encoder.encode(side).data for side in training_data(*text).sides]
+    ).astype(np.float64)
     return rows.mean(axis=0), rows.std(axis=0)
 
 
@@ -41,14 +45,18 @@ def test_a_layer_with_a_dominating_dimension_is_standardised(dominated, text):
         found = standardized(dominated, training_data(*text).sides, None, None)
     assert dominated.standard == {}
     expected = (dominated.encode(WORDS).data - mean) / deviation
-    np.testing.assert_allclose(found.encode(WORDS).data, expected, atol=2e-3)  # float32 values near 1000 are 6e-5 apart
+    np.testing.assert_allclose(
+        found.encode(WORDS).data, expected, atol=2e-3
+    )  # float32 values near 1000 are 6e-5 apart
     assert found.fingerprint != dominated.fingerprint
     assert standardized(found, training_data(*text).sides, None, True) is found
 
 
 def test_other_encoders_are_not_standardised(tiny_encoder, text):
     assert standardized(tiny_encoder, training_data(*text).sides, None, None).standard == {}
-    assert standardized(tiny_encoder, training_data(*text).sides, None, True).standard.keys() == {tiny_encoder.layer}
+    assert standardized(tiny_encoder, training_data(*text).sides, None, True).standard.keys() == {
+        tiny_encoder.layer
+    }
     static = RandomVectors(4)
     assert standardized(static, [], None, None) is static
     with pytest.raises(SettingError, match="standardize"):
@@ -76,16 +84,22 @@ def test_training_uses_and_saves_standardised_vectors(dominated, tiny_folder, tm
     assert same.standard == {}
     assert trained.history != unscaled.history
     if lora is None:  # adapters require a base encoder that can be reloaded
-        assert plain.fit(standardized(base, data.sides, None, True), data).history == trained.history
+        assert (
+            plain.fit(standardized(base, data.sides, None, True), data).history == trained.history
+        )
     tuned.save(tmp_path / "out")
     opened = load_encoder(tmp_path / "out")
     np.testing.assert_array_equal(opened.encode(WORDS).data, tuned.encode(WORDS).data)
     assert opened.fingerprint == tuned.fingerprint
-    np.testing.assert_allclose(opened.merged().encode(WORDS).data, tuned.encode(WORDS).data, atol=1e-3)
+    np.testing.assert_allclose(
+        opened.merged().encode(WORDS).data, tuned.encode(WORDS).data, atol=1e-3
+    )
     # Saving another encoder to the same folder replaces the statistics.
     same.merged().save(tmp_path / "out")
     (tmp_path / "out" / "adapter_config.json").unlink(missing_ok=True)
-    np.testing.assert_array_equal(load_encoder(tmp_path / "out").encode(WORDS).data, same.merged().encode(WORDS).data)
+    np.testing.assert_array_equal(
+        load_encoder(tmp_path / "out").encode(WORDS).data, same.merged().encode(WORDS).data
+    )
 
 
 def test_a_rotation_of_a_standardised_encoder_can_be_saved(dominated, tmp_path, text):

@@ -16,14 +16,18 @@ def load(folder, **options):
 
 
 def as_lists(split):
-    """Return the ids of each sentence and, as in `word_ids()`, the word index of each id (None for special tokens)."""
+    """Return the ids of each sentence and, as in `word_ids()`, the word index of each id (None for
+    special tokens).
+    """
     found = []
     for i in range(len(split)):
         ids = split.ids[split.offsets[i] : split.offsets[i + 1]].tolist()
         owner = [None] * len(ids)
         words = range(split.word_offsets[i], split.word_offsets[i + 1])
         for number, word in enumerate(words):
-            for place in range(split.word_starts[word], split.word_starts[word] + split.word_lengths[word]):
+            for place in range(
+                split.word_starts[word], split.word_starts[word] + split.word_lengths[word]
+            ):
                 assert owner[place] is None
                 owner[place] = number
         found.append((ids, owner))
@@ -32,11 +36,16 @@ def as_lists(split):
 
 def is_spelt(word: str) -> bool:
     """Return whether the word contains a special token of one of the families."""
-    return any(special in word for special in ("[SEP]", "[CLS]", "[MASK]", "<s>", "</s>", "<mask>", "<pad>"))
+    return any(
+        special in word
+        for special in ("[SEP]", "[CLS]", "[MASK]", "<s>", "</s>", "<mask>", "<pad>")
+    )
 
 
 def reference(folder, family):
-    """Return the tokenizer set up for words that follow a space; ModernBERT requires a custom pre-tokenizer."""
+    """Return the tokenizer set up for words that follow a space; ModernBERT requires a custom
+    pre-tokenizer.
+    """
     if family != "modernbert":
         return load(folder, **({"add_prefix_space": True} if family in BYTE_LEVEL else {}))
     from tokenizers.pre_tokenizers import ByteLevel
@@ -51,8 +60,16 @@ def test_subwords_equal_the_output_of_the_tokenizer(any_family_folder, request, 
     tokenizer = reference(any_family_folder, family)
     subwords = Subwords(load(any_family_folder), max_length=500)
     sentences = [[word for word in words if not is_spelt(word)] for words in multilingual_words]
-    sentences += [[], ["a"], ["a"] * 40, ["don't", "1,000.50", "e-mail@x.org", "...", "¿?"], ["naïve", "ﬁne", "Ⅷ"]]
-    expected = [tokenizer(words, is_split_into_words=True, split_special_tokens=True) for words in sentences]
+    sentences += [
+        [],
+        ["a"],
+        ["a"] * 40,
+        ["don't", "1,000.50", "e-mail@x.org", "...", "¿?"],
+        ["naïve", "ﬁne", "Ⅷ"],
+    ]
+    expected = [
+        tokenizer(words, is_split_into_words=True, split_special_tokens=True) for words in sentences
+    ]
     for (ids, owner), theirs in zip(as_lists(subwords.split(sentences)), expected, strict=True):
         assert ids == theirs.input_ids
         assert owner == theirs.word_ids()
@@ -62,11 +79,25 @@ def test_special_tokens_in_the_text_are_ordinary_words(any_family_folder):
     tokenizer = load(any_family_folder)
     subwords = Subwords(tokenizer)
     specials = set(tokenizer.all_special_ids) - {tokenizer.unk_token_id}
-    words = ["[SEP]", "</s>", "<s>", "x</s>y", "[MASK]", "<mask>", "[CLS]", "<pad>", "[PAD]", "<|endoftext|>", "a"]
+    words = [
+        "[SEP]",
+        "</s>",
+        "<s>",
+        "x</s>y",
+        "[MASK]",
+        "<mask>",
+        "[CLS]",
+        "<pad>",
+        "[PAD]",
+        "<|endoftext|>",
+        "a",
+    ]
     split = subwords.split([words])
     inside = split.ids[len(subwords.prefix) : len(split.ids) - len(subwords.suffix)]
     assert not specials & set(inside.tolist())
-    assert (split.word_lengths > 0).sum() >= len(words) - 1  # allows for GPT-2, which has no unknown token
+    assert (split.word_lengths > 0).sum() >= len(
+        words
+    ) - 1  # allows for GPT-2, which has no unknown token
     assert split.word_lengths.sum() == len(inside)
     # The tokenizer itself is not modified.
     assert tokenizer("[SEP] </s> a").input_ids == load(any_family_folder)("[SEP] </s> a").input_ids
@@ -81,7 +112,9 @@ def test_words_without_subwords_are_skipped(any_family_folder):
     assert split.empty_words == lengths.count(0) >= 2
     if lengths.count(0) == len(nothing) + 1:
         assert as_lists(split)[0][0] == plain[0]
-        assert [number for number in as_lists(split)[0][1] if number is not None][-1] == len(nothing) + 3
+        assert [number for number in as_lists(split)[0][1] if number is not None][-1] == len(
+            nothing
+        ) + 3
     ids = subwords.split([["ferry"]]).ids
     last = split.ids[split.word_starts[-1] : split.word_starts[-1] + split.word_lengths[-1]]
     assert last.tolist() == ids[len(subwords.prefix) : len(ids) - len(subwords.suffix)].tolist()
@@ -122,8 +155,10 @@ def test_a_tokenizer_can_be_shared_between_threads(tiny_folder, multilingual_wor
     tokenizer = load(tiny_folder)
     shared, alone = Subwords(tokenizer), Subwords(load(tiny_folder))
     texts = [" ".join(words) for words in multilingual_words]
-    expected = [(alone.split([w]).ids, alone.split_texts([t]).ids) for w, t in
-                zip(multilingual_words, texts, strict=True)]  # fmt: skip
+    expected = [
+        (alone.split([w]).ids, alone.split_texts([t]).ids)
+        for w, t in zip(multilingual_words, texts, strict=True)
+    ]
 
     def read(number):
         words, text = multilingual_words[number % len(texts)], texts[number % len(texts)]
@@ -138,7 +173,9 @@ def test_a_tokenizer_can_be_shared_between_threads(tiny_folder, multilingual_wor
         sys.setswitchinterval(before)
 
 
-def test_truncation_and_padding_settings_of_the_tokenizer_are_ignored(tiny_folder, multilingual_words):
+def test_truncation_and_padding_settings_of_the_tokenizer_are_ignored(
+    tiny_folder, multilingual_words
+):
     tokenizer = load(tiny_folder)
     expected = Subwords(tokenizer).split(multilingual_words).ids
     tokenizer.backend_tokenizer.enable_truncation(4)

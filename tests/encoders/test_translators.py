@@ -24,23 +24,35 @@ from linked_text import make_text
 
 TEXTS = [TEXT[0], TEXT[5], TEXT[6], "the harbour", TEXT[9]]
 WORDS = [line.split() for line in TEXTS]
-SIZES: Any = {"encoder_attention_heads": 2, "decoder_attention_heads": 2, "encoder_ffn_dim": 48, "decoder_ffn_dim": 48}
+SIZES: Any = {
+    "encoder_attention_heads": 2,
+    "decoder_attention_heads": 2,
+    "encoder_ffn_dim": 48,
+    "decoder_ffn_dim": 48,
+}
 
 
 def spm(folder: Path, name: str, kind: str = "unigram", size: int = 150) -> list[str]:
     """Train and save a SentencePiece model, and return its pieces without control symbols."""
     file = BytesIO()
     sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(TEXT[:9] * 3), model_writer=file, vocab_size=size, model_type=kind, hard_vocab_limit=False,
-        character_coverage=0.98, minloglevel=2,
-    )  # fmt: skip
+        sentence_iterator=iter(TEXT[:9] * 3),
+        model_writer=file,
+        vocab_size=size,
+        model_type=kind,
+        hard_vocab_limit=False,
+        character_coverage=0.98,
+        minloglevel=2,
+    )
     (folder / name).write_bytes(file.getvalue())
     trained = sentencepiece.SentencePieceProcessor(model_proto=file.getvalue())
     return [trained.IdToPiece(number) for number in range(3, trained.GetPieceSize())]
 
 
 def make(family: str, folder: Path):
-    """Save a tiny model with random weights and its tokenizer; return the `transformers` tokenizer for French."""
+    """Save a tiny model with random weights and its tokenizer; return the `transformers` tokenizer
+    for French.
+    """
     folder.mkdir(exist_ok=True)
     special, limit = ["<s>", "<pad>", "</s>", "<unk>"], {"model_max_length": 128}
     if family in ("marian", "m2m_100"):
@@ -48,28 +60,57 @@ def make(family: str, folder: Path):
         if family == "marian":
             own, other = spm(folder, "source.spm"), spm(folder, "target.spm", size=200)
             pieces = ["</s>", "<unk>", ">>fr<<", *own, *other, "<pad>"]
-        (folder / "vocab.json").write_text(json.dumps({piece: n for n, piece in enumerate(dict.fromkeys(pieces))}))
+        (folder / "vocab.json").write_text(
+            json.dumps({piece: n for n, piece in enumerate(dict.fromkeys(pieces))})
+        )
         (folder / "tokenizer_config.json").write_text(json.dumps({**limit, "src_lang": "de"}))
-        kind = {"marian": transformers.MarianTokenizer, "m2m_100": transformers.M2M100Tokenizer}[family]
+        kind = {"marian": transformers.MarianTokenizer, "m2m_100": transformers.M2M100Tokenizer}[
+            family
+        ]
         tokenizer = kind.from_pretrained(folder)
     else:
-        names = {"mbart": "MBartTokenizer", "mbart50": "MBart50Tokenizer", "pegasus": "PegasusTokenizer"}
+        names = {
+            "mbart": "MBartTokenizer",
+            "mbart50": "MBart50Tokenizer",
+            "pegasus": "PegasusTokenizer",
+        }
         kind = getattr(transformers, names.get(family, "NllbTokenizer"))
         pieces = [*special[family == "pegasus" :], *spm(folder, "any.spm"), "de_DE", "fr_XX"]
         pieces = [(piece, -k / 9 if k > 4 else 0.0) for k, piece in enumerate(pieces)]
         options: Any = {"src_lang": "de_DE"} if family != "pegasus" else {"offset": 3}
         if family.startswith("nllb"):
-            letters = [*special, "▁", *sorted({letter for line in TEXT for letter in line} - {" "}), "th", "▁th"]
+            letters = [
+                *special,
+                "▁",
+                *sorted({letter for line in TEXT for letter in line} - {" "}),
+                "th",
+                "▁th",
+            ]
             pieces = {piece: k for k, piece in enumerate(letters)}
-            options = {"src_lang": "deu_Latn", "legacy_behaviour": family != "nllb", "merges": [("t", "h")]}
+            options = {
+                "src_lang": "deu_Latn",
+                "legacy_behaviour": family != "nllb",
+                "merges": [("t", "h")],
+            }
         tokenizer = kind(pieces, **options, **limit)
         tokenizer.save_pretrained(folder)
-    tokenizer.src_lang = {"m2m_100": "fr", "nllb": "fra_Latn", "nllb-legacy": "fra_Latn"}.get(family, "fr_XX")
+    tokenizer.src_lang = {"m2m_100": "fr", "nllb": "fra_Latn", "nllb-legacy": "fra_Latn"}.get(
+        family, "fr_XX"
+    )
     config = transformers.AutoConfig.for_model(
-        "m2m_100" if family.startswith("nllb") else family.removesuffix("50"), vocab_size=len(tokenizer) + 108, d_model=32,
-        encoder_layers=3, num_hidden_layers=3, decoder_layers=2, init_std=0.2, max_position_embeddings=128, **SIZES,
-        pad_token_id=tokenizer.pad_token_id, encoder_layerdrop=0.5, decoder_start_token_id=1,
-    )  # fmt: skip
+        "m2m_100" if family.startswith("nllb") else family.removesuffix("50"),
+        vocab_size=len(tokenizer) + 108,
+        d_model=32,
+        encoder_layers=3,
+        num_hidden_layers=3,
+        decoder_layers=2,
+        init_std=0.2,
+        max_position_embeddings=128,
+        **SIZES,
+        pad_token_id=tokenizer.pad_token_id,
+        encoder_layerdrop=0.5,
+        decoder_start_token_id=1,
+    )
     torch.manual_seed(1)
     transformers.AutoModel.from_config(config).save_pretrained(folder)
     return tokenizer
@@ -97,13 +138,20 @@ def check(encoder, lang: str, states: list[np.ndarray]) -> None:
 
 def saved_equals(encoder, folder, sentences) -> None:
     encoder.save(folder)
-    np.testing.assert_allclose(load_encoder(folder).encode(sentences).data, encoder.encode(sentences).data, atol=1e-6)
+    np.testing.assert_allclose(
+        load_encoder(folder).encode(sentences).data, encoder.encode(sentences).data, atol=1e-6
+    )
 
 
-@pytest.mark.parametrize("family", ["marian", "m2m_100", "nllb", "nllb-legacy", "mbart", "mbart50", "pegasus"])
+@pytest.mark.parametrize(
+    "family", ["marian", "m2m_100", "nllb", "nllb-legacy", "mbart", "mbart50", "pegasus"]
+)
 def test_the_encoder_has_the_hidden_states_of_the_full_model(family, tmp_path):
     tokenizer = make(family, whole := tmp_path / "whole")
-    sentences = [Sentence(tuple(words), lang) for words, lang in zip(WORDS, ["fr", "fr", "de", "", "en"], strict=True)]
+    sentences = [
+        Sentence(tuple(words), lang)
+        for words, lang in zip(WORDS, ["fr", "fr", "de", "", "en"], strict=True)
+    ]
     for layer in (0, 2, 3):
         encoder = load_encoder(whole, layer=layer)
         assert encoder.model.decoder is None
@@ -112,7 +160,9 @@ def test_the_encoder_has_the_hidden_states_of_the_full_model(family, tmp_path):
         with safe_open(folder / "model.safetensors", "pt") as file:
             assert not [name for name in file.keys() if "decoder" in name]  # noqa: SIM118
         own = transformers.AutoTokenizer.from_pretrained(folder)
-        check(encoder, "", expected(folder, own, layer))  # the saved tokenizer's `src_lang` is German
+        check(
+            encoder, "", expected(folder, own, layer)
+        )  # the saved tokenizer's `src_lang` is German
 
 
 @pytest.mark.parametrize("family", ["marian", "nllb", "mbart"])
@@ -121,7 +171,11 @@ def test_maps_and_adapters_of_a_translation_model_can_be_saved_and_opened(family
     make(family, tmp_path / "whole")
     encoder, text = load_encoder(tmp_path / "whole"), make_text("fr", 12, 0)
     test = [Sentence(("the", "cat"), "en"), Sentence(("CAT", "A", "HOUSE"), "fr")]
-    for name, options in (("rotation", {}), ("contrastive", {"lora": 2}), ("contrastive", {"layers": [2]})):
+    for name, options in (
+        ("rotation", {}),
+        ("contrastive", {"lora": 2}),
+        ("contrastive", {"layers": [2]}),
+    ):
         options |= {"epochs": 2, "batch": 4, "learning_rate": 1e-2} if name == "contrastive" else {}
         method = make_method(name, "en", options)
         aligned = method.align(encoder, *text)
@@ -137,13 +191,17 @@ def test_maps_and_adapters_of_a_translation_model_can_be_saved_and_opened(family
             continue
         assert ("the tokenizer adds the language token" in card) == (family != "marian")
         exec(code, space := {})
-        vectors = aligned.encode([("the", "old", "cat")])[0]  # without a language, the tokenizer's default applies
+        vectors = aligned.encode([("the", "old", "cat")])[
+            0
+        ]  # without a language, the tokenizer's default applies
         np.testing.assert_allclose(space["word_vectors"](["the", "old", "cat"]), vectors, atol=1e-5)
 
 
 @pytest.mark.parametrize("family", ["marian", "nllb", "mbart", "pegasus"])
 def test_adapters_of_a_complete_translation_model_are_used_in_its_encoder(family, tmp_path):
-    peft = pytest.importorskip("peft", reason="PEFT is not installed: pip install 'calque-align[peft]'")
+    peft = pytest.importorskip(
+        "peft", reason="PEFT is not installed: pip install 'calque-align[peft]'"
+    )
     tokenizer = make(family, tmp_path / "whole")
     model = transformers.AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "whole")
     config = peft.LoraConfig(r=2, target_modules=["q_proj", "v_proj"], task_type="SEQ_2_SEQ_LM")
@@ -171,18 +229,31 @@ def test_each_sentence_has_the_token_of_its_language(tmp_path):
     subwords, one = encoder.subwords, Sentences.of([["a", "the"], ["in"]], "fr")
 
     def languages(split):
-        return " ".join(encoder.tokenizer.convert_ids_to_tokens(split.ids[split.offsets[1:] - 1].tolist()))
+        return " ".join(
+            encoder.tokenizer.convert_ids_to_tokens(split.ids[split.offsets[1:] - 1].tolist())
+        )
 
     tags = ["zh", "zh-Hant", "zho_Hant", "sw", "pes_Arab", "fa", "prs_Arab", "deu", "yue", "pt-BR"]
-    tokens = "zho_Hans zho_Hant zho_Hant swh_Latn pes_Arab pes_Arab prs_Arab deu_Latn yue_Hant por_Latn"
+    tokens = (
+        "zho_Hans zho_Hant zho_Hant swh_Latn pes_Arab pes_Arab prs_Arab deu_Latn yue_Hant por_Latn"
+    )
     assert languages(subwords.split([Sentence(("a",), tag) for tag in tags])) == tokens
     assert languages(subwords.split(one)) == "fra_Latn fra_Latn"
     assert languages(subwords.split([["a"]])) == "deu_Latn"  # the default is `src_lang`
     assert languages(subwords.split_texts(["a b"], lang="fr")) == "fra_Latn"
-    assert languages(SentencePooling.of(encoder, "subwords").split(encoder, one)) == "fra_Latn fra_Latn"
-    for split, token in ((first.with_first([one]), "fr_XX"), (first.split([Sentence(("a",), "pt-BR")]), "pt_XX")):
+    assert (
+        languages(SentencePooling.of(encoder, "subwords").split(encoder, one))
+        == "fra_Latn fra_Latn"
+    )
+    for split, token in (
+        (first.with_first([one]), "fr_XX"),
+        (first.split([Sentence(("a",), "pt-BR")]), "pt_XX"),
+    ):
         assert first.tokenizer.convert_ids_to_tokens(int(split.ids[0])) == token
-    for lang, some in (("sr-Latn", ""), ("tlh", r"; use one of ace_Arab, .* \(202 in all\), or a two-")):
+    for lang, some in (
+        ("sr-Latn", ""),
+        ("tlh", r"; use one of ace_Arab, .* \(202 in all\), or a two-"),
+    ):
         with pytest.raises(SettingError, match=f"no token for the language '{lang}'{some}"):
             encoder.encode([Sentence(("a",), lang)])
     german, french = (encoder.encode([Sentence(("a",), lang)]).data for lang in ("de", "fr"))
@@ -191,13 +262,18 @@ def test_each_sentence_has_the_token_of_its_language(tmp_path):
 
 def test_marian_models_support_language_tokens_and_unknown_letters(tmp_path):
     slow, encoder = make("marian", tmp_path / "whole"), load_encoder(tmp_path / "whole")
-    for words, text in (([">>fr<<", "the", "harbour"], ">>fr<<the harbour"), (["the", "ɸ"], "the ɸ")):
+    for words, text in (
+        ([">>fr<<", "the", "harbour"], ">>fr<<the harbour"),
+        (["the", "ɸ"], "the ɸ"),
+    ):
         assert encoder.split([words]).ids.tolist() == slow(text).input_ids
     encoder.save(tmp_path / "saved")
     weights = load_file(file := tmp_path / "saved" / "model.safetensors")
     del weights["encoder.embed_positions.weight"]
     save_file(weights, file, metadata={"format": "pt"})
-    np.testing.assert_array_equal(load_encoder(tmp_path / "saved").encode(WORDS).data, encoder.encode(WORDS).data)
+    np.testing.assert_array_equal(
+        load_encoder(tmp_path / "saved").encode(WORDS).data, encoder.encode(WORDS).data
+    )
 
 
 def test_folders_of_translation_models_have_no_modules_file(tmp_path):
@@ -209,11 +285,17 @@ def test_folders_of_translation_models_have_no_modules_file(tmp_path):
 
 def test_models_without_a_usable_text_encoder_are_rejected(tmp_path):
     transformers.ProphetNetConfig(vocab_size=50).save_pretrained(tmp_path)
-    with pytest.raises(SettingError, match=r"\(prophetnet\) whose decoder cannot be removed; supported models are T5"):
+    with pytest.raises(
+        SettingError,
+        match=r"\(prophetnet\) whose decoder cannot be removed; supported models are T5",
+    ):
         load_encoder(tmp_path)
     make("marian", tmp_path / "marian")
     good = (file := tmp_path / "marian" / "source.spm").read_bytes()
-    for damaged, message in ((good[:-1], "could not parse"), (good + b"\x12\x02\x18\x03", "Unigram .*, got 3")):
+    for damaged, message in (
+        (good[:-1], "could not parse"),
+        (good + b"\x12\x02\x18\x03", "Unigram .*, got 3"),
+    ):
         file.write_bytes(damaged)
         with pytest.raises(InputError, match=message):
             load_encoder(tmp_path / "marian")

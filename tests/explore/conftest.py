@@ -1,4 +1,6 @@
-"""Fixtures for the explorer tests: a small text in three languages, two encoders, and an explorer for both."""
+"""Fixtures for the explorer tests: a small text in three languages, two encoders, and an explorer
+for both.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +17,13 @@ from explored_text import ENGLISH, GERMAN, HEBREW, pairs_of
 
 @pytest.fixture(scope="module")
 def collection() -> Collection:
-    german, hebrew = pairs_of(ENGLISH, GERMAN, ("en", "de")), pairs_of(ENGLISH[:2], HEBREW, ("en", "he"))
-    return Collection([((german.source, german.target), False), ((hebrew.source, hebrew.target), True)])
+    german, hebrew = (
+        pairs_of(ENGLISH, GERMAN, ("en", "de")),
+        pairs_of(ENGLISH[:2], HEBREW, ("en", "he")),
+    )
+    return Collection(
+        [((german.source, german.target), False), ((hebrew.source, hebrew.target), True)]
+    )
 
 
 @pytest.fixture(scope="module")

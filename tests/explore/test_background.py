@@ -22,7 +22,9 @@ from serving import Gate, served
 
 @pytest.fixture
 def slow(collection, sources, tmp_path, monkeypatch):
-    """Return an explorer whose vectors are not computed yet, and the gate that holds up the computation."""
+    """Return an explorer whose vectors are not computed yet, and the gate that holds up the
+    computation.
+    """
     return Explorer(collection, sources, tmp_path), Gate(monkeypatch)
 
 
@@ -53,11 +55,19 @@ def test_the_page_and_the_text_are_served_while_the_vectors_are_computed(slow, t
         assert ask(url, "sentence?id=2")[0] == ask(url, "search?q=bank")[0] == 200
         status, answer = ask(url, WORD)
         assert status == 202
-        assert answer == {"pending": {"text": "Encoding the text with tiny, layer 3", "fraction": 0.125, "layers": 2}}
+        assert answer == {
+            "pending": {
+                "text": "Encoding the text with tiny, layer 3",
+                "fraction": 0.125,
+                "layers": 2,
+            }
+        }
         assert ask(url, "links?encoder=rotated&id=2&to=8")[0] == 202
         gate.open()
         assert wait_for(url, WORD) == explorer.neighbours("tiny", None, 2, 4)
-        assert wait_for(url, "links?encoder=rotated&id=2&to=8") == explorer.links("rotated", None, 2, 8)
+        assert wait_for(url, "links?encoder=rotated&id=2&to=8") == explorer.links(
+            "rotated", None, 2, 8
+        )
 
 
 def test_other_layers_are_computed_when_they_are_requested(slow):
@@ -65,10 +75,15 @@ def test_other_layers_are_computed_when_they_are_requested(slow):
     with served(explorer, Background(explorer)) as url:
         status, answer = ask(url, f"{WORD}&layer=1")
         assert (status, answer["pending"]["layers"]) == (202, 3)
-        assert ask(url, f"{WORD}&layer=1")[1]["pending"]["layers"] == 3  # a repeated request adds no work
+        assert (
+            ask(url, f"{WORD}&layer=1")[1]["pending"]["layers"] == 3
+        )  # a repeated request adds no work
         gate.open()
         assert wait_for(url, f"{WORD}&layer=1") == explorer.neighbours("tiny", "1", 2, 4)
-        assert wait_for(url, "neighbours?encoder=rotated&text=the+bank&lang=en&word=1")["word"] == "bank"
+        assert (
+            wait_for(url, "neighbours?encoder=rotated&text=the+bank&lang=en&word=1")["word"]
+            == "bank"
+        )
 
 
 def test_a_request_that_cannot_be_answered_fails_at_once(slow):
@@ -125,8 +140,21 @@ main(sys.argv[1:])
 """
 
 
-def test_the_command_serves_the_page_before_the_vectors_and_stops_at_an_interrupt(tiny_folder, tmp_path):
-    job = ("explore", tiny_folder, "--no-browser", "--port", 0, "--cache", tmp_path / "cache", "--limit", 4, "-q")
+def test_the_command_serves_the_page_before_the_vectors_and_stops_at_an_interrupt(
+    tiny_folder, tmp_path
+):
+    job = (
+        "explore",
+        tiny_folder,
+        "--no-browser",
+        "--port",
+        0,
+        "--cache",
+        tmp_path / "cache",
+        "--limit",
+        4,
+        "-q",
+    )
     program = forked.start("-c", PROGRAM, *job, folder=tmp_path / "output")
     while program.runs and not program.printed.endswith("\n"):
         time.sleep(0.05)

@@ -51,8 +51,14 @@ def test_the_view_of_a_word_is_accessible_and_has_no_errors(page, seen, url):  #
     assert page.locator("#words button").all_inner_texts() == ENGLISH[2].split()
     assert chosen(page) == "bank"
     assert page.locator("#words").get_attribute("lang") == "en"
-    assert [each.inner_text() for each in page.locator("h2").all()] == ["Before alignment", "After alignment"]
-    assert page.locator(".panel").first.locator("h3").all_inner_texts()[:2] == ["German\nCSLS\ncosine", "Hebrew"]
+    assert [each.inner_text() for each in page.locator("h2").all()] == [
+        "Before alignment",
+        "After alignment",
+    ]
+    assert page.locator(".panel").first.locator("h3").all_inner_texts()[:2] == [
+        "German\nCSLS\ncosine",
+        "Hebrew",
+    ]
     assert "nearest to bank: German" in page.locator("#status").inner_text()
     assert violations(page) == []
     page.emulate_media(color_scheme="dark")
@@ -73,7 +79,8 @@ def test_the_page_shows_the_neighbours_and_links_of_the_server(page, url, explor
         assert drawn.count() == len(links)
         assert all(re.match(r"M[\d.]+ [\d.]+C", path.get_attribute("d")) for path in drawn.all())
         assert panel.locator("figcaption .hidden").text_content() == ", ".join(
-            f"{explorer.collection.sentences[2].words[i]} – {explorer.collection.sentences[8].words[j]}"
+            f"{explorer.collection.sentences[2].words[i]} – "
+            f"{explorer.collection.sentences[8].words[j]}"
             for i, j in links
         )
 
@@ -102,7 +109,9 @@ def test_the_chosen_encoder_and_layer_are_stored_in_the_url(page, url):  # noqa:
     settled(page)
     assert nearest(page, 0) == after
     assert first.locator("h2").inner_text() == "After alignment"
-    assert page.locator("path.alone").count() == 0  # both panels are equal, so no link is highlighted
+    assert (
+        page.locator("path.alone").count() == 0
+    )  # both panels are equal, so no link is highlighted
     first.locator(".encoder").select_option("tiny")
     page.wait_for_function("new URLSearchParams(location.search).get('before') === 'tiny:3'")
     first.locator(".layer").select_option("0")
@@ -124,7 +133,9 @@ def test_the_sentence_of_a_neighbour_can_be_compared_or_opened(page, url):  # no
     page.wait_for_function("new URLSearchParams(location.search).has('beside')")
     settled(page)
     assert re.sub(r"\W", "", page.locator(".line.target").first.inner_text()) == words
-    assert page.locator("#with button[aria-pressed=true]").count() == 0 or words.startswith("siesaß")
+    assert page.locator("#with button[aria-pressed=true]").count() == 0 or words.startswith(
+        "siesaß"
+    )
     assert page.evaluate("document.activeElement.dataset.row") == "de-1"
     row.locator("a").click()
     page.wait_for_function("!new URLSearchParams(location.search).has('beside')")
@@ -140,7 +151,9 @@ def test_sentences_can_be_found_with_the_keyboard(page, url):  # noqa: F811
     page.wait_for_selector("#found li")
     assert box.get_attribute("aria-expanded") == "true"
     assert violations(page) == []
-    assert page.locator("#found li").count() == 2  # the matching sentence, and an entry for the typed sentence
+    assert (
+        page.locator("#found li").count() == 2
+    )  # the matching sentence, and an entry for the typed sentence
     box.press("Escape")
     assert page.locator("#found").is_hidden()
     box.press("Enter")
@@ -155,7 +168,9 @@ def test_a_typed_sentence_is_shown_in_its_guessed_language(page, url):  # noqa: 
     box.fill("das Haus am Ufer")
     page.wait_for_selector("#found .own")
     box.press("Enter")
-    page.wait_for_function("new URLSearchParams(location.search).get('text') === 'das Haus am Ufer'")
+    page.wait_for_function(
+        "new URLSearchParams(location.search).get('text') === 'das Haus am Ufer'"
+    )
     settled(page)
     assert page.locator("#words button").all_inner_texts() == ["das", "Haus", "am", "Ufer"]
     assert "lang=de" in page.url  # the language was guessed
@@ -174,7 +189,12 @@ def test_right_to_left_text_is_shown_right_to_left(page, url):  # noqa: F811
     assert places[0] > places[1]
     line.locator("button").nth(1).focus()
     page.keyboard.press("ArrowLeft")  # in right-to-left text, the left arrow moves forwards
-    assert page.evaluate("[...document.querySelectorAll('#words button')].indexOf(document.activeElement)") == 2
+    assert (
+        page.evaluate(
+            "[...document.querySelectorAll('#words button')].indexOf(document.activeElement)"
+        )
+        == 2
+    )
 
 
 def test_a_phone_shows_encoders_in_separate_tabs(page, url):  # noqa: F811
@@ -202,7 +222,9 @@ def test_a_phone_shows_encoders_in_separate_tabs(page, url):  # noqa: F811
         each.clientHeight && each.offsetHeight < 40 && !each.closest("[hidden]")).length"""
     assert page.evaluate(wrong) == 0  # no word is cut off, and all controls are tall enough to tap
     page.set_viewport_size({"width": 320, "height": 740})
-    page.wait_for_selector(".pair.ladder")  # sentences that are too long for the width are shown vertically
+    page.wait_for_selector(
+        ".pair.ladder"
+    )  # sentences that are too long for the width are shown vertically
     page.set_viewport_size({"width": 1280, "height": 800})
     page.wait_for_function("document.querySelectorAll('.pair.ladder').length === 0")
     assert (page.get_by_role("tab").count(), page.locator(".panel:visible").count()) == (0, 2)
@@ -245,16 +267,29 @@ def test_errors_are_shown_on_the_page(page, seen, url):  # noqa: F811
 
 
 @pytest.mark.parametrize("width", [1300, 390])
-def test_the_page_shows_the_progress_and_then_the_results(page, collection, sources, tmp_path, monkeypatch, width):  # noqa: F811
+def test_the_page_shows_the_progress_and_then_the_results(
+    page,
+    collection,
+    sources,
+    tmp_path,
+    monkeypatch,
+    width,  # noqa: F811
+):
     explorer, gate = Explorer(collection, sources, tmp_path), Gate(monkeypatch)
     page.set_viewport_size({"width": width, "height": 844})
     with served(explorer, Background(explorer)) as url:
         page.goto(url + RIVER)
         page.locator("#waiting").wait_for()
-        expected = "Encoding the text with tiny, layer 3, then 1 more layer (only needed the first time) …"
-        page.wait_for_function("text => document.querySelector('#waiting p').textContent === text", arg=expected)
+        expected = (
+            "Encoding the text with tiny, layer 3, then 1 more layer (only needed the first time) …"
+        )
+        page.wait_for_function(
+            "text => document.querySelector('#waiting p').textContent === text", arg=expected
+        )
         page.wait_for_function("document.querySelector('#waiting progress').value === 0.125")
-        assert page.locator("#words button").all_inner_texts() == ENGLISH[2].split()  # the sentence is shown already
+        assert (
+            page.locator("#words button").all_inner_texts() == ENGLISH[2].split()
+        )  # the sentence is shown already
         assert violations(page) == []
         assert not scrolls_sideways(page)
         page.locator("#words button").nth(1).click()  # another word can be chosen meanwhile
@@ -265,7 +300,14 @@ def test_the_page_shows_the_progress_and_then_the_results(page, collection, sour
         assert page.locator("#trouble").is_hidden()
 
 
-def test_an_error_of_the_computation_is_shown_on_the_page(page, seen, collection, sources, tmp_path, monkeypatch):  # noqa: F811
+def test_an_error_of_the_computation_is_shown_on_the_page(
+    page,
+    seen,
+    collection,
+    sources,
+    tmp_path,
+    monkeypatch,  # noqa: F811
+):
     explorer, gate = (
         Explorer(collection, sources, tmp_path),
         Gate(monkeypatch, InputError("the disk is full", path="x")),
@@ -275,7 +317,9 @@ def test_an_error_of_the_computation_is_shown_on_the_page(page, seen, collection
         page.goto(url + RIVER)
         page.locator("#trouble").wait_for()
         shown = page.locator("#trouble").inner_text()
-        assert re.fullmatch(r"the word vectors of \w+, layer 3 could not be computed: x: the disk is full", shown)
+        assert re.fullmatch(
+            r"the word vectors of \w+, layer 3 could not be computed: x: the disk is full", shown
+        )
         assert page.locator("#waiting").is_hidden()
     seen.errors.clear()  # remove the expected errors of the HTTP requests
 
@@ -284,7 +328,9 @@ def test_the_page_works_under_its_security_policy(browser, url):  # noqa: F811
     context = browser.new_context()  # unlike the fixture `page`, this context applies the policy
     plain = context.new_page()
     errors: list[str] = []
-    plain.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
+    plain.on(
+        "console", lambda message: errors.append(message.text) if message.type == "error" else None
+    )
     opened(plain, url)
     assert plain.locator("path").count() > 0
     assert plain.evaluate("getComputedStyle(document.querySelector('.panels')).display") == "grid"

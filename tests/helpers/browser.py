@@ -25,14 +25,17 @@ import pytest
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 PLACES = ("/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",)
 HOW = (
-    "no Chromium found, so the tests of the report and the explorer in a browser are skipped: install one by "
-    "`apt-get update && apt-get install -y chromium` (Debian, Ubuntu) or `python -m playwright install chromium`, "
+    "no Chromium found, so the tests of the report and the explorer in a browser are skipped: "
+    "install one by "
+    "`apt-get update && apt-get install -y chromium` (Debian, Ubuntu) or `python -m playwright "
+    "install chromium`, "
     "or set CHROMIUM to the path of one"
 )
 
 
 def find(running: Any = None) -> str | None:
-    """Return the path of the browser: the value of CHROMIUM, a program on PATH, or the one downloaded by Playwright.
+    """Return the path of the browser: the value of CHROMIUM, a program on PATH, or the one
+    downloaded by Playwright.
 
     Args:
         running: Playwright instance, which contains the path of its own browser.
@@ -69,7 +72,8 @@ class Seen:
 def browser() -> Iterator[Any]:
     """Start one Chromium instance per test file.
 
-    The browser is closed at the end of the file: `asyncio.run` in other tests fails while Playwright's event loop is running.
+    The browser is closed at the end of the file: `asyncio.run` in other tests fails while
+    Playwright's event loop is running.
 
     """
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
@@ -77,7 +81,9 @@ def browser() -> Iterator[Any]:
         program = find(running)
         if program is None:
             pytest.skip(HOW)
-        chromium = running.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-dev-shm-usage"])
+        chromium = running.chromium.launch(
+            executable_path=program, args=["--no-sandbox", "--disable-dev-shm-usage"]
+        )
         yield chromium
         chromium.close()
 
@@ -95,13 +101,21 @@ def page(browser: Any, seen: Seen) -> Iterator[Any]:
     `set_viewport_size` and `emulate_media(color_scheme="dark")` change its size and colours.
 
     """
-    context = browser.new_context(viewport={"width": 1280, "height": 900}, color_scheme="light", bypass_csp=True)
+    context = browser.new_context(
+        viewport={"width": 1280, "height": 900}, color_scheme="light", bypass_csp=True
+    )
     context.set_default_timeout(60_000)  # so the test does not fail on a busy machine
     opened = context.new_page()
-    opened.on("console", lambda message: seen.errors.append(message.text) if message.type == "error" else None)
+    opened.on(
+        "console",
+        lambda message: seen.errors.append(message.text) if message.type == "error" else None,
+    )
     opened.on("pageerror", lambda error: seen.errors.append(str(error)))
     opened.on("requestfailed", lambda request: _failed(seen, request))
-    opened.on("request", lambda r: None if r.url.startswith(("data:", "blob:")) else seen.requests.append(r.url))
+    opened.on(
+        "request",
+        lambda r: None if r.url.startswith(("data:", "blob:")) else seen.requests.append(r.url),
+    )
     yield opened
     context.close()
     assert seen.errors == []
@@ -115,10 +129,13 @@ def _failed(seen: Seen, request: Any) -> None:
 
 def violations(page: Any, *, impacts: tuple[str, ...] = ("serious", "critical")) -> list[str]:
     """Return the accessibility problems that axe-core finds, one per line."""
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe-playwright-python is not installed")
+    axe = pytest.importorskip(
+        "axe_playwright_python.sync_playwright", reason="axe-playwright-python is not installed"
+    )
     found = axe.Axe().run(page).response["violations"]
     return [
-        f"{each['id']} ({each['impact']}): {each['help']}: {each['nodes'][0]['target']} and {len(each['nodes']) - 1} more"
+        f"{each['id']} ({each['impact']}): {each['help']}: {each['nodes'][0]['target']} and "
+        f"{len(each['nodes']) - 1} more"
         for each in found
         if each["impact"] in impacts
     ]
@@ -126,7 +143,9 @@ def violations(page: Any, *, impacts: tuple[str, ...] = ("serious", "critical"))
 
 def scrolls_sideways(page: Any) -> bool:
     """Return whether the page is wider than the window, so that it scrolls horizontally."""
-    return page.evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth")
+    return page.evaluate(
+        "document.documentElement.scrollWidth > document.documentElement.clientWidth"
+    )
 
 
 if __name__ == "__main__" and find() is None:

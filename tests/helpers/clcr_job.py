@@ -1,4 +1,6 @@
-"""The first step of CLCR with tiny encoders, for tests that run this step several times. Not a test itself."""
+"""The first step of CLCR with tiny encoders, for tests that run this step several times. Not a test
+itself.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +20,14 @@ from encoder_copies import with_dropout
 from linked_text import make_text
 
 SETTINGS: dict[str, Any] = {
-    "towards": "en", "batch": 3, "epochs": (2.0, 1.0, 1.0, 2.0, 1.0), "steps": "transform",
-    "learning_rate": (5e-3, 1e-3, 1e-3), "held_out": 0.1, "max_words": None,
-}  # fmt: skip
+    "towards": "en",
+    "batch": 3,
+    "epochs": (2.0, 1.0, 1.0, 2.0, 1.0),
+    "steps": "transform",
+    "learning_rate": (5e-3, 1e-3, 1e-3),
+    "held_out": 0.1,
+    "max_words": None,
+}
 
 
 def two_languages(folder: str, dropout: float = 0.0) -> dict[str, Any]:
@@ -29,13 +36,24 @@ def two_languages(folder: str, dropout: float = 0.0) -> dict[str, Any]:
 
 
 def run(
-    folder: str, out: Path | None, *, dropout: float = 0.0, sizes: tuple[int, ...] = (14, 6), **settings: Any
+    folder: str,
+    out: Path | None,
+    *,
+    dropout: float = 0.0,
+    sizes: tuple[int, ...] = (14, 6),
+    **settings: Any,
 ) -> tuple[Transformed, dict[str, torch.Tensor]]:
     """Run the first step of CLCR, and return its result and all weights."""
-    texts = [make_text(lang, n, number) for number, (lang, n) in enumerate(zip(("xx", "yy"), sizes, strict=False))]
+    texts = [
+        make_text(lang, n, number)
+        for number, (lang, n) in enumerate(zip(("xx", "yy"), sizes, strict=False))
+    ]
     job = KeyPointAlignment(**(SETTINGS | settings))
     data = training_data([text[0] for text in texts], [text[1] for text in texts])
-    found, weights = job.fit(two_languages(folder, dropout), data, Run(out, checkpoint_every=2)).transformed, {}
+    found, weights = (
+        job.fit(two_languages(folder, dropout), data, Run(out, checkpoint_every=2)).transformed,
+        {},
+    )
     for lang, encoder in found.encoders.items():
         weights |= {f"{lang}.{name}": value for name, value in encoder.model.state_dict().items()}  # type: ignore[attr-defined]
     for name, maps in (("to", found.to_pivot), ("from", found.from_pivot)):
@@ -44,5 +62,6 @@ def run(
     return found, weights
 
 
-#: Adam normalises gradients, so rounding errors in a zero gradient cause a full step unless epsilon is much larger.
+# : Adam normalises gradients, so rounding errors in a zero gradient cause a full step unless
+# epsilon is much larger.
 EQUAL = replace(method.PHASES, epsilon=1e-2)

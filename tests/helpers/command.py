@@ -9,7 +9,9 @@ from named_options import check_options
 
 
 def run(capsys, *arguments) -> tuple[int, str, str]:
-    """Return the exit status, standard output and standard error; check that the messages name only existing options."""
+    """Return the exit status, standard output and standard error; check that the messages name only
+    existing options.
+    """
     given = [str(a) for a in arguments]
     with pytest.raises(SystemExit) as end:
         main(given)
@@ -26,7 +28,9 @@ def works(capsys, *arguments) -> tuple[str, str]:
 
 
 def fails(capsys, *arguments) -> str:
-    """Run a command that must fail without standard output, and return its one-line error message."""
+    """Run a command that must fail without standard output, and return its one-line error
+    message.
+    """
     code, out, err = run(capsys, *arguments)
     assert (code, out) == (2, ""), err
     assert "Traceback" not in err

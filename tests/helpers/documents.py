@@ -1,8 +1,9 @@
 """Find and run the marked code blocks in Markdown pages.
 
-A comment before a block marks it: `<!-- test: commands -->` for calque commands, one per line, `<!-- test: python -->` for
-Python (all blocks of a page share a namespace), and `<!-- test: file NAME -->` for the content of a file. A tiny encoder replaces
-ENCODER, mini and the encoders on the hub.
+A comment before a block marks it: `<!-- test: commands -->` for calque commands, one per line,
+`<!-- test: python -->` for Python (all blocks of a page share a namespace), and `<!-- test: file
+NAME -->` for the content of a file. A tiny encoder replaces ENCODER, mini and the encoders on the
+hub.
 
 """
 
@@ -21,19 +22,26 @@ from linked_text import WORDS
 
 ROOT = Path(__file__).parents[2]
 ON_THE_HUB = ("xlm-roberta-base", "bert-base-multilingual-cased")
-_BLOCK = re.compile(r"^<!-- test: (commands|python|file (\S+)) -->\n+```[^\n]*\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+_BLOCK = re.compile(
+    r"^<!-- test: (commands|python|file (\S+)) -->\n+```[^\n]*\n(.*?)^```$",
+    re.DOTALL | re.MULTILINE,
+)
 
 
 def blocks(page: Path) -> list[tuple[str, str, str]]:
     """Return the kind, the file name (if any) and the text of each marked block."""
     text = page.read_text(encoding="utf-8")
     found = [(kind.split()[0], name, block) for kind, name, block in _BLOCK.findall(text)]
-    assert len(found) == text.count("<!-- test:"), f"{page.name}: a marker is not followed by a code block"
+    assert len(found) == text.count("<!-- test:"), (
+        f"{page.name}: a marker is not followed by a code block"
+    )
     return found
 
 
 def code_of(name: str) -> str:
-    """Return the block of the guide `own.md` that has this file name or, if the block has no file name, contains `name`."""
+    """Return the block of the guide `own.md` that has this file name or, if the block has no file
+    name, contains `name`.
+    """
     found = blocks(ROOT / "docs" / "guides" / "own.md")
     return next(text for _, file, text in found if file == name or (not file and name in text))
 
@@ -47,17 +55,30 @@ def hooks():
 
 
 def write_texts(folder: Path) -> None:
-    """Write the files used in pages: parallel text, named entities and plain text. German is English in capitals."""
+    """Write the files used in pages: parallel text, named entities and plain text. German is
+    English in capitals.
+    """
     rng = np.random.default_rng(0)
     for name, n in (("train", 60), ("test", 20), ("en-de", 30), ("en-fr", 30)):
-        lines = [" ".join(WORDS[i] for i in rng.choice(10, rng.integers(3, 9), replace=False)) for _ in range(n)]
-        (folder / f"{name}.tsv").write_text("".join(f"{line}\t{line.upper()}\n" for line in lines), encoding="utf-8")
-    for part, lang, change, step in (("train", "en", str, 4), ("test", "en", str, 3), ("test", "de", str.upper, 3)):
+        lines = [
+            " ".join(WORDS[i] for i in rng.choice(10, rng.integers(3, 9), replace=False))
+            for _ in range(n)
+        ]
+        (folder / f"{name}.tsv").write_text(
+            "".join(f"{line}\t{line.upper()}\n" for line in lines), encoding="utf-8"
+        )
+    for part, lang, change, step in (
+        ("train", "en", str, 4),
+        ("test", "en", str, 3),
+        ("test", "de", str.upper, 3),
+    ):
         lines = [f"{change(w)}\t{'B-LOC' if w == 'house' else 'O'}\n" for w in WORDS * 4]
         sentences = ["".join(lines[k : k + step]) for k in range(0, 40, step)]
         (folder / f"ner.{part}.{lang}.tsv").write_text("\n".join(sentences), encoding="utf-8")
     for lang, change in (("en", str), ("de", str.upper)):
-        (folder / f"text.{lang}.txt").write_text("".join(f"{change(' '.join(WORDS))}\n" for _ in range(5)))
+        (folder / f"text.{lang}.txt").write_text(
+            "".join(f"{change(' '.join(WORDS))}\n" for _ in range(5))
+        )
     sample = folder / "calque-demo" / "text"
     sample.mkdir(parents=True)
     for part in ("train", "test"):

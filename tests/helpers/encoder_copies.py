@@ -9,7 +9,9 @@ import torch
 
 
 def with_dropout(encoder: Any, p: float = 0.0) -> Any:
-    """Return a copy with the given dropout probability; with p=0, several processes compute the same result."""
+    """Return a copy with the given dropout probability; with p=0, several processes compute the
+    same result.
+    """
     made = copy.copy(encoder)
     made.model = copy.deepcopy(encoder.model)
     for module in made.model.modules():

@@ -1,9 +1,11 @@
-"""Run Python programs in forked processes, so torch and transformers (five seconds of CPU time) are imported only once.
+"""Run Python programs in forked processes, so torch and transformers (five seconds of CPU time) are
+imported only once.
 
-Python's fork server imports them when the first program starts. Each program is a fork of the server with its own memory,
-environment, signals and exit status. No calque module is imported in advance. The arguments are those of `python`:
-`run("-m", "calque", "words", …)`, `run("-c", code)`, `run("program.py", …)`. Use `subprocess` to test interpreter options
-(`-W`, PYTHONHASHSEED) and import times. All forks have the same hash seed, which differs from that of the test process.
+Python's fork server imports them when the first program starts. Each program is a fork of the
+server with its own memory, environment, signals and exit status. No calque module is imported in
+advance. The arguments are those of `python`: `run("-m", "calque", "words", …)`, `run("-c", code)`,
+`run("program.py", …)`. Use `subprocess` to test interpreter options (`-W`, PYTHONHASHSEED) and
+import times. All forks have the same hash seed, which differs from that of the test process.
 
 """
 
@@ -20,11 +22,22 @@ from collections.abc import Mapping
 from pathlib import Path
 
 SERVER = multiprocessing.get_context("forkserver")
-SERVER.set_forkserver_preload([
-    "torch", "transformers.modeling_utils", "transformers.models.auto.modeling_auto",
-    "transformers.models.bert.modeling_bert", "transformers.convert_slow_tokenizer",
-    "transformers.conversion_mapping", "accelerate", "numba", "pandas", "peft", "pyarrow.compute", "forked",
-])  # fmt: skip
+SERVER.set_forkserver_preload(
+    [
+        "torch",
+        "transformers.modeling_utils",
+        "transformers.models.auto.modeling_auto",
+        "transformers.models.bert.modeling_bert",
+        "transformers.convert_slow_tokenizer",
+        "transformers.conversion_mapping",
+        "accelerate",
+        "numba",
+        "pandas",
+        "peft",
+        "pyarrow.compute",
+        "forked",
+    ]
+)
 
 
 class Program:
@@ -33,7 +46,9 @@ class Program:
     def __init__(self, arguments: tuple[str, ...], environment: Mapping[str, str], folder: Path):
         self.arguments = arguments
         self.out, self.err = folder / "out", folder / "err"
-        self.process = SERVER.Process(target=_begin, args=(arguments, dict(environment), str(self.out), str(self.err)))
+        self.process = SERVER.Process(
+            target=_begin, args=(arguments, dict(environment), str(self.out), str(self.err))
+        )
         self.process.start()
 
     @property
@@ -51,25 +66,39 @@ class Program:
         """Return the exit status; as in `subprocess`, a signal gives a negative status.
 
         Raises:
-            TimeoutError: the program did not end within the given number of seconds, and was killed.
+            TimeoutError: the program did not end within the given number of seconds, and was
+                killed.
 
         """
         self.process.join(timeout)
         if self.process.exitcode is None:
             self.kill()
-            raise TimeoutError(f"{self.arguments} after {timeout} s:\n{self.err.read_text()[-3000:]}")
+            raise TimeoutError(
+                f"{self.arguments} after {timeout} s:\n{self.err.read_text()[-3000:]}"
+            )
         return subprocess.CompletedProcess(
-            self.arguments, self.process.exitcode, self.printed, self.err.read_text(encoding="utf-8")
+            self.arguments,
+            self.process.exitcode,
+            self.printed,
+            self.err.read_text(encoding="utf-8"),
         )
 
 
-def start(*arguments: object, folder: Path, environment: Mapping[str, str] | None = None) -> Program:
-    """Start a program that writes its output to a folder; the default environment is that of the current process."""
+def start(
+    *arguments: object, folder: Path, environment: Mapping[str, str] | None = None
+) -> Program:
+    """Start a program that writes its output to a folder; the default environment is that of the
+    current process.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    return Program(tuple(map(str, arguments)), os.environ if environment is None else environment, folder)
+    return Program(
+        tuple(map(str, arguments)), os.environ if environment is None else environment, folder
+    )
 
 
-def run(*arguments: object, environment: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+def run(
+    *arguments: object, environment: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
     """Run a program and wait until it ends."""
     with tempfile.TemporaryDirectory() as folder:
         return start(*arguments, folder=Path(folder), environment=environment).wait()

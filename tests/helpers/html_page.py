@@ -30,7 +30,9 @@ class Page(HTMLParser):
             self.open.append(element)
 
     def handle_startendtag(self, tag, attrs):
-        self.elements.append({"tag": tag, "attrs": dict(attrs), "text": "", "above": list(self.open)})
+        self.elements.append(
+            {"tag": tag, "attrs": dict(attrs), "text": "", "above": list(self.open)}
+        )
 
     def handle_endtag(self, tag):
         assert self.open[-1]["tag"] == tag, f"</{tag}> closes <{self.open[-1]['tag']}>"

@@ -1,4 +1,6 @@
-"""A contrastive method in which one process ends during training, used as `mortal_method:Mortal`. Not a test itself."""
+"""A contrastive method in which one process ends during training, used as `mortal_method:Mortal`.
+Not a test itself.
+"""
 
 from __future__ import annotations
 
@@ -12,16 +14,20 @@ from calque.errors import InputError
 
 @dataclass(kw_only=True, eq=False)
 class Mortal(Contrastive):
-    """Contrastive alignment in which the environment variable MORTAL determines when a process ends.
+    """Contrastive alignment in which the environment variable MORTAL determines when a process
+    ends.
 
-    `MORTAL=1:4:killed` kills process 1 in update 4; `…:failed` raises a user error in it, and `…:stopped` requests a stop.
+    `MORTAL=1:4:killed` kills process 1 in update 4; `…:failed` raises a user error in it, and
+    `…:stopped` requests a stop.
 
     """
 
     _updates: list[int] = field(default_factory=list)
 
     def settings(self):
-        return {name: value for name, value in super().settings().items() if not name.startswith("_")}
+        return {
+            name: value for name, value in super().settings().items() if not name.startswith("_")
+        }
 
     def loss(self, batch):
         self._updates.append(1)

@@ -1,4 +1,6 @@
-"""Check that every option and every setting that a message names exists for the command that prints the message."""
+"""Check that every option and every setting that a message names exists for the command that prints
+the message.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,11 @@ def check_options(given: Sequence[str], printed: str) -> None:
         return
     lines = [line for line in printed.splitlines() if line.startswith("calque: ")]
     text = _OTHER_COMMAND.sub("", "\n".join(line.removeprefix("calque: ") for line in lines))
-    named = set(_OPTION.findall(text)) | {f"--{name.replace('_', '-')}" for name in _SETTING.findall(text)}
-    own = {word.partition("=")[0] for word in given if word.startswith("--")}  # messages quote what the user wrote
+    named = set(_OPTION.findall(text)) | {
+        f"--{name.replace('_', '-')}" for name in _SETTING.findall(text)
+    }
+    own = {
+        word.partition("=")[0] for word in given if word.startswith("--")
+    }  # messages quote what the user wrote
     missing = named - options_of(verb) - _OF_PROGRAM - own
     assert not missing, f"calque {verb} has no {', '.join(sorted(missing))}, but says: {text}"

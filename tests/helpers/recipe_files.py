@@ -1,4 +1,6 @@
-"""Write small files in the layout that the recipes expect; words of other languages are English in capitals with a suffix."""
+"""Write small files in the layout that the recipes expect; words of other languages are English in
+capitals with a suffix.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ N = 30  # number of texts in a file
 
 
 def sentences(lang: str, seed: int = 0) -> list[list[str]]:
-    """Return the sentences in an invented form of a language: except in English, words end in the first letter of its code."""
+    """Return the sentences in an invented form of a language: except in English, words end in the
+    first letter of its code.
+    """
     rng = np.random.default_rng(seed)
     chosen = [rng.choice(len(WORDS), rng.integers(4, 8), replace=False) for _ in range(N)]
     return [[word(WORDS[k], lang) for k in each] for each in chosen]
@@ -31,22 +35,30 @@ def word(english: str, lang: str) -> str:
 def parallel(lang: str, seed: int) -> str:
     pairs = zip(sentences("en", seed), sentences(lang, seed), strict=True)
     origins = ("tatoeba", "multi30k")
-    return "".join(f"{' '.join(a)}\t{' '.join(b)}\t{origins[k % 2]}\n" for k, (a, b) in enumerate(pairs))
+    return "".join(
+        f"{' '.join(a)}\t{' '.join(b)}\t{origins[k % 2]}\n" for k, (a, b) in enumerate(pairs)
+    )
 
 
 def links(lang: str, seed: int) -> str:
-    return "".join(" ".join(f"{k}-{k}" for k in range(len(each))) + "\n" for each in sentences(lang, seed))
+    return "".join(
+        " ".join(f"{k}-{k}" for k in range(len(each))) + "\n" for each in sentences(lang, seed)
+    )
 
 
 def gold(lang: str, seed: int) -> str:
-    lines = zip(sentences("en", seed), sentences(lang, seed), links(lang, seed).splitlines(), strict=True)
+    lines = zip(
+        sentences("en", seed), sentences(lang, seed), links(lang, seed).splitlines(), strict=True
+    )
     return "".join(f"{' '.join(a)}\t{' '.join(b)}\t{linked}\n" for a, b, linked in lines)
 
 
 def plain(lang: str, seed: int) -> str:
     """Return text with two words that are spelt alike in all languages."""
     same = ("Paris", "2024")
-    return "".join(f"{' '.join(each)} {same[k % 2]}\n" for k, each in enumerate(sentences(lang, seed)))
+    return "".join(
+        f"{' '.join(each)} {same[k % 2]}\n" for k, each in enumerate(sentences(lang, seed))
+    )
 
 
 def dictionary(lang: str, seed: int) -> str:
@@ -55,12 +67,18 @@ def dictionary(lang: str, seed: int) -> str:
 
 def tagged(lang: str, seed: int, *, between: str = "\t", middle: str = "") -> str:
     tags = {word(each, lang): tag for each, tag in TAGS.items()}
-    blocks = ([f"{w}{between}{middle}{tags.get(w, 'O')}\n" for w in each] for each in sentences(lang, seed))
+    blocks = (
+        [f"{w}{between}{middle}{tags.get(w, 'O')}\n" for w in each]
+        for each in sentences(lang, seed)
+    )
     return "\n".join("".join(block) for block in blocks)
 
 
 def numbered(lang: str, seed: int) -> str:
-    blocks = ([f"{k}\t{w}\t{TAGS.get(w, 'O')}\n" for k, w in enumerate(each, 1)] for each in sentences(lang, seed))
+    blocks = (
+        [f"{k}\t{w}\t{TAGS.get(w, 'O')}\n" for k, w in enumerate(each, 1)]
+        for each in sentences(lang, seed)
+    )
     return "\n".join("".join(block) for block in blocks) + "\n"
 
 
@@ -94,7 +112,9 @@ def facebook(lang: str, seed: int) -> str:
     for k, each in enumerate(sentences(lang, seed)):
         text, starts = " ".join(each), np.cumsum([0, *(len(w) + 1 for w in each)])[:-1].tolist()
         spans = [{"start": start, "length": len(w)} for start, w in zip(starts, each, strict=True)]
-        tokens = json.dumps({"tokenizations": [{"tokens": each, "tokenSpans": spans}]}, separators=(",", ":"))
+        tokens = json.dumps(
+            {"tokenizations": [{"tokens": each, "tokenSpans": spans}]}, separators=(",", ":")
+        )
         lines.append(f"intent{k % 2}\t0:{len(each[0])}:LOC\t{text}\t{lang}_XX\t{tokens}\n")
     return "".join(lines)
 
@@ -102,13 +122,17 @@ def facebook(lang: str, seed: int) -> str:
 def entailed(lang: str, seed: int) -> str:
     labels = ("entailment", "neutral", "contradiction")
     pairs = zip(sentences(lang, seed), sentences(lang, seed + 1), strict=True)
-    return "".join(f"{' '.join(a)}\t{' '.join(b)}\t{labels[k % 3]}\n" for k, (a, b) in enumerate(pairs))
+    return "".join(
+        f"{' '.join(a)}\t{' '.join(b)}\t{labels[k % 3]}\n" for k, (a, b) in enumerate(pairs)
+    )
 
 
 def sick(lang: str, seed: int) -> str:
     labels = ("ENTAILMENT", "NEUTRAL", "CONTRADICTION")
     pairs = zip(sentences("en", seed), sentences("en", seed + 1), strict=True)
-    rows = "".join(f"{k}\t{' '.join(a)}\t{' '.join(b)}\t{labels[k % 3]}\n" for k, (a, b) in enumerate(pairs))
+    rows = "".join(
+        f"{k}\t{' '.join(a)}\t{' '.join(b)}\t{labels[k % 3]}\n" for k, (a, b) in enumerate(pairs)
+    )
     return f"pair_ID\tsentence_A\tsentence_B\tentailment_label\n{rows}"
 
 
@@ -121,7 +145,9 @@ def senses(lang: str, seed: int) -> str:
     for k, each in enumerate(sentences("en", seed)):
         first, *rest = each
         words = "".join(f"<wf>{w}</wf>" for w in rest)
-        rows.append(f'<sentence><instance id="i{k}" lemma="{first}" pos="NOUN">{first}</instance>{words}</sentence>')
+        rows.append(
+            f'<sentence><instance id="i{k}" lemma="{first}" pos="NOUN">{first}</instance>{words}</sentence>'
+        )
     return f"<corpus>{''.join(rows)}</corpus>"
 
 
@@ -153,7 +179,9 @@ KINDS: tuple[tuple[str, Callable[[str, int], str]], ...] = (
 
 
 def kind_of(path: str) -> tuple[Callable[[str, int], str], str] | None:
-    """Return the function that makes a file of the recipes, and the language of the file; None for other strings."""
+    """Return the function that makes a file of the recipes, and the language of the file; None for
+    other strings.
+    """
     for pattern, make in KINDS:
         if match := re.fullmatch(pattern + r"(\.gz)?", path):
             return make, match.groupdict().get("lang", "en")
@@ -161,7 +189,9 @@ def kind_of(path: str) -> tuple[Callable[[str, int], str], str] | None:
 
 
 def write(folder: Path, path: str) -> None:
-    """Write a file of the recipes unless it exists; the key file of a text with senses is written with it."""
+    """Write a file of the recipes unless it exists; the key file of a text with senses is written
+    with it.
+    """
     made, file = kind_of(path), folder / path
     if made is None or file.exists():
         return

@@ -15,17 +15,26 @@ WORDS = ("bank", "river", "boat", "money", "loan", "may", "Ufer", "Fluss", "Geld
 
 
 def a_text(n: int, seed: int = 0, lang: str = "en") -> Sentences:
-    """Return sentences of up to 20 words from `WORDS` and a few out-of-vocabulary words; some sentences are empty."""
+    """Return sentences of up to 20 words from `WORDS` and a few out-of-vocabulary words; some
+    sentences are empty.
+    """
     rng = np.random.default_rng(seed)
     words = [*WORDS, "zyzzyvas", "outlandishly"]
-    return Sentences.of([[words[k] for k in rng.integers(len(words), size=rng.integers(21))] for _ in range(n)], lang)
+    return Sentences.of(
+        [[words[k] for k in rng.integers(len(words), size=rng.integers(21))] for _ in range(n)],
+        lang,
+    )
 
 
 def a_table(n_words: int, dim: int, seed: int, most: int = 4) -> SenseTable:
-    """Return a sense table with random clusters, some of them pruned, and counts like those after training."""
+    """Return a sense table with random clusters, some of them pruned, and counts like those after
+    training.
+    """
     torch.manual_seed(seed)
     rng = np.random.default_rng(seed)
-    table = SenseTable(rng.integers(1, most + 1, size=n_words), dim, axes=min(4, dim), queue=10, spread=1.0)
+    table = SenseTable(
+        rng.integers(1, most + 1, size=n_words), dim, axes=min(4, dim), queue=10, spread=1.0
+    )
     table.open(start="kept")
     table.mean.copy_(torch.randn(dim) / 4)
     table.counts.copy_(torch.from_numpy(rng.integers(0, 30, size=len(table))))
@@ -36,7 +45,9 @@ def a_table(n_words: int, dim: int, seed: int, most: int = 4) -> SenseTable:
 
 
 def select(table: SenseTable, states: torch.Tensor, words: torch.Tensor) -> torch.Tensor:
-    """Return the class of the nearest sense of each word `[n]`, or among all senses of the t words of each state `[n, t]`."""
+    """Return the class of the nearest sense of each word `[n]`, or among all senses of the t words
+    of each state `[n, t]`.
+    """
     return nearest([table.compared(states, words if words.ndim == 2 else words[:, None])])
 
 
@@ -47,7 +58,13 @@ def an_elmo(folder: Path, seed: int = 0) -> Path:
 
     torch.manual_seed(seed)
     options = elmo_options(
-        dim=8, hidden=16, layers=2, filters=((1, 4), (2, 8)), character_dim=4, highway=1, max_characters=12
+        dim=8,
+        hidden=16,
+        layers=2,
+        filters=((1, 4), (2, 8)),
+        character_dim=4,
+        highway=1,
+        max_characters=12,
     )
     vocabulary = Vocabulary(WORDS, np.arange(len(WORDS) + FIRST_WORD)[::-1].copy())
     network = ElmoNetwork(options)
@@ -69,11 +86,19 @@ def a_bert(folder: Path, seed: int = 0, texts: Sequence[Sentences] = ()) -> Path
     from calque.senses.masked import train_tokenizer
 
     torch.manual_seed(seed)
-    tokenizer = train_tokenizer({"en": Sentences.of([WORDS] * 20, "en"), **{t.lang: t for t in texts}}, size=200)
+    tokenizer = train_tokenizer(
+        {"en": Sentences.of([WORDS] * 20, "en"), **{t.lang: t for t in texts}}, size=200
+    )
     config = BertConfig(
-        vocab_size=len(tokenizer), hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32,
-        max_position_embeddings=24, type_vocab_size=1, initializer_range=0.5,
-    )  # fmt: skip
+        vocab_size=len(tokenizer),
+        hidden_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=32,
+        max_position_embeddings=24,
+        type_vocab_size=1,
+        initializer_range=0.5,
+    )
     tokenizer.model_max_length = 24
     model = BertForMaskedLM(config).eval()
     HuggingFaceEncoder(model.bert, tokenizer).save(folder)

@@ -1,4 +1,6 @@
-"""Train a tiny SaELMo and a tiny SaBERT on two languages, also as a program for two processes. Not a test itself."""
+"""Train a tiny SaELMo and a tiny SaBERT on two languages, also as a program for two processes. Not
+a test itself.
+"""
 
 from __future__ import annotations
 
@@ -17,22 +19,62 @@ from calque.senses.training import Senses
 from calque.text import Sentences
 
 KINDS = ("elmo", "bert")
-WORDS = {"en": ["the", "cat", "sees", "a", "house", "bank", "river"],
-         "de": ["die", "katze", "sieht", "ein", "haus", "ufer", "taxi"]}  # fmt: skip
-TRANSLATIONS = [("cat", "katze"), ("house", "haus"), ("bank", "ufer"), ("bank", "haus"), ("the", "die")]
+WORDS = {
+    "en": ["the", "cat", "sees", "a", "house", "bank", "river"],
+    "de": ["die", "katze", "sieht", "ein", "haus", "ufer", "taxi"],
+}
+TRANSLATIONS = [
+    ("cat", "katze"),
+    ("house", "haus"),
+    ("bank", "ufer"),
+    ("bank", "haus"),
+    ("the", "die"),
+]
 DICTIONARY = Dictionary(*map(tuple, zip(*TRANSLATIONS, strict=True)), langs=("en", "de"))
 SENSES: dict[str, dict[str, Any]] = {
-    "elmo": {"senses": 3, "warmup": 6, "axes": 4, "queue": 400, "project_every": 2, "rate": 0.1, "prune_every": 4,
-             "occurrences": 0},
-    "bert": {"senses": 3, "warmup": 3, "axes": 4, "queue": 50, "project_every": 2, "rate": 0.1, "prune_every": 4,
-             "start": "kept", "occurrences": 5, "spread": 1.0},
-}  # fmt: skip
+    "elmo": {
+        "senses": 3,
+        "warmup": 6,
+        "axes": 4,
+        "queue": 400,
+        "project_every": 2,
+        "rate": 0.1,
+        "prune_every": 4,
+        "occurrences": 0,
+    },
+    "bert": {
+        "senses": 3,
+        "warmup": 3,
+        "axes": 4,
+        "queue": 50,
+        "project_every": 2,
+        "rate": 0.1,
+        "prune_every": 4,
+        "start": "kept",
+        "occurrences": 5,
+        "spread": 1.0,
+    },
+}
 SHAPES: dict[str, dict[str, Any]] = {
-    "elmo": {"dim": 6, "hidden": 8, "filters": [(1, 4), (2, 4)], "dropout": 0.0,
-             "min_count": 1, "optimiser": "adagrad"},
-    "bert": {"layers": 2, "dim": 16, "heads": 2, "inner": 24, "positions": 40, "length": 20, "share": 0.3,
-             "learning_rate": 1e-3},
-}  # fmt: skip
+    "elmo": {
+        "dim": 6,
+        "hidden": 8,
+        "filters": [(1, 4), (2, 4)],
+        "dropout": 0.0,
+        "min_count": 1,
+        "optimiser": "adagrad",
+    },
+    "bert": {
+        "layers": 2,
+        "dim": 16,
+        "heads": 2,
+        "inner": 24,
+        "positions": 40,
+        "length": 20,
+        "share": 0.3,
+        "learning_rate": 1e-3,
+    },
+}
 
 
 def make_texts() -> dict[str, Sentences]:
@@ -47,7 +89,9 @@ def make_tokenizer():
     return train_tokenizer(make_texts(), size=70)
 
 
-def model(kind: str, senses: dict[str, Any] | None = None, **options) -> BiLanguageModel | MaskedLanguageModel:
+def model(
+    kind: str, senses: dict[str, Any] | None = None, **options
+) -> BiLanguageModel | MaskedLanguageModel:
     settings = Senses(**SENSES[kind] | (senses or {}))
     method = {"elmo": BiLanguageModel, "bert": MaskedLanguageModel}[kind]
     return method(**SHAPES[kind] | {"batch": 24, "updates": 10, "senses": settings} | options)

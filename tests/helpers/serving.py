@@ -17,7 +17,9 @@ from calque.progress import bar
 
 @contextmanager
 def served(explorer: Explorer, background: Background | None = None) -> Iterator[str]:
-    """Serve the page of an explorer inside a `with` block, and yield its URL; `background` is started and stopped."""
+    """Serve the page of an explorer inside a `with` block, and yield its URL; `background` is
+    started and stopped.
+    """
     listening = listen("127.0.0.1", 0)
     app = make_app(explorer, background=background)
     server = uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="off", ws="none"))
@@ -35,7 +37,9 @@ def served(explorer: Explorer, background: Background | None = None) -> Iterator
 
 
 class Gate:
-    """Barrier that stops the encoding of a text after a quarter of the words until `open` is called."""
+    """Barrier that stops the encoding of a text after a quarter of the words until `open` is
+    called.
+    """
 
     def __init__(self, monkeypatch, error: Exception | None = None):
         self.started, self._open, self._error = threading.Event(), threading.Event(), error

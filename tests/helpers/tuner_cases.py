@@ -1,4 +1,6 @@
-"""Small training runs of all trainable methods in one or several processes, also run as a program. Not a test itself."""
+"""Small training runs of all trainable methods in one or several processes, also run as a program.
+Not a test itself.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +28,9 @@ from calque.encoders.sentence_vectors import SentencePooling
 from encoder_copies import with_dropout
 from linked_text import make_text
 
-# Adam normalises gradients. With the larger epsilon of `steady`, a gradient that is 0 except for rounding makes a small step,
-# so any difference between weights is due to a difference between gradients.
+# Adam normalises gradients. With the larger epsilon of `steady`, a gradient that is 0 except for
+# rounding makes a small step, so any difference between weights is due to a difference between
+# gradients.
 SETTINGS: dict[str, Any] = {"towards": "en", "learning_rate": 1e-3, "batch": 3, "epochs": 2}
 
 
@@ -43,7 +46,8 @@ class Linked(Contrastive):
 
 
 LETTERS = {"en": "a e t s", "de": "d r u n"}
-#: number of sentence pairs per language; the last batch has only one or two pairs, so some processes have none
+# : number of sentence pairs per language; the last batch has only one or two pairs, so some
+# processes have none
 SIZES = {"xx": 13, "yy": 5, "zz": 1}
 
 Outcome = tuple[list[dict[str, float]], dict[str, torch.Tensor]]
@@ -69,7 +73,9 @@ def run(folder: str, out: str, case: str, stop: int | None = None) -> None:
         history, weights = CASES[case](folder, place, stop)
     except Ends:
         return
-    torch.save({"losses": [line["loss"] for line in history], "weights": weights}, place.with_suffix(".pt"))
+    torch.save(
+        {"losses": [line["loss"] for line in history], "weights": weights}, place.with_suffix(".pt")
+    )
 
 
 def _tune(tuner: Any, folder: str, place: Path, stop: int | None, texts: list) -> Outcome:
@@ -84,7 +90,9 @@ def _tune(tuner: Any, folder: str, place: Path, stop: int | None, texts: list) -
     tuner.loss = loss
     corpora, pairs = map(list, zip(*texts, strict=True))
     fitted = tuner.fit(
-        with_dropout(load_encoder(folder)), training_data(corpora, pairs), Run(place, checkpoint_every=2)
+        with_dropout(load_encoder(folder)),
+        training_data(corpora, pairs),
+        Run(place, checkpoint_every=2),
     )
     return fitted.history, fitted.encoder.merged().model.state_dict()
 
@@ -101,30 +109,43 @@ def key_points(folder: str, place: Path, stop: int | None) -> Outcome:
     """Train all phases of the first step of CLCR, and the classifiers of the second step."""
     clcr.PHASES = clcr_job.EQUAL
     settings: dict[str, Any] = {
-        "towards": "en", "batch": 3, "epochs": (1.0,) * 5, "learning_rate": (5e-3, 1e-3, 1e-3), "steps": "transform,extract",
+        "towards": "en",
+        "batch": 3,
+        "epochs": (1.0,) * 5,
+        "learning_rate": (5e-3, 1e-3, 1e-3),
+        "steps": "transform,extract",
         "max_words": None,
-    }  # fmt: skip
+    }
     method = KeyPointAlignment(**settings)
     texts = [make_text("xx", 8, 0)[0], make_text("yy", 4, 1)[0]]
     encoders = {lang: with_dropout(load_encoder(folder)) for lang in ("en", "xx", "yy")}
     fitted = method.fit(encoders, training_data(texts), Run(place))
-    weights = {f"{lang}.{name}": value for lang, each in fitted.transformed.encoders.items()
-               for name, value in each.model.state_dict().items()}  # type: ignore[attr-defined]  # fmt: skip
+    weights = {
+        f"{lang}.{name}": value
+        for lang, each in fitted.transformed.encoders.items()
+        for name, value in each.model.state_dict().items()
+    }  # type: ignore[attr-defined]
     for lang, part in fitted.trained.parts.items():
         for name, module in vars(part).items():
             if isinstance(module, torch.nn.Module):
-                weights |= {f"{lang}.{name}.{key}": value for key, value in module.state_dict().items()}
+                weights |= {
+                    f"{lang}.{name}.{key}": value for key, value in module.state_dict().items()
+                }
     written = sorted(place.rglob("metrics.jsonl"))
     return [json.loads(line) for file in written for line in file.read_text().splitlines()], weights
 
 
 def distilled(folder: str, place: Path, stop: int | None) -> Outcome:
-    """Distil from a teacher whose vectors are computed in parts; in some updates, a process has no text."""
+    """Distil from a teacher whose vectors are computed in parts; in some updates, a process has no
+    text.
+    """
     student = with_dropout(load_encoder(folder))
     store = TeacherVectors(place / "store", student, SentencePooling.of(student, "cls"))
     method = steady(Distillation)(**SETTINGS, ranking=0.5, negatives=3, source_share=0.5)
     pooling = SentencePooling.of(student, "subwords")
-    found = method.distil(student, pooling, store, [make_text("xx", 13, 0)[0]], run=Run(place, checkpoint_every=2))
+    found = method.distil(
+        student, pooling, store, [make_text("xx", 13, 0)[0]], run=Run(place, checkpoint_every=2)
+    )
     return found.history, found.encoder.model.state_dict() | found.pooling.state_dict()
 
 
@@ -133,8 +154,14 @@ CASES: dict[str, Callable[[str, Path, int | None], Outcome]] = {
     "finetune-mean": tuned(FineTune, variant="code", freeze=1),
     "contrastive-published": tuned(Linked, same_share=0.0, similarity_distillation=0.0),
     "contrastive-parts": tuned(Contrastive, accumulate=3, layers=(0, 2)),
-    "contrastive-sentences": tuned(Contrastive, same_share=1.0, similarity_distillation=0.3, sentences=0.5),
-    **({"contrastive-lora": tuned(Contrastive, lora=2, learning_rate=0.1, accumulate=2)} if find_spec("peft") else {}),
+    "contrastive-sentences": tuned(
+        Contrastive, same_share=1.0, similarity_distillation=0.3, sentences=0.5
+    ),
+    **(
+        {"contrastive-lora": tuned(Contrastive, lora=2, learning_rate=0.1, accumulate=2)}
+        if find_spec("peft")
+        else {}
+    ),
     "distilled": distilled,
     "clcr": key_points,
 }

@@ -17,14 +17,27 @@ def free_port() -> str:
         return str(free.getsockname()[1])
 
 
-def run_group(world: int, *arguments: str, **environment: str) -> list[subprocess.CompletedProcess[str]]:
-    """Run a program in `world` processes with Gloo, as torchrun does, and return how each process ended."""
-    group = {"WORLD_SIZE": str(world), "LOCAL_WORLD_SIZE": str(world), "MASTER_ADDR": "127.0.0.1",
-             "MASTER_PORT": free_port()}  # fmt: skip
+def run_group(
+    world: int, *arguments: str, **environment: str
+) -> list[subprocess.CompletedProcess[str]]:
+    """Run a program in `world` processes with Gloo, as torchrun does, and return how each process
+    ended.
+    """
+    group = {
+        "WORLD_SIZE": str(world),
+        "LOCAL_WORLD_SIZE": str(world),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": free_port(),
+    }
     with tempfile.TemporaryDirectory() as folder:
         programs = []
         for rank in map(str, range(world)):
-            given = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1", **environment}
+            given = {
+                **os.environ,
+                "CUDA_VISIBLE_DEVICES": "",
+                "OMP_NUM_THREADS": "1",
+                **environment,
+            }
             given |= {**group, "RANK": rank, "LOCAL_RANK": rank} if world > 1 else {}
             programs.append(forked.start(*arguments, folder=Path(folder, rank), environment=given))
         return [program.wait(timeout=900) for program in programs]

@@ -16,12 +16,24 @@ from calque.errors import MissingExtraError, SettingError
 from calque.integrations.mteb import MtebEncoder
 from calque.text import Sentences
 
-ENGLISH = ["the cat sees a house", "water", "three books about birds", "the old ferry leaves the harbour"]
-GERMAN = ["die Katze sieht ein Haus", "Wasser", "drei Bücher über Vögel", "die alte Fähre verlässt den Hafen"]
+ENGLISH = [
+    "the cat sees a house",
+    "water",
+    "three books about birds",
+    "the old ferry leaves the harbour",
+]
+GERMAN = [
+    "die Katze sieht ein Haus",
+    "Wasser",
+    "drei Bücher über Vögel",
+    "die alte Fähre verlässt den Hafen",
+]
 
 
 def installed():
-    return pytest.importorskip("mteb", reason="mteb is not installed: pip install 'calque-align[mteb]'")
+    return pytest.importorskip(
+        "mteb", reason="mteb is not installed: pip install 'calque-align[mteb]'"
+    )
 
 
 def task(base, name, rows, **more):
@@ -31,11 +43,24 @@ def task(base, name, rows, **more):
 
     class Local(base):
         metadata = TaskMetadata(
-            name=name, description="of this test", dataset={"path": "here/none", "revision": "1"}, reference=None,
-            eval_splits=["test"], eval_langs={"default": ["eng-Latn", "deu-Latn"]}, category="t2t", modalities=["text"],
-            date=None, domains=None, task_subtypes=None, license=None, annotations_creators=None, dialect=None,
-            sample_creation=None, bibtex_citation=None, **more,
-        )  # fmt: skip
+            name=name,
+            description="of this test",
+            dataset={"path": "here/none", "revision": "1"},
+            reference=None,
+            eval_splits=["test"],
+            eval_langs={"default": ["eng-Latn", "deu-Latn"]},
+            category="t2t",
+            modalities=["text"],
+            date=None,
+            domains=None,
+            task_subtypes=None,
+            license=None,
+            annotations_creators=None,
+            dialect=None,
+            sample_creation=None,
+            bibtex_citation=None,
+            **more,
+        )
 
         def load_data(self, **_):
             self.dataset, self.data_loaded = DatasetDict({"test": Dataset.from_dict(rows)}), True
@@ -67,7 +92,9 @@ def test_bitext_mining_and_similarity_scores_equal_those_computed_from_cosines(t
     rows["score"] = [5.0, 1.0, 3.0, 2.0]
     sts = task(AbsTaskSTS, "LocalSTS", rows, type="STS", main_score="cosine_spearman")
     found = sts.evaluate(model, "test", **run)["default"]
-    assert found["cosine_spearman"] == pytest.approx(spearmanr(np.diag(sims), rows["score"]).statistic, abs=1e-6)
+    assert found["cosine_spearman"] == pytest.approx(
+        spearmanr(np.diag(sims), rows["score"]).statistic, abs=1e-6
+    )
     assert model.mteb_model_meta.revision == tiny_encoder.fingerprint
     assert model.mteb_model_meta.name.startswith("calque/")
 
@@ -82,14 +109,18 @@ def test_batches_are_concatenated_and_similarities_are_cosines(tiny_encoder):
     np.testing.assert_allclose(model.similarity_pairwise(x, y), np.diag(cosines(x, y)), atol=1e-6)
 
 
-def test_encoders_without_subwords_use_word_pooling_and_those_with_languages_are_rejected(tiny_encoder):
+def test_encoders_without_subwords_use_word_pooling_and_those_with_languages_are_rejected(
+    tiny_encoder,
+):
     installed()
     assert MtebEncoder(RandomVectors(8)).pooling.name == "words"
 
     class German(RandomVectors):
         languages = ("de",)
 
-    with pytest.raises(SettingError, match="needs the language of each text, which MTEB does not pass on"):
+    with pytest.raises(
+        SettingError, match="needs the language of each text, which MTEB does not pass on"
+    ):
         MtebEncoder(German(8))
 
 
@@ -109,7 +140,9 @@ class Meta:
 
 @pytest.fixture
 def without_library(monkeypatch):
-    """Replace the only module of MTEB that `MtebEncoder` imports, so that these tests need no installation."""
+    """Replace the only module of MTEB that `MtebEncoder` imports, so that these tests need no
+    installation.
+    """
     monkeypatch.setitem(sys.modules, "mteb", SimpleNamespace())
     monkeypatch.setitem(sys.modules, "mteb.models", SimpleNamespace(ModelMeta=Meta))
 
@@ -134,7 +167,9 @@ def test_the_type_of_the_prompt_and_the_task_choose_the_prompt(
 ):
     tiny_encoder.save(tmp_path / "st")
     SentencePooling("own", "subwords").save(tiny_encoder, tmp_path / "st")
-    (tmp_path / "st" / "config_sentence_transformers.json").write_text(json.dumps({"prompts": PROMPTS}))
+    (tmp_path / "st" / "config_sentence_transformers.json").write_text(
+        json.dumps({"prompts": PROMPTS})
+    )
     encoder = load_encoder(tmp_path / "st")
     model = MtebEncoder(encoder, prompts=prompts)
     about = None if task is None else SimpleNamespace(name=task, type="STS")
@@ -159,19 +194,27 @@ def test_lengths_of_queries_and_documents_are_applied(without_library, tiny_enco
 def test_the_similarity_of_the_folder_is_used(name, without_library, tiny_encoder, tmp_path):
     tiny_encoder.save(tmp_path / "st")
     SentencePooling("own", "subwords").save(tiny_encoder, tmp_path / "st")
-    (tmp_path / "st" / "config_sentence_transformers.json").write_text(json.dumps({"similarity_fn_name": name}))
+    (tmp_path / "st" / "config_sentence_transformers.json").write_text(
+        json.dumps({"similarity_fn_name": name})
+    )
     model = MtebEncoder(load_encoder(tmp_path / "st"))
     x, y = vectors(tiny_encoder, ENGLISH), vectors(tiny_encoder, GERMAN)
     expected = {
-        "cosine": cosines(x, y), "dot": x @ y.T,
-        "euclidean": -np.linalg.norm(x[:, None] - y, axis=2), "manhattan": -np.abs(x[:, None] - y).sum(axis=2),
-    }[name]  # fmt: skip
+        "cosine": cosines(x, y),
+        "dot": x @ y.T,
+        "euclidean": -np.linalg.norm(x[:, None] - y, axis=2),
+        "manhattan": -np.abs(x[:, None] - y).sum(axis=2),
+    }[name]
     np.testing.assert_allclose(model.similarity(x, y), expected, rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(model.similarity_pairwise(x, y), np.diag(expected), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(
+        model.similarity_pairwise(x, y), np.diag(expected), rtol=1e-4, atol=1e-5
+    )
 
 
 def test_prompts_that_cannot_be_used_are_refused(without_library, tiny_encoder):
-    with pytest.raises(SettingError, match="prompts require the pooling own, subwords or cls, got words"):
+    with pytest.raises(
+        SettingError, match="prompts require the pooling own, subwords or cls, got words"
+    ):
         MtebEncoder(tiny_encoder, pooling="words", prompts=PROMPTS)
     with pytest.raises(SettingError, match="prompt_type must be query or document, got 'answer'"):
         MtebEncoder(tiny_encoder).encode([{"text": ENGLISH}], prompt_type="answer")

@@ -1,4 +1,6 @@
-"""Test that adapters of a sentence-transformers model keep its modules, and give the same sentence vectors after merging."""
+"""Test that adapters of a sentence-transformers model keep its modules, and give the same sentence
+vectors after merging.
+"""
 
 import json
 
@@ -17,16 +19,27 @@ from linked_text import make_text
 library = pytest.importorskip("sentence_transformers", reason="needs sentence-transformers")
 peft = pytest.importorskip("peft", reason="PEFT is not installed: pip install 'calque-align[peft]'")
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
-TEXTS = ["the cat sees a house", "water", "Wir haben drei Bücher über Vögel, Käfer und Flüsse gekauft."]
+TEXTS = [
+    "the cat sees a house",
+    "water",
+    "Wir haben drei Bücher über Vögel, Käfer und Flüsse gekauft.",
+]
 
 
 @pytest.fixture
 def folder(tiny_folder, tmp_path):
-    """Return the folder of a sentence-transformers model with all settings that change its vectors."""
+    """Return the folder of a sentence-transformers model with all settings that change its
+    vectors.
+    """
     from sentence_transformers.models import Dense, Normalize, Pooling, Transformer
 
     torch.manual_seed(0)
-    modules = [Transformer(str(tiny_folder), max_seq_length=10), Pooling(32, "cls"), Dense(32, 12), Normalize()]
+    modules = [
+        Transformer(str(tiny_folder), max_seq_length=10),
+        Pooling(32, "cls"),
+        Dense(32, 12),
+        Normalize(),
+    ]
     model = library.SentenceTransformer(
         modules=modules,
         device="cpu",
@@ -46,7 +59,9 @@ def ours(encoder):
 
 
 def check(folder, encoder, kinds=("Transformer", "Pooling", "Dense", "Normalize")):
-    """Check that sentence-transformers opens the folder with all settings, and computes the vectors of the encoder."""
+    """Check that sentence-transformers opens the folder with all settings, and computes the vectors
+    of the encoder.
+    """
     model = library.SentenceTransformer(str(folder), device="cpu")
     assert tuple(type(module).__name__ for module in model) == tuple(kinds)
     assert (model.prompts["query"], model.default_prompt_name, model.similarity_fn_name) == (
@@ -70,11 +85,17 @@ def test_lora_and_merging_keep_the_modules_of_a_sentence_encoder(folder, tmp_pat
     assert isinstance(opened, AdaptedEncoder)
     np.testing.assert_array_equal(ours(opened), ours(tuned))
     kinds = ["Transformer", "Pooling", "Dense", "Normalize"]
-    check(tmp_path / "a", tuned, kinds if layer is None else [kinds[0], "WeightedLayerPooling", *kinds[1:]])
+    check(
+        tmp_path / "a",
+        tuned,
+        kinds if layer is None else [kinds[0], "WeightedLayerPooling", *kinds[1:]],
+    )
     merge(str(tmp_path / "a"), out=tmp_path / "m")
     check(tmp_path / "m", tuned)
     np.testing.assert_allclose(ours(load_encoder(tmp_path / "m")), ours(tuned), atol=1e-5)
-    further = Contrastive(towards="en", lora=2, batch=4, learning_rate=1e-9).align(opened, *make_text("xx", 8, 0))
+    further = Contrastive(towards="en", lora=2, batch=4, learning_rate=1e-9).align(
+        opened, *make_text("xx", 8, 0)
+    )
     np.testing.assert_allclose(ours(further), ours(tuned), atol=1e-5)
     further.save(tmp_path / "further")
     np.testing.assert_array_equal(ours(load_encoder(tmp_path / "further")), ours(further))
@@ -82,7 +103,9 @@ def test_lora_and_merging_keep_the_modules_of_a_sentence_encoder(folder, tmp_pat
 
 def test_full_training_of_adapters_keeps_the_modules(folder, tmp_path):
     text = make_text("xx", 8, 0)
-    tuned = Contrastive(towards="en", lora=2, batch=4, learning_rate=1e-2).align(load_encoder(folder), *text)
+    tuned = Contrastive(towards="en", lora=2, batch=4, learning_rate=1e-2).align(
+        load_encoder(folder), *text
+    )
     whole = Contrastive(towards="en", batch=4, learning_rate=1e-3).align(tuned, *text)
     whole.save(tmp_path / "w")
     check(tmp_path / "w", whole)
@@ -114,7 +137,9 @@ def move_model(folder):
     [
         lambda folder: set_limits(folder, config_kwargs={"num_hidden_layers": 2}),
         lambda folder: set_limits(folder, processor_kwargs={"model_max_length": 6}),
-        lambda folder: set_limits(folder, processor_kwargs={"model_max_length": 6, "truncation_side": "left"}),
+        lambda folder: set_limits(
+            folder, processor_kwargs={"model_max_length": 6, "truncation_side": "left"}
+        ),
         move_model,
     ],
     ids=["layers", "length", "side", "subfolder"],
@@ -133,9 +158,12 @@ def test_settings_of_the_model_and_the_tokenizer_apply_with_adapters(folder, tmp
 
 
 @pytest.mark.parametrize(
-    "settings", [{"config_kwargs": {"num_hidden_layers": 2}}, {"processor_kwargs": {"model_max_length": 6}}]
+    "settings",
+    [{"config_kwargs": {"num_hidden_layers": 2}}, {"processor_kwargs": {"model_max_length": 6}}],
 )
-def test_settings_beside_the_adapters_apply_to_a_base_without_settings(tiny_folder, tmp_path, settings):
+def test_settings_beside_the_adapters_apply_to_a_base_without_settings(
+    tiny_folder, tmp_path, settings
+):
     from sentence_transformers.models import Normalize, Pooling, Transformer
 
     modules = [Transformer(str(tiny_folder), max_seq_length=10), Pooling(32, "cls"), Normalize()]
@@ -153,7 +181,9 @@ def test_settings_beside_the_adapters_apply_to_a_base_without_settings(tiny_fold
 
 
 def adapted_folder(folder, place):
-    """Let sentence-transformers add adapters with random weights to the model in `folder`; return the vectors of the texts."""
+    """Let sentence-transformers add adapters with random weights to the model in `folder`; return
+    the vectors of the texts.
+    """
     model = library.SentenceTransformer(str(folder), device="cpu")
     model.add_adapter(peft.LoraConfig(r=4, lora_alpha=8, target_modules=["query", "value"]))
     torch.manual_seed(1)
@@ -165,7 +195,9 @@ def adapted_folder(folder, place):
     return vectors
 
 
-def test_adapters_that_sentence_transformers_saved_give_its_vectors_before_and_after_merging(folder, tmp_path):
+def test_adapters_that_sentence_transformers_saved_give_its_vectors_before_and_after_merging(
+    folder, tmp_path
+):
     expected = adapted_folder(folder, tmp_path / "a")
     encoder = load_encoder(tmp_path / "a")
     assert np.abs(ours(load_encoder(folder)) - expected).max() > 1e-2
@@ -190,7 +222,11 @@ def test_lora_on_a_merged_encoder_keeps_the_modules(folder, tmp_path):
     adapted_folder(folder, tmp_path / "a")
     merge(str(tmp_path / "a"), out=tmp_path / "m")
     encoder = load_encoder(tmp_path / "m")
-    tuned = Contrastive(towards="en", lora=2, batch=4, learning_rate=1e-2).align(encoder, *make_text("xx", 8, 0))
+    tuned = Contrastive(towards="en", lora=2, batch=4, learning_rate=1e-2).align(
+        encoder, *make_text("xx", 8, 0)
+    )
     tuned.save(tmp_path / "b")
-    assert json.loads((tmp_path / "b" / "calque.json").read_text())["adapted"]["place"] == str(tmp_path / "m")
+    assert json.loads((tmp_path / "b" / "calque.json").read_text())["adapted"]["place"] == str(
+        tmp_path / "m"
+    )
     check(tmp_path / "b", tuned)

@@ -1,4 +1,6 @@
-"""Test that settings of a sentence-transformers folder change vectors as in sentence-transformers, or are refused."""
+"""Test that settings of a sentence-transformers folder change vectors as in sentence-transformers,
+or are refused.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,9 @@ def sentence_model(folder, target, mode="mean", **limits):
     from sentence_transformers.models import Pooling, Transformer
 
     model = Transformer(str(folder), **limits)
-    SentenceTransformer(modules=[model, Pooling(32, pooling_mode=mode)], device="cpu").save(str(target))
+    SentenceTransformer(modules=[model, Pooling(32, pooling_mode=mode)], device="cpu").save(
+        str(target)
+    )
     return target
 
 
@@ -71,8 +75,17 @@ def close(found, expected):
 APPLIED = [
     (WHOLE, {"truncate_dim": 16}),
     (WHOLE, {"truncate_dim": 500}),
-    (WHOLE, {"prompts": {"query": "the cat: ", "passage": "a house: "}, "default_prompt_name": "passage"}),
-    (WHOLE, {"prompts": {"text": None}, "default_prompt_name": "query", "similarity_fn_name": "dot"}),
+    (
+        WHOLE,
+        {
+            "prompts": {"query": "the cat: ", "passage": "a house: "},
+            "default_prompt_name": "passage",
+        },
+    ),
+    (
+        WHOLE,
+        {"prompts": {"text": None}, "default_prompt_name": "query", "similarity_fn_name": "dot"},
+    ),
     (BERT, {"max_seq_length": 7}),
     (BERT, {"tokenizer_args": {"model_max_length": 8}}),
     (BERT, {"max_seq_length": 20, "processor_kwargs": {"model_max_length": 8}}),
@@ -92,12 +105,16 @@ APPLIED = [
 ]
 
 
-@pytest.mark.parametrize(("file", "settings"), APPLIED, ids=[str(settings)[:60] for _, settings in APPLIED])
+@pytest.mark.parametrize(
+    ("file", "settings"), APPLIED, ids=[str(settings)[:60] for _, settings in APPLIED]
+)
 def test_settings_are_applied_as_in_sentence_transformers_before_and_after_saving(
     file, settings, tiny_folder, tmp_path
 ):
     folder = sentence_model(tiny_folder, tmp_path / "st", max_seq_length=12)
-    if "model_max_length" in settings:  # the limit of the module would override that of the tokenizer
+    if (
+        "model_max_length" in settings
+    ):  # the limit of the module would override that of the tokenizer
         (folder / BERT).unlink()
     change(folder, file, settings)
     expected = theirs(folder)
@@ -109,7 +126,12 @@ def test_settings_are_applied_as_in_sentence_transformers_before_and_after_savin
 
 @pytest.mark.parametrize(
     "settings",
-    [{"add_eos_token": True}, {"add_bos_token": False}, {"model_max_length": 5}, {"padding_side": "left"}],
+    [
+        {"add_eos_token": True},
+        {"add_bos_token": False},
+        {"model_max_length": 5},
+        {"padding_side": "left"},
+    ],
     ids=str,
 )
 def test_arguments_of_a_decoders_tokenizer_are_applied(settings, decoder_folder, tmp_path):
@@ -164,7 +186,11 @@ def test_a_layer_can_be_chosen_even_if_the_folder_sets_the_number_of_layers(tiny
 
 
 REFUSED = [
-    (WHOLE, {"model_type": "SparseEncoder"}, "model_type must be SentenceTransformer, got 'SparseEncoder'"),
+    (
+        WHOLE,
+        {"model_type": "SparseEncoder"},
+        "model_type must be SentenceTransformer, got 'SparseEncoder'",
+    ),
     (WHOLE, {"rotate_dims": 3}, "rotate_dims is not a setting of sentence-transformers 5 or 6"),
     (WHOLE, {"truncate_dim": -1}, "truncate_dim must be a positive integer, got -1"),
     (WHOLE, {"similarity_fn_name": "maxsim"}, "similarity_fn_name must be one of cosine, dot"),
@@ -182,32 +208,68 @@ REFUSED = [
         {"processor_kwargs": {"vocab_file": "/etc/passwd"}},
         "processor_kwargs.vocab_file = '/etc/passwd' is not supp",
     ),
-    (BERT, {"tokenizer_args": {"use_fast": False}}, "processor_kwargs.use_fast = False is not supported"),
+    (
+        BERT,
+        {"tokenizer_args": {"use_fast": False}},
+        "processor_kwargs.use_fast = False is not supported",
+    ),
     (BERT, {"tokenizer_args": ["a"]}, "processor_kwargs must be a JSON object"),
     (
         BERT,
         {"model_args": {"torch_dtype": "float16"}},
         "asks for weights in float16, but they are float32; load the enc",
     ),
-    (BERT, {"model_kwargs": {"dtype": "int8"}}, "dtype must be one of float32, float16, bfloat16 or auto, got 'int8'"),
+    (
+        BERT,
+        {"model_kwargs": {"dtype": "int8"}},
+        "dtype must be one of float32, float16, bfloat16 or auto, got 'int8'",
+    ),
     (
         BERT,
         {"model_kwargs": {"attn_implementation": "somebody/kernel"}},
         "attn_implementation 'somebody/kernel' is not",
     ),
-    (BERT, {"model_kwargs": {"quantization_config": {}}}, "model_kwargs.quantization_config is not supported"),
-    (BERT, {"config_kwargs": {"auto_map": {"AutoModel": "a.B"}}}, "config_kwargs.auto_map is not supported"),
-    (BERT, {"config_args": {"_attn_implementation": "a/b"}}, "config_kwargs._attn_implementation is not supported"),
+    (
+        BERT,
+        {"model_kwargs": {"quantization_config": {}}},
+        "model_kwargs.quantization_config is not supported",
+    ),
+    (
+        BERT,
+        {"config_kwargs": {"auto_map": {"AutoModel": "a.B"}}},
+        "config_kwargs.auto_map is not supported",
+    ),
+    (
+        BERT,
+        {"config_args": {"_attn_implementation": "a/b"}},
+        "config_kwargs._attn_implementation is not supported",
+    ),
     (
         BERT,
         {"processing_kwargs": {"text": {"add_special_tokens": False}}},
         "text.add_special_tokens = False is not supp",
     ),
-    (BERT, {"processing_kwargs": {"text": {"truncation": False}}}, "processing_kwargs.text.truncation = False is not"),
-    (BERT, {"transformer_task": "fill-mask"}, "transformer_task must be feature-extraction, got 'fill-mask'"),
-    (BERT, {"module_output_name": "scores"}, "module_output_name must be token_embeddings, got 'scores'"),
+    (
+        BERT,
+        {"processing_kwargs": {"text": {"truncation": False}}},
+        "processing_kwargs.text.truncation = False is not",
+    ),
+    (
+        BERT,
+        {"transformer_task": "fill-mask"},
+        "transformer_task must be feature-extraction, got 'fill-mask'",
+    ),
+    (
+        BERT,
+        {"module_output_name": "scores"},
+        "module_output_name must be token_embeddings, got 'scores'",
+    ),
     (BERT, {"tokenizer_name_or_path": "other/one"}, "tokenizer_name_or_path is not supported"),
-    (BERT, {"query_expansion": {"strategy": "fixed", "length": 8}}, "query_expansion is not supported"),
+    (
+        BERT,
+        {"query_expansion": {"strategy": "fixed", "length": 8}},
+        "query_expansion is not supported",
+    ),
     (BERT, {"do_lower_case": "yes"}, "do_lower_case must be true or false, got 'yes'"),
     (
         BERT,
@@ -216,30 +278,56 @@ REFUSED = [
     ),
     (
         BERT,
-        {"modality_config": {"text": {}, "message": {"method": "forward", "method_output_name": "last_hidden_state"}}},
+        {
+            "modality_config": {
+                "text": {},
+                "message": {"method": "forward", "method_output_name": "last_hidden_state"},
+            }
+        },
         "modality_config must use the last hidden state for text, without a chat template",
     ),
-    ("1_Pooling/config.json", {"attend": 1}, "config.json: attend is not supported; set the sentence pooling to words"),
+    (
+        "1_Pooling/config.json",
+        {"attend": 1},
+        "config.json: attend is not supported; set the sentence pooling to words",
+    ),
     (
         "2_Normalize/config.json",
         {"module_input_name": "token_embeddings"},
         "only sentence vectors can be L2-normalised",
     ),
     ("3_Dense/config.json", {"use_residual": True}, "residual connections and inputs other than"),
-    ("3_Dense/config.json", {"module_output_name": "other"}, "residual connections and inputs other than"),
+    (
+        "3_Dense/config.json",
+        {"module_output_name": "other"},
+        "residual connections and inputs other than",
+    ),
     ("3_Dense/config.json", {"scale": 2}, "config.json: scale is not supported"),
-    ("3_Dense/config.json", {"activation_function": "mine.Tanh"}, "the activation must be one of Identity, Tanh"),
+    (
+        "3_Dense/config.json",
+        {"activation_function": "mine.Tanh"},
+        "the activation must be one of Identity, Tanh",
+    ),
 ]
 
 
-@pytest.mark.parametrize(("file", "settings", "said"), REFUSED, ids=[said[:60] for _, _, said in REFUSED])
+@pytest.mark.parametrize(
+    ("file", "settings", "said"), REFUSED, ids=[said[:60] for _, _, said in REFUSED]
+)
 def test_settings_that_cannot_be_applied_are_refused(file, settings, said, tiny_folder, tmp_path):
     folder = sentence_model(tiny_folder, tmp_path / "st")
     modules = json.loads((folder / "modules.json").read_text())
     for number, kind in ((2, "Normalize"), (3, "Dense")):
         path = f"{number}_{kind}"
         (folder / path).mkdir()
-        modules.append({"idx": number, "name": path, "path": path, "type": f"sentence_transformers.models.{kind}"})
+        modules.append(
+            {
+                "idx": number,
+                "name": path,
+                "path": path,
+                "type": f"sentence_transformers.models.{kind}",
+            }
+        )
     (folder / "modules.json").write_text(json.dumps(modules))
     dense = {
         "in_features": 32,
@@ -281,14 +369,17 @@ def test_half_precision_is_used_if_it_is_requested(tiny_folder, tmp_path):
     folder = sentence_model(tiny_folder, tmp_path / "st")
     change(folder, BERT, {"model_kwargs": {"torch_dtype": "bfloat16"}})
     found, expected = ours(folder, dtype="bfloat16"), theirs(folder).astype(np.float32)
-    np.testing.assert_allclose(found, expected, atol=0.1 * np.abs(expected).max())  # the precision of bfloat16
+    np.testing.assert_allclose(
+        found, expected, atol=0.1 * np.abs(expected).max()
+    )  # the precision of bfloat16
 
 
 PROMPTS = {"query": "the cat: ", "passage": "a house: "}
 
 
 @pytest.mark.parametrize(
-    ("prompt", "text"), [("query", "the cat: "), ("passage", "a house: "), ("in time: ", "in time: "), ("", "")]
+    ("prompt", "text"),
+    [("query", "the cat: "), ("passage", "a house: "), ("in time: ", "in time: "), ("", "")],
 )
 def test_a_prompt_is_given_by_its_name_or_as_text(prompt, text, tiny_folder, tmp_path):
     folder = sentence_model(tiny_folder, tmp_path / "st")
@@ -303,22 +394,39 @@ def test_prompts_that_do_not_exist_or_do_not_apply_are_refused(tiny_folder, tmp_
     folder = sentence_model(tiny_folder, tmp_path / "st")
     change(folder, WHOLE, {"prompts": PROMPTS})
     encoder = load_encoder(folder)
-    with pytest.raises(SettingError, match=r"has no prompt named 'qurey', only .*query, passage; give one of these"):
+    with pytest.raises(
+        SettingError, match=r"has no prompt named 'qurey', only .*query, passage; give one of these"
+    ):
         SentencePooling.of(encoder, prompt="qurey")
-    with pytest.raises(SettingError, match="a prompt requires the sentence pooling own, subwords or cls, got words"):
+    with pytest.raises(
+        SettingError, match="a prompt requires the sentence pooling own, subwords or cls, got words"
+    ):
         SentencePooling.of(encoder, "words", prompt="query")
     change(folder, "1_Pooling/config.json", {"include_prompt": False})
     assert SentencePooling.of(encoder).prompt == ""
-    with pytest.raises(SettingError, match="excluding the prompt 'the cat: ' from the mean is not supported"):
+    with pytest.raises(
+        SettingError, match="excluding the prompt 'the cat: ' from the mean is not supported"
+    ):
         SentencePooling.of(encoder, prompt="query")
 
 
 def test_lists_of_strings_words_and_sentences_are_encoded(tiny_encoder):
     words = [text.split() for text in TEXTS]
-    expected = sentence_vectors(tiny_encoder, Sentences.of(words), SentencePooling.of(tiny_encoder)).data
-    for given in (list(TEXTS), words, [Sentence(tuple(each), "en") for each in words], np.array(TEXTS)):
+    expected = sentence_vectors(
+        tiny_encoder, Sentences.of(words), SentencePooling.of(tiny_encoder)
+    ).data
+    for given in (
+        list(TEXTS),
+        words,
+        [Sentence(tuple(each), "en") for each in words],
+        np.array(TEXTS),
+    ):
         np.testing.assert_allclose(sentence_vectors(tiny_encoder, given).data, expected, atol=1e-5)
-    mixed = [Sentence(tuple(words[0]), "de"), Sentence(tuple(words[1]), "en"), Sentence(tuple(words[2]), "de")]
+    mixed = [
+        Sentence(tuple(words[0]), "de"),
+        Sentence(tuple(words[1]), "en"),
+        Sentence(tuple(words[2]), "de"),
+    ]
     np.testing.assert_allclose(sentence_vectors(tiny_encoder, mixed).data, expected, atol=1e-5)
     assert sentence_vectors(tiny_encoder, []).data.shape[0] == 0
     with pytest.raises(SettingError, match="must be a list of sentences, got one string; try"):

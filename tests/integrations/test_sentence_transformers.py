@@ -45,27 +45,38 @@ def ours(folder, name="subwords"):
 
 def theirs(folder, texts=TEXTS):
     library = pytest.importorskip(
-        "sentence_transformers", reason="needs sentence-transformers: pip install 'calque-align[sentence-transformers]'"
+        "sentence_transformers",
+        reason="needs sentence-transformers: pip install 'calque-align[sentence-transformers]'",
     )
     model = library.SentenceTransformer(str(folder), device="cpu")
     return model.encode(list(texts)), [type(module).__name__ for module in model]
 
 
 def check(folder, name="subwords"):
-    """Check that vectors differ by at most 1e-5 of the largest value, and return the names of the modules."""
+    """Check that vectors differ by at most 1e-5 of the largest value, and return the names of the
+    modules.
+    """
     expected, (found, modules) = ours(folder, name), theirs(folder)
     assert found.dtype == np.float32
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5 * np.abs(expected).max())
     return modules
 
 
-def test_models_of_every_family_can_be_loaded_with_a_middle_layer_as_output(any_family_folder, tmp_path):
+def test_models_of_every_family_can_be_loaded_with_a_middle_layer_as_output(
+    any_family_folder, tmp_path
+):
     load_encoder(any_family_folder, layer=1).save(tmp_path / "out")
     about = json.loads((tmp_path / "out" / "calque.json").read_text())
     # The model is truncated at that layer if possible; otherwise a module selects the layer.
-    assert check(tmp_path / "out") == ["Transformer", *([] if about["cut"] else ["WeightedLayerPooling"]), "Pooling"]
+    assert check(tmp_path / "out") == [
+        "Transformer",
+        *([] if about["cut"] else ["WeightedLayerPooling"]),
+        "Pooling",
+    ]
     assert load_encoder(tmp_path / "out").layer == 1
-    assert SentencePooling.of(load_encoder(tmp_path / "out")).name == "words"  # the same pooling as before saving
+    assert (
+        SentencePooling.of(load_encoder(tmp_path / "out")).name == "words"
+    )  # the same pooling as before saving
 
 
 @pytest.mark.parametrize("layer", [0, 2])
@@ -85,14 +96,24 @@ def test_a_trained_pooling_is_used(tiny_folder, tmp_path):
     )
     encoder.save(tmp_path / "out")
     pooling.save(encoder, tmp_path / "out")
-    assert check(tmp_path / "out", "own") == ["Transformer", "Pooling", "Dense", "Dense", "Normalize"]
+    assert check(tmp_path / "out", "own") == [
+        "Transformer",
+        "Pooling",
+        "Dense",
+        "Dense",
+        "Normalize",
+    ]
     opened = SentencePooling.of(load_encoder(tmp_path / "out"))
     text = Sentences.of([["The", "CAT"]], "en")
     expected = sentence_vectors(encoder, text, pooling).data
-    np.testing.assert_allclose(sentence_vectors(load_encoder(tmp_path / "out"), text, opened).data, expected, atol=1e-6)
+    np.testing.assert_allclose(
+        sentence_vectors(load_encoder(tmp_path / "out"), text, opened).data, expected, atol=1e-6
+    )
     # The modules are saved again with the encoder.
     load_encoder(tmp_path / "out").save(tmp_path / "again")
-    np.testing.assert_allclose(ours(tmp_path / "again", "own"), ours(tmp_path / "out", "own"), atol=1e-6)
+    np.testing.assert_allclose(
+        ours(tmp_path / "again", "own"), ours(tmp_path / "out", "own"), atol=1e-6
+    )
 
 
 def static_model(tokenizer, folder, after=(), **how):
@@ -101,7 +122,10 @@ def static_model(tokenizer, folder, after=(), **how):
     from sentence_transformers.models import Normalize, StaticEmbedding
 
     weights = torch.randn(len(tokenizer), 16, generator=torch.Generator().manual_seed(0))
-    modules = [StaticEmbedding(tokenizer, embedding_weights=weights), *([Normalize()] if "Normalize" in after else [])]
+    modules = [
+        StaticEmbedding(tokenizer, embedding_weights=weights),
+        *([Normalize()] if "Normalize" in after else []),
+    ]
     library.SentenceTransformer(modules=modules, device="cpu", **how).save(str(folder))
     return library.SentenceTransformer(str(folder), device="cpu").encode(list(TEXTS))
 
@@ -109,8 +133,12 @@ def static_model(tokenizer, folder, after=(), **how):
 @pytest.mark.filterwarnings("ignore:Importing from 'sentence_transformers.models'")
 @pytest.mark.parametrize("family", ["bert", "roberta", "xlm-roberta"])
 @pytest.mark.parametrize("layout", ["root", "subfolder", "model2vec"])
-@pytest.mark.parametrize("how", [{}, {"truncate_dim": 5, "prompts": {"p": "a cat: "}, "default_prompt_name": "p"}])
-def test_static_models_of_other_programs_can_be_opened(family, layout, how, family_folders, tmp_path):
+@pytest.mark.parametrize(
+    "how", [{}, {"truncate_dim": 5, "prompts": {"p": "a cat: "}, "default_prompt_name": "p"}]
+)
+def test_static_models_of_other_programs_can_be_opened(
+    family, layout, how, family_folders, tmp_path
+):
     tokenizer: Any = AutoTokenizer.from_pretrained(family_folders(family))
     folder = tmp_path / "st"
     expected = static_model(tokenizer, folder, after=["Normalize"], **how)
@@ -126,14 +154,22 @@ def test_static_models_of_other_programs_can_be_opened(family, layout, how, fami
         matrix = load_file(folder / files[1])["embedding.weight"]
         weights = torch.linspace(0.5, 2.0, len(matrix))
         order = torch.randperm(len(matrix))
-        stored = {"embeddings": (matrix / weights[:, None])[order], "mapping": order.argsort(), "weights": weights}
+        stored = {
+            "embeddings": (matrix / weights[:, None])[order],
+            "mapping": order.argsort(),
+            "weights": weights,
+        }
         save_file({name: each.contiguous() for name, each in stored.items()}, folder / files[1])
-        (folder / "config.json").write_text(json.dumps({"model_type": "model2vec", "normalize": True}))
+        (folder / "config.json").write_text(
+            json.dumps({"model_type": "model2vec", "normalize": True})
+        )
         (folder / "modules.json").unlink()
     for place in (folder, tmp_path / "saved"):
         encoder = load_encoder(place)
         assert isinstance(encoder, SubwordVectors)
-        found = sentence_vectors(encoder, Sentences.of([text.split(" ") for text in TEXTS], "en")).data
+        found = sentence_vectors(
+            encoder, Sentences.of([text.split(" ") for text in TEXTS], "en")
+        ).data
         np.testing.assert_allclose(found, expected, atol=1e-6)
         words = encoder.encode([["the", "cat"]]).data
         np.testing.assert_allclose(np.linalg.norm(words, axis=1) > 0, True)
@@ -148,12 +184,16 @@ def test_static_models_of_other_programs_can_be_teachers_and_be_mapped(family_fo
     expected = static_model(tokenizer, tmp_path / "st")
     encoder = load_encoder(tmp_path / "st")
     np.testing.assert_allclose(
-        sentence_vectors(encoder, list(TEXTS), teacher_vector(encoder, None)).data, expected, atol=1e-6
+        sentence_vectors(encoder, list(TEXTS), teacher_vector(encoder, None)).data,
+        expected,
+        atol=1e-6,
     )
     rotation = Rotation().fit(*np.random.default_rng(0).normal(size=(2, 40, 16)))
     mapped = MappedEncoder(encoder, {"de": {0: rotation}}, towards="en")
     text = Sentences.of([text.split(" ") for text in TEXTS], "de")
-    np.testing.assert_allclose(sentence_vectors(mapped, text).data, rotation.transform(expected), atol=1e-5)
+    np.testing.assert_allclose(
+        sentence_vectors(mapped, text).data, rotation.transform(expected), atol=1e-5
+    )
 
 
 def test_static_models_with_unsupported_parts_are_refused(family_folders, tmp_path):
@@ -163,8 +203,14 @@ def test_static_models_with_unsupported_parts_are_refused(family_folders, tmp_pa
     with pytest.raises(SettingError, match="layer does not apply to static subword vectors"):
         load_encoder(tmp_path / "st", layer=1)
     for change, said in (
-        ({"type": "sentence_transformers.models.Dense"}, "the module Dense after StaticEmbedding is not supported"),
-        ({"type": "mine.Normalize"}, "the module mine.Normalize after StaticEmbedding is not supported"),
+        (
+            {"type": "sentence_transformers.models.Dense"},
+            "the module Dense after StaticEmbedding is not supported",
+        ),
+        (
+            {"type": "mine.Normalize"},
+            "the module mine.Normalize after StaticEmbedding is not supported",
+        ),
     ):
         modules = json.loads((tmp_path / "st" / "modules.json").read_text())
         modules[1].update(change)
@@ -185,20 +231,33 @@ def test_static_vectors_with_any_tokenizer_can_be_opened(family, family_folders,
     before.save(tmp_path / "out")
     encoder = load_encoder(tmp_path / "out")
     texts = [text.partition("[SEP]")[0] for text in TEXTS]
-    found = sentence_vectors(encoder, Sentences.of(list(map(split_spaces, texts))), SentencePooling.of(encoder)).data
+    found = sentence_vectors(
+        encoder, Sentences.of(list(map(split_spaces, texts))), SentencePooling.of(encoder)
+    ).data
     np.testing.assert_allclose(found, theirs(tmp_path / "out", texts)[0], atol=1e-6)
     assert encoder.fingerprint == before.fingerprint
     again = load_encoder(tmp_path / "out").subwords.split([["the", "cat"]])
-    np.testing.assert_array_equal(Subwords(tokenizer, special=False).split([["the", "cat"]]).ids, again.ids)
+    np.testing.assert_array_equal(
+        Subwords(tokenizer, special=False).split([["the", "cat"]]).ids, again.ids
+    )
 
 
 def test_unsupported_poolings_are_rejected(tiny_encoder, tmp_path):
     tiny_encoder.save(tmp_path / "out")
     for pooling, said in (
         (SentencePooling("words", "words"), "sentence-transformers cannot pool word vectors"),
-        (SentencePooling("own", "subwords", after=[nn.LayerNorm(32)]), "does not support LayerNorm after the pooling"),
-        (SentencePooling("own", "subwords", after=[nn.Tanh()]), "does not support Tanh after the pooling"),
-        (SentencePooling("own", "subwords", ("mean", "cls")), "pooling modes must be among cls, max, .* got mean, cls"),
+        (
+            SentencePooling("own", "subwords", after=[nn.LayerNorm(32)]),
+            "does not support LayerNorm after the pooling",
+        ),
+        (
+            SentencePooling("own", "subwords", after=[nn.Tanh()]),
+            "does not support Tanh after the pooling",
+        ),
+        (
+            SentencePooling("own", "subwords", ("mean", "cls")),
+            "pooling modes must be among cls, max, .* got mean, cls",
+        ),
     ):
         with pytest.raises(SettingError, match=said):
             pooling.save(tiny_encoder, tmp_path / "out")
@@ -237,10 +296,19 @@ def per_language(encoder):
         lambda encoder: with_maps(with_standardisation(encoder)),
         lambda encoder: with_maps(per_language(encoder)),
     ],
-    ids=["maps", "standardised", "standardised adapters", "per language", "maps of standardised", "maps per language"],
+    ids=[
+        "maps",
+        "standardised",
+        "standardised adapters",
+        "per language",
+        "maps of standardised",
+        "maps per language",
+    ],
 )
 @pytest.mark.parametrize("source", ["plain", "sentences"])
-def test_other_programs_cannot_open_an_encoder_whose_vectors_they_would_change(wrap, source, tiny_encoder, tmp_path):
+def test_other_programs_cannot_open_an_encoder_whose_vectors_they_would_change(
+    wrap, source, tiny_encoder, tmp_path
+):
     library = pytest.importorskip("sentence_transformers")
     encoder, out = copy.copy(tiny_encoder), tmp_path / "out"
     if source == "sentences":
@@ -264,7 +332,9 @@ def test_other_programs_cannot_open_an_encoder_whose_vectors_they_would_change(w
 
 
 def test_saving_over_a_folder_of_an_earlier_version_removes_its_model(tiny_encoder, tmp_path):
-    tiny_encoder.save(tmp_path / "out")  # an earlier version wrote the base encoder of maps like this
+    tiny_encoder.save(
+        tmp_path / "out"
+    )  # an earlier version wrote the base encoder of maps like this
     with_maps(tiny_encoder).save(tmp_path / "out")
     with pytest.raises((OSError, ValueError)):
         AutoModel.from_pretrained(tmp_path / "out")
@@ -273,7 +343,9 @@ def test_saving_over_a_folder_of_an_earlier_version_removes_its_model(tiny_encod
 
 def test_the_pooling_of_a_sentence_encoder_is_applied_to_mapped_subwords(tiny_encoder, tmp_path):
     tiny_encoder.save(tmp_path / "st")
-    own = SentencePooling("own", "subwords", ("mean", "cls"), after=[nn.Linear(64, 8), nn.Tanh(), UnitLength()])
+    own = SentencePooling(
+        "own", "subwords", ("mean", "cls"), after=[nn.Linear(64, 8), nn.Tanh(), UnitLength()]
+    )
     ordered = SentencePooling("own", "subwords", ("cls", "mean"), after=own.after)
     ordered.save(tiny_encoder, tmp_path / "st")
     base = load_encoder(tmp_path / "st")
@@ -298,13 +370,24 @@ def test_the_pooling_of_a_sentence_encoder_is_applied_to_mapped_subwords(tiny_en
 
 def test_a_pooling_that_maps_do_not_support_is_named_with_the_reason(tiny_encoder, tmp_path):
     tiny_encoder.save(tmp_path / "st")
-    SentencePooling("own", "subwords", after=[nn.Linear(32, 8), nn.Identity()]).save(tiny_encoder, tmp_path / "st")
+    SentencePooling("own", "subwords", after=[nn.Linear(32, 8), nn.Identity()]).save(
+        tiny_encoder, tmp_path / "st"
+    )
     base = load_encoder(tmp_path / "st")
     for encoder, said in (
-        (MappedEncoder(base, {"de": {1: turned()}}, towards="en"), "returns the mapped layers 1, but the pooling"),
-        (MappedEncoder(base, {"de": {1: turned(), 3: turned()}}, towards="en", combine="sum"), "mapped layers 1, 3"),
+        (
+            MappedEncoder(base, {"de": {1: turned()}}, towards="en"),
+            "returns the mapped layers 1, but the pooling",
+        ),
+        (
+            MappedEncoder(base, {"de": {1: turned(), 3: turned()}}, towards="en", combine="sum"),
+            "mapped layers 1, 3",
+        ),
         (with_standardisation(base), "which its dense layers after the pooling do not allow"),
-        (with_maps(with_standardisation(base)), "which its dense layers after the pooling do not allow"),
+        (
+            with_maps(with_standardisation(base)),
+            "which its dense layers after the pooling do not allow",
+        ),
     ):
         pooling = SentencePooling.of(encoder)
         assert pooling.name == "words"

@@ -8,7 +8,9 @@ from unittest import SkipTest
 import numpy as np
 import pytest
 
-sklearn = pytest.importorskip("sklearn", reason="scikit-learn is not installed: pip install 'calque-align[sklearn]'")
+sklearn = pytest.importorskip(
+    "sklearn", reason="scikit-learn is not installed: pip install 'calque-align[sklearn]'"
+)
 
 from sklearn.utils.estimator_checks import estimator_checks_generator  # noqa: E402
 
@@ -64,5 +66,7 @@ def test_the_narrower_side_is_padded_with_zeros(paired, shapes):
 
 
 def test_an_unknown_method_is_rejected(paired):
-    with pytest.raises(SettingError, match=r"method must be one of rotation, procrustes, linear, got 'turn'"):
+    with pytest.raises(
+        SettingError, match=r"method must be one of rotation, procrustes, linear, got 'turn'"
+    ):
         AlignmentMap("turn").fit(*paired)

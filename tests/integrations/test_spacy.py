@@ -9,7 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-spacy = pytest.importorskip("spacy", reason="spaCy is not installed: pip install 'calque-align[spacy]'")
+spacy = pytest.importorskip(
+    "spacy", reason="spaCy is not installed: pip install 'calque-align[spacy]'"
+)
 
 import calque.integrations.spacy as ours  # noqa: E402
 from calque.encoders import load_encoder  # noqa: E402
@@ -32,7 +34,9 @@ def make(tiny_folder):
     return pipeline
 
 
-def test_tokens_have_the_vectors_of_their_words_and_white_space_tokens_have_zeros(make, tiny_encoder):
+def test_tokens_have_the_vectors_of_their_words_and_white_space_tokens_have_zeros(
+    make, tiny_encoder
+):
     doc = make()(TEXT)
     words = [token.text for token in doc if not token.is_space]
     assert words == ["the", "cat", "sees", "a", "house", "."]
@@ -57,7 +61,9 @@ def test_a_stream_is_encoded_in_batches(make, monkeypatch):
     component = nlp.get_pipe("calque")
     encoder, sizes = component.encoder, []
     usual = encoder.encode
-    monkeypatch.setattr(encoder, "encode", lambda part, **options: sizes.append(len(part)) or usual(part, **options))
+    monkeypatch.setattr(
+        encoder, "encode", lambda part, **options: sizes.append(len(part)) or usual(part, **options)
+    )
     together = list(nlp.pipe(texts, batch_size=3))
     assert sizes == [2, 2]  # the text without words is not encoded
     for doc, text in zip(together, texts, strict=True):
@@ -85,12 +91,16 @@ def test_links_between_two_docs_equal_those_of_a_linker(make, tiny_encoder, opti
     assert [(link.source, link.target) for link in found] == [
         (words[0][link.source].i, words[1][link.target].i) for link in expected
     ]
-    np.testing.assert_allclose([link.score for link in found], [link.score for link in expected], atol=1e-5)
+    np.testing.assert_allclose(
+        [link.score for link in found], [link.score for link in expected], atol=1e-5
+    )
 
 
 def test_a_saved_pipeline_contains_its_encoder(make, tiny_folder, tmp_path):
     shutil.copytree(tiny_folder, tmp_path / "base")
-    SentencePooling("own", "subwords", ("cls",)).save(load_encoder(tmp_path / "base"), tmp_path / "base")
+    SentencePooling("own", "subwords", ("cls",)).save(
+        load_encoder(tmp_path / "base"), tmp_path / "base"
+    )
     nlp = make(encoder=str(tmp_path / "base"), layer=2)
     vectors = nlp(TEXT)._.calque_vectors
     assert not np.allclose(vectors, make()(TEXT)._.calque_vectors)
@@ -113,21 +123,27 @@ def test_invalid_uses_and_settings_are_rejected(make):
     nlp = make()
     bare = nlp.make_doc("a house")
     for use in (lambda: bare[0]._.calque, lambda: bare._.calque_links(nlp("a"))):
-        with pytest.raises(SettingError, match="process it with a pipeline that contains the component calque"):
+        with pytest.raises(
+            SettingError, match="process it with a pipeline that contains the component calque"
+        ):
             use()
     doc = nlp("a house")
     with doc.retokenize() as retokenizer:
         retokenizer.merge(doc[:2])
     with pytest.raises(SettingError, match="retokenized"):
         _ = doc[0]._.calque
-    with pytest.raises(SettingError, match=r"expected a spaCy Doc from a pipeline with calque, got str"):
+    with pytest.raises(
+        SettingError, match=r"expected a spaCy Doc from a pipeline with calque, got str"
+    ):
         nlp("a")._.calque_links("a house")
     with pytest.raises(SettingError, match="batch_size must be at least 1"):
         make(batch_size=0)
 
 
 def test_spacy_finds_the_factory_by_its_entry_point():
-    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    project = tomllib.loads(
+        (Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8")
+    )["project"]
     module, _, function = project["entry-points"]["spacy_factories"]["calque"].partition(":")
     assert module == ours.__name__
     assert getattr(ours, function) is ours.make_component

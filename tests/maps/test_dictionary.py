@@ -41,8 +41,8 @@ DIM = 16
 
 
 def planted(n=600, dim=DIM, noise=0.1, seed=0):
-    """Return source words in clusters of Zipfian size, target words in another order with noisy rotated vectors, the gold
-    pairs `[n, 2]`, and the rotation."""
+    """Return source words in clusters of Zipfian size, target words in another order with noisy
+    rotated vectors, the gold pairs `[n, 2]`, and the rotation."""
     rng = np.random.default_rng(seed)
     centres = rng.standard_normal((30, dim)) * np.linspace(2, 0.3, dim)
     p = 1 / np.arange(1, 31)
@@ -50,7 +50,9 @@ def planted(n=600, dim=DIM, noise=0.1, seed=0):
     x = x + 0.7 * rng.standard_normal((n, dim)) * np.linspace(1.5, 0.4, dim) + 0.3
     turn = np.linalg.qr(rng.standard_normal((dim, dim)))[0]
     z = x @ turn + noise * rng.standard_normal((n, dim))
-    order = np.argsort(np.arange(n) * np.exp(0.1 * rng.standard_normal(n)))  # makes the frequency ranks differ slightly
+    order = np.argsort(
+        np.arange(n) * np.exp(0.1 * rng.standard_normal(n))
+    )  # makes the frequency ranks differ slightly
     place = np.empty(n, dtype=np.int64)
     place[order] = np.arange(n)
     source = WordList([f"s{k}" for k in range(n)], x.astype(np.float32))
@@ -59,7 +61,9 @@ def planted(n=600, dim=DIM, noise=0.1, seed=0):
 
 
 def dictionary_of(source, target, pairs, langs=("xx", "en")):
-    return Dictionary(tuple(source.words[a] for a, _ in pairs), tuple(target.words[b] for _, b in pairs), langs)
+    return Dictionary(
+        tuple(source.words[a] for a, _ in pairs), tuple(target.words[b] for _, b in pairs), langs
+    )
 
 
 def right(fit, source, target, gold):
@@ -71,7 +75,8 @@ def right(fit, source, target, gold):
 NO_ROUNDS = Refinement(rounds=0, held_out=0)
 
 
-# -- rounds of refinement -----------------------------------------------------------------------------------------------
+# -- rounds of refinement
+# -----------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("best", [0, 1, 3])
 @pytest.mark.parametrize("held_out", [False, True])
 def test_the_best_round_is_kept_wherever_it_is(best, held_out):
@@ -83,10 +88,14 @@ def test_the_best_round_is_kept_wherever_it_is(best, held_out):
         """Return the planted rotation in the round `best`, and random rotations in other rounds."""
         given.append(pairs)
         other = np.linalg.qr(np.random.default_rng(len(given)).standard_normal((DIM, DIM)))[0]
-        return Rotation.from_arrays({"matrix": turn if len(given) == best + 1 else other}, len(pairs))
+        return Rotation.from_arrays(
+            {"matrix": turn if len(given) == best + 1 else other}, len(pairs)
+        )
 
     how = Refinement(rounds=3, held_out=0.1 if held_out else 0)
-    found = refine(source.vectors, target.vectors, gold[:50], solve, how, gold[150:] if held_out else None)
+    found = refine(
+        source.vectors, target.vectors, gold[:50], solve, how, gold[150:] if held_out else None
+    )
     assert (found.best, len(found.rounds)) == (best, 4)
     np.testing.assert_array_equal(found.map.matrix, turn)
     np.testing.assert_array_equal(found.pairs, given[best])
@@ -94,11 +103,14 @@ def test_the_best_round_is_kept_wherever_it_is(best, held_out):
     assert max(scores) == scores[best] > max(score for k, score in enumerate(scores) if k != best)
 
 
-# -- with a dictionary -------------------------------------------------------------------------------------------------
+# -- with a dictionary
+# -------------------------------------------------------------------------------------------------
 def test_maps_from_a_dictionary_equal_the_scipy_solution():
     source, target, gold, _ = planted(noise=0.5)
     seeds = gold[:200]
-    fit = fit_dictionary(source, target, dictionary_of(source, target, seeds), normalise="none", refinement=NO_ROUNDS)
+    fit = fit_dictionary(
+        source, target, dictionary_of(source, target, seeds), normalise="none", refinement=NO_ROUNDS
+    )
     x, y = source.vectors[seeds[:, 0]].astype(float), target.vectors[seeds[:, 1]].astype(float)
     np.testing.assert_allclose(fit.source.matrix, orthogonal_procrustes(x, y)[0], atol=1e-10)
     assert isinstance(fit.source, Rotation)
@@ -106,7 +118,9 @@ def test_maps_from_a_dictionary_equal_the_scipy_solution():
     x, y = (v / np.linalg.norm(v, axis=1, keepdims=True) for v in (x, y))
     np.testing.assert_allclose(unit.source.matrix, orthogonal_procrustes(x, y)[0], atol=1e-6)
     linear = fit_dictionary(source, target, seeds, method="linear", refinement=NO_ROUNDS)
-    np.testing.assert_allclose(linear.source.matrix, np.linalg.lstsq(x, y, rcond=None)[0], atol=1e-5)
+    np.testing.assert_allclose(
+        linear.source.matrix, np.linalg.lstsq(x, y, rcond=None)[0], atol=1e-5
+    )
     assert isinstance(linear.source, LinearMap)
 
 
@@ -120,14 +134,18 @@ def test_every_normalisation_recovers_a_rotation(normalise):
     assert isinstance(fit.source, kind)
     if normalise == "centre":  # the map contains the means, so shifting a language has no effect
         moved = WordList(target.words, target.vectors + 5)
-        shifted = fit_dictionary(source, moved, gold[:100], normalise=normalise, refinement=NO_ROUNDS)
+        shifted = fit_dictionary(
+            source, moved, gold[:100], normalise=normalise, refinement=NO_ROUNDS
+        )
         np.testing.assert_allclose(
             shifted.source.transform(source.vectors[:9]) - 5, source.vectors[:9] @ turn, atol=0.01
         )
 
 
 def centred_rotation(x, y):
-    """Return W, x̄ and ȳ of a rotation between centred vectors (Kulshreshtha et al. 2020, Eqs. 2 to 4; rows are vectors)."""
+    """Return W, x̄ and ȳ of a rotation between centred vectors (Kulshreshtha et al. 2020, Eqs. 2 to
+    4; rows are vectors).
+    """
     x, y = x.astype(float), y.astype(float)
     source_mean, target_mean = x.mean(axis=0), y.mean(axis=0)
     u, _, vt = np.linalg.svd((y - target_mean).T @ (x - source_mean))
@@ -135,7 +153,9 @@ def centred_rotation(x, y):
 
 
 def shifted(noise=0.5, n=600, seed=0):
-    """Return planted vectors that are longer for rare words, so means over frequent words differ from those over all words."""
+    """Return planted vectors that are longer for rare words, so means over frequent words differ
+    from those over all words.
+    """
     source, target, gold, _ = planted(n=n, noise=noise, seed=seed)
     x, z = source.vectors * np.linspace(1, 3, n, dtype=np.float32)[:, None] + 2, target.vectors - 1
     return WordList(source.words, x), WordList(target.words, z), gold
@@ -144,7 +164,9 @@ def shifted(noise=0.5, n=600, seed=0):
 @pytest.mark.parametrize("rounds", [0, 3])
 @pytest.mark.parametrize("held_out", [0.0, 0.2])
 def test_a_normalized_rotation_is_centred_at_the_means_of_its_own_pairs(rounds, held_out):
-    """The vectors keep their lengths (Kulshreshtha et al. 2020, Eqs. 4 and 5), and each refinement round has its own means."""
+    """The vectors keep their lengths (Kulshreshtha et al. 2020, Eqs. 4 and 5), and each refinement
+    round has its own means.
+    """
     source, target, gold = shifted()
     how = Refinement(rounds=rounds, held_out=held_out, frequent=300)
     fit = fit_dictionary(source, target, gold[:60], normalise="centre", refinement=how)
@@ -154,13 +176,19 @@ def test_a_normalized_rotation_is_centred_at_the_means_of_its_own_pairs(rounds, 
     np.testing.assert_allclose(fit.source.source_mean, source_mean, atol=1e-9)
     np.testing.assert_allclose(fit.source.target_mean, target_mean, atol=1e-9)
     expected = (source.vectors.astype(float) - source_mean) @ matrix + target_mean
-    np.testing.assert_allclose(fit.source.transform(source.vectors.astype(float)), expected, atol=1e-9)
+    np.testing.assert_allclose(
+        fit.source.transform(source.vectors.astype(float)), expected, atol=1e-9
+    )
     assert isinstance(fit.source, NormalizedRotation)
     assert fit.source.n_pairs == len(fit.pairs)
     if fit.best == 0:
         assert fit.pairs.tolist() == gold[:60].tolist()
-    linear = fit_dictionary(source, target, gold[:60], method="linear", normalise="centre", refinement=NO_ROUNDS).source
-    x, y = (side.astype(float) for side in (source.vectors[gold[:60, 0]], target.vectors[gold[:60, 1]]))
+    linear = fit_dictionary(
+        source, target, gold[:60], method="linear", normalise="centre", refinement=NO_ROUNDS
+    ).source
+    x, y = (
+        side.astype(float) for side in (source.vectors[gold[:60, 0]], target.vectors[gold[:60, 1]])
+    )
     expected = np.linalg.lstsq(x - x.mean(axis=0), y - y.mean(axis=0), rcond=None)[0]
     np.testing.assert_allclose(linear.matrix, expected, atol=1e-8)
     np.testing.assert_allclose(linear.target_mean, y.mean(axis=0), atol=1e-9)
@@ -177,20 +205,28 @@ def test_refinement_scores_the_mapped_vectors_with_their_means():
 
 
 def test_a_map_centred_at_all_words_is_a_named_option():
-    """With `centre-unit`, the mean of all words is subtracted, and the vectors are then L2-normalised."""
+    """With `centre-unit`, the mean of all words is subtracted, and the vectors are then
+    L2-normalised.
+    """
     source, target, gold = shifted()
     fit = fit_dictionary(source, target, gold[:60], normalise="centre-unit", refinement=NO_ROUNDS)
     x, z = (unit_rows(side.vectors - side.vectors.mean(axis=0)) for side in (source, target))
-    expected = orthogonal_procrustes(x[gold[:60, 0]].astype(float), z[gold[:60, 1]].astype(float))[0]
+    expected = orthogonal_procrustes(x[gold[:60, 0]].astype(float), z[gold[:60, 1]].astype(float))[
+        0
+    ]
     np.testing.assert_allclose(fit.source.matrix, expected, atol=1e-5)
-    np.testing.assert_allclose(fit.source.source_mean, source.vectors.mean(axis=0, dtype=float), atol=1e-6)
+    np.testing.assert_allclose(
+        fit.source.source_mean, source.vectors.mean(axis=0, dtype=float), atol=1e-6
+    )
 
 
 def test_the_mean_of_unit_vectors_is_scaled_to_the_length_of_the_words():
-    """With `unit-centre-unit`, the subtracted mean is that of unit vectors; the map applies to vectors of any length, whose mean
-    is that mean times their mean length."""
+    """With `unit-centre-unit`, the subtracted mean is that of unit vectors; the map applies to
+    vectors of any length, whose mean is that mean times their mean length."""
     source, target, gold = shifted()
-    fit = fit_dictionary(source, target, gold[:60], normalise="unit-centre-unit", refinement=NO_ROUNDS)
+    fit = fit_dictionary(
+        source, target, gold[:60], normalise="unit-centre-unit", refinement=NO_ROUNDS
+    )
     for side, mean in ((source, fit.source.source_mean), (target, fit.source.target_mean)):
         lengths = np.linalg.norm(side.vectors.astype(float), axis=1)
         assert lengths.mean() > 3
@@ -200,11 +236,16 @@ def test_the_mean_of_unit_vectors_is_scaled_to_the_length_of_the_words():
 
 @pytest.mark.parametrize("method", ["normalized-rotation", "rotation", "linear"])
 def test_maps_on_parallel_text_have_the_form_of_the_papers(method, tmp_path):
-    """With the same pairs, the maps of a dictionary and of parallel text are equal, before and after saving."""
+    """With the same pairs, the maps of a dictionary and of parallel text are equal, before and
+    after saving.
+    """
     source, target, gold = shifted(n=60)
     dictionary = dictionary_of(source, target, gold[:40])
     encoder = StaticEncoder(
-        {"xx": WordTable(list(source.words), source.vectors), "en": WordTable(list(target.words), target.vectors)},
+        {
+            "xx": WordTable(list(source.words), source.vectors),
+            "en": WordTable(list(target.words), target.vectors),
+        },
         normalise=False,
     )
     anchors = {
@@ -212,7 +253,9 @@ def test_maps_on_parallel_text_have_the_form_of_the_papers(method, tmp_path):
         for lang, side in (("xx", source), ("en", target))
     }
     normalise = {} if method == "normalized-rotation" else {"normalise": "none"}
-    made = DictionaryMaps(method, towards="en", refinement=NO_ROUNDS, **normalise).align(encoder, anchors, [dictionary])
+    made = DictionaryMaps(method, towards="en", refinement=NO_ROUNDS, **normalise).align(
+        encoder, anchors, [dictionary]
+    )
     made.save(tmp_path / "made")
     found = load_encoder(tmp_path / "made").maps["xx"]
     corpus = ParallelCorpus.of(
@@ -223,7 +266,9 @@ def test_maps_on_parallel_text_have_the_form_of_the_papers(method, tmp_path):
     for name, array in text.arrays().items():
         np.testing.assert_allclose(found.arrays()[name], array, atol=1e-6)
     if method == "normalized-rotation":
-        matrix, source_mean, _ = centred_rotation(source.vectors[gold[:40, 0]], target.vectors[gold[:40, 1]])
+        matrix, source_mean, _ = centred_rotation(
+            source.vectors[gold[:40, 0]], target.vectors[gold[:40, 1]]
+        )
         np.testing.assert_allclose(found.matrix, matrix, atol=1e-6)
         np.testing.assert_allclose(found.source_mean, source_mean, atol=1e-6)
 
@@ -231,7 +276,9 @@ def test_maps_on_parallel_text_have_the_form_of_the_papers(method, tmp_path):
 def test_an_unsupervised_normalized_rotation_is_centred_at_the_means_of_its_own_pairs():
     source, target, gold, _ = planted(noise=0.05)
     moved = WordList(target.words, target.vectors + 3)
-    fit = fit_unsupervised(source, moved, normalise="centre", options={"patience": 5, "growth": 3.0})
+    fit = fit_unsupervised(
+        source, moved, normalise="centre", options={"patience": 5, "growth": 3.0}
+    )
     assert not fit.verdict.failed
     x, y = source.vectors[fit.pairs[:, 0]], moved.vectors[fit.pairs[:, 1]]
     matrix, source_mean, target_mean = centred_rotation(x, y)
@@ -257,7 +304,9 @@ def test_refinement_improves_on_a_noisy_dictionary():
 
 def test_the_refinement_round_is_chosen_on_held_out_words():
     source, target, gold, _ = planted(noise=0.4)
-    fit = fit_dictionary(source, target, gold[:300], refinement=Refinement(rounds=3, held_out=0.2, frequent=100))
+    fit = fit_dictionary(
+        source, target, gold[:300], refinement=Refinement(rounds=3, held_out=0.2, frequent=100)
+    )
     assert fit.seeds == 240
     scores = [each.held_out for each in fit.rounds]
     assert scores[fit.best] == max(scores)
@@ -273,7 +322,11 @@ def test_refinement_equals_a_naive_implementation_of_the_published_rounds():
 
     def solve(pairs):
         return Rotation.from_arrays(
-            {"matrix": orthogonal_procrustes(x[pairs[:, 0]].astype(float), z[pairs[:, 1]].astype(float))[0]}
+            {
+                "matrix": orthogonal_procrustes(
+                    x[pairs[:, 0]].astype(float), z[pairs[:, 1]].astype(float)
+                )[0]
+            }
         )
 
     found = refine(x, z, gold[:20], solve, Refinement(rounds=2, k=4, held_out=0))
@@ -286,20 +339,26 @@ def test_refinement_equals_a_naive_implementation_of_the_published_rounds():
         csls = 2 * cosines - r[:, None] - s
         pairs = np.array([(i, j) for i, j in enumerate(csls.argmax(1)) if csls[:, j].argmax() == i])
         assert found.rounds[number].mutual_pairs == len(pairs)
-        assert found.rounds[number].mutual == pytest.approx(np.mean([csls[i, j] for i, j in pairs]), abs=1e-6)
+        assert found.rounds[number].mutual == pytest.approx(
+            np.mean([csls[i, j] for i, j in pairs]), abs=1e-6
+        )
 
 
 def test_precision_at_1_counts_any_gold_translation_among_frequent_words():
     z = np.eye(5, dtype=np.float32)
     x = z[[0, 1, 1]]
-    assert precision_at_1(x, z, np.array([[0, 3], [0, 0], [1, 2], [2, 1]]), k=1) == pytest.approx(2 / 3)
+    assert precision_at_1(x, z, np.array([[0, 3], [0, 0], [1, 2], [2, 1]]), k=1) == pytest.approx(
+        2 / 3
+    )
     # the candidates are the first word and the words of the pairs
     assert precision_at_1(x, z, np.array([[1, 2]]), k=1, among=1) in (0.0, 1.0)
     assert np.isnan(precision_at_1(x, z, np.zeros((0, 2), dtype=np.int64)))
 
 
 def test_repeated_pairs_change_the_fit_but_not_the_held_out_score():
-    """A repeated pair has a larger weight in the fit, like a repeated row in a literal least-squares solution."""
+    """A repeated pair has a larger weight in the fit, like a repeated row in a literal
+    least-squares solution.
+    """
     rng = np.random.default_rng(2)
     x, z = rng.standard_normal((2, 40, 5)).astype(np.float32)
     once = np.array([(k, k) for k in range(30)] + [(3, 7), (4, 9)])
@@ -308,10 +367,16 @@ def test_repeated_pairs_change_the_fit_but_not_the_held_out_score():
     assert precision_at_1(x_unit, z_unit, twice) == precision_at_1(x_unit, z_unit, once)
     right = {tuple(pair) for pair in once.tolist()}
     near = csls_neighbours(x_unit, z_unit).targets[:30, 0].tolist()
-    assert precision_at_1(x_unit, z_unit, twice) == np.mean([(k, near[k]) in right for k in range(30)])
+    assert precision_at_1(x_unit, z_unit, twice) == np.mean(
+        [(k, near[k]) in right for k in range(30)]
+    )
     lists = WordList([f"e{k}" for k in range(40)], x), WordList([f"d{k}" for k in range(40)], z)
-    fitted = fit_dictionary(*lists, twice, method="linear", normalise="none", refinement=Refinement(rounds=0))
-    expected = np.linalg.lstsq(x[twice[:, 0]].astype(float), z[twice[:, 1]].astype(float), rcond=None)[0]
+    fitted = fit_dictionary(
+        *lists, twice, method="linear", normalise="none", refinement=Refinement(rounds=0)
+    )
+    expected = np.linalg.lstsq(
+        x[twice[:, 0]].astype(float), z[twice[:, 1]].astype(float), rcond=None
+    )[0]
     np.testing.assert_allclose(fitted.source.matrix, expected, atol=1e-6)
 
 
@@ -319,25 +384,33 @@ def test_an_entry_with_several_senses_uses_the_closest_pair():
     source, target, gold, _ = planted(noise=0.1)
     rng = np.random.default_rng(3)
     words, vectors = list(source.words), list(source.vectors)
-    for k in range(0, 100, 2):  # gives every other word a second sense that is not in the dictionary
+    for k in range(
+        0, 100, 2
+    ):  # gives every other word a second sense that is not in the dictionary
         words.append(words[k])
         vectors.append(rng.standard_normal(DIM) * 2)
     many = WordList(words, np.array(vectors, dtype=np.float32))
-    fit = fit_dictionary(many, target, dictionary_of(source, target, gold[:100]), refinement=NO_ROUNDS)
+    fit = fit_dictionary(
+        many, target, dictionary_of(source, target, gold[:100]), refinement=NO_ROUNDS
+    )
     assert fit.seeds == 100
     assert np.mean(fit.pairs[:, 0] < 600) > 0.95
 
 
 def test_seed_pairs_are_found_in_dictionaries_and_among_identical_words():
     pairs, entries, left_out = seed_pairs(
-        Dictionary(("a", "b", "a", "zz"), ("1", "2", "3", "1"), ("en", "de")), ["b", "a", "b"], ["3", "1", "2"]
+        Dictionary(("a", "b", "a", "zz"), ("1", "2", "3", "1"), ("en", "de")),
+        ["b", "a", "b"],
+        ["3", "1", "2"],
     )
     assert pairs.tolist() == [[1, 1], [0, 2], [2, 2], [1, 0]]
     assert entries.tolist() == [0, 1, 1, 2]
     assert left_out == 1
     # If a word has no exact match, the lookup ignores case.
     pairs, _, left_out = seed_pairs(
-        Dictionary(("House", "it"), ("haus", "es"), ("en", "de")), ["it", "house", "IT"], ["HAUS", "Haus", "Es", "es"]
+        Dictionary(("House", "it"), ("haus", "es"), ("en", "de")),
+        ["it", "house", "IT"],
+        ["HAUS", "Haus", "Es", "es"],
     )
     assert pairs.tolist() == [[1, 0], [0, 3]]
     assert left_out == 0
@@ -356,10 +429,13 @@ def test_impossible_fits_are_rejected():
     with pytest.raises(SettingError, match="equal dimensions, got 16 and 5"):
         fit_dictionary(source, WordList(target.words, target.vectors[:, :5]), gold)
     narrow = WordList(target.words, target.vectors[:, :5])
-    assert fit_dictionary(source, narrow, gold, method="linear", refinement=NO_ROUNDS).source.matrix.shape == (16, 5)
+    assert fit_dictionary(
+        source, narrow, gold, method="linear", refinement=NO_ROUNDS
+    ).source.matrix.shape == (16, 5)
 
 
-# -- without a dictionary ----------------------------------------------------------------------------------------------
+# -- without a dictionary
+# ----------------------------------------------------------------------------------------------
 def test_similarity_distributions_and_self_learning_recover_the_rotation():
     source, target, gold, _ = planted(noise=0.3)
     fit = fit_unsupervised(source, target, start="distributions", options=dict(patience=10))
@@ -377,7 +453,9 @@ def test_similarity_distributions_and_self_learning_recover_the_rotation():
 def test_adversarial_training_recovers_the_rotation():
     rng = np.random.default_rng(1)
     centres = np.linalg.qr(rng.standard_normal((3, 3)))[0] + 0.2 * rng.standard_normal((3, 3))
-    cluster = rng.choice(3, 400, p=[0.6, 0.3, 0.1])  # different sizes make the matching of clusters unique
+    cluster = rng.choice(
+        3, 400, p=[0.6, 0.3, 0.1]
+    )  # different sizes make the matching of clusters unique
     x = unit_rows(centres[cluster] + 0.1 * rng.standard_normal((400, 3)))
     turn = np.linalg.qr(rng.standard_normal((3, 3)))[0]
     z = unit_rows(x @ turn + 0.02 * rng.standard_normal((400, 3)))[rng.permutation(400)]
@@ -389,7 +467,12 @@ def test_adversarial_training_recovers_the_rotation():
     source, target, _, _ = planted(n=200)
     tiny = dict(epochs=1, updates=3, hidden=4)
     fit = fit_unsupervised(
-        source, target, start="adversarial", options=tiny, restarts=2, refinement=Refinement(rounds=1)
+        source,
+        target,
+        start="adversarial",
+        options=tiny,
+        restarts=2,
+        refinement=Refinement(rounds=1),
     )
     assert fit.settings["start"] == "adversarial"
     assert fit.verdict is not None
@@ -408,30 +491,46 @@ def test_a_failed_unsupervised_map_is_reported():
         lang: {0: Anchors(tuple(side.words), side.vectors, np.zeros(400, dtype=np.int64), lang)}
         for lang, side in (("xx", source), ("en", target))
     }
-    encoder = StaticEncoder({lang: WordTable(list(of[0].words), of[0].vectors) for lang, of in sides.items()})
-    with pytest.warns(FailedMapWarning, match="xx, layer 0: the map fitted without a dictionary is unreliable"):
-        DictionaryMaps(towards="en", start="distributions", options=dict(patience=2), restarts=1).align(encoder, sides)
+    encoder = StaticEncoder(
+        {lang: WordTable(list(of[0].words), of[0].vectors) for lang, of in sides.items()}
+    )
+    with pytest.warns(
+        FailedMapWarning, match="xx, layer 0: the map fitted without a dictionary is unreliable"
+    ):
+        DictionaryMaps(
+            towards="en", start="distributions", options=dict(patience=2), restarts=1
+        ).align(encoder, sides)
     x, z = unit_rows(source.vectors), unit_rows(target.vectors)
     assert check_map(x, z, np.eye(DIM)).failed
     assert start_options("distributions")["patience"] == 50
     assert start_options("adversarial")["updates"] == 31_250
-    for start, there_are in (("distributions", "words, k, frequent"), ("adversarial", "epochs"), ("identical", "none")):
+    for start, there_are in (
+        ("distributions", "words, k, frequent"),
+        ("adversarial", "epochs"),
+        ("identical", "none"),
+    ):
         with pytest.raises(
-            SettingError, match=f"'seed' is not an option of start '{start}', whose options are {there_are}"
+            SettingError,
+            match=f"'seed' is not an option of start '{start}', whose options are {there_are}",
         ):
             fit_unsupervised(source, target, start=start, options=dict(seed=1))
 
 
-# -- encoders ----------------------------------------------------------------------------------------------------------
+# -- encoders
+# --------------------------------------------------------------------------------------------------
 @pytest.fixture
 def languages():
     corpus, _ = make_text("xx", 60, 0)
     return {"en": corpus.source, "xx": corpus.target}
 
 
-def test_maps_of_an_encoder_are_fitted_from_anchors_and_a_dictionary(tiny_encoder, languages, tmp_path):
+def test_maps_of_an_encoder_are_fitted_from_anchors_and_a_dictionary(
+    tiny_encoder, languages, tmp_path
+):
     layers = (1, 2)
-    anchors = {lang: compute_anchors(tiny_encoder, text, layers) for lang, text in languages.items()}
+    anchors = {
+        lang: compute_anchors(tiny_encoder, text, layers) for lang, text in languages.items()
+    }
     dictionary = Dictionary(tuple(WORDS), tuple(w.upper() for w in WORDS), ("en", "xx"))
     how = Refinement(rounds=1, held_out=0.2, k=2)
     method = DictionaryMaps("normalized-rotation", towards="en", combine="mean", refinement=how)
@@ -465,4 +564,6 @@ def test_frequent_words_also_include_the_given_words(languages):
     text = Sentences.of([["b", "a", "b"], [], ["c", "b", "a"]], "en")
     assert frequent_words(text, 2, ["x", "a"]) == ["b", "a", "x"]
     assert set(frequent_words(languages["en"], 100)) == set(WORDS)
-    assert mutual_neighbours(np.zeros((0, 3), np.float32), np.zeros((2, 3), np.float32))[0].shape == (0, 2)
+    assert mutual_neighbours(np.zeros((0, 3), np.float32), np.zeros((2, 3), np.float32))[
+        0
+    ].shape == (0, 2)

@@ -28,13 +28,15 @@ def matrix():
 
 
 def pickled_by_old_numpy(array, protocol):
-    """Return the pickle as NumPy 1 writes it, with shorter module names; omit the frame, because its length would differ."""
+    """Return the pickle as NumPy 1 writes it, with shorter module names; omit the frame, because
+    its length would differ.
+    """
     content = pickle.dumps(array, protocol=protocol)
     for name in (b"numpy._core.multiarray", b"numpy._core.numeric"):
         short = name.replace(b"_core", b"core")
-        content = content.replace(bytes([0x8C, len(name)]) + name, bytes([0x8C, len(short)]) + short).replace(
-            name, short
-        )
+        content = content.replace(
+            bytes([0x8C, len(name)]) + name, bytes([0x8C, len(short)]) + short
+        ).replace(name, short)
     return content[:2] + content[11:] if content[2:3] == b"\x95" else content
 
 
@@ -65,7 +67,9 @@ class Evil:
 
 
 @pytest.mark.parametrize("protocol", [0, 2, 5])
-@pytest.mark.parametrize("wrap", [lambda e: e, lambda e: [e], lambda e: {"a": (e,)}, lambda e: Evil(ran, e)])
+@pytest.mark.parametrize(
+    "wrap", [lambda e: e, lambda e: [e], lambda e: {"a": (e,)}, lambda e: Evil(ran, e)]
+)
 def test_code_in_the_file_is_not_executed(tmp_path, protocol, wrap):
     mark = tmp_path / "ran"
     bad = [
@@ -89,7 +93,9 @@ def test_code_in_the_file_is_not_executed(tmp_path, protocol, wrap):
         with pytest.raises(InputError):
             read_released(tmp_path / f"{number}.zip")
         # the same content in the legacy PyTorch container
-        torch_like = b"".join(pickle.dumps(part, 2) for part in (0x1950A86A20F9469CFC6C, 1001, {})) + content
+        torch_like = (
+            b"".join(pickle.dumps(part, 2) for part in (0x1950A86A20F9469CFC6C, 1001, {})) + content
+        )
         path.write_bytes(torch_like)
         with pytest.raises(InputError):
             read_released(path)
@@ -98,7 +104,9 @@ def test_code_in_the_file_is_not_executed(tmp_path, protocol, wrap):
 
 
 def test_arrays_that_hide_code_are_rejected(tmp_path):
-    """Try object arrays, a call in the state of an array, and names that resemble those in NumPy."""
+    """Try object arrays, a call in the state of an array, and names that resemble those in
+    NumPy.
+    """
     RAN.clear()
     objects = np.array([[Evil(ran), 1], [2, 3]], dtype=object)
     build = np.eye(2).__reduce__()
@@ -107,7 +115,9 @@ def test_arrays_that_hide_code_are_rejected(tmp_path):
     hidden += b"(I1\n(I2\nI2\ntcnumpy\ndtype\n(S'f8'\ntRI00\n"
     call = b"cposix\nsystem\n(S'true'\ntR"
     attribute = b"cnumpy.core.multiarray\n_reconstruct.__globals__\n."
-    for number, content in enumerate((pickle.dumps(objects), nested, hidden + call + b"tb.", attribute)):
+    for number, content in enumerate(
+        (pickle.dumps(objects), nested, hidden + call + b"tb.", attribute)
+    ):
         path = tmp_path / str(number)
         path.write_bytes(content)
         with pytest.raises(InputError):
@@ -117,12 +127,26 @@ def test_arrays_that_hide_code_are_rejected(tmp_path):
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"\x80", b"not a pickle", b"PK\x03\x04 not a zip", pickle.dumps(3.5), pickle.dumps([1.0, 2.0]),
-     pickle.dumps(np.float64(3)), pickle.dumps(np.array(["a"])), pickle.dumps(np.zeros(4)), pickle.dumps(np.zeros((0, 3))),
-     pickle.dumps(np.zeros((2, 2), dtype=complex)), pickle.dumps(np.array([[np.nan]])), pickle.dumps(np.eye(4))[:-30],
-     pickle.dumps(np.zeros(2, dtype=[("a", "f8")])), pickle.dumps(collections.OrderedDict(a=1)),
-     b"\x80\x05\x96\xff\xff\xff\xff\xff\xff\xff\x7f.", b"(" * 100_000 + b"t" * 99_999 + b"."],
-)  # fmt: skip
+    [
+        b"",
+        b"\x80",
+        b"not a pickle",
+        b"PK\x03\x04 not a zip",
+        pickle.dumps(3.5),
+        pickle.dumps([1.0, 2.0]),
+        pickle.dumps(np.float64(3)),
+        pickle.dumps(np.array(["a"])),
+        pickle.dumps(np.zeros(4)),
+        pickle.dumps(np.zeros((0, 3))),
+        pickle.dumps(np.zeros((2, 2), dtype=complex)),
+        pickle.dumps(np.array([[np.nan]])),
+        pickle.dumps(np.eye(4))[:-30],
+        pickle.dumps(np.zeros(2, dtype=[("a", "f8")])),
+        pickle.dumps(collections.OrderedDict(a=1)),
+        b"\x80\x05\x96\xff\xff\xff\xff\xff\xff\xff\x7f.",
+        b"(" * 100_000 + b"t" * 99_999 + b".",
+    ],
+)
 def test_invalid_content_raises_an_error_that_names_the_file(tmp_path, content):
     path = tmp_path / "en_best_mapping.pth"
     path.write_bytes(content)
@@ -145,10 +169,14 @@ def test_tensors_and_missing_files_raise_errors(tmp_path):
 
 
 def test_a_corrupt_data_type_does_not_change_the_data_types_of_the_process(tmp_path):
-    """The flag `copy` of the data type decides whether NumPy would set the state of a copy, or of its own `float64`."""
+    """The flag `copy` of the data type decides whether NumPy would set the state of a copy, or of
+    its own `float64`.
+    """
     data, changed = np.eye(3).dumps(), 0
     for place in range(len(data)):
-        (tmp_path / "p.pth").write_bytes(data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :])
+        (tmp_path / "p.pth").write_bytes(
+            data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :]
+        )
         try:
             found = read_released(tmp_path / "p.pth").matrix
         except InputError:

@@ -35,22 +35,33 @@ def test_the_best_answer_has_the_highest_score_of_all_spans(data):
 
 def test_losses_equal_those_of_a_softmax_per_question():
     torch.manual_seed(0)
-    owner, words = torch.tensor([0, 0, 0, 1, 1, 1, 1, 1, 2, 2]), torch.tensor([0, 1, 2, 0, 1, 2, 1, 2, 0, 1])
+    owner, words = (
+        torch.tensor([0, 0, 0, 1, 1, 1, 1, 1, 2, 2]),
+        torch.tensor([0, 1, 2, 0, 1, 2, 1, 2, 0, 1]),
+    )
     scores = (5 * torch.randn(10, 2, dtype=torch.float64)).requires_grad_()
-    right = torch.tensor([[1, 2], [1, 2], [-1, -1], [0, 0]])  # the third question has no answer, the fourth has no rows
+    right = torch.tensor(
+        [[1, 2], [1, 2], [-1, -1], [0, 0]]
+    )  # the third question has no answer, the fourth has no rows
     losses = end_losses(scores, owner, words, right)
     expected = torch.zeros(4, dtype=torch.float64)
     for question in (0, 1):
         mine = [row for row in range(10) if owner[row] == question]
         for side in (0, 1):
             shares = scores[mine, side].softmax(0)
-            hit = sum(share for share, row in zip(shares, mine, strict=True) if words[row] == right[question, side])
+            hit = sum(
+                share
+                for share, row in zip(shares, mine, strict=True)
+                if words[row] == right[question, side]
+            )
             expected[question] -= torch.log(torch.as_tensor(hit)) / 2
     torch.testing.assert_close(losses, expected)
     (gradient,) = torch.autograd.grad(losses.sum(), scores)
     assert gradient.isfinite().all()
     assert not gradient[8:].any()
-    torch.testing.assert_close(gradient[:8].reshape(-1, 2).sum(0), torch.zeros(2, dtype=torch.float64))
+    torch.testing.assert_close(
+        gradient[:8].reshape(-1, 2).sum(0), torch.zeros(2, dtype=torch.float64)
+    )
 
 
 def test_each_passage_word_is_compared_only_with_its_own_question():
@@ -61,10 +72,14 @@ def test_each_passage_word_is_compared_only_with_its_own_question():
     rows = torch.randn(8, 4)
     head.projection.register_forward_pre_hook(lambda _, args: seen.append(args[0]))
     assert head(rows, lengths).shape == (5, 2)
-    parts = [head.encoding(part, torch.tensor([len(part)])) for part in rows.split(lengths.tolist())]
+    parts = [
+        head.encoding(part, torch.tensor([len(part)])) for part in rows.split(lengths.tolist())
+    ]
     expected = []
     for passage, question in ((parts[0], parts[2]), (parts[1], parts[3])):
         aligned = (passage @ question.T).softmax(1) @ question
         whole = question.max(0).values.expand_as(passage)
-        expected.append(torch.cat([passage, aligned, passage - aligned, passage * aligned, whole], dim=1))
+        expected.append(
+            torch.cat([passage, aligned, passage - aligned, passage * aligned, whole], dim=1)
+        )
     torch.testing.assert_close(seen[0], torch.cat(expected))

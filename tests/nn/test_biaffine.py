@@ -14,7 +14,8 @@ def literal(form, x, y):
     x = [*x.tolist(), 1.0]
     y = [*y.tolist(), *([1.0] if form.bias_right else [])]
     return [
-        sum(x[i] * w * y[j] for i, row in enumerate(table) for j, w in enumerate(row)) for table in form.weight.tolist()
+        sum(x[i] * w * y[j] for i, row in enumerate(table) for j, w in enumerate(row))
+        for table in form.weight.tolist()
     ]
 
 
@@ -31,9 +32,13 @@ def draw(left, right, out, bias_right, lengths, seed=0):
 
 
 SETTINGS = given(
-    left=st.integers(1, 4), right=st.integers(1, 4), bias_right=st.booleans(),
-    lengths=st.lists(st.integers(0, 4), min_size=1, max_size=4), seed=st.integers(0, 10**6), out=st.integers(1, 4),
-)  # fmt: skip
+    left=st.integers(1, 4),
+    right=st.integers(1, 4),
+    bias_right=st.booleans(),
+    lengths=st.lists(st.integers(0, 4), min_size=1, max_size=4),
+    seed=st.integers(0, 10**6),
+    out=st.integers(1, 4),
+)
 
 
 @settings(max_examples=40, deadline=None)
@@ -61,7 +66,9 @@ def test_label_scores_equal_those_of_a_loop(left, right, bias_right, lengths, se
     for n in lengths:
         for i in range(n):
             head = int(chosen[begin + i])
-            expected.append(literal(form, dependents[begin + i], heads[begin + head if head else 0]))
+            expected.append(
+                literal(form, dependents[begin + i], heads[begin + head if head else 0])
+            )
         begin += n
     torch.testing.assert_close(found, torch.tensor(expected, dtype=torch.float64).view(-1, out))
 
@@ -70,7 +77,9 @@ def test_the_mlp_equals_its_formula():
     torch.manual_seed(0)
     mlp, x, lengths = MLP(3, 200, 0.5), torch.randn(6, 3), torch.tensor([2, 4])
     hidden = x @ mlp.linear.weight.T + mlp.linear.bias
-    expected = torch.tensor([[v if v > 0 else math.expm1(v) for v in row] for row in hidden.tolist()])
+    expected = torch.tensor(
+        [[v if v > 0 else math.expm1(v) for v in row] for row in hidden.tolist()]
+    )
     dropped = mlp(x, lengths)
     zero = dropped == 0
     torch.testing.assert_close(dropped, torch.where(zero, 0.0, expected * 2))

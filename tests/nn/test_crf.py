@@ -17,7 +17,12 @@ def score(crf, scores, tags):
     """Return the score of one tag sequence `[n]`, or of several sequences `[m, n]`."""
     places = torch.arange(len(scores))
     moves = crf.transitions[tags[..., :-1], tags[..., 1:]]
-    return crf.start[tags[..., 0]] + scores[places, tags].sum(-1) + moves.sum(-1) + crf.end[tags[..., -1]]
+    return (
+        crf.start[tags[..., 0]]
+        + scores[places, tags].sum(-1)
+        + moves.sum(-1)
+        + crf.end[tags[..., -1]]
+    )
 
 
 def every_sequence(crf, scores):
@@ -44,9 +49,13 @@ def literal_decode(crf, scores, lengths, allowed=lambda tags: True):
         if n:
             sequences, values = every_sequence(crf, scores[begin : begin + n])
             kept = [
-                (-value, tags[::-1]) for tags, value in zip(sequences, values.tolist(), strict=True) if allowed(tags)
+                (-value, tags[::-1])
+                for tags, value in zip(sequences, values.tolist(), strict=True)
+                if allowed(tags)
             ]
-            best += min(kept)[1][::-1]  # ties go to the smaller last tag, then to the smaller second-to-last tag
+            best += min(kept)[1][
+                ::-1
+            ]  # ties go to the smaller last tag, then to the smaller second-to-last tag
         begin += n
     return best
 
@@ -68,20 +77,32 @@ def make(n_tags, lengths, seed, scale=1.0, dtype=torch.float64, whole=False, **s
 
 
 def gradients(crf, scores, values):
-    weights = torch.arange(1.0, len(values) + 1, dtype=values.dtype)  # gives each sentence a different weight
-    return torch.autograd.grad(values @ weights, [scores, *crf.parameters()], materialize_grads=True)
+    weights = torch.arange(
+        1.0, len(values) + 1, dtype=values.dtype
+    )  # gives each sentence a different weight
+    return torch.autograd.grad(
+        values @ weights, [scores, *crf.parameters()], materialize_grads=True
+    )
 
 
 @settings(max_examples=40, deadline=None)
 @given(
-    n_tags=st.integers(2, 4), lengths=BATCHES, seed=st.integers(0, 10**6), scale=st.sampled_from([0.1, 1.0, 20.0, 1e5])
+    n_tags=st.integers(2, 4),
+    lengths=BATCHES,
+    seed=st.integers(0, 10**6),
+    scale=st.sampled_from([0.1, 1.0, 20.0, 1e5]),
 )
 def test_likelihood_and_gradients_equal_those_of_the_enumeration(n_tags, lengths, seed, scale):
     crf, scores, tags, sizes = make(n_tags, lengths, seed, scale)
-    found, expected = crf.log_likelihood(scores, tags, sizes), literal_log_likelihood(crf, scores, tags, lengths)
+    found, expected = (
+        crf.log_likelihood(scores, tags, sizes),
+        literal_log_likelihood(crf, scores, tags, lengths),
+    )
     torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-9)
     if sum(lengths):
-        for ours, theirs in zip(gradients(crf, scores, found), gradients(crf, scores, expected), strict=True):
+        for ours, theirs in zip(
+            gradients(crf, scores, found), gradients(crf, scores, expected), strict=True
+        ):
             torch.testing.assert_close(ours, theirs, rtol=1e-8, atol=1e-8)
 
 
@@ -107,7 +128,8 @@ NAMES = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC")
 def is_bio(tags):
     names = [NAMES[tag] for tag in tags]
     return all(
-        not name.startswith("I-") or (before is not None and before[0] in "BI" and before[2:] == name[2:])
+        not name.startswith("I-")
+        or (before is not None and before[0] in "BI" and before[2:] == name[2:])
         for before, name in zip([None, *names[:-1]], names, strict=True)
     )
 
@@ -117,10 +139,16 @@ def test_an_inside_tag_can_only_follow_a_tag_of_the_same_type():
     assert [NAMES[i] for i in start.nonzero()[:, 0]] == ["I-PER", "I-LOC"]
     forbidden = {(NAMES[i], NAMES[j]) for i, j in transitions.nonzero().tolist()}
     assert forbidden == {
-        ("O", "I-PER"), ("O", "I-LOC"),
-        ("B-PER", "I-LOC"), ("I-PER", "I-LOC"), ("B-LOC", "I-PER"), ("I-LOC", "I-PER"),
-    }  # fmt: skip
-    assert not forbidden_in_bio(("NOUN", "INTJ", "X"))[0].any()  # without span tags, no transition is forbidden
+        ("O", "I-PER"),
+        ("O", "I-LOC"),
+        ("B-PER", "I-LOC"),
+        ("I-PER", "I-LOC"),
+        ("B-LOC", "I-PER"),
+        ("I-LOC", "I-PER"),
+    }
+    assert not forbidden_in_bio(("NOUN", "INTJ", "X"))[
+        0
+    ].any()  # without span tags, no transition is forbidden
     with pytest.raises(SettingError, match="must include B- tags or O"):
         forbidden_in_bio(["I-PER"])
 

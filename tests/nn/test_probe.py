@@ -10,7 +10,9 @@ DIM, LABELS, WIDTH, HIDDEN = 6, 4, 5, 7
 
 
 def literal(probe, rows, targets):
-    """Compute §3.1 of Tenney et al. (2019b), one target at a time; `targets` lists the rows of each span."""
+    """Compute §3.1 of Tenney et al. (2019b), one target at a time; `targets` lists the rows of each
+    span.
+    """
     words = list(rows)
     scores = []
     for spans in targets:
@@ -28,7 +30,9 @@ def literal(probe, rows, targets):
 
 def spans_of(targets, which):
     rows = [target[which] for target in targets]
-    return SpanRows(torch.tensor([i for each in rows for i in each]), torch.tensor([len(each) for each in rows]))
+    return SpanRows(
+        torch.tensor([i for each in rows for i in each]), torch.tensor([len(each) for each in rows])
+    )
 
 
 SINGLE = [([0],), ([0, 1, 2],), ([2],), ([8, 3, 5],)]
@@ -47,7 +51,10 @@ def test_scores_and_gradients_equal_the_formula(targets):
     rows = torch.randn(9, DIM, dtype=torch.double, requires_grad=True)
     gold = torch.rand(len(targets), LABELS) > 0.5
     found = []
-    for scores in (probe(rows, [spans_of(targets, k) for k in range(spans)]), literal(probe, rows, targets)):
+    for scores in (
+        probe(rows, [spans_of(targets, k) for k in range(spans)]),
+        literal(probe, rows, targets),
+    ):
         p = torch.sigmoid(scores)
         losses = probe.losses(scores, gold)
         torch.testing.assert_close(losses, -torch.where(gold, p.log(), (1 - p).log()).sum(1))
@@ -70,7 +77,10 @@ def test_large_attention_scores_do_not_overflow():
 
 
 def test_batches_without_targets_have_no_scores():
-    probe, none = Probe(DIM, LABELS, spans=1, width=WIDTH, hidden=HIDDEN, dropout=0.0), torch.zeros(0, dtype=torch.long)
+    probe, none = (
+        Probe(DIM, LABELS, spans=1, width=WIDTH, hidden=HIDDEN, dropout=0.0),
+        torch.zeros(0, dtype=torch.long),
+    )
     scores = probe(torch.randn(3, DIM), [SpanRows(none, none)])
     assert scores.shape == (0, LABELS)
     probe.losses(scores, torch.zeros(0, LABELS)).sum().backward()

@@ -33,7 +33,11 @@ def literal(lstm, x, lengths):
 def draw(dim, hidden, layers, lengths, seed, **settings):
     torch.manual_seed(seed)
     lstm = StackedLSTM(dim, hidden, layers, **settings)
-    return lstm, torch.randn(sum(lengths), dim, requires_grad=True), torch.tensor(lengths, dtype=torch.int64)
+    return (
+        lstm,
+        torch.randn(sum(lengths), dim, requires_grad=True),
+        torch.tensor(lengths, dtype=torch.int64),
+    )
 
 
 def gradients(lstm, x, found):
@@ -43,9 +47,12 @@ def gradients(lstm, x, found):
 
 @settings(max_examples=25, deadline=None)
 @given(
-    dim=st.integers(1, 9), hidden=st.integers(1, 18), layers=st.integers(1, 3),
-    lengths=st.lists(st.integers(0, 6), min_size=1, max_size=5).filter(any), seed=st.integers(0, 10**6),
-)  # fmt: skip
+    dim=st.integers(1, 9),
+    hidden=st.integers(1, 18),
+    layers=st.integers(1, 3),
+    lengths=st.lists(st.integers(0, 6), min_size=1, max_size=5).filter(any),
+    seed=st.integers(0, 10**6),
+)
 def test_recurrent_layers_equal_a_naive_loop(dim, hidden, layers, lengths, seed):
     lstm, x, sizes = draw(dim, hidden, layers, lengths, seed)
     found, expected = lstm(x, sizes), literal(lstm, x, lengths)

@@ -39,7 +39,15 @@ PUBLISHED = {
 }
 PRETRAINED = {
     "elmo": {"dim": 4, "hidden": 6, "filters": [[1, 4], [2, 4]], "vocabulary": 60, "negatives": 8},
-    "bert": {"dim": 8, "layers": 1, "heads": 2, "inner": 8, "vocabulary": 80, "length": 16, "positions": 32},
+    "bert": {
+        "dim": 8,
+        "layers": 1,
+        "heads": 2,
+        "inner": 8,
+        "vocabulary": 80,
+        "length": 16,
+        "positions": 32,
+    },
 }
 OTHER_TASKS = ("retrieval", "sentences", "word-alignment", "consistency", "lexicon", "wsd")
 pytestmark = [
@@ -69,9 +77,12 @@ def write_files(plan: dict, folder: Path) -> None:
         write(folder, each)
 
 
-# -- shrinking a study -------------------------------------------------------------------------------------------------
+# -- shrinking a study
+# -------------------------------------------------------------------------------------------------
 def small(plan: dict) -> dict:
-    """Return the study with one training run per encoder, method and head, one language besides English, and few texts."""
+    """Return the study with one training run per encoder, method and head, one language besides
+    English, and few texts.
+    """
     plan = copy.deepcopy(plan)
     plan |= {"seeds": 1, "runs": 1, "words": {"model": "fast-align"}}
     langs = ["en", _other_language(plan)]
@@ -94,7 +105,9 @@ def small(plan: dict) -> dict:
 
 def _other_language(plan: dict) -> str:
     tables = [
-        table for table in plan.get("supervision", {}).values() if set(table) - {"texts", "kind", "limit", "most"}
+        table
+        for table in plan.get("supervision", {}).values()
+        if set(table) - {"texts", "kind", "limit", "most"}
     ]
     codes = [key for table in tables for key in table if len(key) == 2 and key != "en"]
     return codes[0]
@@ -120,7 +133,9 @@ def _shrink_encoder(encoder: dict, langs: list[str]) -> None:
         if "senses" in how:
             how["senses"] = {"senses": 2, "axes": 2, "warmup": 1, "occurrences": 1}
         how["dictionaries"] = {
-            key: file for key, file in how.get("dictionaries", {}).items() if set(key.split("-")) <= set(langs)
+            key: file
+            for key, file in how.get("dictionaries", {}).items()
+            if set(key.split("-")) <= set(langs)
         }
         if not how["dictionaries"]:
             del how["dictionaries"]
@@ -132,7 +147,9 @@ def _shrink_method(name: str, method: dict) -> None:
     if "freeze" in method:
         method["freeze"] = 1
     if name == "clcr":
-        method |= {"epochs": [60, 0.1, 0.1, 1, 1]}  # maps that are trained for too few epochs find no pivots
+        method |= {
+            "epochs": [60, 0.1, 0.1, 1, 1]
+        }  # maps that are trained for too few epochs find no pivots
     elif name in ("contrastive", "finetune"):
         method |= {"epochs": 0.3, "batch": 4}
     elif name == "distributions":
@@ -148,9 +165,9 @@ def _shrink_task(kind: str, task: dict, langs: list[str]) -> None:
         if isinstance(task.get(part), dict):
             _keep(task[part], langs)
         elif isinstance(task.get(part), list):
-            task[part] = [file for file in task[part] if language_and_path(file, "en")[0] in langs][:2] or task[part][
-                :1
-            ]
+            task[part] = [file for file in task[part] if language_and_path(file, "en")[0] in langs][
+                :2
+            ] or task[part][:1]
     if "limit" in TASKS[kind].takes or "limit" in task:
         task["limit"] = 20
     if "test_limit" in task:
@@ -162,7 +179,8 @@ def _shrink_task(kind: str, task: dict, langs: list[str]) -> None:
         task.pop("patience", None)
 
 
-# -- studies -----------------------------------------------------------------------------------------------------------
+# -- studies
+# --------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
 def test_the_files_and_settings_of_a_study_are_accepted(path, data):
     """Check the recipe at its full size, without running a step."""
@@ -176,7 +194,9 @@ def test_the_files_and_settings_of_a_study_are_accepted(path, data):
     assert sum(map(len, grid.phases.values())) >= len(plan["methods"]) * len(plan["encoders"]) - 1
 
 
-@pytest.mark.parametrize("path", [each for each in STUDIES if each.stem != "multisense"], ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", [each for each in STUDIES if each.stem != "multisense"], ids=lambda path: path.stem
+)
 def test_a_study_runs_at_its_smallest_size(path, data):
     """`tests/senses/test_multisense.py` runs the recipe of the senses."""
     plan = small(plan_of(path))
@@ -200,7 +220,8 @@ def test_every_file_of_the_recipes_can_be_made():
         assert [file for file in files if kind_of(file) is None] == [], path.name
 
 
-# -- shell scripts -----------------------------------------------------------------------------------------------------
+# -- shell scripts
+# --------------------------------------------------------------------------------------------------
 _STAND_IN = """#!{python} -SE
 import json, os, socket, sys
 with socket.socket(socket.AF_UNIX) as server:
@@ -219,7 +240,8 @@ runpy.run_module("calque", None, "__main__")
 
 
 class Commands:
-    """Stand-in for the program `calque`, which runs each command in a forked process with further options.
+    """Stand-in for the program `calque`, which runs each command in a forked process with further
+    options.
 
     Attributes:
         ran: arguments of all commands.
@@ -251,16 +273,25 @@ class Commands:
 
 @pytest.fixture
 def script(data):
-    """Return a function that runs a script of the recipes twice, and returns the commands of both runs."""
+    """Return a function that runs a script of the recipes twice, and returns the commands of both
+    runs.
+    """
 
-    def run(name: str, *arguments: object, further: dict[str, list[str]], **settings: str) -> tuple[list, list]:
+    def run(
+        name: str, *arguments: object, further: dict[str, list[str]], **settings: str
+    ) -> tuple[list, list]:
         commands = Commands(data / "bin", further)
         runs = []
         for _ in range(2):
             before = len(commands.ran)
             given = ["bash", str(FOLDER / name), *map(str, arguments)]
             done = subprocess.run(
-                given, env={**commands.environment, **settings}, cwd=data, capture_output=True, text=True, timeout=600
+                given,
+                env={**commands.environment, **settings},
+                cwd=data,
+                capture_output=True,
+                text=True,
+                timeout=600,
             )
             assert done.returncode == 0, done.stderr
             runs.append(commands.ran[before:])
@@ -274,10 +305,15 @@ def test_the_script_for_published_encoders_runs(script, data, tiny_folder):
         write(data, f"parallel/{part}")
     settings = {"LANGUAGES": "de", "SIZES": "12", "SEEDS": "0", "TEST": "8", "SEEN": "20"}
     further = {"align": ["--epochs", "0.5", "--batch", "4"]}
-    first, second = script("published.sh", tiny_folder, data / "parallel", data / "out", further=further, **settings)
+    first, second = script(
+        "published.sh", tiny_folder, data / "parallel", data / "out", further=further, **settings
+    )
     assert [command[0] for command in first] == ["evaluate", "align", "evaluate"]
     assert second == []  # finished steps are skipped
-    assert {path.name for path in (data / "out" / "scores").iterdir()} == {"de.base.jsonl", "de.12.0.jsonl"}
+    assert {path.name for path in (data / "out" / "scores").iterdir()} == {
+        "de.base.jsonl",
+        "de.12.0.jsonl",
+    }
 
 
 def test_the_script_for_the_bundled_encoder_runs(script, data):
@@ -295,9 +331,20 @@ def test_the_script_for_students_runs(script, data, tiny_folder):
     for part in ("train.en-de.tsv.gz", "dev.en-de.tsv"):
         write(data, f"parallel/{part}")
     further = {
-        "distil": ["--student", str(tiny_folder), "--teacher-pooling", "words", "--epochs", "0.5", "--batch", "4"]
+        "distil": [
+            "--student",
+            str(tiny_folder),
+            "--teacher-pooling",
+            "words",
+            "--epochs",
+            "0.5",
+            "--batch",
+            "4",
+        ]
     }
-    first, second = script("students.sh", tiny_folder, data / "parallel", data / "out", further=further)
+    first, second = script(
+        "students.sh", tiny_folder, data / "parallel", data / "out", further=further
+    )
     assert {command[0] for command in first} == {"evaluate", "distil"}
     assert second == []
 
@@ -305,7 +352,11 @@ def test_the_script_for_students_runs(script, data, tiny_folder):
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.sh")), ids=lambda path: path.name)
 def test_a_script_prints_its_description_without_running_a_command(path, tmp_path):
     done = subprocess.run(
-        ["bash", str(path), "--help"], env={"PATH": "/usr/bin:/bin"}, cwd=tmp_path, capture_output=True, text=True
+        ["bash", str(path), "--help"],
+        env={"PATH": "/usr/bin:/bin"},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert len(done.stdout.splitlines()) > 2

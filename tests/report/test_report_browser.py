@@ -15,7 +15,9 @@ from report_results import HOSTILE, analyses, hostile_lines, run_record, study, 
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory) -> str:
-    """Write a report on a small study with every kind of section, and return the URL of the page."""
+    """Write a report on a small study with every kind of section, and return the URL of the
+    page.
+    """
     folder = tmp_path_factory.mktemp("report") / "study"
     write(
         folder / "results.jsonl",
@@ -31,7 +33,12 @@ def test_the_page_renders_without_further_requests(page, seen, url):
     page.goto(url)
     assert page.title() == "A study"
     assert page.locator("main > section:visible").count() > 10
-    for name in ("#retrieval-0", "#retrieval-heat svg >> nth=0", "#pos-plot svg >> nth=0", "#points-plot svg >> nth=0"):
+    for name in (
+        "#retrieval-0",
+        "#retrieval-heat svg >> nth=0",
+        "#pos-plot svg >> nth=0",
+        "#points-plot svg >> nth=0",
+    ):
         box = page.locator(name).bounding_box()
         assert box["width"] > 200, name
         assert box["height"] > 100, name
@@ -96,7 +103,9 @@ def test_the_tooltip_of_a_word_shows_its_sentence_and_translation(page, url):
     text = page.locator("#tip").inner_text()
     assert "green – grün" in text
     assert "… green no. 3 ." in text
-    assert panel.locator(".on").count() == 6  # two words and a line, each before and after alignment
+    assert (
+        panel.locator(".on").count() == 6
+    )  # two words and a line, each before and after alignment
 
 
 def test_arrow_keys_select_the_marks_of_a_plot(page, url):
@@ -126,7 +135,9 @@ def test_plots_show_the_chosen_language_and_encoder(page, url):
         "Word pairs of en and zh in their sentences"
     ]
     layers = page.locator("#layers-plot")
-    layers.locator(".choose").get_by_label("figure").select_option("accuracy, pairs unseen in training")
+    layers.locator(".choose").get_by_label("figure").select_option(
+        "accuracy, pairs unseen in training"
+    )
     shown = layers.locator(".panel:visible")
     assert "unseen" in shown.locator("svg title").first.text_content()
 

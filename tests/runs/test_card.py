@@ -32,7 +32,12 @@ def train(tmp_path_factory) -> Path:
 def aligned(train: Path, encoder: Path, out: Path, method: str = "contrastive", **load) -> str:
     options = {"epochs": 0.5, "batch": 4} if method == "contrastive" else {}
     how = AlignSettings(
-        train=[str(train)], langs=["en", "de"], encoder=str(encoder), method=method, towards="en", out=out
+        train=[str(train)],
+        langs=["en", "de"],
+        encoder=str(encoder),
+        method=method,
+        towards="en",
+        out=out,
     )
     align(how, load=load, options=options)
     return (out / "README.md").read_text(encoding="utf-8")
@@ -46,19 +51,24 @@ def run_code(card: str, folder: Path) -> dict:
 
 
 @pytest.mark.parametrize("pooling", ["last", "mean"])
-def test_the_code_in_the_card_computes_the_same_vectors_without_calque(family_folder, pooling, train, tmp_path):
+def test_the_code_in_the_card_computes_the_same_vectors_without_calque(
+    family_folder, pooling, train, tmp_path
+):
     card = aligned(train, family_folder, tmp_path / "out", layer=1, pooling=pooling)
     space = run_code(card, tmp_path / "out")
     assert "import calque" not in card
     words = ["The", "old", "ferry", "leaves", "the", "harbour"]
     ours = load_encoder(tmp_path / "out").encode([Sentence(tuple(words), "en")])[0]
-    torch.testing.assert_close(space["word_vectors"](words), torch.from_numpy(ours), rtol=0, atol=2e-5)
+    torch.testing.assert_close(
+        space["word_vectors"](words), torch.from_numpy(ours), rtol=0, atol=2e-5
+    )
     assert space["vectors"].shape == (5, ours.shape[1])
     assert f"layer {load_encoder(tmp_path / 'out').layer}" in card or "the last layer (1)" in card
 
 
 @pytest.mark.filterwarnings(
-    "ignore::calque.errors.CalqueWarning", "ignore::calque.encoders.extraction.UncoveredWordsWarning"
+    "ignore::calque.errors.CalqueWarning",
+    "ignore::calque.encoders.extraction.UncoveredWordsWarning",
 )
 def test_the_card_describes_the_method_and_the_skipped_pairs(tiny_folder, train, tmp_path):
     text = train.read_text(encoding="utf-8")
@@ -73,7 +83,9 @@ def test_the_card_describes_the_method_and_the_skipped_pairs(tiny_folder, train,
 
 
 @pytest.mark.parametrize("name", ["contrastive", "rotation", "means"])
-def test_encoders_saved_in_python_have_a_card_and_a_record(name, tiny_folder, train, tmp_path, capsys):
+def test_encoders_saved_in_python_have_a_card_and_a_record(
+    name, tiny_folder, train, tmp_path, capsys
+):
     corpus = read_parallel(train, langs=("en", "de"))
     pairs = WordPairs.of([[(0, 0), (1, 1)]] * len(corpus))
     options = {"epochs": 0.5, "batch": 4} if name == "contrastive" else {}
@@ -81,7 +93,11 @@ def test_encoders_saved_in_python_have_a_card_and_a_record(name, tiny_folder, tr
     made = method.align(load_encoder(tiny_folder), corpus, pairs)
     made.save(tmp_path / "out")
     record = json.loads((tmp_path / "out" / "calque-run.json").read_text())
-    assert (record["method"], record["towards"], record["encoder"]) == (name, "en", tiny_folder.name)
+    assert (record["method"], record["towards"], record["encoder"]) == (
+        name,
+        "en",
+        tiny_folder.name,
+    )
     assert record["settings"]
     assert f"aligned by {name}" in (tmp_path / "out" / "README.md").read_text()
     for folder in ("out", "plain"):  # `--record` also works without an existing record
@@ -94,7 +110,9 @@ def test_encoders_saved_in_python_have_a_card_and_a_record(name, tiny_folder, tr
 
 
 def test_recording_scores_changes_only_the_block_of_scores(tiny_folder, train, tmp_path, capsys):
-    """The user's sections before and after the scores stay, and the same score recorded twice is one row."""
+    """The user's sections before and after the scores stay, and the same score recorded twice is
+    one row.
+    """
     load_encoder(tiny_folder).save(tmp_path / "out")
     card = tmp_path / "out" / "README.md"
     own = "# My model\n\n## Scores\n\nSee our paper.\n\n## Licence\n\nMIT.\n"
@@ -107,20 +125,32 @@ def test_recording_scores_changes_only_the_block_of_scores(tiny_folder, train, t
     rows = [line for line in text.splitlines() if line.startswith("| retrieval | accuracy.all |")]
     assert [row.split(" | ")[-1] for row in rows] == ["contextual: True |", "contextual: False |"]
     assert len(json.loads((tmp_path / "out" / "calque-run.json").read_text())["scores"]) == 2 * len(
-        [line for line in text.splitlines() if line.startswith("| retrieval |") and line.endswith("True |")]
+        [
+            line
+            for line in text.splitlines()
+            if line.startswith("| retrieval |") and line.endswith("True |")
+        ]
     )
 
 
 def own_score(mode: str, skipped: int) -> dict:
-    """Return the score of a task from another package, whose declaration is stored with the score."""
+    """Return the score of a task from another package, whose declaration is stored with the
+    score.
+    """
     settings = {"mode": mode, "skipped": skipped}
     reporting = Reporting(descriptive=("skipped",))
-    score = Score("mine", "t", ("en", "de"), "accuracy", 0.5, 0.4, 0.6, 9, 0, settings, reporting=reporting)
+    score = Score(
+        "mine", "t", ("en", "de"), "accuracy", 0.5, 0.4, 0.6, 9, 0, settings, reporting=reporting
+    )
     return score.to_dict()
 
 
 def rows_of(folder: Path) -> list[str]:
-    return [line for line in (folder / "README.md").read_text().splitlines() if line.startswith("| mine |")]
+    return [
+        line
+        for line in (folder / "README.md").read_text().splitlines()
+        if line.startswith("| mine |")
+    ]
 
 
 def test_the_card_shows_only_settings_that_define_the_question_of_a_score(tmp_path):
@@ -136,7 +166,9 @@ def test_a_recorded_score_may_lack_values_that_are_not_needed(tmp_path):
     assert len(rows_of(tmp_path)) == 2
 
 
-def test_the_text_that_a_user_added_to_a_card_survives_a_new_alignment(tiny_folder, train, tmp_path):
+def test_the_text_that_a_user_added_to_a_card_survives_a_new_alignment(
+    tiny_folder, train, tmp_path
+):
     aligned(train, tiny_folder, tmp_path / "out", "rotation")
     card = tmp_path / "out" / "README.md"
     card.write_text(card.read_text() + "\n## Licence\n\nMIT.\n")
@@ -156,7 +188,9 @@ def test_the_text_that_a_user_added_to_a_card_survives_a_new_alignment(tiny_fold
     assert text.endswith("\n## Licence\n\nMIT.\n")
 
 
-def test_saving_an_aligned_encoder_keeps_the_card_that_a_user_wrote_in_the_folder(tiny_folder, train, tmp_path):
+def test_saving_an_aligned_encoder_keeps_the_card_that_a_user_wrote_in_the_folder(
+    tiny_folder, train, tmp_path
+):
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "README.md").write_text("---\nlicense: mit\n---\n# Mine\n")
     corpus = read_parallel(train, langs=("en", "de"))

@@ -1,4 +1,6 @@
-"""Tests of score comparisons: intervals over runs and texts, paired tests, and their error rates."""
+"""Tests of score comparisons: intervals over runs and texts, paired tests, and their error
+rates.
+"""
 
 import functools
 import json
@@ -22,7 +24,9 @@ def accuracy(sums):
 
 
 def of_answers(right: np.ndarray, *, samples: int = KEPT) -> tuple[Measured, list[float]]:
-    """Return the measured accuracy and the accuracy of each run; `right` marks the correct answers, `[texts, runs]`."""
+    """Return the measured accuracy and the accuracy of each run; `right` marks the correct answers,
+    `[texts, runs]`.
+    """
     runs = [float(own.mean()) for own in right.T]
     sums = np.stack([right.mean(axis=1), np.ones(len(right))], axis=1)
     return measure(sums, accuracy, samples=samples), runs
@@ -32,8 +36,18 @@ def record(right: np.ndarray, *, metric: str = "accuracy", lang: str = "de") -> 
     """Return the accuracy of the answers `right` as a parsed line of a result file."""
     measured, runs = of_answers(right)
     several = tuple(runs) if len(runs) > 1 else ()
-    score = Score("nli", "test", ("en", lang), metric, *measured.over_runs(several), measured.texts, 0, {}, runs=several,
-                  **measured.kept)  # fmt: skip
+    score = Score(
+        "nli",
+        "test",
+        ("en", lang),
+        metric,
+        *measured.over_runs(several),
+        measured.texts,
+        0,
+        {},
+        runs=several,
+        **measured.kept,
+    )
     return json.loads(score.to_json())
 
 
@@ -50,11 +64,16 @@ def test_variances_and_degrees_of_freedom_are_summed():
 def test_resamples_of_two_methods_contain_the_same_texts():
     rng = np.random.default_rng(0)
     right = (rng.random((80, 1)) < 0.5).astype(float)
-    one, other = (measure(np.hstack([each, np.ones((80, 1))]), accuracy) for each in (right, 1 - right))
+    one, other = (
+        measure(np.hstack([each, np.ones((80, 1))]), accuracy) for each in (right, 1 - right)
+    )
     assert np.array(one.resamples) + np.array(other.resamples) == pytest.approx(1.0, abs=2e-5)
     assert (len(one.resamples), one.texts) == (KEPT, 80)
     drawn = np.random.default_rng(5)
-    unrelated = [measure(np.stack([drawn.random(80), np.ones(80)], axis=1), accuracy).resamples for _ in range(60)]
+    unrelated = [
+        measure(np.stack([drawn.random(80), np.ones(80)], axis=1), accuracy).resamples
+        for _ in range(60)
+    ]
     common = [np.corrcoef(a, b)[0, 1] for a, b in zip(unrelated[::2], unrelated[1::2], strict=True)]
     assert abs(np.mean(common)) < 0.06  # scores of unrelated texts are uncorrelated on average
 
@@ -94,8 +113,12 @@ N = 500  # number of texts in a test set
 
 
 def trained(rng, chance: np.ndarray, sd: float, *, up: float = 0.0) -> np.ndarray:
-    """Draw which answers of three training runs are correct, `[texts, 3]`; `sd` is the standard deviation of their accuracies."""
-    return (rng.random((len(chance), 3)) < np.clip(chance + up + rng.normal(0, sd, 3), 0, 1)).astype(float)
+    """Draw which answers of three training runs are correct, `[texts, 3]`; `sd` is the standard
+    deviation of their accuracies.
+    """
+    return (
+        rng.random((len(chance), 3)) < np.clip(chance + up + rng.normal(0, sd, 3), 0, 1)
+    ).astype(float)
 
 
 def estimated(right: np.ndarray) -> compare.Estimate:
@@ -103,12 +126,16 @@ def estimated(right: np.ndarray) -> compare.Estimate:
     counts = _drawing(len(right))
     runs, drawn = tuple(map(float, right.mean(axis=0))), counts @ right.mean(axis=1)
     of_texts = student.over_resamples(drawn, len(right))
-    return compare.Estimate(float(right.mean()), runs, student.over_runs(runs), of_texts, drawn, len(right))
+    return compare.Estimate(
+        float(right.mean()), runs, student.over_runs(runs), of_texts, drawn, len(right)
+    )
 
 
 @functools.cache
 def _drawing(n: int) -> np.ndarray:
-    """Return the count of each text in each resample, divided by n; a statistic that stores its input gives the counts."""
+    """Return the count of each text in each resample, divided by n; a statistic that stores its
+    input gives the counts.
+    """
     seen: list[np.ndarray] = []
 
     def keep(sums: np.ndarray) -> np.ndarray:
@@ -120,37 +147,53 @@ def _drawing(n: int) -> np.ndarray:
 
 
 def texts(rng) -> np.ndarray:
-    """Draw the probability of a correct answer for each text, `[texts, 1]`; some texts are easier than others."""
+    """Draw the probability of a correct answer for each text, `[texts, 1]`; some texts are easier
+    than others.
+    """
     return 0.5 + rng.normal(0, 0.3, (N, 1))
 
 
 def test_estimated_equals_the_estimate_of_a_record():
     right = trained(np.random.default_rng(0), texts(np.random.default_rng(1)), 0.02)
     one, other = estimated(right), compare.estimate(record(right))
-    assert (one.value, *one.runs, *one.of_runs) == pytest.approx((other.value, *other.runs, *other.of_runs))
+    assert (one.value, *one.runs, *one.of_runs) == pytest.approx(
+        (other.value, *other.runs, *other.of_runs)
+    )
     assert one.of_texts == pytest.approx(other.of_texts, rel=1e-3)
     assert one.resamples == pytest.approx(other.resamples, rel=1e-4)
 
 
 def said_of(rng, chance: np.ndarray, runs: tuple[int, int], up: float = 0.0) -> set[str]:
-    """Return the outcomes of comparing two methods; the true score of the second method is higher by `up`.
+    """Return the outcomes of comparing two methods; the true score of the second method is higher
+    by `up`.
 
-    Scores have a standard deviation of three points between alignments, and of one point between heads on one encoder.
+    Scores have a standard deviation of three points between alignments, and of one point between
+    heads on one encoder.
     """
     lines = []
     for name, number in zip(("one", "two"), runs, strict=True):
         for seed in range(number):
             shifted = chance + rng.normal(0, 0.03) + up * (name == "two")
-            lines.append(record(trained(rng, shifted, 0.01)) | {"method": name, "training_seed": seed})
+            lines.append(
+                record(trained(rng, shifted, 0.01)) | {"method": name, "training_seed": seed}
+            )
     results = Results(tuple(Record(f"r:{k}", line) for k, line in enumerate(lines)), {})
     subjects = find_subjects(results)
     claims = claim(sort_questions(results.records, subjects)[0], subjects)
-    return {outcome for (comparison,) in claims.comparisons.values() for outcome in comparison.outcomes.values()}
+    return {
+        outcome
+        for (comparison,) in claims.comparisons.values()
+        for outcome in comparison.outcomes.values()
+    }
 
 
-@pytest.mark.parametrize(("runs", "pairs", "most"), [((1, 1), 20, 0), ((1, 3), 20, 0), ((3, 3), 150, 13)])
+@pytest.mark.parametrize(
+    ("runs", "pairs", "most"), [((1, 1), 20, 0), ((1, 3), 20, 0), ((3, 3), 150, 13)]
+)
 def test_heads_on_one_alignment_are_not_counted_as_runs(runs, pairs, most):
-    """Up to 13 of 150 pairs (5% plus two standard errors) may differ significantly; if heads counted as runs, 20% would."""
+    """Up to 13 of 150 pairs (5% plus two standard errors) may differ significantly; if heads
+    counted as runs, 20% would.
+    """
     rng = np.random.default_rng(9)
     assert sum(said_of(rng, texts(rng), runs) != {"unclear"} for _ in range(pairs)) <= most
 
@@ -165,7 +208,8 @@ def test_a_large_effect_is_detected():
 def test_reports_on_equal_methods_rarely_claim_a_difference(sd, translated):
     """Compare four identical methods in seven languages and on average.
 
-    All languages share the training runs; in translated test sets, easy texts are easy in every language.
+    All languages share the training runs; in translated test sets, easy texts are easy in every
+    language.
     """
     rng, wrong, means, pages = np.random.default_rng(2), 0, 0, 100
     for _ in range(pages):
@@ -174,9 +218,17 @@ def test_reports_on_equal_methods_rarely_claim_a_difference(sd, translated):
         found = []
         for _ in range(4):
             shift = rng.normal(0, sd, 3)
-            found.append([estimated(trained(rng, chance + 0.7 * shift, 0.7 * sd)) for chance in chances])
-        found = [[*own, compare.over_tests(own)] for own in found]  # the last score is the mean over languages
-        p = {(k, lang): compare.p_value(found[k][lang], found[0][lang]) for k in (1, 2, 3) for lang in range(8)}
+            found.append(
+                [estimated(trained(rng, chance + 0.7 * shift, 0.7 * sd)) for chance in chances]
+            )
+        found = [
+            [*own, compare.over_tests(own)] for own in found
+        ]  # the last score is the mean over languages
+        p = {
+            (k, lang): compare.p_value(found[k][lang], found[0][lang])
+            for k in (1, 2, 3)
+            for lang in range(8)
+        }
         means += sum(p[k, 7] < compare.LEVEL for k in (1, 2, 3))
         wrong += min(compare.holm(p).values()) < compare.LEVEL
     assert wrong <= 0.05 * pages
@@ -203,7 +255,9 @@ def test_the_error_of_a_mean_over_translations_includes_shared_texts():
     mean_of_texts = np.hstack(right).mean(axis=1)
     drawn = [mean_of_texts[rng.integers(0, N, N)].mean() for _ in range(2000)]
     assert math.sqrt(mean.of_texts[0]) == pytest.approx(np.std(drawn), rel=0.1)
-    apart = math.sqrt(sum(each.of_texts[0] for each in whole)) / 7  # the standard error if the texts were unrelated
+    apart = (
+        math.sqrt(sum(each.of_texts[0] for each in whole)) / 7
+    )  # the standard error if the texts were unrelated
     assert math.sqrt(mean.of_texts[0]) > 1.5 * apart
 
 
@@ -214,7 +268,9 @@ def test_the_p_value_equals_a_direct_calculation():
     one, other = record(trained(rng, chance, 0.02, up=0.12)), record(trained(rng, chance, 0.02))
     gap = one["value"] - other["value"]
     parts = [(np.var(each["runs"], ddof=1) / 3, 2) for each in (one, other)]
-    parts.append((np.var(np.array(one["resamples"]) - np.array(other["resamples"]), ddof=1), KEPT - 1))
+    parts.append(
+        (np.var(np.array(one["resamples"]) - np.array(other["resamples"]), ddof=1), KEPT - 1)
+    )
     of_runs, of_texts = parts[0][0] + parts[1][0], parts[2][0]
     df = of_runs**2 / sum(part**2 / own for part, own in parts[:2])
     p = compare.p_value(compare.estimate(one), compare.estimate(other))
@@ -233,21 +289,39 @@ def test_a_difference_on_three_texts_is_not_significant():
 
 
 def test_the_holm_correction_equals_a_calculation_by_hand():
-    assert compare.holm({"a": 0.01, "b": 0.04, "c": 0.03}) == pytest.approx({"a": 0.03, "c": 0.06, "b": 0.06})
+    assert compare.holm({"a": 0.01, "b": 0.04, "c": 0.03}) == pytest.approx(
+        {"a": 0.03, "c": 0.06, "b": 0.06}
+    )
     weighted = compare.holm({"a": 0.02, "b": 0.012, "c": 0.6}, {"a": 0.5, "b": 0.25, "c": 0.25})
-    # Tests are sorted by p / weight: a gives 0.02 · 1 / 0.5 = 0.04, b gives 0.012 · 0.5 / 0.25 but at least 0.04, c gives 0.6.
+    # Tests are sorted by p / weight: a gives 0.02 · 1 / 0.5 = 0.04, b gives 0.012 · 0.5 / 0.25 but
+    # at least 0.04, c gives 0.6.
     assert weighted == pytest.approx({"a": 0.04, "b": 0.04, "c": 0.6})
     assert compare.holm({}) == {}
 
 
-# -- checks of result files ------------------------------------------------------------------------------------------------
+# -- checks of result files
+# ------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
     ("key", "value"),
-    [("resamples", "text"), ("resamples", [0.5, "0.5"]), ("resamples", {"a": 1}), ("runs", [[1]]), ("runs", 3), ("texts", "7"),
-     ("settings", []), ("settings", {"aligned": "x"}), ("languages", [1]), ("value", "0.5"), ("value", True), ("task", 3)],
-)  # fmt: skip
+    [
+        ("resamples", "text"),
+        ("resamples", [0.5, "0.5"]),
+        ("resamples", {"a": 1}),
+        ("runs", [[1]]),
+        ("runs", 3),
+        ("texts", "7"),
+        ("settings", []),
+        ("settings", {"aligned": "x"}),
+        ("languages", [1]),
+        ("value", "0.5"),
+        ("value", True),
+        ("task", 3),
+    ],
+)
 def test_a_line_with_a_value_of_the_wrong_type_is_an_error(tmp_path, key, value):
-    line = Score("retrieval", "t", ("en", "de"), "accuracy", 0.5, 0.4, 0.6, 9, 0, resamples=(0.4, 0.6)).to_dict()
+    line = Score(
+        "retrieval", "t", ("en", "de"), "accuracy", 0.5, 0.4, 0.6, 9, 0, resamples=(0.4, 0.6)
+    ).to_dict()
     path = tmp_path / "scores.jsonl"
     path.write_text(json.dumps(line) + "\n")
     compare.check_results(path)

@@ -1,4 +1,6 @@
-"""Tests of `calque distil`, from text files to a folder whose sentence vectors equal those of the student."""
+"""Tests of `calque distil`, from text files to a folder whose sentence vectors equal those of the
+student.
+"""
 
 import json
 
@@ -12,7 +14,10 @@ from calque.text import Sentences
 from calque.training.loop import Loop
 from command import fails, run, works
 
-TEXT = "the cat sees a house\tdie Katze sieht ein Haus\nwater\tWasser\nthe old ferry\tdie alte Fähre\n\t\n"
+TEXT = (
+    "the cat sees a house\tdie Katze sieht ein Haus\nwater\tWasser\nthe old ferry\tdie alte "
+    "Fähre\n\t\n"
+)
 
 
 @pytest.fixture(scope="module")
@@ -29,13 +34,34 @@ def place(tmp_path_factory, tiny_folder):
 
 
 def command(place, tiny_folder, out, *more):
-    return ["distil", place / "train.tsv", "--langs", "en", "de", "--teacher", place / "teacher", "--student", tiny_folder,
-            "-o", place / out, "--batch", 2, "--epochs", 2, *more]  # fmt: skip
+    return [
+        "distil",
+        place / "train.tsv",
+        "--langs",
+        "en",
+        "de",
+        "--teacher",
+        place / "teacher",
+        "--student",
+        tiny_folder,
+        "-o",
+        place / out,
+        "--batch",
+        2,
+        "--epochs",
+        2,
+        *more,
+    ]
 
 
 def test_a_student_can_be_distilled_saved_and_evaluated(place, tiny_folder, capsys):
     kept = ("--vectors", place / "kept", "--text", place / "more.txt")
-    works(capsys, *command(place, tiny_folder, "student", "--ranking", 0.5, *kept, "--sentence-pooling", "cls"))
+    works(
+        capsys,
+        *command(
+            place, tiny_folder, "student", "--ranking", 0.5, *kept, "--sentence-pooling", "cls"
+        ),
+    )
     record = json.loads((place / "student" / "calque-run.json").read_text())
     assert record["teacher_vectors"] == {"computed": 4, "kept": 4}
     assert record["counts"] == {"sentence_pairs": 3, "sentences": 2, "texts_cut": 0}
@@ -45,26 +71,45 @@ def test_a_student_can_be_distilled_saved_and_evaluated(place, tiny_folder, caps
     assert "sentence vectors of *teacher*" in card
     assert "SentenceTransformer" in card
     out, _ = works(
-        capsys, "evaluate", place / "student", "sentences", "--test", place / "train.tsv", "--langs", "en", "de"
+        capsys,
+        "evaluate",
+        place / "student",
+        "sentences",
+        "--test",
+        place / "train.tsv",
+        "--langs",
+        "en",
+        "de",
     )
     assert "accuracy" in out
     works(capsys, *command(place, tiny_folder, "again", *kept))
-    assert json.loads((place / "again" / "calque-run.json").read_text())["teacher_vectors"]["computed"] == 0
+    assert (
+        json.loads((place / "again" / "calque-run.json").read_text())["teacher_vectors"]["computed"]
+        == 0
+    )
     assert np.isfinite(record["last_loss"])
 
 
 def test_the_prompt_of_the_teacher_is_put_before_its_texts(place, tiny_folder, capsys):
-    (place / "teacher" / "config_sentence_transformers.json").write_text('{"prompts": {"query": "the cat: "}}')
+    (place / "teacher" / "config_sentence_transformers.json").write_text(
+        '{"prompts": {"query": "the cat: "}}'
+    )
     job = command(place, tiny_folder, "prompted", "--vectors", place / "prompted-vectors")
     works(capsys, *job, "--teacher-prompt", "query")
     teacher = load_encoder(place / "teacher")
     texts = ["the cat sees a house", "water", "the old ferry"]
-    store = TeacherVectors(place / "prompted-vectors", teacher, SentencePooling.of(teacher, prompt="the cat: "))
+    store = TeacherVectors(
+        place / "prompted-vectors", teacher, SentencePooling.of(teacher, prompt="the cat: ")
+    )
     assert len(store) == 3
     sentences = Sentences.of([text.split() for text in texts], "en")
-    expected = sentence_vectors(teacher, sentences, SentencePooling.of(teacher, prompt="query")).data
+    expected = sentence_vectors(
+        teacher, sentences, SentencePooling.of(teacher, prompt="query")
+    ).data
     np.testing.assert_allclose(store.take(store.places(sentences)), expected, atol=1e-6)
-    assert len(TeacherVectors(place / "prompted-vectors", teacher, SentencePooling.of(teacher))) == 0
+    assert (
+        len(TeacherVectors(place / "prompted-vectors", teacher, SentencePooling.of(teacher))) == 0
+    )
     assert "has no prompt named 'qeury'" in fails(
         capsys, *command(place, tiny_folder, "x", "--teacher-prompt", "qeury")
     )
@@ -80,7 +125,9 @@ def test_teacher_vectors_are_reused_after_an_interrupt(place, tiny_folder, capsy
     assert record["teacher_vectors"] == {"computed": 4, "kept": 4}
 
 
-def test_a_resumed_run_counts_the_teacher_vectors_that_it_computed_itself(place, tiny_folder, capsys, monkeypatch):
+def test_a_resumed_run_counts_the_teacher_vectors_that_it_computed_itself(
+    place, tiny_folder, capsys, monkeypatch
+):
     kept = ("--vectors", place / "shared")
     works(capsys, *command(place, tiny_folder, "first", *kept))
     job = command(place, tiny_folder, "second", "--text", place / "more.txt", *kept)
@@ -99,20 +146,35 @@ def test_sentence_transformers_computes_the_same_vectors(place, tiny_folder, cap
     library = pytest.importorskip("sentence_transformers")
     works(capsys, *command(place, tiny_folder, "theirs", "--overwrite", *more))
     encoder = load_encoder(place / "theirs")
-    text = Sentences.of([line.split() for line in ("the old ferry sees water", "die Katze, ein Haus!")], "en")
+    text = Sentences.of(
+        [line.split() for line in ("the old ferry sees water", "die Katze, ein Haus!")], "en"
+    )
     ours = sentence_vectors(encoder, text, SentencePooling.of(encoder)).data
-    theirs = library.SentenceTransformer(str(place / "theirs"), device="cpu").encode([" ".join(s.words) for s in text])
+    theirs = library.SentenceTransformer(str(place / "theirs"), device="cpu").encode(
+        [" ".join(s.words) for s in text]
+    )
     np.testing.assert_allclose(ours, theirs, atol=1e-5)
 
 
 def test_a_static_student_can_be_distilled_and_evaluated(place, tiny_folder, capsys):
-    works(capsys, *command(place, tiny_folder, "static", "--static", "--epochs", 30, "--learning-rate", 0.05))
+    works(
+        capsys,
+        *command(place, tiny_folder, "static", "--static", "--epochs", 30, "--learning-rate", 0.05),
+    )
     record = json.loads((place / "static" / "calque-run.json").read_text())
     assert record["settings"]["batch"] == 2
     assert record["settings"]["ranking"] == 0.3
     assert record["teacher_vectors"]["computed"] == record["teacher_vectors"]["kept"] > 0
     out, _ = works(
-        capsys, "evaluate", place / "static", "sentences", "--test", place / "train.tsv", "--langs", "en", "de"
+        capsys,
+        "evaluate",
+        place / "static",
+        "sentences",
+        "--test",
+        place / "train.tsv",
+        "--langs",
+        "en",
+        "de",
     )
     assert "sentences accuracy        100.00" in out
     assert "a static student has no layers" in fails(
@@ -124,11 +186,16 @@ def test_a_static_student_can_be_distilled_and_evaluated(place, tiny_folder, cap
     ("more", "said"),
     [
         (["--teacher", "TINY"], "no saved sentence pooling"),
-        (["--student", "calque.encoders.random_vectors:RandomVectors"], "expected a Hugging Face encoder"),
+        (
+            ["--student", "calque.encoders.random_vectors:RandomVectors"],
+            "expected a Hugging Face encoder",
+        ),
         (["--towards", "fr"], "the teacher's language is fr"),
     ],
 )
-def test_invalid_teachers_students_and_languages_are_rejected(place, tiny_folder, capsys, more, said):
+def test_invalid_teachers_students_and_languages_are_rejected(
+    place, tiny_folder, capsys, more, said
+):
     given = [str(tiny_folder) if word == "TINY" else word for word in more]
     assert said in fails(capsys, *command(place, tiny_folder, "wrong"), *given)
     assert not (place / "wrong").exists()

@@ -18,10 +18,14 @@ def train(tmp_path):
     return tmp_path / "train.tsv"
 
 
-def test_alignments_with_three_seeds_are_one_method_with_three_training_runs(train, tiny_folder, tmp_path, capsys):
+def test_alignments_with_three_seeds_are_one_method_with_three_training_runs(
+    train, tiny_folder, tmp_path, capsys
+):
     langs, results = ("--langs", "en", "de", "-q"), tmp_path / "results.jsonl"
     job = ("align", train, *langs, "--encoder", tiny_folder, "--towards", "en", "--batch", 4)
-    runs = {f"run-{seed}": ("--epochs", 0.5, "--seed", seed) for seed in range(3)} | {"longer": ("--epochs", 1)}
+    runs = {f"run-{seed}": ("--epochs", 0.5, "--seed", seed) for seed in range(3)} | {
+        "longer": ("--epochs", 1)
+    }
     for name, options in runs.items():
         works(capsys, *job, *options, "--out", tmp_path / name)
     for encoder in (tiny_folder, *(tmp_path / name for name in runs)):
@@ -34,8 +38,10 @@ def test_alignments_with_three_seeds_are_one_method_with_three_training_runs(tra
     assert len({line["settings"]["encoder_fingerprint"] for line in lines}) == 5
     table = compose(read_results([results]), title="x").sections[0].blocks[0]
     assert [(line.label, line.detail) for line in table.lines] == [
-        (tiny_folder.name, ""), ("run", "3 training runs"), ("longer", ""),
-    ]  # fmt: skip
+        (tiny_folder.name, ""),
+        ("run", "3 training runs"),
+        ("longer", ""),
+    ]
     figure = table.lines[1].cells[0].figure
     assert (figure.known.trainings, len(figure.known.runs)) == (3, 3)
 
@@ -46,11 +52,25 @@ def test_options_for_loading_an_encoder_are_part_of_the_setting_of_its_alignment
 ):
     """Otherwise a report could take scores of different layers for training runs of one method."""
     langs, out = ("--langs", "en", "de", "-q"), tmp_path / "aligned"
-    job = ("align", train, *langs, "--encoder", tiny_folder, "--towards", "en", "--batch", 8, "--epochs", 0.5)
+    job = (
+        "align",
+        train,
+        *langs,
+        "--encoder",
+        tiny_folder,
+        "--towards",
+        "en",
+        "--batch",
+        8,
+        "--epochs",
+        0.5,
+    )
     works(capsys, *job, "--out", out)
 
     def setting(*options):
-        printed, _ = works(capsys, "evaluate", out, *task, "--test", train, *langs, "--json", *options)
+        printed, _ = works(
+            capsys, "evaluate", out, *task, "--test", train, *langs, "--json", *options
+        )
         return json.loads(printed)["settings"]["aligned"]["setting"]
 
     assert setting() != setting("--max-length", 60)

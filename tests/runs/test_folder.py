@@ -1,4 +1,6 @@
-"""Test that results appear under their final name only when complete, no matter when the writing process is killed."""
+"""Test that results appear under their final name only when complete, no matter when the writing
+process is killed.
+"""
 
 import importlib
 import json
@@ -44,9 +46,28 @@ def train(tmp_path_factory) -> Path:
 
 
 def command(train: Path, encoder: Path, out: Path, method: str) -> list[str]:
-    options = ["--batch", "8", "--epochs", "2", "--precision", "float32"] if method == "contrastive" else []
-    return ["align", str(train), "--langs", "en", "de", "--encoder", str(encoder), "--towards", "en", "--method", method,
-            "--pretokenized", "--out", str(out), *options]  # fmt: skip
+    options = (
+        ["--batch", "8", "--epochs", "2", "--precision", "float32"]
+        if method == "contrastive"
+        else []
+    )
+    return [
+        "align",
+        str(train),
+        "--langs",
+        "en",
+        "de",
+        "--encoder",
+        str(encoder),
+        "--towards",
+        "en",
+        "--method",
+        method,
+        "--pretokenized",
+        "--out",
+        str(out),
+        *options,
+    ]
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -64,8 +85,12 @@ def contents(folder: Path) -> dict[str, bytes]:
     return found
 
 
-def photographed(monkeypatch, folder: Path, photographs: Path, moments: list[tuple[str, str]]) -> list[str]:
-    """Copy the folder before and after each call, as it would be on disk if the process were killed then."""
+def photographed(
+    monkeypatch, folder: Path, photographs: Path, moments: list[tuple[str, str]]
+) -> list[str]:
+    """Copy the folder before and after each call, as it would be on disk if the process were killed
+    then.
+    """
     taken: list[str] = []
 
     def take(moment: str) -> None:
@@ -106,8 +131,12 @@ def test_a_run_killed_while_saving_leaves_no_result_or_a_complete_one(
     assert len(moments) > 20
     trained = []
     forward = Alignment.backward
-    monkeypatch.setattr(Alignment, "backward", lambda self, chosen: (trained.append(1), forward(self, chosen))[1])
-    first_save = next(n for n, moment in enumerate(moments) if moment == "before PreTrainedModel.save_pretrained")
+    monkeypatch.setattr(
+        Alignment, "backward", lambda self, chosen: (trained.append(1), forward(self, chosen))[1]
+    )
+    first_save = next(
+        n for n, moment in enumerate(moments) if moment == "before PreTrainedModel.save_pretrained"
+    )
     seen: list[dict[str, bytes]] = []
     for number, moment in enumerate(moments):
         left = contents(photographs / str(number))
@@ -132,8 +161,12 @@ def test_a_run_killed_while_saving_leaves_no_result_or_a_complete_one(
 
 
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
-def test_a_run_stopped_by_a_signal_can_be_resumed(name, capsys, monkeypatch, train, tiny_folder, tmp_path):
-    """Check that the current update is finished and saved, and that the resumed run gives the same bytes."""
+def test_a_run_stopped_by_a_signal_can_be_resumed(
+    name, capsys, monkeypatch, train, tiny_folder, tmp_path
+):
+    """Check that the current update is finished and saved, and that the resumed run gives the same
+    bytes.
+    """
     works(capsys, *command(train, tiny_folder, tmp_path / "whole", "contrastive"))
     number, backward, calls = getattr(signal, name), Alignment.backward, []
 
@@ -148,12 +181,18 @@ def test_a_run_stopped_by_a_signal_can_be_resumed(name, capsys, monkeypatch, tra
     arguments = [*command(train, tiny_folder, tmp_path / "out", "contrastive"), "--quiet"]
     code, _, err = run(capsys, *arguments)
     assert code == 128 + number
-    assert err.strip().endswith("calque: training was stopped after update 3 of 6; the same command resumes it")
+    assert err.strip().endswith(
+        "calque: training was stopped after update 3 of 6; the same command resumes it"
+    )
     assert signal.getsignal(number) is before
-    kept = torch.load(tmp_path / ".out.calque-part" / "new" / "training" / "checkpoint.pt", weights_only=True)
+    kept = torch.load(
+        tmp_path / ".out.calque-part" / "new" / "training" / "checkpoint.pt", weights_only=True
+    )
     assert kept["step"] == 3
     calls.clear()
-    monkeypatch.setattr(Alignment, "backward", lambda self, chosen: (calls.append(1), backward(self, chosen))[1])
+    monkeypatch.setattr(
+        Alignment, "backward", lambda self, chosen: (calls.append(1), backward(self, chosen))[1]
+    )
     works(capsys, *arguments)
     assert len(calls) == 3
     assert contents(tmp_path / "out") == contents(tmp_path / "whole")
@@ -173,9 +212,22 @@ def test_results_have_the_usual_permissions(tiny_encoder, train, tiny_folder, ca
     usual = (tmp_path / "new").stat().st_mode
     tiny_encoder.save(tmp_path / "encoder")
     works(capsys, *command(train, tiny_folder, tmp_path / "out", "rotation"))
-    works(capsys, "words", train, "--langs", "en", "de", "--out", tmp_path / "links", "--tables", tmp_path / "tables")
+    works(
+        capsys,
+        "words",
+        train,
+        "--langs",
+        "en",
+        "de",
+        "--out",
+        tmp_path / "links",
+        "--tables",
+        tmp_path / "tables",
+    )
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
-    assert {path.name: path.stat().st_mode for path in files} == {path.name: usual for path in files}
+    assert {path.name: path.stat().st_mode for path in files} == {
+        path.name: usual for path in files
+    }
 
 
 def filled(out: Path, *names: str, text: str = "{}", **how: object) -> None:
@@ -186,7 +238,9 @@ def filled(out: Path, *names: str, text: str = "{}", **how: object) -> None:
 
 
 def names_in(folder: Path) -> list[str]:
-    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+    return sorted(
+        path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()
+    )
 
 
 @pytest.mark.parametrize(
@@ -194,9 +248,17 @@ def names_in(folder: Path) -> list[str]:
     [
         ([], ["chapter1.tex"], "(chapter1.tex)"),
         ([], ["config.json", "src/a.py"], "(config.json, src/)"),  # files of an unknown program
-        (["calque.json"], ["thesis.tex", ".git/HEAD", ".git/refs/x", "src/"], "(.git/, src/, thesis.tex)"),
+        (
+            ["calque.json"],
+            ["thesis.tex", ".git/HEAD", ".git/refs/x", "src/"],
+            "(.git/, src/, thesis.tex)",
+        ),
         (["calque.json", "training/metrics.jsonl"], ["training/notes"], "(training/notes)"),
-        (["calque-run.json"], [f"{n}.txt" for n in range(7)], "(0.txt, 1.txt, 2.txt, 3.txt, 4.txt and 2 more)"),
+        (
+            ["calque-run.json"],
+            [f"{n}.txt" for n in range(7)],
+            "(0.txt, 1.txt, 2.txt, 3.txt, 4.txt and 2 more)",
+        ),
     ],
 )
 def test_folders_with_foreign_files_are_never_replaced(ours, others, named, tmp_path):
@@ -209,7 +271,9 @@ def test_folders_with_foreign_files_are_never_replaced(ours, others, named, tmp_
         (out / name).mkdir() if name.endswith("/") else (out / name).write_text("mine")
     before = names_in(tmp_path)
     for overwrite in (True, False):
-        with pytest.raises(InputError, match=re.escape(f"contains files that calque did not write {named}")):
+        with pytest.raises(
+            InputError, match=re.escape(f"contains files that calque did not write {named}")
+        ):
             filled(out, "new", overwrite=overwrite)
     assert names_in(tmp_path) == before
     assert (out / "src").exists() == any(name.startswith("src/") for name in others)
@@ -238,7 +302,10 @@ def test_what_a_killed_write_left_inside_a_result_does_not_prevent_replacing_it(
 
 def test_a_file_added_while_a_result_is_written_is_preserved(tmp_path):
     filled(tmp_path / "out", "calque.json")
-    with pytest.raises(InputError, match="thesis.tex"), writing(tmp_path / "out", overwrite=True) as part:  # noqa: PT012
+    with (  # noqa: PT012
+        pytest.raises(InputError, match="thesis.tex"),
+        writing(tmp_path / "out", overwrite=True) as part,
+    ):
         (part / "calque.json").write_text("{}")
         (tmp_path / "out" / "thesis.tex").write_text("mine")
     assert names_in(tmp_path) == ["out/calque.json", "out/thesis.tex"]
@@ -247,7 +314,15 @@ def test_a_file_added_while_a_result_is_written_is_preserved(tmp_path):
 
 
 def test_files_with_similar_names_are_not_modified(tmp_path):
-    others = ["out.old", "out.part", "out.partial", "out.lock", "links.part", "links.journal", ".out.saving"]
+    others = [
+        "out.old",
+        "out.part",
+        "out.partial",
+        "out.lock",
+        "links.part",
+        "links.journal",
+        ".out.saving",
+    ]
     for name in others:
         (tmp_path / name).write_text("mine")
     filled(tmp_path / "out", "calque.json")
@@ -255,13 +330,17 @@ def test_files_with_similar_names_are_not_modified(tmp_path):
     write_text(tmp_path / "links", "0-0\n")
     with saving(tmp_path / "encoder") as part:
         (part / "config.json").touch()
-    assert names_in(tmp_path) == sorted([*others, "out/calque.json", "links", "encoder/config.json"])
+    assert names_in(tmp_path) == sorted(
+        [*others, "out/calque.json", "links", "encoder/config.json"]
+    )
     assert {(tmp_path / name).read_text() for name in others} == {"mine"}
 
 
 @pytest.mark.parametrize("moment", [*range(8), None])
 def test_a_killed_replacement_leaves_the_old_or_the_new_result(moment, monkeypatch, tmp_path):
-    """Kill the process at each rename or removal; running the command again replaces the old result."""
+    """Kill the process at each rename or removal; running the command again replaces the old
+    result.
+    """
     out = tmp_path / "out"
     filled(out, "calque-run.json", "a/old", text='{"is": "old"}')
     calls = []
@@ -272,7 +351,9 @@ def test_a_killed_replacement_leaves_the_old_or_the_new_result(moment, monkeypat
     def mortal(original):
         def wrapped(*args, **how):
             calls.append(1)
-            if moment is not None and len(calls) > moment:  # from then on, all calls fail, because the process is dead
+            if (
+                moment is not None and len(calls) > moment
+            ):  # from then on, all calls fail, because the process is dead
                 raise Killed
             return original(*args, **how)
 
@@ -281,7 +362,14 @@ def test_a_killed_replacement_leaves_the_old_or_the_new_result(moment, monkeypat
     with monkeypatch.context() as patch, suppress(Killed):
         for name in ("rename", "replace", "unlink", "rmdir"):
             patch.setattr(os, name, mortal(getattr(os, name)))
-        filled(out, "calque-run.json", "b/new", "training/checkpoint.pt", text='{"is": "new"}', overwrite=True)
+        filled(
+            out,
+            "calque-run.json",
+            "b/new",
+            "training/checkpoint.pt",
+            text='{"is": "new"}',
+            overwrite=True,
+        )
     found = names_in(out)
     if (out / "calque-run.json").exists():
         assert found in (["a/old", "calque-run.json"], ["b/new", "calque-run.json"])
@@ -302,7 +390,10 @@ def test_a_result_is_replaced_completely_and_only_on_request(tmp_path):
         (part / "calque.json").write_text("{}")
         raise Broken
     assert names_in(tmp_path) == ["out/calque.json", "out/maps.safetensors"]
-    assert json.loads((out / "calque.json").read_text()) == {"is": "old", "files": ["calque.json", "maps.safetensors"]}
+    assert json.loads((out / "calque.json").read_text()) == {
+        "is": "old",
+        "files": ["calque.json", "maps.safetensors"],
+    }
     with writing(out, overwrite=True) as part:
         assert not any(part.iterdir())
         (part / "calque.json").write_text('{"is": "new"}')
@@ -341,12 +432,16 @@ TEXT = [Sentence(("the", "old", "house"), "en"), Sentence(("and", "a"), "en")]
 
 
 def test_layers_above_the_selected_layer_are_not_saved(any_family_folder, tmp_path):
-    """Check every family: either the layer is now the last one in transformers, or the folder records its number."""
+    """Check every family: either the layer is now the last one in transformers, or the folder
+    records its number.
+    """
     whole = load_encoder(any_family_folder, layer=-1)
     encoder = load_encoder(any_family_folder, layer=1)
     encoder.save(tmp_path / "cut")
     saved = load_encoder(tmp_path / "cut")
-    np.testing.assert_allclose(saved.encode(TEXT).data, encoder.encode(TEXT).data, rtol=0, atol=1e-5)
+    np.testing.assert_allclose(
+        saved.encode(TEXT).data, encoder.encode(TEXT).data, rtol=0, atol=1e-5
+    )
     assert encoder.n_layers == whole.n_layers == 3  # the encoder itself is unchanged
     assert (saved.n_layers == 1) == (saved.layer == saved.n_layers)
     if saved.n_layers == 1:
@@ -355,10 +450,34 @@ def test_layers_above_the_selected_layer_are_not_saved(any_family_folder, tmp_pa
 
 def test_pretraining_with_overwrite_reads_the_new_text(capsys, tmp_path):
     text, vocabularies = tmp_path / "text", []
-    job = ["pretrain", f"en={text}", "--pretokenized", "--layers", 1, "--dim", 8, "--heads", 1, "--positions", 32, "--length",
-           16, "--batch", 4, "--updates", 4, "--vocabulary", 100, "--out", tmp_path / "out", "--overwrite"]  # fmt: skip
+    job = [
+        "pretrain",
+        f"en={text}",
+        "--pretokenized",
+        "--layers",
+        1,
+        "--dim",
+        8,
+        "--heads",
+        1,
+        "--positions",
+        32,
+        "--length",
+        16,
+        "--batch",
+        4,
+        "--updates",
+        4,
+        "--vocabulary",
+        100,
+        "--out",
+        tmp_path / "out",
+        "--overwrite",
+    ]
     for line in ("one two three\n", "uno dos tres\n"):
         text.write_text(line * 20)
         works(capsys, *job)
-        vocabularies.append(json.loads((tmp_path / "out" / "tokenizer.json").read_text())["model"]["vocab"])
+        vocabularies.append(
+            json.loads((tmp_path / "out" / "tokenizer.json").read_text())["model"]["vocab"]
+        )
     assert ["three" in vocabulary for vocabulary in vocabularies] == [True, False]

@@ -40,7 +40,9 @@ print(got)
 
 
 def python(program, *arguments):
-    return subprocess.Popen([sys.executable, "-c", program, *map(str, arguments)], stdout=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        [sys.executable, "-c", program, *map(str, arguments)], stdout=subprocess.PIPE, text=True
+    )
 
 
 @pytest.fixture
@@ -55,7 +57,9 @@ def holder(tmp_path):
 
 def test_an_output_locked_by_another_process_is_rejected(tmp_path, holder):
     out = tmp_path / "runs" / "ft"
-    with pytest.raises(SettingError, match=rf"^another process is writing {out}; wait until it has finished"):
+    with pytest.raises(
+        SettingError, match=rf"^another process is writing {out}; wait until it has finished"
+    ):
         locked(out).__enter__()
     elsewhere = tmp_path / "link"
     elsewhere.symlink_to(tmp_path / "runs")
@@ -121,13 +125,17 @@ def inputs(tmp_path):
         ("anchors text --lang en --encoder words.vec --out out", "out/sums.safetensors"),
     ],
 )
-def test_commands_reject_outputs_locked_by_another_process(capsys, inputs, monkeypatch, command, output):
+def test_commands_reject_outputs_locked_by_another_process(
+    capsys, inputs, monkeypatch, command, output
+):
     monkeypatch.chdir(inputs)
     works(capsys, "anchors", "text", "--lang", "en", "--encoder", "words.vec", "--out", "done")
     before = sorted(inputs.rglob("*"))
     with locked(output):
         said = fails(capsys, *command.split())
-        assert said.startswith(f"calque: error: another process is writing {output}; wait until it has finished")
+        assert said.startswith(
+            f"calque: error: another process is writing {output}; wait until it has finished"
+        )
     assert sorted(inputs.rglob("*")) == before
     works(capsys, *command.split())
     assert (inputs / output).is_file()

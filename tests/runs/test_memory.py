@@ -29,8 +29,12 @@ def long_text(tmp_path):
         rng = np.random.default_rng(n)
         pairs, links = tmp_path / f"{n}.txt", tmp_path / f"{n}.align"
         source = [[WORDS[k] for k in rng.integers(0, 50, 8)] for _ in range(n)]
-        pairs.write_text("".join(f"{' '.join(s)} ||| {' '.join(w.upper() for w in s[::-1])}\n" for s in source))
-        links.write_text("".join(" ".join(f"{i}-{7 - i}" for i in range(8)) + " 0-1\n" for _ in source))
+        pairs.write_text(
+            "".join(f"{' '.join(s)} ||| {' '.join(w.upper() for w in s[::-1])}\n" for s in source)
+        )
+        links.write_text(
+            "".join(" ".join(f"{i}-{7 - i}" for i in range(8)) + " 0-1\n" for _ in source)
+        )
         return pairs, links
 
     return write
@@ -43,10 +47,14 @@ def small(monkeypatch, tmp_path):
     folder.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
     for module, name, value in (
-        (storage, "VECTORS", 1 << 11), (store, "MEMORY", 1 << 12), (store, "_ROWS", 16), (plain, "_BATCH", 16),
+        (storage, "VECTORS", 1 << 11),
+        (store, "MEMORY", 1 << 12),
+        (store, "_ROWS", 16),
+        (plain, "_BATCH", 16),
         (text_files, "_BLOCK", 1 << 10),
-        (static, "_SENTENCES", 16), (aligned, "_SENTENCES", 16),
-    ):  # fmt: skip
+        (static, "_SENTENCES", 16),
+        (aligned, "_SENTENCES", 16),
+    ):
         monkeypatch.setattr(module, name, value)
     return folder
 
@@ -57,7 +65,10 @@ def table():
     vectors = rng.standard_normal((len(WORDS), 16)).astype(np.float32)
     others = vectors + rng.standard_normal(vectors.shape).astype(np.float32)
     return StaticEncoder(
-        {"en": WordTable(WORDS, vectors), "de": WordTable([word.upper() for word in WORDS[:45]], others[:45])}
+        {
+            "en": WordTable(WORDS, vectors),
+            "de": WordTable([word.upper() for word in WORDS[:45]], others[:45]),
+        }
     )
 
 
@@ -80,7 +91,9 @@ def encoded(table, files):
 
 
 def peak(work, *arguments) -> int:
-    """Return the peak number of bytes allocated by Python, NumPy and Arrow, minus the bytes allocated before."""
+    """Return the peak number of bytes allocated by Python, NumPy and Arrow, minus the bytes
+    allocated before.
+    """
     arrow = pa.default_memory_pool()
     before = arrow.bytes_allocated()
     tracemalloc.start()
@@ -104,7 +117,11 @@ def test_scores_do_not_depend_on_memory_limits(long_text, table, tiny_encoder, t
     files = long_text(200)
     expected = retrieved(table, files, 20), laid_out(tiny_encoder, files), encoded(table, files)
     request.getfixturevalue("small")
-    scores, text, vectors = retrieved(table, files, 20), laid_out(tiny_encoder, files), encoded(table, files)
+    scores, text, vectors = (
+        retrieved(table, files, 20),
+        laid_out(tiny_encoder, files),
+        encoded(table, files),
+    )
     assert scores == expected[0]
     assert scores[0].value > 0.2
     assert text.fingerprint == expected[1].fingerprint

@@ -1,4 +1,6 @@
-"""Tests of the languages of parallel texts, which are given with `--langs`, as `en-de=FILE` or in the names of the files."""
+"""Tests of the languages of parallel texts, which are given with `--langs`, as `en-de=FILE` or in
+the names of the files.
+"""
 
 import json
 
@@ -22,7 +24,11 @@ DE, FR, NONE = "train.en-de.tsv", "train.en-fr.tsv", "train.tsv"
         ([DE, FR], ["en", "fr"], [("en", "de"), ("en", "fr")]),
         ([DE, FR], ["fr", "en"], [("en", "de"), ("fr", "en")]),
         ([DE, NONE], ["en", "nl"], [("en", "de"), ("en", "nl")]),
-        ([NONE, DE], ["en", "de"], None),  # the pair belongs to the file that names it, so one pair is missing
+        (
+            [NONE, DE],
+            ["en", "de"],
+            None,
+        ),  # the pair belongs to the file that names it, so one pair is missing
         ([DE, FR], ["en", "nl"], None),
         ([NONE, NONE], ["en", "nl"], None),
         ([NONE], [], None),
@@ -60,13 +66,29 @@ def folder(tmp_path, monkeypatch):
 
 def test_commands_read_the_languages_from_file_names(folder, capsys):
     works(capsys, "words", DE, "--model", "hmm", "--out", "links", "-q")
-    aligned = ("align", DE, FR, "--encoder", "mini", "--towards", "en", "--method", "rotation", "--model", "hmm", "-q")
+    aligned = (
+        "align",
+        DE,
+        FR,
+        "--encoder",
+        "mini",
+        "--towards",
+        "en",
+        "--method",
+        "rotation",
+        "--model",
+        "hmm",
+        "-q",
+    )
     works(capsys, *aligned, "--out", "both")
     record = json.loads((folder / "both" / RUN_FILE).read_text())
     assert [text["langs"] for text in record["texts"]] == [["en", "de"], ["en", "fr"]]
     works(capsys, *aligned, "--langs", "en", "fr", "--out", "one")
     printed, _ = works(capsys, "evaluate", "mini", "sentences", "--test", DE, FR, "--json", "-q")
-    assert {tuple(score["languages"]) for score in json.loads(printed)["scores"]} >= {("en", "de"), ("en", "fr")}
+    assert {tuple(score["languages"]) for score in json.loads(printed)["scores"]} >= {
+        ("en", "de"),
+        ("en", "fr"),
+    }
     works(capsys, "evaluate", "mini", "lexicon", "--test", "en-de.dict.txt", "-q")
 
 
@@ -83,7 +105,9 @@ def test_a_language_that_cannot_be_found_is_an_error_with_a_remedy(folder, capsy
 
 
 def test_an_unusual_code_is_reported_even_with_q(folder, capsys):
-    _, errors = works(capsys, "words", DE, "--langs", "en", "ger", "--model", "hmm", "--out", "links", "-q")
+    _, errors = works(
+        capsys, "words", DE, "--langs", "en", "ger", "--model", "hmm", "--out", "links", "-q"
+    )
     assert errors == "calque: --langs: ger is usually written de\n"
     works(capsys, "words", DE, "--langs", "en", "de", "--model", "hmm", "--out", "links", "-q")
     _, errors = works(

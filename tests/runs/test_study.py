@@ -1,4 +1,6 @@
-"""Tests of studies: steps run once, are resumed, and rerun when inputs change; workers; tables of results."""
+"""Tests of studies: steps run once, are resumed, and rerun when inputs change; workers; tables of
+results.
+"""
 
 import json
 import os
@@ -88,7 +90,8 @@ def test_every_step_runs_only_once(plan):
     assert study(plan, say=said.append) == records
     assert [line.split()[1] for line in said] == ["0", "0", "0"]
     assert (folder / "results.jsonl").read_text() == first
-    # Changing a setting of one method reruns only the steps of that method; a renamed folder is reused.
+    # Changing a setting of one method reruns only the steps of that method; a renamed folder is
+    # reused.
     plan.write_text(plan.read_text().replace("batch = 4", "batch = 8"))
     folder.rename(plan.parent / "moved")
     said.clear()
@@ -108,46 +111,75 @@ def test_the_command_with_two_workers_gives_the_same_scores(plan, capsys, monkey
     assert said.startswith("**Named entities: F1")
     assert said.splitlines()[2] == "| method | de | es | mean |"
     one = study(plan, data=plan.parent, out=plan.parent / "again")
-    two = [json.loads(line) for line in (plan.parent / "study" / "results.jsonl").read_text().splitlines()]
+    two = [
+        json.loads(line)
+        for line in (plan.parent / "study" / "results.jsonl").read_text().splitlines()
+    ]
 
     def strip(records):
-        return [(r["method"], r["data"].rpartition("/")[2], r["metric"], round(r["value"] or 0, 6)) for r in records]  # fmt: skip
+        return [
+            (r["method"], r["data"].rpartition("/")[2], r["metric"], round(r["value"] or 0, 6))
+            for r in records
+        ]
 
     assert strip(one) == strip(two)
 
 
 def test_trained_methods_are_run_with_several_seeds(plan):
-    """Check that each training run has its own seed and scores, and that maps are fitted only once."""
-    text = plan.read_text().replace("runs = 1", "runs = 2").replace("batch = 4", "batch = 4\nseed = 5")
-    plan.write_text(text[: text.index("[tasks.ner]")] + '[tasks.retrieval]\ntest = {de = "train.tsv"}')
+    """Check that each training run has its own seed and scores, and that maps are fitted only
+    once.
+    """
+    text = (
+        plan.read_text().replace("runs = 1", "runs = 2").replace("batch = 4", "batch = 4\nseed = 5")
+    )
+    plan.write_text(
+        text[: text.index("[tasks.ner]")] + '[tasks.retrieval]\ntest = {de = "train.tsv"}'
+    )
     said = []
     records = study(plan, say=said.append)
     assert "aligning: 3 of 3 steps to do" in said
-    seeds = {(r["method"], r["training_seed"]): r["settings"]["encoder_fingerprint"] for r in records}
+    seeds = {
+        (r["method"], r["training_seed"]): r["settings"]["encoder_fingerprint"] for r in records
+    }
     assert set(seeds) == {("base", None), ("rotation", None), ("quick", 5), ("quick", 6)}
     assert len(set(seeds.values())) == 4
     table = tables(records)
-    assert table.count("\n| quick |") == table.count("**Word retrieval: ") == 2  # one table for tokens, one for types
+    assert (
+        table.count("\n| quick |") == table.count("**Word retrieval: ") == 2
+    )  # one table for tokens, one for types
     assert "aligning: 3 of 3 done (tiny, quick, seed 6)" in said
     assert {r["settings"]["encoder"] for r in records} == {
-        "tiny, base", "tiny, rotation, parallel", "tiny, quick, parallel, seed 5", "tiny, quick, parallel, seed 6"
-    }  # fmt: skip
+        "tiny, base",
+        "tiny, rotation, parallel",
+        "tiny, quick, parallel, seed 5",
+        "tiny, quick, parallel, seed 6",
+    }
 
 
 def test_random_restarts_count_as_runs_with_distinct_seeds(own):
-    own.write_text(own.read_text().replace("runs = 1", "runs = 2").replace("restarts = 1", "restarts = 4"))
+    own.write_text(
+        own.read_text().replace("runs = 1", "runs = 2").replace("restarts = 1", "restarts = 4")
+    )
     plan = read_study(own)
     assert plan.methods["distributions"].seeds(plan.runs) == [0, 4]
     assert plan.methods["rotation"].seeds(plan.runs) == [None]
     own.write_text(own.read_text().replace("runs = 2\n", "").replace("seeds = 1\n", ""))
     assert read_study(own).runs == 3  # the default
-    assert "seeds" not in Grid(read_study(own), Steps(own.parent, WORK)).phases["evaluating"][0].settings["options"]
+    assert (
+        "seeds"
+        not in Grid(read_study(own), Steps(own.parent, WORK))
+        .phases["evaluating"][0]
+        .settings["options"]
+    )
 
 
 def test_word_links_given_for_a_test_text_are_used(plan):
     text = plan.read_text()
-    plan.write_text(text[: text.index("[methods.rotation]")] + text[text.index("[supervision") : text.index("[tasks.ner]")]
-                    + '[tasks.retrieval]\ntest = { de = "train.tsv" }\nlinks = { de = "given.align" }\n')  # fmt: skip
+    plan.write_text(
+        text[: text.index("[methods.rotation]")]
+        + text[text.index("[supervision") : text.index("[tasks.ner]")]
+        + '[tasks.retrieval]\ntest = { de = "train.tsv" }\nlinks = { de = "given.align" }\n'
+    )
     (plan.parent / "given.align").write_text("0-0\n" * 40)
     (record,) = [each for each in study(plan) if each["metric"] == "accuracy.all"]
     assert (record["settings"]["links"], record["n"]) == ("given", 40)
@@ -165,13 +197,21 @@ def test_each_layer_of_an_encoder_is_aligned_and_scored(plan):
     assert "evaluating: 6 of 6 steps to do" in said
     chosen = [r for r in records if r["metric"] == "accuracy.all"]
     found = {(r["method"], r["layer"]): r["settings"]["encoder_fingerprint"] for r in chosen}
-    assert set(found) == {(method, layer) for method in ("base", "rotation", "quick") for layer in (0, 2)}
+    assert set(found) == {
+        (method, layer) for method in ("base", "rotation", "quick") for layer in (0, 2)
+    }
     assert len(set(found.values())) == 6
-    places = [p for p in (plan.parent / "study" / "steps").glob("align-*") if (p / "maps.safetensors").exists()]
+    places = [
+        p
+        for p in (plan.parent / "study" / "steps").glob("align-*")
+        if (p / "maps.safetensors").exists()
+    ]
     mapped = load_encoder(places[0], layer=0)
     assert mapped.layers == (0,)
     assert found["rotation", 0] == mapped.fingerprint
-    with pytest.raises(SettingError, match="layer must be one of the mapped layers 0, 2 of .*, got 1"):
+    with pytest.raises(
+        SettingError, match="layer must be one of the mapped layers 0, 2 of .*, got 1"
+    ):
         load_encoder(places[0], layer=1)
     assert "\n| layer 2 · rotation |" in tables(records)
 
@@ -181,11 +221,12 @@ def test_methods_without_translations_accept_plain_or_parallel_text(plan):
     for number, lang in enumerate(("en", "de")):
         (plan.parent / f"{lang}.txt").write_text("".join(f"{side[number]}\n" for side in sides))
     text = plan.read_text()
-    text = text[: text.index("[methods.rotation]")] + text[text.index("[supervision") : text.index("[tasks.ner]")]
-    text += '[supervision.alone]\nkind = "text"\ntexts = { en = "en.txt", de = "de.txt" }\n'
-    text += (
-        '[methods.shifted]\nmethod = "means"\noffset = false\n[methods.means]\nsupervision = "alone"\nlayers = [1]\n'
+    text = (
+        text[: text.index("[methods.rotation]")]
+        + text[text.index("[supervision") : text.index("[tasks.ner]")]
     )
+    text += '[supervision.alone]\nkind = "text"\ntexts = { en = "en.txt", de = "de.txt" }\n'
+    text += '[methods.shifted]\nmethod = "means"\noffset = false\n[methods.means]\nsupervision = "alone"\nlayers = [1]\n'
     plan.write_text(text + '[tasks.retrieval]\ntest = { de = "train.tsv" }\n')
     grid = Grid(read_study(plan), Steps(plan.parent / "steps", WORK))
     assert grid.phases["preparing"] == []  # no word links are needed
@@ -258,10 +299,14 @@ test = ["en=test.data.xml"]
 
 def senses(folder, name, lemmas):
     """Write annotated words; the sense of each word is named after its lemma."""
-    rows = [f'<sentence><instance id="i{k}" lemma="{lemma}" pos="NOUN">{lemma}</instance><wf>.</wf></sentence>'
-            for k, lemma in enumerate(lemmas)]  # fmt: skip
+    rows = [
+        f'<sentence><instance id="i{k}" lemma="{lemma}" pos="NOUN">{lemma}</instance><wf>.</wf></sentence>'
+        for k, lemma in enumerate(lemmas)
+    ]
     (folder / f"{name}.data.xml").write_text(f"<corpus>{''.join(rows)}</corpus>")
-    (folder / f"{name}.gold.key.txt").write_text("".join(f"i{k} {lemma}%1\n" for k, lemma in enumerate(lemmas)))
+    (folder / f"{name}.gold.key.txt").write_text(
+        "".join(f"i{k} {lemma}%1\n" for k, lemma in enumerate(lemmas))
+    )
 
 
 @pytest.fixture
@@ -269,7 +314,9 @@ def own(tmp_path):
     rng = np.random.default_rng(0)
     for lang in ("en", "de"):
         sentences = [*words(rng, 70, lang), ["same", "word"], ["word"]]
-        (tmp_path / f"{lang}.txt").write_text("".join(" ".join(sentence) + "\n" for sentence in sentences))
+        (tmp_path / f"{lang}.txt").write_text(
+            "".join(" ".join(sentence) + "\n" for sentence in sentences)
+        )
         write_trees(trees(12, lang), tmp_path / f"{lang}.conllu")
     (tmp_path / "dict.tsv").write_text("".join(f"e{k}\td{k}\n" for k in range(12)))
     senses(tmp_path, "train", ["e1", "e2", "e1"])
@@ -284,30 +331,53 @@ def test_a_study_pretrains_elmos_and_maps_them_with_dictionaries(own):
     pytest.importorskip("h5py")
     said = []
     records = study(own, say=said.append)
-    # Five preparation steps: anchors of two languages with and without a limit, and the dictionary's training entries.
-    numbers = {"pretraining": 2, "joining encoders": 1, "preparing": 5, "aligning": 2, "evaluating": 27}
+    # Five preparation steps: anchors of two languages with and without a limit, and the
+    # dictionary's training entries.
+    numbers = {
+        "pretraining": 2,
+        "joining encoders": 1,
+        "preparing": 5,
+        "aligning": 2,
+        "evaluating": 27,
+    }
     assert {f"{title}: {n} of {n} steps to do" for title, n in numbers.items()} <= set(said)
-    rows = {(r["method"], r["supervision"], r["layer"]) for r in records if r["task"] != "language-model"}
+    rows = {
+        (r["method"], r["supervision"], r["layer"])
+        for r in records
+        if r["task"] != "language-model"
+    }
     assert rows == {
-        (method, supervision, layer) for layer in (0, 1, 2)
-        for method, supervision in (("base", ""), ("rotation", "dictionary"), ("distributions", "nothing"))
-    }  # fmt: skip
+        (method, supervision, layer)
+        for layer in (0, 1, 2)
+        for method, supervision in (
+            ("base", ""),
+            ("rotation", "dictionary"),
+            ("distributions", "nothing"),
+        )
+    }
     measured = [(r["metric"], r["languages"]) for r in records if r["task"] == "language-model"]
-    assert measured == [(metric, [lang]) for lang in ("en", "de") for metric in ("perplexity", "unigram-perplexity")]
+    assert measured == [
+        (metric, [lang]) for lang in ("en", "de") for metric in ("perplexity", "unigram-perplexity")
+    ]
     assert {r["n"] for r in records if r["metric"] == "p@1"} == {3}
     assert {(r["n"], r["settings"]["senses"]) for r in records if r["task"] == "senses"} == {(3, 2)}
     # The maps move German word vectors and leave English ones unchanged.
     place = next((own.parent / "own" / "steps").glob("join-*"))
-    made = [json.loads(p.read_text())["settings"] for p in place.parent.glob("fit-*/calque-run.json")]
+    made = [
+        json.loads(p.read_text())["settings"] for p in place.parent.glob("fit-*/calque-run.json")
+    ]
     assert {"patience": 1, "growth": 9.0} in [each["start_options"] for each in made]
     done = {p: json.loads((p / "done.json").read_text()) for p in place.parent.glob("fit-*")}
     fits = {each["settings"]["options"].get("start"): p for p, each in done.items()}
     for lang, moved in (("en", False), ("de", True)):
         text = Sentences.of([["e1", "d1"]], lang)
-        base, mapped = (load_encoder(where, layer=1).encode(text).data for where in (place, fits[None]))
+        base, mapped = (
+            load_encoder(where, layer=1).encode(text).data for where in (place, fits[None])
+        )
         assert np.array_equal(base, mapped) != moved
     assert "layer 1 · rotation" in tables(records)
-    # Changing a key file reruns the scoring but not the training, although no setting names the key file.
+    # Changing a key file reruns the scoring but not the training, although no setting names the key
+    # file.
     (own.parent / "test.gold.key.txt").write_text("i0 e2%1\ni1 e1%1\ni2 e2%1\n")
     said.clear()
     study(own, say=said.append)
@@ -342,24 +412,42 @@ def test_a_step_is_identified_by_settings_files_and_earlier_steps(tmp_path):
     (tmp_path / "a").write_text("1")
     (tmp_path / "b").write_text("2")
     a, b = ([str(tmp_path / name)] for name in "ab")
-    keys = {Step("work", settings, files, after).key for settings, files, after in (
-        ({}, {}, {}), ({"x": 1}, {}, {}), ({}, {"x": a}, {}), ({}, {"x": b}, {}), ({}, {"y": a}, {}), ({}, {"x": a + b}, {}),
-        ({}, {}, {"x": ["steps/fit-1"]}), ({}, {}, {"x": ["steps/fit-2"]}),
-    )}  # fmt: skip
+    keys = {
+        Step("work", settings, files, after).key
+        for settings, files, after in (
+            ({}, {}, {}),
+            ({"x": 1}, {}, {}),
+            ({}, {"x": a}, {}),
+            ({}, {"x": b}, {}),
+            ({}, {"y": a}, {}),
+            ({}, {"x": a + b}, {}),
+            ({}, {}, {"x": ["steps/fit-1"]}),
+            ({}, {}, {"x": ["steps/fit-2"]}),
+        )
+    }
     assert len(keys) == 8
-    assert Step("work", after={"x": ["here/fit-1"]}).key == Step("work", after={"x": ["there/fit-1"]}).key
+    assert (
+        Step("work", after={"x": ["here/fit-1"]}).key
+        == Step("work", after={"x": ["there/fit-1"]}).key
+    )
 
 
 def test_editing_a_file_during_a_step_stops_the_step(tmp_path):
     (tmp_path / "a").write_text("1")
-    steps = Steps(tmp_path / "steps", {"work": lambda step, folder: (tmp_path / "a").write_text("2")})
+    steps = Steps(
+        tmp_path / "steps", {"work": lambda step, folder: (tmp_path / "a").write_text("2")}
+    )
     step = Step("work", {}, {"text": [str(tmp_path / "a")]})
-    with pytest.raises(InputError, match="one of these files changed while the study was running: .*/a; start"):
+    with pytest.raises(
+        InputError, match="one of these files changed while the study was running: .*/a; start"
+    ):
         steps.do(step)
     assert not steps.is_done(step)
 
 
-def test_a_step_is_identified_by_the_version_and_by_the_code_of_custom_classes(tmp_path, monkeypatch):
+def test_a_step_is_identified_by_the_version_and_by_the_code_of_custom_classes(
+    tmp_path, monkeypatch
+):
     monkeypatch.syspath_prepend(tmp_path)
     steps = Steps(tmp_path / "steps", WORK)
 
@@ -378,7 +466,9 @@ def test_a_step_is_identified_by_the_version_and_by_the_code_of_custom_classes(t
     assert not set(keys()) & set(again)
     with pytest.raises(SettingError, match="there is no module nobodys; is it installed"):
         steps.step("align", {"method": "nobodys:Method"}, {}, {}, "")
-    steps.step("score", {"task": "pos", "rename": {"nsubj": "nsubj:pass"}}, {}, {}, "")  # labels are not class names
+    steps.step(
+        "score", {"task": "pos", "rename": {"nsubj": "nsubj:pass"}}, {}, {}, ""
+    )  # labels are not class names
 
 
 def grid(path):
@@ -386,7 +476,9 @@ def grid(path):
 
 
 def test_a_step_is_identified_by_the_files_of_its_encoder(plan, monkeypatch, tmp_path):
-    """Check bundled encoders, one vector file per language, and the options file next to ELMo weights."""
+    """Check bundled encoders, one vector file per language, and the options file next to ELMo
+    weights.
+    """
     from calque.encoders import loading
 
     for name in ("a.vec", "b.vec", "x_weights.hdf5", "x_options.json"):
@@ -397,9 +489,11 @@ def test_a_step_is_identified_by_the_files_of_its_encoder(plan, monkeypatch, tmp
     monkeypatch.setitem(loading.BUNDLED, "mini", bundled)
     text = plan.read_text()
     for encoder, touched in (
-        ("mini", bundled / "weights"), ("en=a.vec,de=b.vec", tmp_path / "b.vec"),
-        ("x_weights.hdf5", tmp_path / "x_options.json"), ("en=a.vec,de=x_weights.hdf5", tmp_path / "x_options.json"),
-    ):  # fmt: skip
+        ("mini", bundled / "weights"),
+        ("en=a.vec,de=b.vec", tmp_path / "b.vec"),
+        ("x_weights.hdf5", tmp_path / "x_options.json"),
+        ("en=a.vec,de=x_weights.hdf5", tmp_path / "x_options.json"),
+    ):
         plan.write_text(re.sub('tiny = ".*"', f'tiny = "{encoder}"', text))
         before = [step.key for step in grid(plan).phases["evaluating"]]
         assert before == [step.key for step in grid(plan).phases["evaluating"]]
@@ -411,7 +505,10 @@ def test_a_step_is_identified_by_the_files_of_its_encoder(plan, monkeypatch, tmp
 
 def test_two_studies_cannot_write_the_same_folder(tmp_path):
     steps = Steps(tmp_path / "steps", {})
-    with working(steps, 1, print), pytest.raises(SettingError, match=r"another process is writing .*steps"):
+    with (
+        working(steps, 1, print),
+        pytest.raises(SettingError, match=r"another process is writing .*steps"),
+    ):
         working(steps, 1, print).__enter__()
     with working(steps, 1, print):  # the first process has finished
         pass
@@ -422,12 +519,18 @@ def test_the_workers_of_an_interrupted_study_end(plan, tmp_path, group):
     """Interrupt the study while its workers are still importing modules, which takes seconds."""
     command = [sys.executable, "-m", "calque", "study", str(plan), "--workers", "2", "-q"]
     paths = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    study = subprocess.Popen(command, env=paths, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    study = subprocess.Popen(
+        command, env=paths, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
     workers: list[str] = []
     while study.poll() is None and len(workers) < 2:
         time.sleep(0.1)
         children = Path(f"/proc/{study.pid}/task/{study.pid}/children").read_text().split()
-        workers = [child for child in children if "spawn_main" in Path(f"/proc/{child}/cmdline").read_text()]
+        workers = [
+            child
+            for child in children
+            if "spawn_main" in Path(f"/proc/{child}/cmdline").read_text()
+        ]
     (os.killpg if group else os.kill)(study.pid, signal.SIGINT)
     assert study.communicate(timeout=30)[1] == "calque: interrupted\n"
     assert study.returncode == 130
@@ -470,24 +573,59 @@ def record(method, value, half=0.05, **more):
     """Build a score with an interval, from three seeds with a standard deviation of one point."""
     runs = [] if value is None else [value - 0.01, value, value + 0.01]
     low, high = (None, None) if value is None else (value - half, value + half)
-    return {"task": "ner", "metric": "f1", "encoder": "e", "method": method, "supervision": "", "languages": ["en", "de"],
-            "data": "t", "value": value, "low": low, "high": high, "runs": runs, "settings": {}, **more}  # fmt: skip
+    return {
+        "task": "ner",
+        "metric": "f1",
+        "encoder": "e",
+        "method": method,
+        "supervision": "",
+        "languages": ["en", "de"],
+        "data": "t",
+        "value": value,
+        "low": low,
+        "high": high,
+        "runs": runs,
+        "settings": {},
+        **more,
+    }
 
 
 def test_tables_list_scores_by_method_and_language():
-    lm = {"task": "lm", "metric": "perplexity", "percent": False, "runs": [], "half": 2, "training_seed": None}
+    lm = {
+        "task": "lm",
+        "metric": "perplexity",
+        "percent": False,
+        "runs": [],
+        "half": 2,
+        "training_seed": None,
+    }
     protocol = {"settings": {"protocol": "zero-shot"}}
-    shown = tables([
-        record("a", 0.5, **protocol), record("a", 0.4, settings={"protocol": "projection"}),
-        record("a", 0.5, metric="f1.PER"), record("a", None, languages=["en", "es"], **protocol),
-        record("a", 12.5, **lm), record("b|c", 22.5, **lm),
-    ])  # fmt: skip
+    shown = tables(
+        [
+            record("a", 0.5, **protocol),
+            record("a", 0.4, settings={"protocol": "projection"}),
+            record("a", 0.5, metric="f1.PER"),
+            record("a", None, languages=["en", "es"], **protocol),
+            record("a", 12.5, **lm),
+            record("b|c", 22.5, **lm),
+        ]
+    )
     assert re.sub(r"\[\d+\.\d+, \d+\.\d+\]", "[A, B]", shown).splitlines()[:14] == [
-        "**Named entities: F1, per cent, higher is better, protocol: zero-shot**", "", "| method | de | es | mean |",
-        "| --- | ---: | ---: | ---: |", "| a | 50.0 [A, B] | undefined |  |", "",
-        "**Named entities: F1, per cent, higher is better, protocol: projection**", "", "| method | de |", "| --- | ---: |",
-        "| a | 40.0 [A, B] |", "", "**Lm: perplexity, lower is better**", "",
-    ]  # fmt: skip
+        "**Named entities: F1, per cent, higher is better, protocol: zero-shot**",
+        "",
+        "| method | de | es | mean |",
+        "| --- | ---: | ---: | ---: |",
+        "| a | 50.0 [A, B] | undefined |  |",
+        "",
+        "**Named entities: F1, per cent, higher is better, protocol: projection**",
+        "",
+        "| method | de |",
+        "| --- | ---: |",
+        "| a | 40.0 [A, B] |",
+        "",
+        "**Lm: perplexity, lower is better**",
+        "",
+    ]
     assert "| a | **12.50** [" in shown
     assert "| b\\|c | ▼22.50 [" in shown
 
@@ -505,20 +643,29 @@ def test_means_exclude_the_training_language():
 
 @pytest.mark.parametrize("runs", [1, 5])
 def test_the_terminal_and_the_report_make_the_same_claims(runs, tmp_path):
-    """Check that a gain is listed without a test after one run, but is significant after five runs."""
+    """Check that a gain is listed without a test after one run, but is significant after five
+    runs.
+    """
     records = []
     for lang, base, new in (("de", 0.08, 0.336), ("es", 0.2, 0.34)):
         records.append(record("base", base, 0.02, languages=["en", lang], training_seed=None))
         records += [
-            record("new", new + seed / 1000, 0.02, languages=["en", lang], training_seed=seed) for seed in range(runs)
+            record("new", new + seed / 1000, 0.02, languages=["en", lang], training_seed=seed)
+            for seed in range(runs)
         ]
     (tmp_path / "results.jsonl").write_text("".join(json.dumps(each) + "\n" for each in records))
     shown, page = tables(records), compose(read_results([tmp_path]), title="x")
     assert bullets(page.summary) in shown
-    (count,) = {re.search(r"\d+ comparisons? (is|are) made", text)[0] for text in (shown, " ".join(page.reading))}
+    (count,) = {
+        re.search(r"\d+ comparisons? (is|are) made", text)[0]
+        for text in (shown, " ".join(page.reading))
+    }
     assert count == f"{0 if runs == 1 else 3} comparisons are made"
     if runs == 1:
         assert "**new** is better, but not clearly, by 19.8 on average on named entities." in shown
     else:
-        assert "**new** raises named entities by 20.0 on average (clearly in 2 of 2 languages)" in shown
+        assert (
+            "**new** raises named entities by 20.0 on average (clearly in 2 of 2 languages)"
+            in shown
+        )
     assert len(re.findall(r"\| ▲\*\*[\d.]+\*\*", shown)) == (0 if runs == 1 else 3)

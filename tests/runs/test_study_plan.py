@@ -115,9 +115,23 @@ encoders = ["sense-aware", "bert"]
 methods = "base"
 """
 WRONG = [
-    "a", "", "a\0b", "x" * 5000, 3, -1, 10**30, 0.5, math.nan, True, [], ["a", "a"], [{"a": 1}], {}, {"": {}},
+    "a",
+    "",
+    "a\0b",
+    "x" * 5000,
+    3,
+    -1,
+    10**30,
+    0.5,
+    math.nan,
+    True,
+    [],
+    ["a", "a"],
+    [{"a": 1}],
+    {},
+    {"": {}},
     datetime.date(2024, 2, 3),
-]  # fmt: skip
+]
 RECIPES = sorted((Path(__file__).parents[2] / "recipes").glob("*.toml"))
 
 
@@ -125,7 +139,13 @@ def places(value, here=()):
     """Yield the path of every table, list, list element and value."""
     if here:
         yield here
-    for key, each in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
+    for key, each in (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    ):
         yield from places(each, (*here, key))
 
 
@@ -195,21 +215,64 @@ def test_every_recipe_is_a_valid_study(file, tmp_path, unread):
     assert laid_out(tomllib.loads(file.read_text(encoding="utf-8")), tmp_path / "study.toml")
 
 
-@pytest.mark.parametrize(("place", "value", "fact"), [
-    (("seeds",), "a", "seeds = 'a', expected a whole number from 1 to 1000"),
-    (("towards",), "fr", "towards = 'fr', but supervision.parallel has the languages en and de; expected 'en'"),
-    (("encoders", "plain"), "a\0b", "encoders.plain = .*, expected text on one short line"),
-    (("encoders", "layered", "layers"), [], r"layers = \[\], expected a list of whole numbers from -1000 to 1000"),
-    (("encoders", "bert", "pretrain", "senses"), {"warmup": 10**6}, "encoders.bert.pretrain: the warm-up for senses must"),
-    (("encoders", "bert", "pretrain", "dictionaries"), {"en-de": "d.tsv"}, "dictionaries need senses, and cannot be combined"),
-    (("methods", "linear", "encoders"), "x", "methods.linear.encoders: unknown 'x', expected plain, vectors"),
-    (("methods", "finetune", "epoch"), 1, "unknown setting 'epoch' of methods.finetune .* did you mean epochs?"),
-    (("methods", "finetune", "epochs"), 0, "methods.finetune: epochs.* must be above 0"),
-    (("supervision", "parallel", "en"), "x.tsv", "supervision.parallel.en: en is the source language"),
-    (("supervision", "dictionary", "entries"), [5, 2], r"entries = \[5, 2\], expected \[first\] or \[first, end\]"),
-    (("tasks", "retrieval", "train"), {"fr": "x"}, "tasks.retrieval.train has a text in fr, but .*test has none"),
-    (("tasks", "senses", "train"), ["a.xml", "b.xml"], "tasks.senses.train = .*, expected text .* or a list of 1"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("place", "value", "fact"),
+    [
+        (("seeds",), "a", "seeds = 'a', expected a whole number from 1 to 1000"),
+        (
+            ("towards",),
+            "fr",
+            "towards = 'fr', but supervision.parallel has the languages en and de; expected 'en'",
+        ),
+        (("encoders", "plain"), "a\0b", "encoders.plain = .*, expected text on one short line"),
+        (
+            ("encoders", "layered", "layers"),
+            [],
+            r"layers = \[\], expected a list of whole numbers from -1000 to 1000",
+        ),
+        (
+            ("encoders", "bert", "pretrain", "senses"),
+            {"warmup": 10**6},
+            "encoders.bert.pretrain: the warm-up for senses must",
+        ),
+        (
+            ("encoders", "bert", "pretrain", "dictionaries"),
+            {"en-de": "d.tsv"},
+            "dictionaries need senses, and cannot be combined",
+        ),
+        (
+            ("methods", "linear", "encoders"),
+            "x",
+            "methods.linear.encoders: unknown 'x', expected plain, vectors",
+        ),
+        (
+            ("methods", "finetune", "epoch"),
+            1,
+            "unknown setting 'epoch' of methods.finetune .* did you mean epochs?",
+        ),
+        (("methods", "finetune", "epochs"), 0, "methods.finetune: epochs.* must be above 0"),
+        (
+            ("supervision", "parallel", "en"),
+            "x.tsv",
+            "supervision.parallel.en: en is the source language",
+        ),
+        (
+            ("supervision", "dictionary", "entries"),
+            [5, 2],
+            r"entries = \[5, 2\], expected \[first\] or \[first, end\]",
+        ),
+        (
+            ("tasks", "retrieval", "train"),
+            {"fr": "x"},
+            "tasks.retrieval.train has a text in fr, but .*test has none",
+        ),
+        (
+            ("tasks", "senses", "train"),
+            ["a.xml", "b.xml"],
+            "tasks.senses.train = .*, expected text .* or a list of 1",
+        ),
+    ],
+)
 def test_errors_name_the_file_the_key_and_the_expected_value(place, value, fact, tmp_path, unread):
     path = tmp_path / "study.toml"
     with pytest.raises(InputError, match=f"^{re.escape(str(path))}: .*{fact}"):
@@ -252,28 +315,39 @@ MISSPELT = [
     (("tasks", "ner", "select"), "traget", "target"),
     (("tasks", "senses", "encoders"), ["berd"], "bert"),
     (("tasks", "senses", "methods"), "bsae", "base"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("place", "value", "name"), MISSPELT)
-def test_every_misspelt_key_or_value_suggests_the_similar_name(place, value, name, tmp_path, unread):
+def test_every_misspelt_key_or_value_suggests_the_similar_name(
+    place, value, name, tmp_path, unread
+):
     said = what_is_said(changed(tomllib.loads(PLAN), place, value), tmp_path / "study.toml")
     assert said is not None
     assert said.endswith(f"; did you mean {name}?")
 
 
-@pytest.mark.parametrize(("place", "value"), [
-    (("methods", "x"), {}), (("methods", "mine"), {"method": "x:"}), (("tasks", "x"), {"test": ["a.de.tsv"]}),
-    (("tasks", "mine"), {"task": "x", "test": ["a.de.tsv"]}),
-])  # fmt: skip
-def test_an_unknown_method_or_task_mentions_classes_of_other_packages(place, value, tmp_path, unread):
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        (("methods", "x"), {}),
+        (("methods", "mine"), {"method": "x:"}),
+        (("tasks", "x"), {"test": ["a.de.tsv"]}),
+        (("tasks", "mine"), {"task": "x", "test": ["a.de.tsv"]}),
+    ],
+)
+def test_an_unknown_method_or_task_mentions_classes_of_other_packages(
+    place, value, tmp_path, unread
+):
     said = what_is_said(changed(tomllib.loads(PLAN), place, value), tmp_path / "study.toml")
     assert said is not None
     assert "package.module:Class" in said
     assert "did you mean" not in said
 
 
-@pytest.mark.parametrize("text", ["[" * 100_000, "seeds = " + "9" * 5000, "seeds = \xff", "seeds = 1\nseeds = 2"])
+@pytest.mark.parametrize(
+    "text", ["[" * 100_000, "seeds = " + "9" * 5000, "seeds = \xff", "seeds = 1\nseeds = 2"]
+)
 def test_invalid_toml_is_rejected(text, tmp_path):
     (tmp_path / "study.toml").write_bytes(text.encode("latin-1"))
     with pytest.raises(InputError, match=r"study\.toml: cannot read the study"):
@@ -287,10 +361,12 @@ def test_missing_files_are_reported_before_anything_runs(tmp_path):
 
 def test_a_method_can_have_its_own_number_of_runs(tmp_path, unread):
     plan = {
-        "runs": 3, "encoders": {"plain": "some/encoder"}, "supervision": {"parallel": {"de": "a.tsv"}},
+        "runs": 3,
+        "encoders": {"plain": "some/encoder"},
+        "supervision": {"parallel": {"de": "a.tsv"}},
         "methods": {"contrastive": {}, "once": {"method": "contrastive", "seed": 4, "runs": 1}},
         "tasks": {"consistency": {"test": ["a.en.txt"]}},
-    }  # fmt: skip
+    }
     path = tmp_path / "study.toml"
     path.write_text(toml_file(plan), encoding="utf-8")
     study = read_study(path)

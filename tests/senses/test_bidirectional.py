@@ -1,4 +1,6 @@
-"""Tests of the bidirectional language model: loss and perplexity against naive sums, training, and saving."""
+"""Tests of the bidirectional language model: loss and perplexity against naive sums, training, and
+saving.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ from calque.text import Sentence, Sentences
 
 pytest.importorskip("h5py")
 EN = Sentences.of(
-    [["the", "cat", "sees", "the", "dog"], [], ["the", "dog", "sees"], ["a", "cat"]] * 3 + [["rare"]], "en"
+    [["the", "cat", "sees", "the", "dog"], [], ["the", "dog", "sees"], ["a", "cat"]] * 3
+    + [["rare"]],
+    "en",
 )
 DE = Sentences.of([["die", "Katze", "和"], ["die", "Katze"]], "de")
 TINY = {"dim": 6, "hidden": 8, "filters": [(1, 4), (2, 4)], "dropout": 0.0, "min_count": 1}
@@ -34,7 +38,8 @@ def small(**options) -> BiLanguageModel:
     return BiLanguageModel(**TINY | {"batch": 4, "updates": 6} | options)
 
 
-# -- words -------------------------------------------------------------------------------------------------------------
+# -- words
+# --------------------------------------------------------------------------------------------------
 def test_word_ids_are_ordered_by_frequency():
     text = WordText.of({"en": EN, "de": DE}, size=8, min_count=2)
     vocabulary = text.vocabulary
@@ -45,11 +50,28 @@ def test_word_ids_are_ordered_by_frequency():
     assert vocabulary.numbers(["dog", "die", "the"]).tolist() == [6, UNKNOWN, FIRST_WORD]
     en, de = text.blocks["en"], text.blocks["de"]
     assert en.ids[en.offsets[0] : en.offsets[3]].tolist() == [
-        BEGIN, 3, 4, 5, 3, 6, END, BEGIN, 3, 6, 5, END, BEGIN, 7, 4, END
-    ]  # fmt: skip
+        BEGIN,
+        3,
+        4,
+        5,
+        3,
+        6,
+        END,
+        BEGIN,
+        3,
+        6,
+        5,
+        END,
+        BEGIN,
+        7,
+        4,
+        END,
+    ]
     assert de.ids.tolist() == [BEGIN, 8, 9, 11, END, BEGIN, 8, 9, END]
     assert vocabulary.unigram().sum() == pytest.approx(1)
-    held = WordText.seen_by(vocabulary, [["new", "the", "new"], Sentence(()), Sentence(("die", "dog"))])
+    held = WordText.seen_by(
+        vocabulary, [["new", "the", "new"], Sentence(()), Sentence(("die", "dog"))]
+    )
     assert held.word_types[5:] == ["new", "die"]
     assert held.blocks[""].ids.tolist() == [BEGIN, 8, 3, 8, END, BEGIN, 9, 6, END]
     assert held.blocks[""].offsets.tolist() == [0, 5, 9]
@@ -70,7 +92,9 @@ def test_long_sentences_are_split_so_each_word_is_predicted_once(length):
     found: Counter = Counter()
     for a, b in pairwise(blocks.offsets):
         assert 2 <= b - a <= length + 1
-        found.update(zip(blocks.ids[a : b - 1].tolist(), blocks.ids[a + 1 : b].tolist(), strict=True))
+        found.update(
+            zip(blocks.ids[a : b - 1].tolist(), blocks.ids[a + 1 : b].tolist(), strict=True)
+        )
     assert found == expected
 
 
@@ -87,9 +111,12 @@ def test_a_vocabulary_can_be_saved_and_opened(tmp_path):
         WordText.of({"en": EN}, size=50, min_count=100)
 
 
-# -- training ----------------------------------------------------------------------------------------------------------
+# -- training
+# --------------------------------------------------------------------------------------------------
 def literal_model_loss(model: WordModel, sentences) -> torch.Tensor:
-    """Return the mean of −log p over all words and sentence ends in both directions, with a full softmax."""
+    """Return the mean of −log p over all words and sentence ends in both directions, with a full
+    softmax.
+    """
     total, n = torch.zeros(()), 0
     for words in sentences:
         numbers = [BEGIN, *model.vocabulary.numbers(words).tolist(), END]
@@ -105,7 +132,9 @@ def literal_model_loss(model: WordModel, sentences) -> torch.Tensor:
 
 
 def test_a_sense_is_selected_by_the_states_after_its_word_was_read():
-    """A word is predicted from the state before it, and its sense is selected by the states of the word itself."""
+    """A word is predicted from the state before it, and its sense is selected by the states of the
+    word itself.
+    """
     method = small(updates=1, vocabulary=8)
     method.train({"en": EN})
     model = method.model.eval()
@@ -115,16 +144,26 @@ def test_a_sense_is_selected_by_the_states_after_its_word_was_read():
     def read(text):
         """Return the contexts of a sentence, and the last layer's states in both directions."""
         ids = np.array([BEGIN, *model.vocabulary.numbers(text).tolist(), END])
-        left, right = model.network.read(model.network.words(torch.from_numpy(rows[ids])), Ragged([len(ids)]))
+        left, right = model.network.read(
+            model.network.words(torch.from_numpy(rows[ids])), Ragged([len(ids)])
+        )
         return model.contexts(rows, ids, np.array([len(ids)])), left[-1], right[-1]
 
     found, left, right = read(words)
     for states, expected in (
-        (found.states[0], left[:-1]), (found.states[1], right[1:]),
-        (found.own[0][0], left[1:]), (found.own[0][1], right[1:]), (found.own[1][0], left[:-1]), (found.own[1][1], right[:-1]),
-    ):  # fmt: skip
-        torch.testing.assert_close(states, expected.detach() if not states.requires_grad else expected)
-    changed, _, _ = read(other)  # the second word differs: it is predicted by the forward state of the first word
+        (found.states[0], left[:-1]),
+        (found.states[1], right[1:]),
+        (found.own[0][0], left[1:]),
+        (found.own[0][1], right[1:]),
+        (found.own[1][0], left[:-1]),
+        (found.own[1][1], right[:-1]),
+    ):
+        torch.testing.assert_close(
+            states, expected.detach() if not states.requires_grad else expected
+        )
+    changed, _, _ = read(
+        other
+    )  # the second word differs: it is predicted by the forward state of the first word
     torch.testing.assert_close(changed.states[0][1], found.states[0][1])
     assert float((changed.own[0][0][1] - found.own[0][0][1]).abs().max()) > 1e-4
     torch.testing.assert_close(changed.states[1][2], found.states[1][2])
@@ -139,7 +178,10 @@ def test_loss_and_gradient_equal_naive_sums(tables, monkeypatch):
     def spy(self, update):
         kept["model"] = copy.deepcopy(self.module)
         kept["sentences"] = [
-            [word_types[i - FIRST_WORD] for i in blocks.ids[blocks.offsets[k] + 1 : blocks.offsets[k + 1] - 1]]
+            [
+                word_types[i - FIRST_WORD]
+                for i in blocks.ids[blocks.offsets[k] + 1 : blocks.offsets[k + 1] - 1]
+            ]
             for lang, numbers in update
             for blocks in [self.mixture.languages[lang]]
             for k in numbers
@@ -157,7 +199,9 @@ def test_loss_and_gradient_equal_naive_sums(tables, monkeypatch):
     assert kept["terms"]["loss"] == pytest.approx(float(loss.detach()), rel=1e-5)
     expected = torch.autograd.grad(bidirectional.LOSS_SCALE * loss, list(model.parameters()))
     largest = max(float(g.abs().max()) for g in expected)
-    for (name, _), ours, theirs in zip(model.named_parameters(), kept["gradients"], expected, strict=True):
+    for (name, _), ours, theirs in zip(
+        model.named_parameters(), kept["gradients"], expected, strict=True
+    ):
         torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-5 * largest, msg=name)
 
 
@@ -187,20 +231,32 @@ def test_a_stopped_run_resumes_with_bitwise_equal_results(tmp_path, monkeypatch)
 
 @pytest.mark.parametrize(("negatives", "updates"), [(8192, 90), (16, 140)])
 def test_the_model_learns_which_words_follow_each_other(tmp_path, negatives, updates):
-    """The optimal perplexity is 2: each of 40 words has two possible successors and two possible predecessors."""
+    """The optimal perplexity is 2: each of 40 words has two possible successors and two possible
+    predecessors.
+    """
     rng = np.random.default_rng(0)
     words = [f"{chr(97 + k % 8)}{chr(97 + k // 8)}" for k in range(40)]
 
     def text(n):
         starts, steps = rng.integers(0, 40, n), rng.integers(1, 3, (n, 9))
         return Sentences.of(
-            [[words[(s + step) % 40] for step in np.cumsum(row)] for s, row in zip(starts, steps, strict=True)]
+            [
+                [words[(s + step) % 40] for step in np.cumsum(row)]
+                for s, row in zip(starts, steps, strict=True)
+            ]
         )
 
     method = BiLanguageModel(
-        dim=16, hidden=32, filters=[(1, 16), (2, 32)], dropout=0.0, updates=updates, batch=24, negatives=negatives,
-        learning_rate=0.02, optimiser="adam",
-    )  # fmt: skip
+        dim=16,
+        hidden=32,
+        filters=[(1, 16), (2, 32)],
+        dropout=0.0,
+        updates=updates,
+        batch=24,
+        negatives=negatives,
+        learning_rate=0.02,
+        optimiser="adam",
+    )
     encoder = method.train({"": text(400)})
     measured, unigram = word_perplexity(method.model, text(60))
     about = measured.settings
@@ -212,7 +268,9 @@ def test_the_model_learns_which_words_follow_each_other(tmp_path, negatives, upd
     method.model.save(tmp_path)
     again = WordModel.open(tmp_path)
     few = [["aa", "ba"]]
-    assert np.array_equal(again.negative_log_likelihood(few), method.model.negative_log_likelihood(few))
+    assert np.array_equal(
+        again.negative_log_likelihood(few), method.model.negative_log_likelihood(few)
+    )
     assert load_encoder(tmp_path, device="cpu").fingerprint == encoder.fingerprint
     (tmp_path / "softmax.safetensors").write_bytes(b"no")
     with pytest.raises(InputError, match="not contain the softmax weights of this model"):
@@ -240,20 +298,37 @@ def test_perplexity_equals_a_naive_sum():
 
 @pytest.mark.parametrize(
     "bad",
-    [{"updates": 0}, {"seed": -1}, {"learning_rate": np.nan}, {"dropout": 1.0}, {"precision": "half"},
-     {"optimiser": "sgd"}, {"vocabulary": 0}, {"tables": 3}, {"negatives": 0}, {"dim": 0}, {"filters": [(99, 3)]}],
-)  # fmt: skip
+    [
+        {"updates": 0},
+        {"seed": -1},
+        {"learning_rate": np.nan},
+        {"dropout": 1.0},
+        {"precision": "half"},
+        {"optimiser": "sgd"},
+        {"vocabulary": 0},
+        {"tables": 3},
+        {"negatives": 0},
+        {"dim": 0},
+        {"filters": [(99, 3)]},
+    ],
+)
 def test_invalid_settings_are_rejected(bad):
     with pytest.raises(SettingError):
         small(**bad)
 
 
 def test_held_out_sentences_are_evenly_spaced_and_not_in_the_training_text():
-    text = Sentences.of([["the", "same", "again"]] * 2 + [[f"w{k}", "cat"] for k in range(2, 40)], "en")
+    text = Sentences.of(
+        [["the", "same", "again"]] * 2 + [[f"w{k}", "cat"] for k in range(2, 40)], "en"
+    )
     rest, held = hold_out(text, 5)
-    assert [s.words for s in held] == [text[k].words for k in (8, 16, 24, 32)]  # sentence 0 also occurs as sentence 1
+    assert [s.words for s in held] == [
+        text[k].words for k in (8, 16, 24, 32)
+    ]  # sentence 0 also occurs as sentence 1
     assert len(rest) == 35
-    with pytest.raises(SettingError, match="at most half of the 40 sentences in en can be held out, got 21"):
+    with pytest.raises(
+        SettingError, match="at most half of the 40 sentences in en can be held out, got 21"
+    ):
         hold_out(text, 21)
     with pytest.raises(SettingError, match="also occurs in the training text"):
         hold_out(text, 1)

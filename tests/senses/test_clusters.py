@@ -1,4 +1,6 @@
-"""Tests of splitting words into senses: each step against a naive implementation, and planted ambiguous words."""
+"""Tests of splitting words into senses: each step against a naive implementation, and planted
+ambiguous words.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +12,23 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import v_measure_score
 
-from calque.senses.clusters import balanced_logistic, bisect, discriminant_axes, properties, split_words
+from calque.senses.clusters import (
+    balanced_logistic,
+    bisect,
+    discriminant_axes,
+    properties,
+    split_words,
+)
 
 
-def vectors(double: int, words: int = 70, dim: int = 16, seed: int = 0) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """Return the vectors of each word, and the sense (0 or 1) of each vector; only the first `double` words have two senses.
+def vectors(
+    double: int, words: int = 70, dim: int = 16, seed: int = 0
+) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """Return the vectors of each word, and the sense (0 or 1) of each vector; only the first
+    `double` words have two senses.
 
-    As in real text, all vectors share a large mean, and one direction has a large variance that is unrelated to senses.
+    As in real text, all vectors share a large mean, and one direction has a large variance that is
+    unrelated to senses.
     """
     rng = np.random.default_rng(seed)
     found, truth = [], []
@@ -34,8 +46,12 @@ def test_only_words_with_two_planted_senses_are_split():
     x, truth = vectors(4)
     labels = split_words(x, seed=1)
     assert [int(of_word.max()) for of_word in labels] == [1] * 4 + [0] * 66
-    assert np.mean([v_measure_score(a, b) for a, b in zip(truth[:4], labels[:4], strict=True)]) > 0.8
-    assert all((np.diff(np.bincount(of_word)) <= 0).all() for of_word in labels)  # senses are sorted by size
+    assert (
+        np.mean([v_measure_score(a, b) for a, b in zip(truth[:4], labels[:4], strict=True)]) > 0.8
+    )
+    assert all(
+        (np.diff(np.bincount(of_word)) <= 0).all() for of_word in labels
+    )  # senses are sorted by size
     again = split_words(x, seed=1)
     assert all(np.array_equal(a, b) for a, b in zip(labels, again, strict=True))
     one = split_words(x, max_senses=np.array([1] + [5] * 69), seed=1)
@@ -56,8 +72,12 @@ def test_axes_equal_those_of_linear_discriminant_analysis():
     x, _ = vectors(3, words=12, dim=6)
     x = [of_word[:30] for of_word in x]  # gives all words the same number of vectors
     centre, axes = discriminant_axes(x, 3, ridge=0.0)
-    np.testing.assert_allclose(centre, np.mean([of_word.mean(0) for of_word in x], axis=0), rtol=1e-5)
-    fitted = LinearDiscriminantAnalysis(solver="eigen").fit(np.concatenate(x), np.repeat(np.arange(12), 30))
+    np.testing.assert_allclose(
+        centre, np.mean([of_word.mean(0) for of_word in x], axis=0), rtol=1e-5
+    )
+    fitted = LinearDiscriminantAnalysis(solver="eigen").fit(
+        np.concatenate(x), np.repeat(np.arange(12), 30)
+    )
     one, other = (a / np.linalg.norm(a, axis=0) for a in (axes, fitted.scalings_[:, :3]))
     np.testing.assert_allclose(np.abs((one * other).sum(0)), 1, atol=1e-4)
     within = np.mean([np.cov(((of_word - centre) @ axes).T, bias=True) for of_word in x], axis=0)
@@ -67,7 +87,8 @@ def test_axes_equal_those_of_linear_discriminant_analysis():
 def test_properties_of_a_split_match_their_definitions():
     rng = np.random.default_rng(0)
     x, others = (
-        a / np.linalg.norm(a, axis=1, keepdims=True) for a in (rng.normal(size=(25, 5)), rng.normal(size=(30, 5)))
+        a / np.linalg.norm(a, axis=1, keepdims=True)
+        for a in (rng.normal(size=(25, 5)), rng.normal(size=(30, 5)))
     )
     halves = bisect(x, rng)
     found = properties(x, halves, others)
@@ -79,12 +100,17 @@ def test_properties_of_a_split_match_their_definitions():
         return sum(sorted((cosine(a, b) for b in others), reverse=True)[:10]) / 10
 
     first, second, whole = x[halves == 0].mean(0), x[halves == 1].mean(0), x.mean(0)
-    inside = sum(float(((row - (second if half else first)) ** 2).sum()) for row, half in zip(x, halves, strict=True))
+    inside = sum(
+        float(((row - (second if half else first)) ** 2).sum())
+        for row, half in zip(x, halves, strict=True)
+    )
     everything = sum(float(((row - whole) ** 2).sum()) for row in x)
     near = (density(first) + density(second)) / 2, density(whole)
     expected = [cosine(first, second), *near, inside / everything, math.log(25)]
     np.testing.assert_allclose(found, expected, rtol=1e-5)
-    assert properties(x, np.arange(25) < 2, others) is None  # the smaller part has less than a tenth of the vectors
+    assert (
+        properties(x, np.arange(25) < 2, others) is None
+    )  # the smaller part has less than a tenth of the vectors
 
 
 @pytest.mark.parametrize("constant", [False, True])
@@ -97,4 +123,6 @@ def test_the_regression_equals_that_of_scikit_learn(constant):
     reference = LogisticRegression(class_weight="balanced", tol=1e-10, max_iter=1000).fit(
         (x - x.mean(0)) / deviation, y
     )
-    np.testing.assert_allclose(x @ weights + bias, reference.decision_function((x - x.mean(0)) / deviation), atol=1e-3)
+    np.testing.assert_allclose(
+        x @ weights + bias, reference.decision_function((x - x.mean(0)) / deviation), atol=1e-3
+    )

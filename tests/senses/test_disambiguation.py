@@ -1,4 +1,6 @@
-"""Compare word sense disambiguation with a naive implementation; read XML files of the unified evaluation framework."""
+"""Compare word sense disambiguation with a naive implementation; read XML files of the unified
+evaluation framework.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,10 @@ DATA = """<?xml version='1.0' encoding='utf-8'?>
 </text>
 </corpus>
 """
-KEYS = "d0.s0.t0 group%1:03:00::\nd9.s0.t0 other%1:00:00::\nd0.s0.t1 say%2:32:00:: say%2:32:01::\nd1.s0.t0 evidence%1:09:00::\n"
+KEYS = (
+    "d0.s0.t0 group%1:03:00::\nd9.s0.t0 other%1:00:00::\nd0.s0.t1 say%2:32:00:: "
+    "say%2:32:01::\nd1.s0.t0 evidence%1:09:00::\n"
+)
 
 
 def write(folder, content, name="f.data.xml"):
@@ -68,7 +73,11 @@ def test_the_key_file_is_found_next_to_the_text(tmp_path, pack):
 @pytest.mark.parametrize(
     ("keys", "place", "fact"),
     [
-        ("d0.s0.t0 a%1\nd0.s0.t1\n", "k line 2", "'d0.s0.t1' has no key; expected one line with all keys"),
+        (
+            "d0.s0.t0 a%1\nd0.s0.t1\n",
+            "k line 2",
+            "'d0.s0.t1' has no key; expected one line with all keys",
+        ),
         ("d0.s0.t0 a%1\n\nd0.s0.t0 b%1\n", "k line 3", "'d0.s0.t0' occurs a second time"),
         ("d0.s0.t0 a%1\nd1.s0.t0 a%1\n", "f.data.xml line 4", "instance 'd0.s0.t1' has no key in"),
     ],
@@ -95,39 +104,68 @@ def test_invalid_documents_are_rejected(tmp_path, old, new, line, fact):
     assert str(caught.value).startswith(f"{tmp_path}/f.data.xml line {line}: ")
 
 
-# -- the task ----------------------------------------------------------------------------------------------------------
+# -- the task
+# --------------------------------------------------------------------------------------------------
 def senses(instances):
     """Return a text with a one-word sentence for each instance (word, lemma, pos, keys)."""
     text = Sentences.of([[word] for word, *_ in instances], "en")
     numbers = np.arange(len(instances))
     return SenseText(
-        text, numbers, np.zeros_like(numbers), tuple(i[1] for i in instances), tuple(i[2] for i in instances),
-        tuple(f"i{k}" for k in numbers), tuple(tuple(i[3].split()) for i in instances),
-    )  # fmt: skip
+        text,
+        numbers,
+        np.zeros_like(numbers),
+        tuple(i[1] for i in instances),
+        tuple(i[2] for i in instances),
+        tuple(f"i{k}" for k in numbers),
+        tuple(tuple(i[3].split()) for i in instances),
+    )
 
 
 def test_a_word_is_assigned_the_nearest_sense_of_its_lemma():
-    train = senses([("e1", "bank", "NOUN", "bank%1"), ("e1", "bank", "NOUN", "bank%1"), ("e2", "bank", "NOUN", "bank%2"),
-                    ("e3", "run", "VERB", "run%1")])  # fmt: skip
-    test = senses([("e1", "Bank", "NOUN", "bank%1"), ("e2", "bank", "NOUN", "bank%2 bank%3"), ("e2", "bank", "NOUN", "bank%1"),
-                   ("e1", "bank", "VERB", "bank%9"), ("e3", "run", "VERB", "run%1")])  # fmt: skip
+    train = senses(
+        [
+            ("e1", "bank", "NOUN", "bank%1"),
+            ("e1", "bank", "NOUN", "bank%1"),
+            ("e2", "bank", "NOUN", "bank%2"),
+            ("e3", "run", "VERB", "run%1"),
+        ]
+    )
+    test = senses(
+        [
+            ("e1", "Bank", "NOUN", "bank%1"),
+            ("e2", "bank", "NOUN", "bank%2 bank%3"),
+            ("e2", "bank", "NOUN", "bank%1"),
+            ("e1", "bank", "VERB", "bank%9"),
+            ("e3", "run", "VERB", "run%1"),
+        ]
+    )
     score = Disambiguation(train, {"t": test}).evaluate(Planted())[0]
     assert score.value == pytest.approx(2 * 3 / (4 + 5))  # the verb `bank` has no answer
     assert (score.n, score.settings["unseen_lemmas"], score.settings["answered"]) == (5, 1, 4)
-    backed = Disambiguation(train, {"t": test}, first_sense={"bank%VERB": "bank%9"}).evaluate(Planted())[0]
+    backed = Disambiguation(train, {"t": test}, first_sense={"bank%VERB": "bank%9"}).evaluate(
+        Planted()
+    )[0]
     assert backed.value == pytest.approx(4 / 5)
-    with pytest.raises(SettingError, match="has vectors for key points, but vectors for words are required"):
+    with pytest.raises(
+        SettingError, match="has vectors for key points, but vectors for words are required"
+    ):
         Disambiguation(train, {"t": test}).evaluate(KeyPoints())
 
 
 class Long(Planted):
-    """Encoder in which the vector of `e8` is ten times that of `e1`, and words that contain `?` have no vector."""
+    """Encoder in which the vector of `e8` is ten times that of `e1`, and words that contain `?`
+    have no vector.
+    """
 
     def vector(self, word):
         if "?" in word:
             return np.zeros(self.dim)
         if word in ("e8", "e9"):
-            return 10 * super().vector("e1") if word == "e8" else super().vector("e2") - super().vector("e1")
+            return (
+                10 * super().vector("e1")
+                if word == "e8"
+                else super().vector("e2") - super().vector("e1")
+            )
         return super().vector(word)
 
     def encode(self, sentences, **options):
@@ -139,18 +177,26 @@ def test_a_sense_vector_is_the_mean_of_unnormalised_vectors():
     """Compare with a loop that averages unnormalised vectors and then uses the cosine."""
     rng = np.random.default_rng(0)
     words, keys = ["e1", "e2", "e3", "e4", "e8", "e9"], ["bank%1", "bank%2", "bank%3"]
-    train = senses([(words[rng.integers(6)], "bank", "NOUN", keys[rng.integers(3)]) for _ in range(30)])
-    test = senses([(words[rng.integers(6)], "bank", "NOUN", keys[rng.integers(3)]) for _ in range(60)])
+    train = senses(
+        [(words[rng.integers(6)], "bank", "NOUN", keys[rng.integers(3)]) for _ in range(30)]
+    )
+    test = senses(
+        [(words[rng.integers(6)], "bank", "NOUN", keys[rng.integers(3)]) for _ in range(60)]
+    )
     encoder = Long()
 
     def vector(text, i):
         return encoder.vector(text.sentences[i].words[0]).astype(np.float32).astype(float)
 
     means = {
-        key: np.mean([vector(train, i) for i in range(len(train)) if train.keys[i] == (key,)], axis=0) for key in keys
+        key: np.mean(
+            [vector(train, i) for i in range(len(train)) if train.keys[i] == (key,)], axis=0
+        )
+        for key in keys
     }
     right = sum(
-        test.keys[i] == (max(keys, key=lambda key: vector(test, i) @ means[key] / np.linalg.norm(means[key])),)
+        test.keys[i]
+        == (max(keys, key=lambda key: vector(test, i) @ means[key] / np.linalg.norm(means[key])),)
         for i in range(len(test))
     )
     (score,) = Disambiguation(train, {"t": test}, bootstrap=0).evaluate(encoder)
@@ -158,16 +204,29 @@ def test_a_sense_vector_is_the_mean_of_unnormalised_vectors():
 
 
 def test_a_key_that_is_listed_twice_counts_once():
-    """In training, a repeated key must not double the weight of its word in the mean and among the most frequent senses."""
+    """In training, a repeated key must not double the weight of its word in the mean and among the
+    most frequent senses.
+    """
     words = [("e1", "bank%1"), ("e2", "bank%1"), ("e3", "bank%2"), ("e4", "bank%2")]
     once = senses([(word, "bank", "NOUN", key) for word, key in words])
     twice = senses(
-        [(word, "bank", "NOUN", f"{key} {key} {key}" if word in ("e2", "e3") else key) for word, key in words]
+        [
+            (word, "bank", "NOUN", f"{key} {key} {key}" if word in ("e2", "e3") else key)
+            for word, key in words
+        ]
     )
-    test = senses([(f"e{k % 9}", "bank", "NOUN", f"bank%{1 + k % 2} bank%{1 + k % 2}") for k in range(18)])
-    first, second = (Disambiguation(train, {"t": test}, bootstrap=0).evaluate(Planted())[0] for train in (once, twice))
+    test = senses(
+        [(f"e{k % 9}", "bank", "NOUN", f"bank%{1 + k % 2} bank%{1 + k % 2}") for k in range(18)]
+    )
+    first, second = (
+        Disambiguation(train, {"t": test}, bootstrap=0).evaluate(Planted())[0]
+        for train in (once, twice)
+    )
     assert second == first
-    means = [np.mean([Planted().vector(w) for w, key in words if key == f"bank%{k}"], axis=0) for k in (1, 2)]
+    means = [
+        np.mean([Planted().vector(w) for w, key in words if key == f"bank%{k}"], axis=0)
+        for k in (1, 2)
+    ]
     right = 0
     for k in range(18):
         cosines = [Planted().vector(f"e{k % 9}") @ mean / np.linalg.norm(mean) for mean in means]
@@ -185,14 +244,34 @@ def test_repeated_keys_in_a_file_are_merged(tmp_path):
 
 
 def test_words_without_a_vector_have_the_first_sense_or_count_as_wrong():
-    train = senses([("e1", "bank", "NOUN", "bank%1"), ("?", "bank", "NOUN", "bank%1"), ("e2", "bank", "NOUN", "bank%2"),
-                    ("?", "bank", "NOUN", "bank%3"), ("?", "run", "VERB", "run%1")])  # fmt: skip
-    test = senses([("e1", "bank", "NOUN", "bank%1"), ("?", "bank", "NOUN", "bank%1"), ("?", "bank", "NOUN", "bank%2"),
-                   ("e3", "run", "VERB", "run%1")])  # fmt: skip
+    train = senses(
+        [
+            ("e1", "bank", "NOUN", "bank%1"),
+            ("?", "bank", "NOUN", "bank%1"),
+            ("e2", "bank", "NOUN", "bank%2"),
+            ("?", "bank", "NOUN", "bank%3"),
+            ("?", "run", "VERB", "run%1"),
+        ]
+    )
+    test = senses(
+        [
+            ("e1", "bank", "NOUN", "bank%1"),
+            ("?", "bank", "NOUN", "bank%1"),
+            ("?", "bank", "NOUN", "bank%2"),
+            ("e3", "run", "VERB", "run%1"),
+        ]
+    )
     (score,) = Disambiguation(train, {"t": test}, bootstrap=0).evaluate(Long())
-    expected = {"words_without_vector": 2, "training_words_without_vector": 3, "senses_without_vector": 2}
+    expected = {
+        "words_without_vector": 2,
+        "training_words_without_vector": 3,
+        "senses_without_vector": 2,
+    }
     assert {name: score.settings[name] for name in expected} == expected
-    assert (score.n, score.settings["answered"]) == (4, 1)  # the only sense of the verb `run` has no vector
+    assert (score.n, score.settings["answered"]) == (
+        4,
+        1,
+    )  # the only sense of the verb `run` has no vector
     assert score.value == pytest.approx(2 * 1 / (1 + 4))
     first = {"bank%NOUN": "bank%1", "run%VERB": "run%1"}
     (backed,) = Disambiguation(train, {"t": test}, first_sense=first, bootstrap=0).evaluate(Long())
@@ -205,15 +284,22 @@ def test_words_without_a_vector_have_the_first_sense_or_count_as_wrong():
 def test_a_text_without_senses_is_rejected():
     text, nothing = senses([("e1", "bank", "NOUN", "bank%1")]), senses([])
     for train, tests, message in [
-        (text, {"t": nothing}, "t: no word is annotated with a sense, so there is nothing to measure"),
-        (nothing, {"t": text}, "train: no word .* nothing to train on"), (text, {}, "no test text"),
+        (
+            text,
+            {"t": nothing},
+            "t: no word is annotated with a sense, so there is nothing to measure",
+        ),
+        (nothing, {"t": text}, "train: no word .* nothing to train on"),
+        (text, {}, "no test text"),
         (text, {"t": replace(text, keys=())}, "no key file"),
-    ]:  # fmt: skip
+    ]:
         with pytest.raises(SettingError, match=message):
             Disambiguation(train, tests)
 
 
 def test_first_senses_are_read_from_wordnet(tmp_path):
     path = tmp_path / "index.sense"
-    path.write_text("bank%1:14:00:: 08420278 1 20\nbank%1:17:01:: 09213565 2 10\nrun%2:38:00:: 01926311 1 5\n")
+    path.write_text(
+        "bank%1:14:00:: 08420278 1 20\nbank%1:17:01:: 09213565 2 10\nrun%2:38:00:: 01926311 1 5\n"
+    )
     assert first_senses(str(path)) == {"bank%NOUN": "bank%1:14:00::", "run%VERB": "run%2:38:00::"}

@@ -1,4 +1,6 @@
-"""Compare ELMo with a naive implementation that reads the files itself and computes one word and one time step at a time."""
+"""Compare ELMo with a naive implementation that reads the files itself and computes one word and
+one time step at a time.
+"""
 
 from __future__ import annotations
 
@@ -15,20 +17,38 @@ import torch
 import forked
 from calque.encoders import extraction, load_encoder
 from calque.errors import InputError, MissingExtraError, SettingError
-from calque.senses.elmo import ElmoEncoder, ElmoNetwork, character_rows, elmo_options, sentence_ends, write_network
+from calque.senses.elmo import (
+    ElmoEncoder,
+    ElmoNetwork,
+    character_rows,
+    elmo_options,
+    sentence_ends,
+    write_network,
+)
 from calque.text import Sentence, Sentences
 
 h5py = pytest.importorskip("h5py")
 TEXT = [
-    "a harbour in the wind", "", "x", "naïve 時間 🙂 ж", "\u200b \x07 \x00", "a " * 30, "y" * 60 + " " + "é" * 30,
-    "the the harbour", "<S> a </S>", "in in in in in the wind of a harbour",
-]  # fmt: skip
+    "a harbour in the wind",
+    "",
+    "x",
+    "naïve 時間 🙂 ж",
+    "\u200b \x07 \x00",
+    "a " * 30,
+    "y" * 60 + " " + "é" * 30,
+    "the the harbour",
+    "<S> a </S>",
+    "in in in in in the wind of a harbour",
+]
 WORDS = [line.split(" ") if line else [] for line in TEXT] + [["", "a", ""]]
 
 
-# -- the naive implementation ------------------------------------------------------------------------------------------
+# -- the naive implementation
+# ------------------------------------------------------------------------------------------
 def literal_row(word: str) -> list[int]:
-    """Compute the ids of ELMoCharacterMapper: the bytes between 258 and 259, padded with 260, all incremented by one."""
+    """Compute the ids of ELMoCharacterMapper: the bytes between 258 and 259, padded with 260, all
+    incremented by one.
+    """
     row = [258, *word.encode("utf-8")[:48], 259]
     return [number + 1 for number in row + [260] * (50 - len(row))]
 
@@ -39,12 +59,17 @@ def literal_word(file, options, row: list[int]) -> torch.Tensor:
 
     cnn = options["char_cnn"]
     table = weight("char_embed")
-    characters = torch.stack([torch.zeros(table.shape[1]).double() if i == 0 else table[i - 1] for i in row])
+    characters = torch.stack(
+        [torch.zeros(table.shape[1]).double() if i == 0 else table[i - 1] for i in row]
+    )
     parts = []
     for k, (width, _) in enumerate(cnn["filters"]):
         kernel, bias = weight(f"CNN/W_cnn_{k}")[0], weight(f"CNN/b_cnn_{k}")
         answers = torch.stack(
-            [torch.einsum("wd,wdn->n", characters[p : p + width], kernel) + bias for p in range(50 - width + 1)]
+            [
+                torch.einsum("wd,wdn->n", characters[p : p + width], kernel) + bias
+                for p in range(50 - width + 1)
+            ]
         )
         best = answers.max(0).values
         parts.append(best.relu() if cnn["activation"] == "relu" else best.tanh())
@@ -66,7 +91,9 @@ def literal_sentence(file, options, words: list[str]) -> list[np.ndarray]:
     for k in range(lstm["n_layers"]):
         for side in (0, 1):
             cell = file[f"RNN_{side}/RNN/MultiRNNCell/Cell{k}/LSTMCell"]
-            kernel, bias, projection = (torch.from_numpy(cell[n][...]).double() for n in ("W_0", "B", "W_P_0"))
+            kernel, bias, projection = (
+                torch.from_numpy(cell[n][...]).double() for n in ("W_0", "B", "W_P_0")
+            )
             size = lstm["projection_dim"]
             h, c = torch.zeros(size).double(), torch.zeros(lstm["dim"]).double()
             below = sides[side]
@@ -75,19 +102,33 @@ def literal_sentence(file, options, words: list[str]) -> list[np.ndarray]:
                 i, j, f, o = (torch.cat([below[t], h]) @ kernel + bias).split(lstm["dim"])
                 c = (f + 1).sigmoid() * c + i.sigmoid() * j.tanh()
                 c = c.clamp(-lstm["cell_clip"], lstm["cell_clip"])
-                h = ((o.sigmoid() * c.tanh()) @ projection).clamp(-lstm["proj_clip"], lstm["proj_clip"])
+                h = ((o.sigmoid() * c.tanh()) @ projection).clamp(
+                    -lstm["proj_clip"], lstm["proj_clip"]
+                )
                 above[t] = h + below[t] if k > 0 else h
             sides[side] = above
         layers.append([torch.cat(pair) for pair in zip(sides[0], sides[1], strict=True)])
-    return [torch.stack(layer[1:-1]).numpy() if words else np.zeros((0, 2 * size)) for layer in layers]
+    return [
+        torch.stack(layer[1:-1]).numpy() if words else np.zeros((0, 2 * size)) for layer in layers
+    ]
 
 
-def write_files(folder: Path, *, rows=261, n_characters=262, layers=2, highway=2, activation="relu", seed=0) -> dict:
-    """Write both files with random weights that are large enough for both kinds of clipping to take effect."""
+def write_files(
+    folder: Path, *, rows=261, n_characters=262, layers=2, highway=2, activation="relu", seed=0
+) -> dict:
+    """Write both files with random weights that are large enough for both kinds of clipping to take
+    effect.
+    """
     options = elmo_options(
-        dim=6, hidden=10, layers=layers, filters=((1, 4), (2, 3), (5, 8)), character_dim=5, highway=highway,
-        activation=activation, clip=0.7,
-    )  # fmt: skip
+        dim=6,
+        hidden=10,
+        layers=layers,
+        filters=((1, 4), (2, 3), (5, 8)),
+        character_dim=5,
+        highway=highway,
+        activation=activation,
+        clip=0.7,
+    )
     options["char_cnn"]["n_characters"] = n_characters
     options["n_train_tokens"] = 768_648_884  # unused keys are preserved
     torch.manual_seed(seed)
@@ -124,7 +165,8 @@ def close(found: np.ndarray, expected: np.ndarray) -> bool:
     return found.shape == expected.shape and bool(np.abs(found - expected).max(initial=0) <= 1e-5)
 
 
-# -- vectors -----------------------------------------------------------------------------------------------------------
+# -- vectors
+# --------------------------------------------------------------------------------------------------
 def test_all_layers_equal_the_naive_implementation(encoder, expected):
     found = encoder.encode_layers(WORDS, [0, 1, 2, -1])
     assert list(found) == [0, 1, 2, -1]
@@ -135,7 +177,8 @@ def test_all_layers_equal_the_naive_implementation(encoder, expected):
             assert close(found[layer][k], layers[layer]), (layer, WORDS[k])
     assert found[0].covered is None
     assert close(encoder.encode(WORDS).data, found[2].data)
-    # Check that the test is meaningful: layers and directions differ, and both kinds of clipping take effect.
+    # Check that the test is meaningful: layers and directions differ, and both kinds of clipping
+    # take effect.
     assert not close(found[1][0][:, :6], found[1][0][:, 6:])
     assert not close(found[1].data, found[2].data)
     assert (np.abs(found[1].data) == np.float32(0.7)).mean() > 0.01
@@ -158,16 +201,23 @@ def test_other_sizes_equal_the_naive_implementation(tmp_path, layers, highway, a
 def test_vectors_do_not_depend_on_the_batch(encoder, expected, monkeypatch):
     for budget in (1, 60, 10_000):
         encoder.budget = budget
-        found = encoder.encode(Sentences.of([[w.replace("\0", "\1") for w in s] for s in WORDS] * 3, "en"))
+        found = encoder.encode(
+            Sentences.of([[w.replace("\0", "\1") for w in s] for s in WORDS] * 3, "en")
+        )
         assert close(found[0], expected[0][2])
         assert close(found[25], expected[3][2])
-    monkeypatch.setattr("calque.senses.elmo.extract", lambda *a, **k: extraction.extract(*a, **{**k, "window": 2}))
+    monkeypatch.setattr(
+        "calque.senses.elmo.extract", lambda *a, **k: extraction.extract(*a, **{**k, "window": 2})
+    )
     assert close(encoder.encode(WORDS).data, np.concatenate([layers[2] for layers in expected]))
     for words, layers in zip(WORDS, expected, strict=True):
         assert close(encoder.encode([words]).data, layers[2])
     assert encoder.encode([]).data.shape == (0, 12)
     assert encoder.encode([[], []]).data.shape == (0, 12)
-    assert close(encoder.encode([Sentence(("a", "harbour"), "en")]).data, encoder.encode([["a", "harbour"]]).data)
+    assert close(
+        encoder.encode([Sentence(("a", "harbour"), "en")]).data,
+        encoder.encode([["a", "harbour"]]).data,
+    )
 
 
 def test_characters_of_words_are_converted_to_ids():
@@ -186,15 +236,19 @@ def test_a_mixture_of_layers_equals_the_formula(folder, expected):
     encoder = ElmoEncoder.open(folder, mix=[0.3, -1.0, 0.5], scale=2.0)
     weights = np.exp([0.3, -1.0, 0.5])
     mixed = [
-        2 * sum(w * layer for w, layer in zip(weights / weights.sum(), layers, strict=True)) for layers in expected
+        2 * sum(w * layer for w, layer in zip(weights / weights.sum(), layers, strict=True))
+        for layers in expected
     ]
     assert close(encoder.encode(WORDS).data, np.concatenate(mixed))
     assert close(encoder.encode_layers(WORDS, [1])[1][0], expected[0][1])
-    with pytest.raises(SettingError, match="mix must have one number for each layer from 0 to 2, got 2"):
+    with pytest.raises(
+        SettingError, match="mix must have one number for each layer from 0 to 2, got 2"
+    ):
         ElmoEncoder.open(folder, mix=[1, 2])
 
 
-# -- files -------------------------------------------------------------------------------------------------------------
+# -- files
+# --------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize(("rows", "n_characters"), [(261, 261), (261, 262), (262, 262)])
 def test_saved_weights_equal_the_loaded_weights(tmp_path, rows, n_characters):
     options = write_files(tmp_path / "a", rows=rows, n_characters=n_characters)
@@ -206,11 +260,17 @@ def test_saved_weights_equal_the_loaded_weights(tmp_path, rows, n_characters):
     assert json.loads((tmp_path / "b" / "calque.json").read_text())["kind"] == "elmo"
     assert not list((tmp_path / "b").glob("*.part"))
 
-    with h5py.File(tmp_path / "a" / "weights.hdf5") as one, h5py.File(tmp_path / "b" / "weights.hdf5") as other:
+    with (
+        h5py.File(tmp_path / "a" / "weights.hdf5") as one,
+        h5py.File(tmp_path / "b" / "weights.hdf5") as other,
+    ):
         keys: list[str] = []
         one.visititems(lambda key, value: keys.append(key) if hasattr(value, "dtype") else None)
         assert len(keys) == 29
-        assert all(one[key].dtype == other[key].dtype and np.array_equal(one[key], other[key]) for key in keys)
+        assert all(
+            one[key].dtype == other[key].dtype and np.array_equal(one[key], other[key])
+            for key in keys
+        )
     again = load_encoder(tmp_path / "b", device="cpu")
     assert again.layer == 1
     assert again.fingerprint == encoder.fingerprint
@@ -232,13 +292,22 @@ def test_files_can_have_any_name(folder, tmp_path, encoder):
     ("key", "value", "place", "message"),
     [
         ("char_embed", None, "weights.hdf5", "char_embed is missing"),
-        ("CNN/b_cnn_1", np.zeros(3, np.int32), "weights.hdf5", "CNN/b_cnn_1 is not an array of floating-point"),
-        ("CNN/W_cnn_2", np.zeros((1, 5, 8, 5)), "weights.hdf5",
-         r"W_cnn_2 must have shape \(1, 5, 5, 8\) according to options.json, got \(1, 5, 8, 5\)"),
+        (
+            "CNN/b_cnn_1",
+            np.zeros(3, np.int32),
+            "weights.hdf5",
+            "CNN/b_cnn_1 is not an array of floating-point",
+        ),
+        (
+            "CNN/W_cnn_2",
+            np.zeros((1, 5, 8, 5)),
+            "weights.hdf5",
+            r"W_cnn_2 must have shape \(1, 5, 5, 8\) according to options.json, got \(1, 5, 8, 5\)",
+        ),
         ("n_characters", 300, "options.json", "n_characters be 261 or 262, got 261 and 300"),
         ("activation", "gelu", "options.json", "relu or tanh"),
     ],
-)  # fmt: skip
+)
 def test_inconsistent_files_are_rejected(folder, tmp_path, key, value, place, message):
     path = shutil.copytree(folder, tmp_path / "broken")
     options = json.loads((path / "options.json").read_text())
@@ -280,9 +349,11 @@ def test_files_in_other_formats_are_rejected(folder, tmp_path, monkeypatch):
 
 def test_the_fingerprint_depends_on_everything_that_changes_vectors(folder, encoder):
     others = [
-        load_encoder(folder, device="cpu", layer=1), ElmoEncoder.open(folder, mix=[0, 0, 0]),
-        ElmoEncoder.open(folder, mix=[0, 0, 0], scale=2), ElmoEncoder.open(folder),
-    ]  # fmt: skip
+        load_encoder(folder, device="cpu", layer=1),
+        ElmoEncoder.open(folder, mix=[0, 0, 0]),
+        ElmoEncoder.open(folder, mix=[0, 0, 0], scale=2),
+        ElmoEncoder.open(folder),
+    ]
     with torch.no_grad():
         others[-1].network.words.characters[5, 0] += 1
     assert len({encoder.fingerprint, *(other.fingerprint for other in others)}) == 5
@@ -305,21 +376,39 @@ except OutputError as error:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="limits of the size of files need Unix")
 def test_weights_that_do_not_fit_on_the_disk_are_an_error_that_leaves_no_file(tmp_path):
-    """HDF5 crashes or prints a traceback at the end of the program if it cannot write to its file."""
+    """HDF5 crashes or prints a traceback at the end of the program if it cannot write to its
+    file.
+    """
     ended = forked.run("-c", _FULL_DISK, tmp_path / "out")
     assert (ended.returncode, ended.stderr) == (0, "")
-    assert ended.stdout == f"{tmp_path / 'out' / 'weights.hdf5'}: the file is larger than the system allows\n"
+    assert (
+        ended.stdout
+        == f"{tmp_path / 'out' / 'weights.hdf5'}: the file is larger than the system allows\n"
+    )
     assert list((tmp_path / "out").iterdir()) == []
 
 
-@pytest.mark.parametrize(("part", "name", "value"), [
-    ("char_cnn", "n_highway", 1e300), ("char_cnn", "n_highway", -1), ("char_cnn", "n_highway", "2"),
-    ("char_cnn", "filters", [[1, 4]] * 1000), ("lstm", "n_layers", 10**9), ("lstm", "dim", 10**6),
-])  # fmt: skip
-def test_sizes_that_the_weights_do_not_have_are_errors_before_memory_is_allocated(tmp_path, part, name, value):
-    options = elmo_options(dim=4, hidden=6, layers=2, filters=((1, 4), (2, 3)), character_dim=3, highway=1)
+@pytest.mark.parametrize(
+    ("part", "name", "value"),
+    [
+        ("char_cnn", "n_highway", 1e300),
+        ("char_cnn", "n_highway", -1),
+        ("char_cnn", "n_highway", "2"),
+        ("char_cnn", "filters", [[1, 4]] * 1000),
+        ("lstm", "n_layers", 10**9),
+        ("lstm", "dim", 10**6),
+    ],
+)
+def test_sizes_that_the_weights_do_not_have_are_errors_before_memory_is_allocated(
+    tmp_path, part, name, value
+):
+    options = elmo_options(
+        dim=4, hidden=6, layers=2, filters=((1, 4), (2, 3)), character_dim=3, highway=1
+    )
     write_network(ElmoNetwork(options), tmp_path)
     options[part][name] = value
     (tmp_path / "options.json").write_text(json.dumps(options))
-    with pytest.raises(InputError, match=r"n_highway must|number of filters must|n_layers must|must have shape"):
+    with pytest.raises(
+        InputError, match=r"n_highway must|number of filters must|n_layers must|must have shape"
+    ):
         load_encoder(tmp_path)

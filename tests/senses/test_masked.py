@@ -1,4 +1,6 @@
-"""Compare masked pretraining with the loss in `transformers`, and blocks and masks with their definitions."""
+"""Compare masked pretraining with the loss in `transformers`, and blocks and masks with their
+definitions.
+"""
 
 from __future__ import annotations
 
@@ -12,16 +14,27 @@ import torch
 
 from calque.encoders.subwords import Subwords
 from calque.errors import InputError, SettingError
-from calque.senses.masked import SPECIAL, MaskedLanguageModel, MaskedPrediction, train_tokenizer, train_wordpiece
+from calque.senses.masked import (
+    SPECIAL,
+    MaskedLanguageModel,
+    MaskedPrediction,
+    train_tokenizer,
+    train_wordpiece,
+)
 from calque.senses.text import Blocks, Mixture, mask
 from calque.text import Sentences
 
-WORDS = {"en": ["the", "cat", "sees", "a", "house", "of", "time"], "de": ["die", "Katze", "sieht", "ein", "Haus", "和"]}
+WORDS = {
+    "en": ["the", "cat", "sees", "a", "house", "of", "time"],
+    "de": ["die", "Katze", "sieht", "ein", "Haus", "和"],
+}
 
 
 def make_text(lang: str, n: int, seed: int = 0) -> Sentences:
     rng = np.random.default_rng(seed)
-    return Sentences.of([list(rng.choice(WORDS[lang], rng.integers(0, 12))) for _ in range(n)], lang)
+    return Sentences.of(
+        [list(rng.choice(WORDS[lang], rng.integers(0, 12))) for _ in range(n)], lang
+    )
 
 
 @pytest.fixture(scope="module")
@@ -43,11 +56,16 @@ def test_the_tokenizer_splits_known_text_and_preserves_case(tokenizer):
     subwords = Subwords(tokenizer, max_length=20, vocabulary=len(tokenizer))
     split = subwords.split([["Katze", "katze", "和"]])
     assert len(tokenizer) <= 80
-    assert tokenizer.decode(split.ids[split.word_starts[0] + np.arange(split.word_lengths[0])]) == "Katze"
+    assert (
+        tokenizer.decode(split.ids[split.word_starts[0] + np.arange(split.word_lengths[0])])
+        == "Katze"
+    )
 
 
 def test_the_same_text_gives_the_same_tokenizer():
-    """Use many merges of equal frequency, for which the trainer of `tokenizers` chooses at random."""
+    """Use many merges of equal frequency, for which the trainer of `tokenizers` chooses at
+    random.
+    """
     text = ["Wel come to the Tok en izers libr ary , naïve café 東京 do n't [CLS]"]
     found = [train_wordpiece(text, size=60) for _ in range(12)]
     assert len({one.to_str() for one in found}) == 1
@@ -55,12 +73,20 @@ def test_the_same_text_gives_the_same_tokenizer():
     assert sorted(vocabulary.values()) == list(range(len(vocabulary)))
     letters = {letter for word in text[0].split() for letter in word}
     assert letters <= set(vocabulary)
-    assert {"##" + letter for word in ("Wel", "izers", "naïve", "café", "CLS") for letter in word[1:]} <= set(
-        vocabulary
-    )
+    assert {
+        "##" + letter for word in ("Wel", "izers", "naïve", "café", "CLS") for letter in word[1:]
+    } <= set(vocabulary)
     assert not {"##東", "##京", "##W"} & set(vocabulary)
-    # Only BERT's special tokens are special, although letters were passed to the trainer as special tokens.
-    assert found[0].encode("##a [MASK]").tokens == ["[CLS]", "[UNK]", "[UNK]", "a", "[MASK]", "[SEP]"]
+    # Only BERT's special tokens are special, although letters were passed to the trainer as special
+    # tokens.
+    assert found[0].encode("##a [MASK]").tokens == [
+        "[CLS]",
+        "[UNK]",
+        "[UNK]",
+        "a",
+        "[MASK]",
+        "[SEP]",
+    ]
     once, often = (train_wordpiece(text * n, size=60, letters=8).get_vocab() for n in (1, 5))
     assert sum(len(part) == 1 for part in once) == sum(len(part) == 1 for part in often) == 8
     assert len(once) < len(often) <= 60  # only pairs that occur at least twice are merged
@@ -74,19 +100,33 @@ def test_blocks_contain_every_sentence_once_in_order(texts, tokenizer):
     assert blocks.lengths.max() <= 20
     assert (blocks.ids[blocks.offsets[:-1]] == cls).all()
     assert (blocks.ids[blocks.offsets[1:] - 1] == sep).all()
-    sentences = [split.ids[a + 1 : b - 1].tolist() for a, b in zip(split.offsets[:-1], split.offsets[1:], strict=True)]
-    joined = [i for k in range(len(blocks)) for i in blocks.ids[blocks.offsets[k] + 1 : blocks.offsets[k + 1]].tolist()]
+    sentences = [
+        split.ids[a + 1 : b - 1].tolist()
+        for a, b in zip(split.offsets[:-1], split.offsets[1:], strict=True)
+    ]
+    joined = [
+        i
+        for k in range(len(blocks))
+        for i in blocks.ids[blocks.offsets[k] + 1 : blocks.offsets[k + 1]].tolist()
+    ]
     assert joined == [i for sentence in sentences if sentence for i in [*sentence, sep]]
     # Blocks are filled greedily: a block ends only if the next sentence does not fit.
-    ends = np.cumsum([blocks.ids[a + 1 : b].tolist().count(sep) for a, b in pairwise(blocks.offsets)])
+    ends = np.cumsum(
+        [blocks.ids[a + 1 : b].tolist().count(sep) for a, b in pairwise(blocks.offsets)]
+    )
     following = [[sentence for sentence in sentences if sentence][n] for n in ends[:-1].tolist()]
-    assert all(n + len(sentence) + 1 > 20 for n, sentence in zip(blocks.lengths, following, strict=False))
+    assert all(
+        n + len(sentence) + 1 > 20 for n, sentence in zip(blocks.lengths, following, strict=False)
+    )
     with pytest.raises(SettingError, match="length must be at least"):
         Blocks.of(split, 5)
 
 
 def test_a_block_is_repeated_only_after_all_others_and_small_languages_are_oversampled():
-    blocks = {name: Blocks(np.zeros(n * 10, np.int32), np.arange(n + 1) * 10) for name, n in (("a", 90), ("b", 10))}
+    blocks = {
+        name: Blocks(np.zeros(n * 10, np.int32), np.arange(n + 1) * 10)
+        for name, n in (("a", 90), ("b", 10))
+    }
     mixture = Mixture(blocks, batch=7, alpha=0.5, seed=3)
     assert mixture.drawn == {"a": 75, "b": 25}
     seen: dict[str, Counter] = {"a": Counter(), "b": Counter()}
@@ -100,9 +140,13 @@ def test_a_block_is_repeated_only_after_all_others_and_small_languages_are_overs
                 seen[name].update(rows.tolist())
     for name, n in (("a", 90), ("b", 10)):
         assert set(seen[name]) == set(range(n))
-        assert max(seen[name].values()) - min(seen[name].values()) <= 3  # the end of an epoch may not fill an update
+        assert (
+            max(seen[name].values()) - min(seen[name].values()) <= 3
+        )  # the end of an epoch may not fill an update
     again = [[(n, r.tolist()) for n, r in update] for update in mixture.epoch(2)]
-    assert again == [[(n, r.tolist()) for n, r in update] for update in Mixture(blocks, batch=7, seed=3).epoch(2)]
+    assert again == [
+        [(n, r.tolist()) for n, r in update] for update in Mixture(blocks, batch=7, seed=3).epoch(2)
+    ]
     assert Mixture(blocks, batch=7, alpha=1).drawn == {"a": 90, "b": 10}
     assert Mixture(blocks, batch=7, alpha=0).drawn == {"a": 50, "b": 50}
     with pytest.raises(SettingError, match="no text in c"):
@@ -141,10 +185,17 @@ def test_loss_and_gradient_equal_those_of_transformers(texts, tokenizer, monkeyp
 
     monkeypatch.setattr(MaskedPrediction, "backward", spy)
     method.train(texts, tokenizer)
-    rng = np.random.default_rng(torch.randint(1 << 62, (1,), generator=torch.Generator().manual_seed(77)).item())
+    rng = np.random.default_rng(
+        torch.randint(1 << 62, (1,), generator=torch.Generator().manual_seed(77)).item()
+    )
     special = [tokenizer.pad_token_id, tokenizer.cls_token_id, tokenizer.sep_token_id]
     read, chosen = mask(
-        kept["ids"], special, mask_id=tokenizer.mask_token_id, vocabulary=len(tokenizer), share=0.15, rng=rng
+        kept["ids"],
+        special,
+        mask_id=tokenizer.mask_token_id,
+        vocabulary=len(tokenizer),
+        share=0.15,
+        rng=rng,
     )
     labels = np.full(kept["ids"].shape, -100)
     labels.flat[chosen] = kept["ids"].flat[chosen]
@@ -160,7 +211,9 @@ def test_loss_and_gradient_equal_those_of_transformers(texts, tokenizer, monkeyp
     assert expected.keys() == kept["gradients"].keys()
     largest = max(float(g.abs().max()) for g in expected.values())
     for name, gradient in expected.items():
-        torch.testing.assert_close(kept["gradients"][name], gradient, rtol=1e-3, atol=1e-5 * largest, msg=name)
+        torch.testing.assert_close(
+            kept["gradients"][name], gradient, rtol=1e-3, atol=1e-5 * largest, msg=name
+        )
 
 
 def test_training_can_start_from_an_encoder(texts, tokenizer, tmp_path, tiny_folder):

@@ -17,7 +17,15 @@ pytestmark = pytest.mark.filterwarnings("ignore::calque.tasks.overlap.OverlapWar
 RECIPE = Path(__file__).parents[2] / "recipes" / "multisense.toml"
 SMALL = {
     "elmo": {"dim": 4, "hidden": 6, "filters": [[1, 4], [2, 4]], "vocabulary": 30, "negatives": 8},
-    "bert": {"dim": 8, "layers": 1, "heads": 2, "inner": 8, "vocabulary": 60, "length": 16, "positions": 32},
+    "bert": {
+        "dim": 8,
+        "layers": 1,
+        "heads": 2,
+        "inner": 8,
+        "vocabulary": 60,
+        "length": 16,
+        "positions": 32,
+    },
 }
 BILINGUAL = ("ELMo-of-each", "Joint-ELMo", "Bi-SaELMo")
 
@@ -34,7 +42,9 @@ def small(plan):
     plan["supervision"]["dictionary"] |= {"limit": 40}
     for task in plan["tasks"].values():
         task |= (
-            {"seeds": 1, "epochs": 1, "hidden": 4} if "methods" not in task and task["train"][0][:3] != "wsd" else {}
+            {"seeds": 1, "epochs": 1, "hidden": 4}
+            if "methods" not in task and task["train"][0][:3] != "wsd"
+            else {}
         )
     return plan
 
@@ -46,10 +56,15 @@ def write(path, text):
 
 def write_senses(folder, name, ending, lemmas):
     """Write one-word sentences annotated with the sense LEMMA%1."""
-    rows = [f'<sentence><instance id="i{k}" lemma="{lemma}" pos="NOUN">{lemma}</instance><wf>.</wf></sentence>'
-            for k, lemma in enumerate(lemmas)]  # fmt: skip
+    rows = [
+        f'<sentence><instance id="i{k}" lemma="{lemma}" pos="NOUN">{lemma}</instance><wf>.</wf></sentence>'
+        for k, lemma in enumerate(lemmas)
+    ]
     write(folder / f"{name}.data.xml{ending}", f"<corpus>{''.join(rows)}</corpus>")
-    write(folder / f"{name}.gold.key.txt{ending}", "".join(f"i{k} {lemma}%1\n" for k, lemma in enumerate(lemmas)))
+    write(
+        folder / f"{name}.gold.key.txt{ending}",
+        "".join(f"i{k} {lemma}%1\n" for k, lemma in enumerate(lemmas)),
+    )
 
 
 @pytest.fixture
@@ -59,7 +74,10 @@ def data(tmp_path):
     for lang in ("en", "de", "fr"):
         text = [*words(rng, 70, lang, 2), ["same", "word"], ["word"]]
         write(tmp_path / f"mono/{lang}.txt.gz", "".join(" ".join(line) + "\n" for line in text))
-        write(tmp_path / f"dict/train.en-{lang}.tsv", "".join(f"e{k}\t{lang[0]}{k}\n" for k in range(9)))
+        write(
+            tmp_path / f"dict/train.en-{lang}.tsv",
+            "".join(f"e{k}\t{lang[0]}{k}\n" for k in range(9)),
+        )
         (tmp_path / "ner").mkdir(exist_ok=True)
         for part, n in (("train", 40), ("dev", 12)):
             write_tags(tagged(n, lang, n), tmp_path / f"ner/panx.{part}.{lang}.tsv")
@@ -69,7 +87,10 @@ def data(tmp_path):
                 f"{code[mood.labels[k]] if k % 5 else 1}\t{' '.join(text.words)}\n"
                 for k, text in enumerate(mood.texts[0])
             ]
-            write(tmp_path / f"sentiment/umsab.{'val' if part == 'dev' else part}.{lang}.tsv", "".join(rows))
+            write(
+                tmp_path / f"sentiment/umsab.{'val' if part == 'dev' else part}.{lang}.tsv",
+                "".join(rows),
+            )
         pairs = labelled(40, lang, pairs=True).data
         columns = [[" ".join(text.words) for text in side] for side in pairs.texts]
         labels = [{"yes": "entailment", "no": "neutral"}[pairs.labels[k]] for k in range(40)]
@@ -88,21 +109,30 @@ def data(tmp_path):
 
 def test_no_task_of_the_recipe_selects_epochs_on_its_test_text():
     tasks = tomllib.loads(RECIPE.read_text(encoding="utf-8"))["tasks"]
-    assert not [name for name, task in tasks.items() if {*task["train"], *task.get("dev", ())} & set(task["test"])]
+    assert not [
+        name
+        for name, task in tasks.items()
+        if {*task["train"], *task.get("dev", ())} & set(task["test"])
+    ]
 
 
 def test_the_recipe_produces_every_row_of_every_table(data):
     pytest.importorskip("h5py")
     plan = data / "small.toml"
-    plan.write_text(toml_file(small(tomllib.loads(RECIPE.read_text(encoding="utf-8")))), encoding="utf-8")
+    plan.write_text(
+        toml_file(small(tomllib.loads(RECIPE.read_text(encoding="utf-8")))), encoding="utf-8"
+    )
     said = []
     records = study(plan, data=data, out=data / "out", say=said.append)
-    # 8 runs for Table 2 (two per row, one of which is reused), 2 for the other languages, and 2 for each of two language pairs.
+    # 8 runs for Table 2 (two per row, one of which is reused), 2 for the other languages, and 2 for
+    # each of two language pairs.
     assert "pretraining: 14 of 14 steps to do" in said
     assert "aligning: 5 of 5 steps to do" in said
     rows = {}
     for record in records:
-        rows.setdefault(record["task"], set()).add((record["encoder"], record["method"], record["training_seed"]))
+        rows.setdefault(record["task"], set()).add(
+            (record["encoder"], record["method"], record["training_seed"])
+        )
     four = ("ELMo", "SaELMo", "BERT", "SaBERT")
     assert rows["wsd"] == {(name, "base", seed) for name in four for seed in (0, 1)}
     transferred = {("English-ELMo", "base", None)} | {
@@ -112,7 +142,9 @@ def test_the_recipe_produces_every_row_of_every_table(data):
         assert rows[task] == transferred
         for row in transferred:
             tested = {
-                r["languages"][-1] for r in records if r["task"] == task and (r["encoder"], r["method"], None) == row
+                r["languages"][-1]
+                for r in records
+                if r["task"] == task and (r["encoder"], r["method"], None) == row
             }
             assert {"de", "fr"} <= tested
     pairs = {

@@ -22,7 +22,9 @@ def trained():
     rng = np.random.default_rng(0)
     text = Sentences.of([list(rng.choice(WORDS, rng.integers(0, 12))) for _ in range(40)], "en")
     tokenizer = train_tokenizer({"en": text}, size=60)
-    method = MaskedLanguageModel(layers=1, dim=16, heads=2, positions=40, length=30, batch=8, updates=3)
+    method = MaskedLanguageModel(
+        layers=1, dim=16, heads=2, positions=40, length=30, batch=8, updates=3
+    )
     method.train({"en": text}, tokenizer)
     return method.model, tokenizer, text
 
@@ -60,6 +62,12 @@ def test_words_beyond_the_maximum_length_are_counted_but_not_predicted(trained):
     assert score.settings["left_out"] >= 14
     with pytest.raises(SettingError, match="share"):
         masked_perplexity(model, subwords, text, mask_id=4, share=0.0)
-    for nothing in (Sentences.of([], "en"), Sentences.of([[], []], "en"), Sentences.of([["\x00"]], "en")):
-        with pytest.raises(SettingError, match="the text has no word that the model can read, so there is nothing"):
+    for nothing in (
+        Sentences.of([], "en"),
+        Sentences.of([[], []], "en"),
+        Sentences.of([["\x00"]], "en"),
+    ):
+        with pytest.raises(
+            SettingError, match="the text has no word that the model can read, so there is nothing"
+        ):
             masked_perplexity(model, subwords, nothing, mask_id=4)

@@ -1,4 +1,6 @@
-"""Test the pretraining of language models with senses, from the command line to the saved folder."""
+"""Test the pretraining of language models with senses, from the command line to the saved
+folder.
+"""
 
 from __future__ import annotations
 
@@ -37,13 +39,32 @@ def texts(tmp_path_factory) -> Path:
     for lang, n in (("en", 90), ("de", 60)):
         lines = (" ".join(rng.choices(WORDS[lang], k=7)) for _ in range(n))
         (folder / f"{lang}.txt").write_text("".join(f"{line}\n" for line in lines))
-    (folder / "en-de.txt").write_text("".join(f"{a}\t{b}\n" for a, b in zip(*WORDS.values(), strict=True)))
+    (folder / "en-de.txt").write_text(
+        "".join(f"{a}\t{b}\n" for a, b in zip(*WORDS.values(), strict=True))
+    )
     return folder
 
 
 def command(texts: Path, out: Path, model: str, *more: object) -> list[object]:
-    return ["pretrain", f"en={texts / 'en.txt'}", f"de={texts / 'de.txt'}", "--model", model, "--preset", "tiny",
-            *SIZES[model], "--batch", 8, "--updates", 8, "--sense-option", "warmup=2", "--out", out, *more]  # fmt: skip
+    return [
+        "pretrain",
+        f"en={texts / 'en.txt'}",
+        f"de={texts / 'de.txt'}",
+        "--model",
+        model,
+        "--preset",
+        "tiny",
+        *SIZES[model],
+        "--batch",
+        8,
+        "--updates",
+        8,
+        "--sense-option",
+        "warmup=2",
+        "--out",
+        out,
+        *more,
+    ]
 
 
 def with_dictionary(texts: Path) -> list[object]:
@@ -56,18 +77,33 @@ def trained(request, texts, tmp_path_factory) -> tuple[str, Path]:
     out = tmp_path_factory.mktemp(request.param) / "out"
     sizes = {"elmo": {"hidden": 16}, "bert": {"layers": 1, "vocabulary": 100}}[request.param]
     pretrain(
-        [(lang, str(texts / f"{lang}.txt")) for lang in ("en", "de")], out=out, model=request.param, preset="tiny",
-        senses={"senses": 3, "occurrences": 0, "warmup": 2, "axes": 4, "prune_every": 2, "below": 0.3},
+        [(lang, str(texts / f"{lang}.txt")) for lang in ("en", "de")],
+        out=out,
+        model=request.param,
+        preset="tiny",
+        senses={
+            "senses": 3,
+            "occurrences": 0,
+            "warmup": 2,
+            "axes": 4,
+            "prune_every": 2,
+            "below": 0.3,
+        },
         dictionaries=[(("en", "de"), str(texts / "en-de.txt"))],
-        options={"dim": 16, "batch": 8, "updates": 20, "lower": True, **sizes}, held_out=9,
-    )  # fmt: skip
+        options={"dim": 16, "batch": 8, "updates": 20, "lower": True, **sizes},
+        held_out=9,
+    )
     return request.param, out
 
 
 def test_run_record_and_model_card_describe_the_senses(trained):
     model, out = trained
     record = json.loads((out / "calque-run.json").read_text())
-    assert (record["preset"], record["lower_case"], record["settings"]["alpha"]) == ("tiny", True, 0.0)
+    assert (record["preset"], record["lower_case"], record["settings"]["alpha"]) == (
+        "tiny",
+        True,
+        0.0,
+    )
     assert record["settings"]["senses"]["senses"] == 3
     tables = open_senses(out)
     for about, table in zip(record["senses"]["tables"], tables, strict=True):
@@ -79,7 +115,9 @@ def test_run_record_and_model_card_describe_the_senses(trained):
         assert min(left) >= 1
         assert about["senses_per_word"] < 3  # some senses were pruned
     assert not (out / "softmax.safetensors").exists()
-    assert record["senses"]["dictionaries"] == [{"path": "en-de.txt", "langs": ["en", "de"], "pairs": 16}]
+    assert record["senses"]["dictionaries"] == [
+        {"path": "en-de.txt", "langs": ["en", "de"], "pairs": 16}
+    ]
     assert all(record["senses"]["translated_words"][lang] > 0 for lang in ("en", "de"))
     card = (out / "README.md").read_text()
     first = record["senses"]["tables"][0]
@@ -95,7 +133,10 @@ def test_the_probability_of_a_word_sums_over_its_senses(trained, texts, capsys):
     model, out = trained
     encoder: Any = load_encoder(out, device="cpu")
     if model == "bert":  # sentence-transformers also uses the maximum length
-        assert json.loads((out / "sentence_bert_config.json").read_text())["max_seq_length"] == encoder.max_length
+        assert (
+            json.loads((out / "sentence_bert_config.json").read_text())["max_seq_length"]
+            == encoder.max_length
+        )
     np.testing.assert_array_equal(*encoder.encode([["the", "cat"], ["The", "CAT"]]))
     found = json.loads(works(capsys, "senses", out, "BANK", "--trained", "--json", "-q")[0])
     assert found["word"] == "bank"  # all text was lower-cased in training
@@ -149,13 +190,18 @@ def test_a_run_interrupted_while_writing_resumes(model, texts, tmp_path, capsys,
     out = tmp_path / "out"
     with monkeypatch.context() as patch:
         patch.setattr(sense_table, "save_file", dies)
-        code, _, _ = run(capsys, *command(texts, out, model, *with_dictionary(texts), "--checkpoint-every", 2))
+        code, _, _ = run(
+            capsys, *command(texts, out, model, *with_dictionary(texts), "--checkpoint-every", 2)
+        )
     assert code == 130
     assert not out.exists()
     assert (tmp_path / ".out.calque-part" / "new" / "training").is_dir()
     works(capsys, *command(texts, out, model, *with_dictionary(texts)))
     assert (out / SENSES_FILE).read_bytes() == (tmp_path / "whole" / SENSES_FILE).read_bytes()
-    assert load_encoder(out, device="cpu").fingerprint == load_encoder(tmp_path / "whole", device="cpu").fingerprint
+    assert (
+        load_encoder(out, device="cpu").fingerprint
+        == load_encoder(tmp_path / "whole", device="cpu").fingerprint
+    )
 
 
 def test_corrupt_sense_files_raise_one_line_errors(trained, texts, tmp_path, capsys):
@@ -164,18 +210,31 @@ def test_corrupt_sense_files_raise_one_line_errors(trained, texts, tmp_path, cap
     shutil.copytree(out, broken)
     data = (out / SENSES_FILE).read_bytes()
     (broken / SENSES_FILE).write_bytes(data[: len(data) // 2])
-    assert "not contain the senses of a language model" in fails(capsys, "perplexity", broken, f"en={texts / 'en.txt'}")
+    assert "not contain the senses of a language model" in fails(
+        capsys, "perplexity", broken, f"en={texts / 'en.txt'}"
+    )
     save_senses([SenseTable([2, 3], 7, axes=2, queue=5)], broken, {})
-    assert "the senses belong to another model" in fails(capsys, "perplexity", broken, f"en={texts / 'en.txt'}")
+    assert "the senses belong to another model" in fails(
+        capsys, "perplexity", broken, f"en={texts / 'en.txt'}"
+    )
 
 
 @pytest.mark.parametrize(
     ("more", "said"),
     [
         (("--senses", 1), "senses must be at least 2, got 1"),
-        (("--senses", 3, "--sense-option", "warmup=8"), "must be shorter than the training of 8 updates, got 8"),
-        (("--senses", 3, "--dictionary", "en-fr=DICT"), "two different languages of the text (en, de)"),
-        (("--senses", 3, "--dictionary", "en-de=STRANGE"), "none of the 1 pairs has two different words of the vocab"),
+        (
+            ("--senses", 3, "--sense-option", "warmup=8"),
+            "must be shorter than the training of 8 updates, got 8",
+        ),
+        (
+            ("--senses", 3, "--dictionary", "en-fr=DICT"),
+            "two different languages of the text (en, de)",
+        ),
+        (
+            ("--senses", 3, "--dictionary", "en-de=STRANGE"),
+            "none of the 1 pairs has two different words of the vocab",
+        ),
         (("--preset", "huge"), "unknown preset 'huge', expected paper, small, tiny"),
         (("--model", "bert", "--optimiser", "adagrad"), "--optimiser does not apply to BERT"),
         (("--start", "mini", "--lower-case"), "--lower-case cannot be combined with --start"),
@@ -197,25 +256,57 @@ def test_invalid_arguments_raise_one_line_errors(more, said, texts, tmp_path, ca
     assert not (tmp_path / "out").exists()
 
 
-# -- options and presets -----------------------------------------------------------------------------------------------
+# -- options and presets
+# -----------------------------------------------------------------------------------------------
 def test_presets_equal_the_settings_in_the_paper():
     """Check Tables 6 to 8 and Appendix D of the paper."""
     elmo = BiLanguageModel(**settings_for("elmo", preset="paper", senses=5))
-    expected = elmo_options(dim=512, hidden=4096, layers=2, clip=3.0, character_dim=16, highway=2, max_characters=50)
+    expected = elmo_options(
+        dim=512, hidden=4096, layers=2, clip=3.0, character_dim=16, highway=2, max_characters=50
+    )
     assert elmo.options == expected
-    assert (elmo.batch, elmo.negatives, elmo.dropout, elmo.clip, elmo.tables) == (256, 8192, 0.1, 10.0, 2)
-    assert (elmo.optimiser, elmo.learning_rate, elmo.updates, elmo.lower) == ("adagrad", 0.2, 1_000_000, True)
+    assert (elmo.batch, elmo.negatives, elmo.dropout, elmo.clip, elmo.tables) == (
+        256,
+        8192,
+        0.1,
+        10.0,
+        2,
+    )
+    assert (elmo.optimiser, elmo.learning_rate, elmo.updates, elmo.lower) == (
+        "adagrad",
+        0.2,
+        1_000_000,
+        True,
+    )
     senses = elmo.senses
     assert senses is not None
-    assert (senses.axes, senses.queue, senses.below, senses.rate, senses.warmup) == (16, 20_000, 0.1, 0.01, 20_000)
-    assert len(senses.tables(np.full(10, 100), 16)[0]) == 10 * 6  # n_context = 6, because the first sense is dropped
+    assert (senses.axes, senses.queue, senses.below, senses.rate, senses.warmup) == (
+        16,
+        20_000,
+        0.1,
+        0.01,
+        20_000,
+    )
+    assert (
+        len(senses.tables(np.full(10, 100), 16)[0]) == 10 * 6
+    )  # n_context = 6, because the first sense is dropped
     two = settings_for("elmo", preset="paper", langs=("en", "de"))
     assert (two["updates"], two["alpha"]) == (600_000, 0.0)
     bert = MaskedLanguageModel(**settings_for("bert", preset="paper", senses=5))
-    assert bert.shape == {"num_hidden_layers": 4, "hidden_size": 512, "num_attention_heads": 8, "intermediate_size": 2048,
-                          "max_position_embeddings": 512}  # fmt: skip
+    assert bert.shape == {
+        "num_hidden_layers": 4,
+        "hidden_size": 512,
+        "num_attention_heads": 8,
+        "intermediate_size": 2048,
+        "max_position_embeddings": 512,
+    }
     assert (bert.dropout, bert.initial, bert.updates) == (0.1, 0.02, 1_000_000)
     assert (bert.vocabulary, bert.lower) == (27_654, True)
     assert bert.senses is not None
-    assert (bert.senses.axes, bert.senses.rate, bert.senses.warmup, bert.senses.below) == (14, 0.01, 20_000, 0.0)
+    assert (bert.senses.axes, bert.senses.rate, bert.senses.warmup, bert.senses.below) == (
+        14,
+        0.01,
+        20_000,
+        0.0,
+    )
     assert len(bert.senses.tables(np.full(10, 100), 16)[0]) == 10 * 5

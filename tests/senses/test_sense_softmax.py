@@ -1,4 +1,6 @@
-"""Compare Equations 3 to 7 of Multi-sense with dense float64 sums over all senses and over a sample of senses."""
+"""Compare Equations 3 to 7 of Multi-sense with dense float64 sums over all senses and over a sample
+of senses.
+"""
 
 from __future__ import annotations
 
@@ -31,19 +33,29 @@ def small_table(senses=SENSES, pruned=PRUNED, seed: int = 0) -> SenseTable:
 
 
 def literal_loss(states, weight, bias, targets: Targets, candidates, log_q) -> Tensor:
-    """Compute the weighted loss in a loop over states and targets: −log softmax over the target and its candidates."""
+    """Compute the weighted loss in a loop over states and targets: −log softmax over the target and
+    its candidates.
+    """
     total = torch.zeros((), dtype=torch.float64)
-    for n, (classes, weights) in enumerate(zip(targets.classes.tolist(), targets.weights.tolist(), strict=True)):
+    for n, (classes, weights) in enumerate(
+        zip(targets.classes.tolist(), targets.weights.tolist(), strict=True)
+    ):
         for c, share in zip(classes, weights, strict=True):
             if share:
                 among = [c, *(other for other in candidates[n] if other != c)]
-                scores = torch.stack([states[n] @ weight[other] + bias[other] - log_q[other] for other in among])
+                scores = torch.stack(
+                    [states[n] @ weight[other] + bias[other] - log_q[other] for other in among]
+                )
                 total = total - share * scores.log_softmax(0)[0]
     return total
 
 
-def assert_as_literal(head: Softmax, targets: Targets, negatives, candidates, log_q, side: int = 0) -> None:
-    """Check the loss, its gradient with respect to the states, and the gradient of each row of the table."""
+def assert_as_literal(
+    head: Softmax, targets: Targets, negatives, candidates, log_q, side: int = 0
+) -> None:
+    """Check the loss, its gradient with respect to the states, and the gradient of each row of the
+    table.
+    """
     torch.manual_seed(5)
     table, states = head.senses[side], torch.randn(len(targets.classes), DIM)
     exact = [x.detach().double().requires_grad_() for x in (states, table.weight, table.bias)]
@@ -60,7 +72,9 @@ def assert_as_literal(head: Softmax, targets: Targets, negatives, candidates, lo
 
 
 def drawn_targets(table: SenseTable, n: int = 25, several: int = 3, seed: int = 0) -> Targets:
-    """Return n targets, each with one sense of a word and at most `several - 1` senses of other words."""
+    """Return n targets, each with one sense of a word and at most `several - 1` senses of other
+    words.
+    """
     rng = np.random.default_rng(seed)
     live, words = table.live.nonzero().flatten().numpy(), table.words.numpy()
     classes, weights = np.full((n, several), -1), np.zeros((n, several))
@@ -75,7 +89,8 @@ def drawn_targets(table: SenseTable, n: int = 25, several: int = 3, seed: int = 
     return Targets(torch.from_numpy(classes), torch.from_numpy(weights).float())
 
 
-# -- all senses --------------------------------------------------------------------------------------------------------
+# -- all senses
+# --------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("side", [0, 1])
 def test_loss_over_all_senses_equals_the_dense_softmax(side):
     """Check Eqs. 3 and 4 over all V·S classes that are not pruned."""
@@ -88,9 +103,12 @@ def test_loss_over_all_senses_equals_the_dense_softmax(side):
     assert (head.senses[side].weight.grad[live] != 0).all()
 
 
-# -- sampled senses ----------------------------------------------------------------------------------------------------
+# -- sampled senses
+# --------------------------------------------------------------------------------------------------
 def test_loss_over_a_sample_equals_the_naive_loss():
-    """Negatives are all sampled classes except the target, even if they are other senses of the target word."""
+    """Negatives are all sampled classes except the target, even if they are other senses of the
+    target word.
+    """
     head = Softmax([small_table()], negatives=7)
     table = head.senses[0]
     sampler = Sampler(table)
@@ -103,7 +121,9 @@ def test_loss_over_a_sample_equals_the_naive_loss():
     for classes in targets.classes.tolist():
         answers = {c for c in classes if c >= 0}
         word = table.words[classes[0]]
-        others = {c for c in range(22) if table.words[c] == word and table.live[c] and c != classes[0]}
+        others = {
+            c for c in range(22) if table.words[c] == word and table.live[c] and c != classes[0]
+        }
         hits, of_own = hits + len(answers & drawn), of_own + len(others & drawn)
     assert hits > 5
     assert of_own > 5
@@ -125,7 +145,8 @@ def test_samples_contain_no_pruned_senses_and_follow_their_probabilities():
     assert not hits[gone].any()
     # Given the number of tries, the formula approximates sampling without replacement.
     assert np.abs(hits - expected)[kept].max() / times < 0.03
-    # The probability of a word depends only on its rank, and all of its senses are equally probable.
+    # The probability of a word depends only on its rank, and all of its senses are equally
+    # probable.
     p = np.log((np.arange(20) + 2) / (np.arange(20) + 1)) / np.log(21)
     once = np.exp(sampler.log_expected(np.arange(60), 1))
     assert once[2] == pytest.approx(p[0])  # the only remaining sense of the word
@@ -138,32 +159,46 @@ def test_samples_contain_no_pruned_senses_and_follow_their_probabilities():
     assert np.array_equal(one.classes, other.classes)
 
 
-# -- targets -----------------------------------------------------------------------------------------------------------
+# -- targets
+# --------------------------------------------------------------------------------------------------
 def literal_targets(
     table: SenseTable, state, word: int, translations: list[list[int]]
 ) -> tuple[list[int], list[float]]:
-    """Return the nearest sense of the word, and for each other language the nearest sense among its translations."""
+    """Return the nearest sense of the word, and for each other language the nearest sense among its
+    translations.
+    """
 
     def nearest(words: list[int]) -> int:
-        possible = [c for word in words for c in range(22) if table.words[c] == word and table.live[c]]
+        possible = [
+            c for word in words for c in range(22) if table.words[c] == word and table.live[c]
+        ]
         a, b = state @ table.projection, table.centres[possible] @ table.projection
         return possible[int(torch.cosine_similarity(a[None], b).argmax())]
 
     found = [nearest(several) if several else -1 for several in translations]
     found = [c if c not in found[:k] else -1 for k, c in enumerate(found)]
     number = sum(c >= 0 for c in found)
-    return [nearest([word]), *found], [0.5 if number else 1.0, *(0.5 / number if c >= 0 else 0.0 for c in found)]
+    return [nearest([word]), *found], [
+        0.5 if number else 1.0,
+        *(0.5 / number if c >= 0 else 0.0 for c in found),
+    ]
 
 
 def test_targets_include_translations_into_two_other_languages():
-    """Check Eq. 7, and Eq. 6 averaged over languages; a sense shared by two languages counts only once."""
+    """Check Eq. 7, and Eq. 6 averaged over languages; a sense shared by two languages counts only
+    once.
+    """
     words = ["bank", "river", "ufer", "fluss", "banco", "orilla", "geld", "taxi", "dinero", "rive"]
     dictionaries = [
-        Dictionary(("bank", "bank", "river", "taxi"), ("ufer", "geld", "fluss", "taxi"), ("en", "de")),
+        Dictionary(
+            ("bank", "bank", "river", "taxi"), ("ufer", "geld", "fluss", "taxi"), ("en", "de")
+        ),
         Dictionary(("bank", "bank", "river"), ("banco", "orilla", "taxi"), ("en", "es")),
         Dictionary(("geld", "fluss", "ufer"), ("dinero", "river", "orilla"), ("de", "es")),
     ]
-    translations = Translations(dictionaries, ["en", "de", "es"], {word: k for k, word in enumerate(words)})
+    translations = Translations(
+        dictionaries, ["en", "de", "es"], {word: k for k, word in enumerate(words)}
+    )
     named = {
         ("en", "bank"): [["ufer", "geld"], ["banco", "orilla"]],
         ("en", "river"): [["fluss"], ["taxi"]],
@@ -183,7 +218,9 @@ def test_targets_include_translations_into_two_other_languages():
     languages, numbers = rng.integers(0, 3, 80), rng.integers(0, 10, 80)
     found = training.targets({0: states}, torch.from_numpy(numbers), torch.from_numpy(languages))
     whole = torch.from_numpy(rng.random(80) < 0.5)
-    of_whole = training.targets({0: states}, torch.from_numpy(numbers), torch.from_numpy(languages), whole)
+    of_whole = training.targets(
+        {0: states}, torch.from_numpy(numbers), torch.from_numpy(languages), whole
+    )
     kinds = set()
     for k in range(80):
         several = named.get((["en", "de", "es"][languages[k]], words[numbers[k]]), [[], []])
@@ -199,8 +236,11 @@ def test_targets_include_translations_into_two_other_languages():
     assert_as_literal(head, Targets(*(x[:30] for x in found)), None, [live] * 30, [0.0] * 22)
 
 
-# -- word probabilities ------------------------------------------------------------------------------------------------
-@pytest.mark.parametrize("held", [4_000_000, 40])  # maximum number of logits: enough for all states or for two
+# -- word probabilities
+# ------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    "held", [4_000_000, 40]
+)  # maximum number of logits: enough for all states or for two
 def test_the_probability_of_a_word_is_the_sum_over_its_senses(held, monkeypatch):
     monkeypatch.setattr(softmax, "MAX_LOGITS", held)
     head = Softmax([small_table(), small_table(seed=1)], negatives=5)
@@ -213,7 +253,9 @@ def test_the_probability_of_a_word_is_the_sum_over_its_senses(held, monkeypatch)
         for n in range(9):
             each = {c: math.exp(scores[n][c]) for c in range(22) if table.live[c]}
             of_word = sum(value for c, value in each.items() if table.words[c] == words[n])
-            assert float(found[n]) == pytest.approx(-math.log(of_word / sum(each.values())), rel=1e-5)
+            assert float(found[n]) == pytest.approx(
+                -math.log(of_word / sum(each.values())), rel=1e-5
+            )
     every = head.negative_log_likelihood(states[:1].expand(10, DIM), torch.arange(10), 0)
     assert float((-every).exp().sum()) == pytest.approx(1)
     assert head.negative_log_likelihood(states[:0], words[:0], 0).shape == (0,)

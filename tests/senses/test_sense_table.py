@@ -1,4 +1,6 @@
-"""Compare Algorithms 1 and 2 of Multi-sense (selection and update of senses) with naive loops, and test the saved file."""
+"""Compare Algorithms 1 and 2 of Multi-sense (selection and update of senses) with naive loops, and
+test the saved file.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,14 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from calque.errors import InputError
-from calque.senses.sense_table import SENSES_FILE, SenseTable, has_senses, open_senses, principal_axes, save_senses
+from calque.senses.sense_table import (
+    SENSES_FILE,
+    SenseTable,
+    has_senses,
+    open_senses,
+    principal_axes,
+    save_senses,
+)
 from sense_models import a_table, select
 
 SENSES = [3, 1, 4, 2, 1, 3]  # number of senses of each of six words
@@ -87,7 +96,9 @@ def test_fifty_updates_equal_a_naive_implementation():
         words = rng.integers(0, len(SENSES) - 1, rng.integers(5, 40))
         if step % 12 == 9:
             words[-1] = 5
-        states = moods[words, (rng.random(len(words)) < 0.2).astype(int)] + rng.normal(size=(len(words), DIM))
+        states = moods[words, (rng.random(len(words)) < 0.2).astype(int)] + rng.normal(
+            size=(len(words), DIM)
+        )
         states = states.astype(np.float32)
         expected = literal.update(states.astype(np.float64), words)
         found = select(table, torch.from_numpy(states), torch.from_numpy(words))
@@ -113,7 +124,9 @@ def test_fifty_updates_equal_a_naive_implementation():
 
         np.testing.assert_allclose(table.centres.numpy(), literal.centres, rtol=1e-4, atol=1e-5)
         assert table.counts.tolist() == literal.counts, step
-        assert table.live.nonzero().flatten().tolist() == sorted(c for live in literal.live for c in live), step
+        assert table.live.nonzero().flatten().tolist() == sorted(
+            c for live in literal.live for c in live
+        ), step
         ours, theirs = table.projection.double().numpy(), literal.projection
         if step < EVERY:
             np.testing.assert_array_equal(ours, theirs)
@@ -121,7 +134,9 @@ def test_fifty_updates_equal_a_naive_implementation():
             np.testing.assert_allclose(np.abs((ours * theirs).sum(0)), 1, atol=1e-4)
         seen, n = int(table.seen), min(int(table.seen), QUEUE)
         in_order = [(seen - n + k) % QUEUE for k in range(n)]
-        np.testing.assert_array_equal(table.queue.numpy()[in_order], np.array(literal.queue, dtype=np.float32))
+        np.testing.assert_array_equal(
+            table.queue.numpy()[in_order], np.array(literal.queue, dtype=np.float32)
+        )
     assert several > 10  # several senses of the same word were selected
     assert 0 < pruned < sum(SENSES) - len(SENSES)
     assert table.live[table.index[5]].all()
@@ -133,7 +148,9 @@ def test_a_word_keeps_its_most_selected_sense_if_all_its_senses_are_rare():
     table.counts[:3] = torch.tensor(
         [10, 11, 9]
     )  # the first word: every sense has less than two fifths of the selections
-    table.counts[4:8] = torch.tensor([5, 5, 5, 5])  # the third word: a tie, in which the first sense is kept
+    table.counts[4:8] = torch.tensor(
+        [5, 5, 5, 5]
+    )  # the third word: a tie, in which the first sense is kept
     table.counts[8:10] = torch.tensor([7, 13])
     assert table.prune(0.4) == 2 + 3 + 1
     kept = table.live.nonzero().flatten().tolist()
@@ -163,13 +180,18 @@ def test_the_nearest_sense_is_found_among_the_senses_of_several_words():
     assert found[0] == -1
     assert len(set(found)) > 8
     assert 8 not in found
-    assert select(table, torch.from_numpy(states), torch.from_numpy(words[:, :0])).tolist() == [-1] * 60
+    assert (
+        select(table, torch.from_numpy(states), torch.from_numpy(words[:, :0])).tolist()
+        == [-1] * 60
+    )
     assert select(table, torch.zeros(0, DIM), torch.zeros(0, 3, dtype=torch.int64)).shape == (0,)
 
 
 def test_principal_axes_are_scaled_right_singular_vectors():
     states = np.random.default_rng(3).normal(size=(80, DIM)) * [5, 0.1, 3, 1, 2, 0.5, 8] + 10
-    plain, whitened = (principal_axes(torch.from_numpy(states), 4, whiten=p).numpy() for p in (0.0, 0.5))
+    plain, whitened = (
+        principal_axes(torch.from_numpy(states), 4, whiten=p).numpy() for p in (0.0, 0.5)
+    )
     right = np.linalg.svd(states - states.mean(0), full_matrices=False)[2]
     np.testing.assert_allclose(np.abs((plain * right[:4].T).sum(0)), 1, atol=1e-9)
     np.testing.assert_allclose(whitened, plain / (states @ plain).std(axis=0) ** 0.5, rtol=1e-9)
@@ -181,13 +203,22 @@ def test_further_senses_are_initialised_as_requested(start):
     with torch.no_grad():
         table.bias.normal_()
     table.counts += 5
-    weight, bias, centres = table.weight.detach().clone(), table.bias.detach().clone(), table.centres.clone()
+    weight, bias, centres = (
+        table.weight.detach().clone(),
+        table.bias.detach().clone(),
+        table.centres.clone(),
+    )
     table.open(start=start)
     assert not table.counts.any()
     assert torch.equal(table.centres, centres)
-    assert table.live.nonzero().flatten().tolist() == {
-        "copied": list(range(14)), "kept": list(range(14)), "fresh": [1, 2, 3, 5, 6, 7, 9, 10, 12, 13]
-    }[start]  # fmt: skip
+    assert (
+        table.live.nonzero().flatten().tolist()
+        == {
+            "copied": list(range(14)),
+            "kept": list(range(14)),
+            "fresh": [1, 2, 3, 5, 6, 7, 9, 10, 12, 13],
+        }[start]
+    )
     if start != "copied":
         assert torch.equal(table.weight, weight)
         assert torch.equal(table.bias, bias)
@@ -197,11 +228,14 @@ def test_further_senses_are_initialised_as_requested(start):
         of_word = range(first, first + SENSES[word])
         assert all(torch.equal(table.weight[c], weight[first]) for c in of_word)
         # Together, the senses have the probability that the first sense had alone.
-        together = torch.stack([table.weight[c] @ state + table.bias[c] for c in of_word]).logsumexp(0)
+        together = torch.stack(
+            [table.weight[c] @ state + table.bias[c] for c in of_word]
+        ).logsumexp(0)
         torch.testing.assert_close(together, weight[first] @ state + bias[first])
 
 
-# -- the file ----------------------------------------------------------------------------------------------------------
+# -- the file
+# --------------------------------------------------------------------------------------------------
 def test_saved_tables_are_equal_and_select_the_same_senses(tmp_path):
     tables = [a_table(4, 6, 0), a_table(4, 6, 1)]
     save_senses(tables, tmp_path, {"senses": 3, "own": "sampled"})
@@ -219,7 +253,10 @@ def test_saved_tables_are_equal_and_select_the_same_senses(tmp_path):
 
 def test_inconsistent_files_raise_one_line_errors(tmp_path):
     assert not has_senses(tmp_path)
-    with pytest.raises(InputError, match="no senses.safetensors in this folder; calque pretrain --senses writes one"):
+    with pytest.raises(
+        InputError,
+        match="no senses.safetensors in this folder; calque pretrain --senses writes one",
+    ):
         open_senses(tmp_path)
     save_senses([a_table(4, 6, 0)], tmp_path, {})
     parts = load_file(tmp_path / SENSES_FILE)

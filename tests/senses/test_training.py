@@ -1,4 +1,6 @@
-"""Tests of SaELMo and SaBERT: updates against a naive implementation, training with several processes, and resuming."""
+"""Tests of SaELMo and SaBERT: updates against a naive implementation, training with several
+processes, and resuming.
+"""
 
 from __future__ import annotations
 
@@ -29,9 +31,12 @@ pytest.importorskip("h5py")
 PREDICTION = {"elmo": WordPrediction, "bert": MaskedPrediction}
 
 
-# -- one update --------------------------------------------------------------------------------------------------------
+# -- one update
+# --------------------------------------------------------------------------------------------------
 class Predicted(NamedTuple):
-    """Prediction of a word from a state; for each table, `own` contains the state that selects the word's sense."""
+    """Prediction of a word from a state; for each table, `own` contains the state that selects the
+    word's sense.
+    """
 
     side: int
     state: Tensor
@@ -51,7 +56,8 @@ def elmo_predictions(module, update, mixture, joint: bool) -> list[Predicted]:
             assert ids == [BEGIN, *module.vocabulary.numbers(words).tolist(), END]
             rows = torch.from_numpy(module.rows(words))
             left, right = module.network.read(
-                module.network.words(rows[[0, *range(FIRST_WORD, FIRST_WORD + len(words)), 1]]), Ragged([len(ids)])
+                module.network.words(rows[[0, *range(FIRST_WORD, FIRST_WORD + len(words)), 1]]),
+                Ragged([len(ids)]),
             )
             for t in range(1, len(ids)):
                 for side, state, place in ((0, left[-1][t - 1], t), (1, right[-1][t], t - 1)):
@@ -65,8 +71,12 @@ def bert_predictions(module, update, objective, tokenizer) -> list[Predicted]:
     """Return the predictions of the masked subwords, computed with the full BERT model."""
     ids, _ = objective.blocks(update)
     special = [tokenizer.pad_token_id, tokenizer.cls_token_id, tokenizer.sep_token_id]
-    rng = np.random.default_rng(int(torch.randint(1 << 62, (1,), generator=torch.Generator().manual_seed(77))))
-    read, chosen = mask(ids, special, mask_id=tokenizer.mask_token_id, vocabulary=len(tokenizer), share=0.3, rng=rng)
+    rng = np.random.default_rng(
+        int(torch.randint(1 << 62, (1,), generator=torch.Generator().manual_seed(77)))
+    )
+    read, chosen = mask(
+        ids, special, mask_id=tokenizer.mask_token_id, vocabulary=len(tokenizer), share=0.3, rng=rng
+    )
     languages = [lang for lang, numbers in update for _ in numbers]
     states = module["transform"](
         module["model"](
@@ -79,15 +89,25 @@ def bert_predictions(module, update, objective, tokenizer) -> list[Predicted]:
     for place in chosen.tolist():
         alone = not subwords[place].startswith("##") and not subwords[place + 1].startswith("##")
         word = subwords[place] if alone else f"part {subwords[place]}"
-        found.append(Predicted(0, states[place], {0: states[place].detach()}, word, languages[place // width]))
+        found.append(
+            Predicted(
+                0, states[place], {0: states[place].detach()}, word, languages[place // width]
+            )
+        )
     return found
 
 
-def literal_update(tables, predictions: list[Predicted], numbers: dict[str, int]) -> tuple[Tensor, list[list[int]]]:
-    """Return the loss of Eq. 7 with a softmax over all active senses, and the senses selected in each direction."""
+def literal_update(
+    tables, predictions: list[Predicted], numbers: dict[str, int]
+) -> tuple[Tensor, list[list[int]]]:
+    """Return the loss of Eq. 7 with a softmax over all active senses, and the senses selected in
+    each direction.
+    """
     translations: dict[tuple[str, str], list[str]] = {}
     for english, german in TRANSLATIONS:
-        if english not in numbers or german not in numbers:  # words of several subwords have no translations
+        if (
+            english not in numbers or german not in numbers
+        ):  # words of several subwords have no translations
             continue
         translations.setdefault(("en", english), []).append(german)
         translations.setdefault(("de", german), []).append(english)
@@ -95,12 +115,19 @@ def literal_update(tables, predictions: list[Predicted], numbers: dict[str, int]
 
     def nearest(own: dict[int, Tensor], words: list[str]) -> int:
         among = [numbers[word.removeprefix("part ")] for word in words]
-        possible = [c for word in among for c in tables[0].index[word].tolist() if c >= 0 and tables[0].live[c]]
+        possible = [
+            c
+            for word in among
+            for c in tables[0].index[word].tolist()
+            if c >= 0 and tables[0].live[c]
+        ]
         similarity = torch.zeros(len(possible))
         for side, state in own.items():
             table = tables[side]
             centres = (table.centres[possible] - table.mean) @ table.projection
-            similarity += torch.cosine_similarity(((state - table.mean) @ table.projection)[None], centres)
+            similarity += torch.cosine_similarity(
+                ((state - table.mean) @ table.projection)[None], centres
+            )
         return possible[int(similarity.argmax())]
 
     for side, state, own, word, lang in predictions:
@@ -128,14 +155,18 @@ def test_an_update_equals_a_naive_implementation(kind, joint, monkeypatch):
         if kept["n"] < 11:
             return backward(self, update)
         used = torch.rand(len(tables_of(method)[0])) < 0.7
-        for table in tables_of(method):  # puts centres among the states, so each word selects several senses
+        for table in tables_of(
+            method
+        ):  # puts centres among the states, so each word selects several senses
             table.centres.copy_(table.queue[torch.randint(len(table.queue), (len(table),))])
             table.live[:] = used
             table.live[table.index[:, 0]] = True
         kept.update(before=copy.deepcopy(self.module), update=update, objective=self)
         torch.manual_seed(77)
         kept["loss"] = backward(self, update)["loss"]
-        kept["gradients"] = {n: None if p.grad is None else p.grad.clone() for n, p in self.module.named_parameters()}
+        kept["gradients"] = {
+            n: None if p.grad is None else p.grad.clone() for n, p in self.module.named_parameters()
+        }
         return {"loss": kept["loss"]}
 
     monkeypatch.setattr(PREDICTION[kind], "backward", spy)
@@ -143,7 +174,10 @@ def test_an_update_equals_a_naive_implementation(kind, joint, monkeypatch):
     before, objective = kept["before"], kept["objective"]
     if kind == "elmo":
         predictions = elmo_predictions(before, kept["update"], objective.mixture, joint)
-        numbers = {name: k for k, name in enumerate(["<begin>", "<end>", "<unknown>", *before.vocabulary.words])}
+        numbers = {
+            name: k
+            for k, name in enumerate(["<begin>", "<end>", "<unknown>", *before.vocabulary.words])
+        }
         tables, scale = list(before.head.tables), LOSS_SCALE
     else:
         predictions = bert_predictions(before, kept["update"], objective, encoder.tokenizer)
@@ -152,19 +186,29 @@ def test_an_update_equals_a_naive_implementation(kind, joint, monkeypatch):
     loss = total / len(predictions)
     assert kept["loss"] == pytest.approx(float(loss.detach()), rel=1e-5)
     assert {p.lang for p in predictions} == {"en", "de"}
-    assert not {("en", "bank"), ("de", "die")}.isdisjoint((p.lang, p.word) for p in predictions)  # translated
+    assert not {("en", "bank"), ("de", "die")}.isdisjoint(
+        (p.lang, p.word) for p in predictions
+    )  # translated
     several = [
         table.words[torch.tensor(chosen[side]).unique()].unique(return_counts=True)[1]
         for side, table in enumerate(tables)
     ]
-    assert max(int(counts.max()) for counts in several) > 1  # several senses of the same word were selected
+    assert (
+        max(int(counts.max()) for counts in several) > 1
+    )  # several senses of the same word were selected
 
     named = dict(before.named_parameters())
-    expected = torch.autograd.grad(scale * loss, list(named.values()), allow_unused=True, materialize_grads=True)
+    expected = torch.autograd.grad(
+        scale * loss, list(named.values()), allow_unused=True, materialize_grads=True
+    )
     largest = max(float(g.abs().max()) for g in expected)
     for (name, _), theirs in zip(named.items(), expected, strict=True):
-        ours = torch.zeros_like(theirs) if kept["gradients"][name] is None else kept["gradients"][name]
-        torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-5 * largest, msg=lambda m, name=name: f"{name} {m}")
+        ours = (
+            torch.zeros_like(theirs) if kept["gradients"][name] is None else kept["gradients"][name]
+        )
+        torch.testing.assert_close(
+            ours, theirs, rtol=1e-3, atol=1e-5 * largest, msg=lambda m, name=name: f"{name} {m}"
+        )
 
     for side, (old, new) in enumerate(zip(tables, tables_of(method), strict=True)):
         states = torch.stack([p.own[p.side] for p in predictions if p.side == side])
@@ -175,12 +219,15 @@ def test_an_update_equals_a_naive_implementation(kind, joint, monkeypatch):
             counts[c] += len(members)
         torch.testing.assert_close(new.centres, centres, rtol=1e-4, atol=1e-5)
         assert new.counts.tolist() == counts.tolist()
-        last = (int(old.seen) + np.arange(len(states))) % len(old.queue)  # the queue is in text order
+        last = (int(old.seen) + np.arange(len(states))) % len(
+            old.queue
+        )  # the queue is in text order
         last = last[-len(old.queue) :]
         torch.testing.assert_close(new.queue[last], states[-len(last) :], rtol=1e-4, atol=1e-5)
 
 
-# -- several processes and resuming ------------------------------------------------------------------------------------
+# -- several processes and resuming
+# ------------------------------------------------------------------------------------
 def assert_alike(one: dict[str, Any], other: dict[str, Any], atol: float) -> None:
     """Compare two training runs whose sums are computed in different orders."""
     assert other["losses"] == pytest.approx(one["losses"], rel=1e-4)
@@ -188,8 +235,12 @@ def assert_alike(one: dict[str, Any], other: dict[str, Any], atol: float) -> Non
         for name in ("counts", "live", "seen"):
             assert torch.equal(a[name], b[name]), name
         for name in ("weight", "bias", "centres", "queue", "mean"):
-            torch.testing.assert_close(b[name], a[name], rtol=0, atol=atol, msg=lambda m, name=name: f"{name}: {m}")
-        planes = [x["projection"] @ x["projection"].T for x in (a, b)]  # independent of the signs of the axes
+            torch.testing.assert_close(
+                b[name], a[name], rtol=0, atol=atol, msg=lambda m, name=name: f"{name}: {m}"
+            )
+        planes = [
+            x["projection"] @ x["projection"].T for x in (a, b)
+        ]  # independent of the signs of the axes
         torch.testing.assert_close(planes[1], planes[0], rtol=0, atol=10 * atol)
     for name, weight in one["model"].items():
         if not name.startswith("head.") and "key.bias" not in name:  # key biases differ by rounding
@@ -213,7 +264,9 @@ def alone() -> dict[str, dict[str, Any]]:
 def test_the_training_runs_include_all_phases(alone, kind):
     for table in alone[kind]["tables"]:
         assert int(table["counts"].sum()) > 0
-        firsts = 18 if kind == "elmo" else 0  # first senses of 18 words; all others are further senses
+        firsts = (
+            18 if kind == "elmo" else 0
+        )  # first senses of 18 words; all others are further senses
         assert firsts < int(table["live"].sum()) < len(table["live"])
         assert int(table["seen"]) > len(table["queue"])
 
@@ -225,7 +278,9 @@ def test_two_processes_give_the_results_of_one_process(alone, tmp_path):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_run_that_is_stopped_several_times_gives_the_same_result(alone, kind, tmp_path, monkeypatch):
+def test_a_run_that_is_stopped_several_times_gives_the_same_result(
+    alone, kind, tmp_path, monkeypatch
+):
     """Stop around the end of the warm-up (update 3 or 6) and around pruning (updates 4 and 8)."""
 
     class Stopped(Exception):
@@ -250,7 +305,9 @@ def test_a_run_that_is_stopped_several_times_gives_the_same_result(alone, kind, 
     assert calls == list(range(1, 11))
     found, whole = outcome(method), alone[kind]
     assert found["losses"] == whole["losses"]
-    for one, other in zip([found["model"], *found["tables"]], [whole["model"], *whole["tables"]], strict=True):
+    for one, other in zip(
+        [found["model"], *found["tables"]], [whole["model"], *whole["tables"]], strict=True
+    ):
         assert all(torch.equal(one[name], value) for name, value in other.items())
     shorter = replace(DICTIONARY, source=DICTIONARY.source[:-1], target=DICTIONARY.target[:-1])
     with pytest.raises(SettingError, match="other settings or data: translations: "):
@@ -266,10 +323,13 @@ def test_a_process_without_text_is_allowed(kind, monkeypatch):
     for table in tables_of(method):
         assert int(table.seen) == 0
         assert table.live[table.index[:, 0]].all()
-        assert table.live.all() == (kind == "bert")  # the warm-up ends, but there are no states to group
+        assert table.live.all() == (
+            kind == "bert"
+        )  # the warm-up ends, but there are no states to group
 
 
-# -- settings ----------------------------------------------------------------------------------------------------------
+# -- settings
+# --------------------------------------------------------------------------------------------------
 def test_the_number_of_senses_of_a_word_depends_on_its_frequency():
     counts = np.array([0, 4, 5, 9, 10, 14, 15, 16, 1000])
     for expected, given in [
@@ -277,29 +337,38 @@ def test_the_number_of_senses_of_a_word_depends_on_its_frequency():
         ([1, *[3] * 8], {"occurrences": 0}),
         ([1, 1, 1, 1, 3, 3, 4, 4, 4], {"occurrences": 5, "start": "fresh"}),
     ]:
-        assert (Senses(senses=3, **given).tables(counts, 20)[0].index >= 0).sum(1).tolist() == expected
+        assert (Senses(senses=3, **given).tables(counts, 20)[0].index >= 0).sum(
+            1
+        ).tolist() == expected
     for expected, given, updates in [
-        (300, {}, 600), (60, {"start": "kept"}, 600), (1, {"start": "kept"}, 6), (20_000, {"start": "fresh"}, 1_000_000),
-    ]:  # fmt: skip
+        (300, {}, 600),
+        (60, {"start": "kept"}, 600),
+        (1, {"start": "kept"}, 6),
+        (20_000, {"start": "fresh"}, 1_000_000),
+    ]:
         assert Senses(**given).warmup_of(updates) == expected
 
 
 def test_invalid_settings_are_rejected():
     for message, bad in {
-        "senses must be at least 2, got 1": {"senses": 1}, "rate": {"rate": np.nan}, "below": {"below": 1},
+        "senses must be at least 2, got 1": {"senses": 1},
+        "rate": {"rate": np.nan},
+        "below": {"below": 1},
         "start must be grouped, kept or fresh, got 'cold'": {"start": "cold"},
         "warmup must be at least 1 with start=grouped": {"warmup": 0},
-    }.items():  # fmt: skip
+    }.items():
         with pytest.raises(SettingError, match=message):
             Senses(**bad)
 
 
-# -- how many senses a word has ----------------------------------------------------------------------------------------
+# -- how many senses a word has
+# ----------------------------------------------------------------------------------------
 DIM, N_WORDS, DOUBLE = 12, 80, 4  # the first four words have two planted senses each
 
 
 def planted(seed: int = 0, n: int = 8000) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Return states `[n, 2, DIM]`, words and senses; the first state predicts the word, and the second also encodes it.
+    """Return states `[n, 2, DIM]`, words and senses; the first state predicts the word, and the
+    second also encodes it.
 
     The last word is too rare to be clustered.
     """
@@ -333,7 +402,9 @@ def test_the_latest_states_of_every_word_are_stored():
         assert torch.equal(table.recent[word, slots], own[-60:])
     few = words < 6
     assert int(group([table_of(states[few], words[few])], seed=0).sum()) == N_WORDS
-    one = SenseTable([1, 2], DIM, axes=4, queue=9, recent=60)  # no states are stored for a word with one sense
+    one = SenseTable(
+        [1, 2], DIM, axes=4, queue=9, recent=60
+    )  # no states are stored for a word with one sense
     one.keep_recent(states[:5, :1], torch.tensor([0, 1, 0, 0, -1]))
     assert one.recent.shape[0] == 1
     assert one.n_recent.tolist() == [1]

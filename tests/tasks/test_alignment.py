@@ -1,4 +1,6 @@
-"""Compare alignment error rate, precision, recall and F1 with their definitions, computed on Python sets."""
+"""Compare alignment error rate, precision, recall and F1 with their definitions, computed on Python
+sets.
+"""
 
 import bz2
 import gzip
@@ -30,7 +32,9 @@ def literal(links, gold):
     """Compute the scores of Och and Ney (2003) on sets of (sentence, source, target)."""
 
     def triples(pairs):
-        return set(zip(pairs.sentence.tolist(), pairs.source.tolist(), pairs.target.tolist(), strict=True))
+        return set(
+            zip(pairs.sentence.tolist(), pairs.source.tolist(), pairs.target.tolist(), strict=True)
+        )
 
     a, s, p = triples(links), triples(gold.sure), triples(gold)
     precision, recall = len(a & p) / len(a), len(a & s) / len(s)
@@ -51,7 +55,9 @@ def test_scores_equal_their_definitions(seed):
 def test_duplicate_links_count_once_and_are_sure_if_any_copy_is_sure():
     once = WordPairs.parse(["0-0 1-1"])
     twice = WordPairs([0, 0, 0], [0, 0, 1], [0, 0, 1], n_sentences=1)
-    gold = WordPairs([0, 0, 0], [0, 0, 1], [0, 0, 1], n_sentences=1, possible=np.array([True, False, False]))
+    gold = WordPairs(
+        [0, 0, 0], [0, 0, 1], [0, 0, 1], n_sentences=1, possible=np.array([True, False, False])
+    )
     for score in (*score_links(twice, once), *score_links(once, gold)):
         assert score.value == (0.0 if score.metric == "aer" else 1.0)
         assert score.settings["sure"] == score.settings["links"] == 2
@@ -65,7 +71,9 @@ def test_without_predicted_links_recall_is_zero_and_precision_is_undefined():
 
 def test_predicted_links_in_a_sentence_without_gold_links_are_wrong():
     perfect = score_links(WordPairs.parse(["0-0", ""]), WordPairs.parse(["0-0", ""]), bootstrap=300)
-    assert all(score.low == score.high == score.value for score in perfect)  # also in resamples without any gold link
+    assert all(
+        score.low == score.high == score.value for score in perfect
+    )  # also in resamples without any gold link
     extra = score_links(WordPairs.parse(["0-0", "0-0"]), WordPairs.parse(["0-0", ""]))
     assert extra[1].value == 0.5
 
@@ -75,7 +83,9 @@ def test_links_are_predicted_from_the_vectors_of_an_encoder(method):
     corpus = ParallelCorpus.of([["a", "b", "c"]], [["x", "y", "z"]], ("en", "de"))
     task = WordAlignment(corpus, WordPairs.parse(["0-1 1-0 2-2"]), method=method, data="toy")
     eye, offsets = np.eye(3, dtype=np.float32), np.array([0, 3])
-    scores = task.evaluate(Fixed(en=Embeddings(eye, offsets), de=Embeddings(eye[[1, 0, 2]], offsets)))
+    scores = task.evaluate(
+        Fixed(en=Embeddings(eye, offsets), de=Embeddings(eye[[1, 0, 2]], offsets))
+    )
     assert [score.value for score in scores] == [0.0, 1.0, 1.0, 1.0]
     assert scores[0].settings["links_from"] == method
     assert scores[0].languages == ("en", "de")
@@ -88,13 +98,20 @@ def test_gold_links_to_missing_words_raise_an_error():
         WordAlignment(corpus, WordPairs.parse(["0-3"]))
 
 
-# -- numbers of words in files -----------------------------------------------------------------------------------------
-PAIRS = ["the dog sleeps\tder hund schläft", "a red house\tein rotes haus", "we see it\twir sehen es"]
+# -- numbers of words in files
+# -----------------------------------------------------------------------------------------
+PAIRS = [
+    "the dog sleeps\tder hund schläft",
+    "a red house\tein rotes haus",
+    "we see it\twir sehen es",
+]
 FROM_0, FROM_1 = ["0-0 1-1 2?2", "0-0 2-2", ""], ["1-1 2-2 3?3", "1-1 3-3", ""]
 
 
 def gold_files(folder, links, packed=lambda raw: raw):
-    (folder / "with.tsv").write_text("".join(f"{pair}\t{each}\n" for pair, each in zip(PAIRS, links, strict=True)))
+    (folder / "with.tsv").write_text(
+        "".join(f"{pair}\t{each}\n" for pair, each in zip(PAIRS, links, strict=True))
+    )
     (folder / "without.tsv").write_text("".join(f"{pair}\n" for pair in PAIRS))
     (folder / "links").write_bytes(packed("".join(f"{each}\n" for each in links).encode()))
     return [(folder / "with.tsv",), (folder / "without.tsv", "--links", folder / "links")]
@@ -106,11 +123,19 @@ def evaluated(capsys, *arguments):
     return [score["value"] for score in json.loads(printed)["scores"]], errors
 
 
-def test_gold_links_that_count_from_1_are_read_with_an_option_and_noticed_without_it(tmp_path, capsys):
+def test_gold_links_that_count_from_1_are_read_with_an_option_and_noticed_without_it(
+    tmp_path, capsys
+):
     expected, errors = evaluated(capsys, *gold_files(tmp_path, FROM_0)[0])
     assert "word 0" not in errors
-    short = [each.replace(" 3?3", "").replace(" 3-3", "") for each in FROM_1]  # exists in both ways of counting
-    for links, given, said in ((FROM_1, ["--one-based"], False), (short, [], True), (short, ["--zero-based"], False)):
+    short = [
+        each.replace(" 3?3", "").replace(" 3-3", "") for each in FROM_1
+    ]  # exists in both ways of counting
+    for links, given, said in (
+        (FROM_1, ["--one-based"], False),
+        (short, [], True),
+        (short, ["--zero-based"], False),
+    ):
         for test in gold_files(tmp_path, links):
             values, errors = evaluated(capsys, *test, *given)
             assert ("no link uses word 0 on either side" in errors) == said
@@ -119,7 +144,10 @@ def test_gold_links_that_count_from_1_are_read_with_an_option_and_noticed_withou
         arguments = ("evaluate", "mini", "word-alignment", "--langs", "en", "de", "--test", *test)
         code, _, errors = run(capsys, *arguments)
         assert code == 2
-        assert "do the links count words from 1 (--one-based), or was the corpus tokenised differently?" in errors
+        assert (
+            "do the links count words from 1 (--one-based), or was the corpus tokenised "
+            "differently?" in errors
+        )
 
 
 def test_gold_links_of_the_chosen_pairs_are_used_with_a_limit(tmp_path, capsys):
@@ -148,7 +176,10 @@ def test_links_are_written_and_read_with_words_counted_from_0_or_1(tmp_path, cap
         "--json",
         "-q",
     )
-    found = [works(capsys, *retrieval, "--links", tmp_path / name, f"--{name}-based")[0] for name in ("zero", "one")]
+    found = [
+        works(capsys, *retrieval, "--links", tmp_path / name, f"--{name}-based")[0]
+        for name in ("zero", "one")
+    ]
     assert found[0] == found[1]
     code, _, errors = run(capsys, *retrieval, "--one-based")
     assert code == 2
@@ -159,7 +190,8 @@ def test_the_library_warns_of_links_that_never_use_word_0(tmp_path):
     path = tmp_path / "f"
     path.write_text("1-1 2-2\n\n2-1\n")
     with pytest.warns(
-        CalqueWarning, match=r"f: no link uses word 0 on either side, so the links probably count words from 1"
+        CalqueWarning,
+        match=r"f: no link uses word 0 on either side, so the links probably count words from 1",
     ):
         WordPairs.open(path)
     for quiet in ({"one_based": True}, {"one_based": False}):
@@ -171,7 +203,13 @@ def test_the_library_warns_of_links_that_never_use_word_0(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "pack", [gzip.compress, bz2.compress, lzma.compress, lambda raw: pa.compress(raw, "zstd", asbytes=True)]
+    "pack",
+    [
+        gzip.compress,
+        bz2.compress,
+        lzma.compress,
+        lambda raw: pa.compress(raw, "zstd", asbytes=True),
+    ],
 )
 def test_links_can_be_compressed_or_in_utf16(tmp_path, capsys, pack):
     expected = evaluated(capsys, *gold_files(tmp_path, FROM_0)[1])[0]

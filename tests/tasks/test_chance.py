@@ -1,6 +1,8 @@
-"""Check that random vectors score at chance level in every task, in the source language and in others.
+"""Check that random vectors score at chance level in every task, in the source language and in
+others.
 
-Chance is the score of the most frequent label, or of guessing one of the candidates. Planted vectors must score higher.
+Chance is the score of the most frequent label, or of guessing one of the candidates. Planted
+vectors must score higher.
 """
 
 import numpy as np
@@ -18,7 +20,11 @@ from calque.text import Sentences
 from calque.vectors import Embeddings
 from planted import Planted, asked, tagged
 
-SMALL = {"seeds": (0,), "bootstrap": 0, "options": {"epochs": 10, "patience": 3, "learning_rate": 1e-2, "batch": 16}}
+SMALL = {
+    "seeds": (0,),
+    "bootstrap": 0,
+    "options": {"epochs": 10, "patience": 3, "learning_rate": 1e-2, "batch": 16},
+}
 
 
 class Noise(Planted):
@@ -32,7 +38,9 @@ class Noise(Planted):
 
 
 def drawn(n, lang, seed, length=3, vocabulary=12):
-    """Return random word numbers and their texts, all of which have equal length, so length cannot reveal the answer."""
+    """Return random word numbers and their texts, all of which have equal length, so length cannot
+    reveal the answer.
+    """
     numbers = np.random.default_rng([seed, ord(lang[0])]).integers(vocabulary, size=(n, length))
     return numbers, Sentences.of([[f"{lang[0]}{k}" for k in row] for row in numbers], lang)
 
@@ -53,23 +61,40 @@ def moods(n, lang, seed):
 
 
 def inferences(n, lang, seed):
-    """Return pairs of one-word texts, labelled yes if the number of the second word is that of the first plus 1 (modulo 5)."""
+    """Return pairs of one-word texts, labelled yes if the number of the second word is that of the
+    first plus 1 (modulo 5).
+    """
     numbers, first = drawn(n, lang, seed, length=1, vocabulary=5)
     follows = np.random.default_rng(seed).integers(2, size=n)
-    second = np.where(follows[:, None] == 1, numbers + 1, numbers + 3) % 5  # the words always differ
+    second = (
+        np.where(follows[:, None] == 1, numbers + 1, numbers + 3) % 5
+    )  # the words always differ
     texts = (first, Sentences.of([[f"{lang[0]}{k}" for k in row] for row in second], lang))
-    return Dataset(f"{lang}.tsv", lang, LabelledText(texts, Labels.of(["yes" if each else "no" for each in follows])))
+    return Dataset(
+        f"{lang}.tsv",
+        lang,
+        LabelledText(texts, Labels.of(["yes" if each else "no" for each in follows])),
+    )
 
 
 def trees(n, lang, seed):
-    """Return trees in which the word with the largest number is the root and the head of all other words."""
+    """Return trees in which the word with the largest number is the root and the head of all other
+    words.
+    """
     numbers, text = drawn(n, lang, seed, length=4)
     roots = numbers.argmax(1)
-    heads = np.array([0 if k == root else root + 1 for root in roots for k in range(4)], dtype=np.int32)
-    relations = Labels.of(
-        ["root" if head == 0 else "low" if k < 6 else "high" for head, k in zip(heads, numbers.flat, strict=True)]
+    heads = np.array(
+        [0 if k == root else root + 1 for root in roots for k in range(4)], dtype=np.int32
     )
-    return Dataset(f"{lang}.conllu", lang, Treebank(text, Labels.of(["X"] * len(heads)), heads, relations))
+    relations = Labels.of(
+        [
+            "root" if head == 0 else "low" if k < 6 else "high"
+            for head, k in zip(heads, numbers.flat, strict=True)
+        ]
+    )
+    return Dataset(
+        f"{lang}.conllu", lang, Treebank(text, Labels.of(["X"] * len(heads)), heads, relations)
+    )
 
 
 def both(make, n=160):
@@ -78,7 +103,9 @@ def both(make, n=160):
 
 
 def most(job, name):
-    """Return the relative frequency of the most frequent answer in the first test text, plus three standard deviations."""
+    """Return the relative frequency of the most frequent answer in the first test text, plus three
+    standard deviations.
+    """
     gold = job.answers(job.tests[0])
     codes = {**gold.words, **gold.texts}[name]
     share = np.bincount(codes).max() / len(codes)
@@ -119,7 +146,8 @@ def nli():
 
 def parsing():
     job = Parsing(*both(trees), hidden=16, layers=1, arc=24, label=12, upos=2, **SMALL)
-    # A guessed root is correct in a quarter of the trees, and determines all heads. The other words have one of two labels.
+    # A guessed root is correct in a quarter of the trees, and determines all heads. The other words
+    # have one of two labels.
     margin = 3 * np.sqrt(0.25 * 0.75 / 100)
     return job, {"uas": 0.25 + margin, "las": 0.25 * 0.625 + margin}
 
@@ -127,7 +155,10 @@ def parsing():
 def parities(n, lang, seed):
     """Return words labelled as even or odd."""
     numbers, text = drawn(n, lang, seed)
-    targets = [[([(k, k + 1)], ["odd" if number % 2 else "even"]) for k, number in enumerate(row)] for row in numbers]
+    targets = [
+        [([(k, k + 1)], ["odd" if number % 2 else "even"]) for k, number in enumerate(row)]
+        for row in numbers
+    ]
     return asked([sentence.words for sentence in text], lang, targets)
 
 
@@ -149,14 +180,24 @@ def wsd():
     def text(n, seed):
         sense = np.random.default_rng(seed).integers(2, size=n)
         return SenseText(
-            Sentences.of([[f"e{k}"] for k in sense], "en"), np.arange(n), np.zeros(n, dtype=np.int64), ("bank",) * n,
-            ("NOUN",) * n, tuple(map(str, range(n))), tuple((f"bank%{k}",) for k in sense),
-        )  # fmt: skip
+            Sentences.of([[f"e{k}"] for k in sense], "en"),
+            np.arange(n),
+            np.zeros(n, dtype=np.int64),
+            ("bank",) * n,
+            ("NOUN",) * n,
+            tuple(map(str, range(n))),
+            tuple((f"bank%{k}",) for k in sense),
+        )
 
-    return Disambiguation(text(60, 0), {"t": text(200, 1)}, bootstrap=0), {"f1": 0.5 + 3 * np.sqrt(0.25 / 200)}
+    return Disambiguation(text(60, 0), {"t": text(200, 1)}, bootstrap=0), {
+        "f1": 0.5 + 3 * np.sqrt(0.25 / 200)
+    }
 
 
-TASKS = {make.__name__: make for make in (ner, slots, pos, sentiment, nli, parsing, probing, lexicon, wsd)}
+TASKS = {
+    make.__name__: make
+    for make in (ner, slots, pos, sentiment, nli, parsing, probing, lexicon, wsd)
+}
 
 
 @pytest.mark.parametrize("name", TASKS)
@@ -184,4 +225,6 @@ def test_the_chance_level_of_word_senses_is_recorded():
     assert about["chance"] == pytest.approx(0.5)
     gold = [key for keys in job.tests["t"].keys for key in keys]
     learnt = [key for keys in job.train.keys for key in keys]
-    assert about["frequent"] == pytest.approx(gold.count(max(set(learnt), key=learnt.count)) / len(gold), abs=1e-5)
+    assert about["frequent"] == pytest.approx(
+        gold.count(max(set(learnt), key=learnt.count)) / len(gold), abs=1e-5
+    )

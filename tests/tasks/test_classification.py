@@ -15,14 +15,17 @@ from planted import Planted, labelled
 
 
 def test_pairs_from_several_training_texts_stay_together():
-    parts = [labelled(7, "en", seed, pairs=True) for seed in (0, 1)] + [labelled(4, "fr", 2, pairs=True)]
+    parts = [labelled(7, "en", seed, pairs=True) for seed in (0, 1)] + [
+        labelled(4, "fr", 2, pairs=True)
+    ]
     job = Classification("nli", parts, [labelled(3, "de", pairs=True)], seeds=(0,))
     encoder = Planted()
     run = Experiment(job, encoder)
     pairs = [
         (a.words, b.words, each.data.labels[k])
-        for each in parts for k, (a, b) in enumerate(zip(*each.data.texts, strict=True))
-    ]  # fmt: skip
+        for each in parts
+        for k, (a, b) in enumerate(zip(*each.data.texts, strict=True))
+    ]
     numbers = np.array([16, 3, 8, 0])
     given = run.text.take(numbers)
     right = run.answers.of_texts("labels", given.numbers)
@@ -35,7 +38,9 @@ def test_pairs_from_several_training_texts_stay_together():
     assert [job.labels[code] for code in right] == [pairs[k][2] for k in numbers]
     assert place == len(rows)
     texts = parts[0].data.texts
-    assert [s.words for s in side_by_side(texts)] == [s.words for pair in zip(*texts, strict=True) for s in pair]
+    assert [s.words for s in side_by_side(texts)] == [
+        s.words for pair in zip(*texts, strict=True) for s in pair
+    ]
 
 
 def test_the_dense_layers_receive_means_differences_and_products_of_text_pairs():
@@ -53,19 +58,29 @@ def test_fine_tuning_learns_labels_from_two_files_of_text_pairs(tiny_encoder):
     rng = np.random.default_rng(0)
 
     def text(n):
-        first, second = ([[["the", "in", "a", "e"][k]] for k in rng.integers(4, size=n)] for _ in range(2))
+        first, second = (
+            [[["the", "in", "a", "e"][k]] for k in rng.integers(4, size=n)] for _ in range(2)
+        )
         labels = Labels.of(["yes" if words[0] in ("the", "in") else "no" for words in second])
-        return Dataset("en.tsv", "en", LabelledText((Sentences.of(first, "en"), Sentences.of(second, "en")), labels))
+        return Dataset(
+            "en.tsv",
+            "en",
+            LabelledText((Sentences.of(first, "en"), Sentences.of(second, "en")), labels),
+        )
 
     options = {"epochs": 6, "learning_rate": 3e-3, "batch": 16}
-    job = Classification("nli", [text(70), text(50)], [text(40)], tune=True, seeds=(0,), options=options, bootstrap=0)
+    job = Classification(
+        "nli", [text(70), text(50)], [text(40)], tune=True, seeds=(0,), options=options, bootstrap=0
+    )
     score = job.evaluate(tiny_encoder)[0]
     assert score.settings["head"] == "cls"
     assert score.value > 0.75
 
 
 def in_order(n, lang, seed):
-    """Return pairs whose second text is two adjacent words of the first text: yes if in the same order, else no."""
+    """Return pairs whose second text is two adjacent words of the first text: yes if in the same
+    order, else no.
+    """
     rng = np.random.default_rng([seed, ord(lang[0])])
     first, second, labels = [], [], []
     for _ in range(n):
@@ -83,23 +98,39 @@ def test_esim_uses_word_order_but_means_do_not():
     for head in ("mean", "esim"):
         options = {"epochs": 8, "learning_rate": 5e-3, "batch": 16, "patience": 8}
         job = Classification(
-            "nli", [in_order(600, "en", 0)], [in_order(200, "de", 1)], head=head, hidden=24, dropout=0.0, seeds=(0,),
-            options=options, bootstrap=0,
-        )  # fmt: skip
+            "nli",
+            [in_order(600, "en", 0)],
+            [in_order(200, "de", 1)],
+            head=head,
+            hidden=24,
+            dropout=0.0,
+            seeds=(0,),
+            options=options,
+            bootstrap=0,
+        )
         score = job.evaluate(Planted())[0]
-        assert (score.settings["head"], score.settings["hidden"], score.settings["dropout"]) == (head, 24, 0.0)
+        assert (score.settings["head"], score.settings["hidden"], score.settings["dropout"]) == (
+            head,
+            24,
+            0.0,
+        )
         values[head] = score.value
     assert values["mean"] < 0.6
     assert values["esim"] > 0.72
 
 
 def test_esim_requires_text_pairs_and_frozen_vectors():
-    with pytest.raises(SettingError, match="head esim requires text pairs, but sentiment classifies single texts; use"):
+    with pytest.raises(
+        SettingError,
+        match="head esim requires text pairs, but sentiment classifies single texts; use",
+    ):
         Classification("sentiment", [labelled(9, "en")], [labelled(9, "de")], head="esim")
     pairs = [labelled(9, "en", pairs=True)], [labelled(9, "de", pairs=True)]
     with pytest.raises(SettingError, match="head esim cannot be used with tune=True"):
         Classification("nli", *pairs, head="esim", tune=True)
-    with pytest.raises(SettingError, match="head must be one of mean, bilstm, esim, cls, got 'esin'"):
+    with pytest.raises(
+        SettingError, match="head must be one of mean, bilstm, esim, cls, got 'esin'"
+    ):
         Classification("nli", *pairs, head="esin")
 
 
@@ -107,7 +138,11 @@ def test_labels_can_be_renamed_or_removed():
     data = labelled(20, "en").data
     found = relabelled(data, {"good": "gut", "bad": ""})
     assert found.labels.to_list() == ["gut"] * data.labels.to_list().count("good")
-    kept = [s.words for s, label in zip(data.texts[0], data.labels.to_list(), strict=True) if label == "good"]
+    kept = [
+        s.words
+        for s, label in zip(data.texts[0], data.labels.to_list(), strict=True)
+        if label == "good"
+    ]
     assert [s.words for s in found.texts[0]] == kept
     assert relabelled(data, {"good": "bad"}).labels.names == ("bad",)
     with pytest.raises(InputError, match="--rename removes all texts"):
@@ -125,7 +160,12 @@ def test_macro_f1_equals_that_of_scikit_learn():
         head.forward = lambda rows, lengths, found=found: torch.eye(4)[found]
         given = WordRows(torch.zeros(n, 2), torch.ones(n, dtype=torch.int64), np.arange(n))
         sums = job.counts(head, given, Answers(np.ones(n, dtype=np.int64), texts={"labels": gold}))
-        expected = metrics.f1_score(gold, found, labels=range(labels), average="macro", zero_division=0)
+        expected = metrics.f1_score(
+            gold, found, labels=range(labels), average="macro", zero_division=0
+        )
         assert macro_f1(sums["macro-f1"].sum(axis=0).astype(float)) == pytest.approx(expected)
-        assert sums["accuracy"].sum(axis=0).tolist() == [metrics.accuracy_score(gold, found, normalize=False), n]
+        assert sums["accuracy"].sum(axis=0).tolist() == [
+            metrics.accuracy_score(gold, found, normalize=False),
+            n,
+        ]
     assert set(job.statistics) == {"accuracy", "macro-f1"}

@@ -19,9 +19,13 @@ def toy(seed, n=25, dim=6, missing=0.1):
     rng = np.random.default_rng(seed)
     forms = ["house", "Time", "time", "HOUSE", "a", "1999", "...", "tree-top", "once", "cat"]
     centres = {form.lower(): rng.standard_normal(dim) for form in forms}
-    sentences = [[forms[k] for k in rng.integers(0, len(forms), rng.integers(0, 6))] for _ in range(n)]
+    sentences = [
+        [forms[k] for k in rng.integers(0, len(forms), rng.integers(0, 6))] for _ in range(n)
+    ]
     words = [word for sentence in sentences for word in sentence]
-    data = np.array([centres[word.lower()] + rng.standard_normal(dim) for word in words], dtype=np.float32)
+    data = np.array(
+        [centres[word.lower()] + rng.standard_normal(dim) for word in words], dtype=np.float32
+    )
     covered = rng.random(len(words)) > missing
     data[~covered] = 0
     data[1] = data[2]  # equal vectors: the first of them is the nearest neighbour of the others
@@ -56,15 +60,28 @@ def test_scores_equal_the_definition(seed, letters):
     expected = literal(text, vectors, letters)
     right, asked = expected.sum(axis=0)
     assert 0 < right < asked
-    assert (score.task, score.metric, score.languages, score.n) == ("consistency", "same-form", ("en",), asked)
+    assert (score.task, score.metric, score.languages, score.n) == (
+        "consistency",
+        "same-form",
+        ("en",),
+        asked,
+    )
     assert score.value == pytest.approx(right / asked)
-    assert score.resamples == measure(expected, lambda s: s[..., 0] / s[..., 1], samples=50).resamples
+    assert (
+        score.resamples == measure(expected, lambda s: s[..., 0] / s[..., 1], samples=50).resamples
+    )
     assert score.low < score.value < score.high
     assert score.settings["words_without_vector"] == int((~vectors.covered).sum())
 
 
 def test_numbers_short_words_and_words_that_occur_once_are_not_queries():
-    text = Sentences.of([["Tree", "1999", "cat", "once"], ["tree", "1999", "cat"], ["Tree", "1999", "cat", "tree-top"]])
+    text = Sentences.of(
+        [
+            ["Tree", "1999", "cat", "once"],
+            ["tree", "1999", "cat"],
+            ["Tree", "1999", "cat", "tree-top"],
+        ]
+    )
     vectors = Embeddings(np.eye(11, dtype=np.float32) + 1, np.array([0, 4, 7, 11]))
     assert Consistency(text, bootstrap=0).evaluate(Fixed(vectors))[0].n == 3
     short = Sentences.of([["a", "b"], ["a"]])
@@ -78,14 +95,27 @@ def test_numbers_short_words_and_words_that_occur_once_are_not_queries():
         task.evaluate_embeddings(Embeddings(np.eye(3, dtype=np.float32), np.array([0, 3])))
 
 
-def test_a_plain_file_and_a_side_of_a_parallel_file_have_equal_consistency(capsys, tiny_folder, tmp_path):
-    lines = ["the house of time\tDAS HAUS", "a house of water\tEIN HAUS", "time and water\tZEIT", "house\tHAUS"]
+def test_a_plain_file_and_a_side_of_a_parallel_file_have_equal_consistency(
+    capsys, tiny_folder, tmp_path
+):
+    lines = [
+        "the house of time\tDAS HAUS",
+        "a house of water\tEIN HAUS",
+        "time and water\tZEIT",
+        "house\tHAUS",
+    ]
     (tmp_path / "both.tsv").write_text("\n".join(lines) + "\n")
-    (tmp_path / "plain.en.txt").write_text("".join(line.partition("\t")[0] + "\n" for line in lines))
+    (tmp_path / "plain.en.txt").write_text(
+        "".join(line.partition("\t")[0] + "\n" for line in lines)
+    )
     plain = ("evaluate", tiny_folder, "consistency", "--json", "-q", "--test")
-    both = json.loads(works(capsys, *plain, tmp_path / "both.tsv", "--langs", "en", "de")[0])["scores"]
+    both = json.loads(works(capsys, *plain, tmp_path / "both.tsv", "--langs", "en", "de")[0])[
+        "scores"
+    ]
     one = json.loads(works(capsys, *plain, tmp_path / "plain.en.txt")[0])["scores"]
-    assert [(s["languages"], s["metric"]) for s in both] == [([lang], "same-form") for lang in ("en", "de")]
+    assert [(s["languages"], s["metric"]) for s in both] == [
+        ([lang], "same-form") for lang in ("en", "de")
+    ]
     assert one[0]["value"] == both[0]["value"]
     assert one[0]["n"] == 7
     few = works(capsys, *plain, tmp_path / "plain.en.txt", "--limit", 2, "--letters", 2)

@@ -1,4 +1,6 @@
-"""Tests of edge probing: planted labels are learnt, and counts equal those of a loop over targets."""
+"""Tests of edge probing: planted labels are learnt, and counts equal those of a loop over
+targets.
+"""
 
 import json
 from itertools import pairwise
@@ -25,25 +27,45 @@ def number(word):
 
 
 def tags(n, lang, seed=0, *, behind=0, name=None):
-    """Label each word except the first as even or odd, by its own number or that of the word `behind` positions before it."""
+    """Label each word except the first as even or odd, by its own number or that of the word
+    `behind` positions before it.
+    """
     text = words(np.random.default_rng([seed, ord(lang[0])]), n, lang, 2, 7)
     parity = ("even", "odd")
-    targets = [[([(k, k + 1)], [parity[number(s[k - behind]) % 2]]) for k in range(1, len(s))] for s in text]
+    targets = [
+        [([(k, k + 1)], [parity[number(s[k - behind]) % 2]]) for k in range(1, len(s))]
+        for s in text
+    ]
     return asked(text, lang, targets, "pos", name)
 
 
 def pairs(n, lang, seed=0):
-    """Label each sentence by whether the number of its first word is lower than that of its last word."""
+    """Label each sentence by whether the number of its first word is lower than that of its last
+    word.
+    """
     text = words(np.random.default_rng([seed, ord(lang[0])]), n, lang, 2, 5, vocabulary=6)
-    return asked(text, lang, [
-        [([(0, 1), (len(s) - 1, len(s))], ["lower" if number(s[0]) < number(s[-1]) else "not lower"])] for s in text
-    ])  # fmt: skip
+    return asked(
+        text,
+        lang,
+        [
+            [
+                (
+                    [(0, 1), (len(s) - 1, len(s))],
+                    ["lower" if number(s[0]) < number(s[-1]) else "not lower"],
+                )
+            ]
+            for s in text
+        ],
+    )
 
 
-# -- learnable labels --------------------------------------------------------------------------------------------------
+# -- learnable labels
+# --------------------------------------------------------------------------------------------------
 def test_the_probe_reads_only_the_words_of_a_span():
     own, before = (
-        Probing([tags(300, "en", behind=behind)], [tags(80, "de", 1, behind=behind)], **SMALL).evaluate(Planted())[0]
+        Probing(
+            [tags(300, "en", behind=behind)], [tags(80, "de", 1, behind=behind)], **SMALL
+        ).evaluate(Planted())[0]
         for behind in (0, 1)
     )
     assert own.value > 0.97
@@ -59,7 +81,8 @@ def test_the_probe_learns_labels_of_span_pairs():
     assert job.evaluate(Planted(constant=True))[0].value < 0.8
 
 
-# -- counts ------------------------------------------------------------------------------------------------------------
+# -- counts
+# --------------------------------------------------------------------------------------------------
 def literal(job, head, encoder, each):
     """Count correct, predicted and gold labels of each text, one target at a time."""
     counts, data = [], each.data
@@ -74,30 +97,45 @@ def literal(job, head, encoder, each):
             places = [list(range(*span)) for span in data.spans[k].tolist()]
             if points is not None:
                 chosen = points.data[points.offsets[s] : points.offsets[s + 1]].tolist()
-                places = [[chosen.index(place) for place in span if place in chosen] for span in places]
+                places = [
+                    [chosen.index(place) for place in span if place in chosen] for span in places
+                ]
             if not all(places):
                 continue
-            p = torch.sigmoid(head(rows, [SpanRows(torch.tensor(span), torch.tensor([len(span)])) for span in places]))[
-                0
-            ]
-            predicted = {name for name, each in zip(job.labels, p.tolist(), strict=True) if each > 0.5}
+            p = torch.sigmoid(
+                head(
+                    rows,
+                    [SpanRows(torch.tensor(span), torch.tensor([len(span)])) for span in places],
+                )
+            )[0]
+            predicted = {
+                name for name, each in zip(job.labels, p.tolist(), strict=True) if each > 0.5
+            }
             right, guess = right + len(predicted & labels), guess + len(predicted)
         counts.append([right, guess, true])
     return np.array(counts)
 
 
 def random_targets(n, lang, seed, width):
-    """Return spans of all lengths, each with some of the labels, once or twice; some texts have no target."""
+    """Return spans of all lengths, each with some of the labels, once or twice; some texts have no
+    target.
+    """
     rng = np.random.default_rng([seed, width])
     text = words(rng, n, lang, 1, 9)
     targets = [
         [
-            ([tuple(sorted(rng.choice(len(s) + 1, 2, replace=False).tolist())) for _ in range(width)],
-             [name for name in "ABCD"[: 3 + seed] if rng.random() < 0.4] * int(rng.integers(1, 3)))
+            (
+                [
+                    tuple(sorted(rng.choice(len(s) + 1, 2, replace=False).tolist()))
+                    for _ in range(width)
+                ],
+                [name for name in "ABCD"[: 3 + seed] if rng.random() < 0.4]
+                * int(rng.integers(1, 3)),
+            )
             for _ in range(rng.integers(0, 5))
         ]
         for s in text
-    ]  # fmt: skip
+    ]
     return asked(text, lang, targets)
 
 
@@ -106,12 +144,17 @@ def random_targets(n, lang, seed, width):
 def test_counts_and_losses_equal_a_loop_over_targets(kind, width):
     """Label D occurs only in the test text, so it is never predicted."""
     encoder = kind()
-    job = Probing([random_targets(30, "en", 0, width)], [random_targets(25, "de", 1, width)], **SMALL)
+    job = Probing(
+        [random_targets(30, "en", 0, width)], [random_targets(25, "de", 1, width)], **SMALL
+    )
     assert job.labels == ("A", "B", "C")
     torch.manual_seed(1)
     head = job.head(encoder.dim).eval()
     each = job.tests[0]
-    answers, source = job.answers(each), job.frozen(job.encoded(encoder, each.data), torch.device("cpu"))
+    answers, source = (
+        job.answers(each),
+        job.frozen(job.encoded(encoder, each.data), torch.device("cpu")),
+    )
     numbers = np.random.default_rng(0).permutation(len(each.data))
     with torch.no_grad():
         given = source.take(numbers)
@@ -121,7 +164,9 @@ def test_counts_and_losses_equal_a_loop_over_targets(kind, width):
     assert set(found) == {"f1", "precision", "recall"}
     np.testing.assert_array_equal(found["f1"], expected[numbers])
     right, guess, true = expected.sum(axis=0)
-    values = {name: float(statistic(expected.sum(axis=0))) for name, statistic in job.statistics.items()}
+    values = {
+        name: float(statistic(expected.sum(axis=0))) for name, statistic in job.statistics.items()
+    }
     assert values["precision"] == pytest.approx(right / guess)
     assert values["recall"] == pytest.approx(right / true)
     assert values["f1"] == pytest.approx(2 * right / (guess + true))
@@ -136,15 +181,25 @@ def test_counts_and_losses_equal_a_loop_over_targets(kind, width):
     assert losses.sum() * len(job.train[0].data.spans) / 30 == pytest.approx(float(whole), rel=1e-4)
 
 
-# -- settings ----------------------------------------------------------------------------------------------------------
+# -- settings
+# --------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
     ("make", "fact"),
     [
-        (lambda: Probing([pairs(5, "en")], [spans(5, "de")]), "all files must be for one probing task"),
-        (lambda: Probing([asked([["a"]], "en", [[]])], [spans(5, "de")]), "en.jsonl: the file must have labelled spans"),
-        (lambda: Probing([asked([["a"]], "en", [[([(0, 1)], [])]])], [spans(5, "de")]), "targets must have labels"),
+        (
+            lambda: Probing([pairs(5, "en")], [spans(5, "de")]),
+            "all files must be for one probing task",
+        ),
+        (
+            lambda: Probing([asked([["a"]], "en", [[]])], [spans(5, "de")]),
+            "en.jsonl: the file must have labelled spans",
+        ),
+        (
+            lambda: Probing([asked([["a"]], "en", [[([(0, 1)], [])]])], [spans(5, "de")]),
+            "targets must have labels",
+        ),
     ],
-)  # fmt: skip
+)
 def test_invalid_settings_are_rejected(make, fact):
     with pytest.raises(SettingError, match=fact):
         make()
@@ -154,7 +209,9 @@ def test_two_probes_on_one_file_are_compared_separately(tmp_path):
     bank = trees(30, "en")
     dependencies = Dataset(bank.name, "en", of_treebank(bank.data))
     few = SMALL | {"options": {"epochs": 1}, "bootstrap": 2}
-    jobs = [Probing([each], [each], **few) for each in (tags(30, "en", name=bank.name), dependencies)]
+    jobs = [
+        Probing([each], [each], **few) for each in (tags(30, "en", name=bank.name), dependencies)
+    ]
     scores = [score for job in jobs for score in job.evaluate(Planted())]
     assert {score.data for score in scores} == {"en.conllu (pos)", "en.conllu (dependencies)"}
     (tmp_path / "r.jsonl").write_text("".join(score.to_json() + "\n" for score in scores))
@@ -165,13 +222,17 @@ def test_two_probes_on_one_file_are_compared_separately(tmp_path):
     assert [question.metric for question in questions if question.is_main] == ["f1", "f1"]
 
 
-# -- from files --------------------------------------------------------------------------------------------------------
+# -- from files
+# --------------------------------------------------------------------------------------------------
 @pytest.fixture
 def files(tmp_path, monkeypatch):
     write_trees(trees(30, "en"), tmp_path / "en_tree.conllu")
     write_trees(trees(10, "de", 1), tmp_path / "de_tree.conllu")
     for lang, n in (("en", 30), ("de", 8)):
-        line = {"text": f"{lang}1 {lang}2", "targets": [{"span1": [0, 1], "span2": [1, 2], "label": "before"}]}
+        line = {
+            "text": f"{lang}1 {lang}2",
+            "targets": [{"span1": [0, 1], "span2": [1, 2], "label": "before"}],
+        }
         (tmp_path / f"pairs.{lang}.jsonl").write_text((json.dumps(line) + "\n") * n)
     (tmp_path / "ner.en.tsv").write_text("e1\tB-PER\ne2\tO\n\ne3\tB-LOC\ne4\tI-LOC\n\n" * 6)
     monkeypatch.chdir(tmp_path)
@@ -179,14 +240,28 @@ def files(tmp_path, monkeypatch):
 
 
 def job_of(*arguments):
-    return ("probing", *arguments, "--seeds", 1, "--epochs", 1, "--hidden", 8, "--option", "width=8")
+    return (
+        "probing",
+        *arguments,
+        "--seeds",
+        1,
+        "--epochs",
+        1,
+        "--hidden",
+        8,
+        "--option",
+        "width=8",
+    )
 
 
 @pytest.mark.parametrize(
     ("arguments", "probe"),
     [
         (("--train", "en_tree.conllu", "--test", "de_tree.conllu", "--probe", "pos"), "pos"),
-        (("--train", "en_tree.conllu", "--test", "de_tree.conllu", "--probe", "dependencies"), "dependencies"),
+        (
+            ("--train", "en_tree.conllu", "--test", "de_tree.conllu", "--probe", "dependencies"),
+            "dependencies",
+        ),
         (("--train", "pairs.en.jsonl", "--test", "pairs.de.jsonl", "--probe", "order"), "order"),
         (("--train", "ner.en.tsv", "--test", "de=ner.en.tsv"), "entities"),
     ],

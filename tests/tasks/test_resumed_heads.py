@@ -1,4 +1,6 @@
-"""Test that an interrupted training run of task heads resumes and ends with the scores of an uninterrupted run."""
+"""Test that an interrupted training run of task heads resumes and ends with the scores of an
+uninterrupted run.
+"""
 
 import json
 import os
@@ -16,14 +18,23 @@ from calque.training import loop
 def files(tmp_path):
     words = [("cat", "NOUN"), ("sees", "VERB"), ("a", "DET"), ("house", "NOUN"), ("in", "ADP")]
     for lang, step, end in (("en", 4, ""), ("de", 3, "x")):
-        lines = [f"{word}{end}\t{tag}\n" + ("\n" if k % step == 0 else "") for k, (word, tag) in enumerate(words * 24)]
+        lines = [
+            f"{word}{end}\t{tag}\n" + ("\n" if k % step == 0 else "")
+            for k, (word, tag) in enumerate(words * 24)
+        ]
         (tmp_path / f"{lang}.tsv").write_text("".join(lines))
     return {"train": [f"en={tmp_path / 'en.tsv'}"], "test": [f"de={tmp_path / 'de.tsv'}"]}
 
 
 @pytest.mark.parametrize("tune", [False, True])
 def test_a_stopped_training_run_resumes(tune, files, tiny_folder, tmp_path, monkeypatch):
-    options = {"seeds": 2, "epochs": 3, "batch": 8, "tune": tune, **({} if tune else {"patience": 1})}
+    options = {
+        "seeds": 2,
+        "epochs": 3,
+        "batch": 8,
+        "tune": tune,
+        **({} if tune else {"patience": 1}),
+    }
     updates = []
 
     def scores(out, stop=None):
@@ -38,7 +49,9 @@ def test_a_stopped_training_run_resumes(tune, files, tiny_folder, tmp_path, monk
 
         with monkeypatch.context() as patch:
             patch.setattr(loop.Loop, "_update", counted)
-            found = evaluate(str(tiny_folder), Inputs("pos", **files), options=options, out=tmp_path / out)
+            found = evaluate(
+                str(tiny_folder), Inputs("pos", **files), options=options, out=tmp_path / out
+            )
         return [{**score.to_dict(), "settings": score.settings} for score in found]
 
     expected, all_updates = scores("a"), len(updates)

@@ -17,7 +17,9 @@ from planted import Fixed
 
 
 def toy(seed, n_sentences=12, dim=5, noise=0.8, vocabulary=9):
-    """Return sentences of random words in two languages, random one-to-one links, and vectors that partly match."""
+    """Return sentences of random words in two languages, random one-to-one links, and vectors that
+    partly match.
+    """
     rng = np.random.default_rng(seed)
     source, target, links, x, y = [], [], [], [], []
     for number in range(n_sentences):
@@ -32,7 +34,9 @@ def toy(seed, n_sentences=12, dim=5, noise=0.8, vocabulary=9):
         x.append(left)
         y.append(right)
     corpus = ParallelCorpus.of(source, target, ("en", "de"))
-    pairs = WordPairs(*(np.array(column) for column in zip(*links, strict=True)), n_sentences=n_sentences)
+    pairs = WordPairs(
+        *(np.array(column) for column in zip(*links, strict=True)), n_sentences=n_sentences
+    )
     return corpus, pairs, *(embeddings(side, rng) for side in (x, y))
 
 
@@ -43,8 +47,12 @@ def embeddings(sentences, rng, missing=0.1):
     return Embeddings(data, np.cumsum([0, *(len(sentence) for sentence in sentences)]), covered)
 
 
-def literal(corpus, pairs, train, train_pairs, source, target, *, contextual, candidates, similarity, k):
-    """Return the hits in both directions and the number of queries, for unseen and all links, by token and by type."""
+def literal(
+    corpus, pairs, train, train_pairs, source, target, *, contextual, candidates, similarity, k
+):
+    """Return the hits in both directions and the number of queries, for unseen and all links, by
+    token and by type.
+    """
 
     def words(sentences):
         return [(s, i) for s, sentence in enumerate(sentences) for i in range(len(sentence))]
@@ -73,13 +81,18 @@ def literal(corpus, pairs, train, train_pairs, source, target, *, contextual, ca
     pool_y = [word for word in exist_y if has_vector(target, word)]
     links = [
         ((s, i), (s, j))
-        for s, i, j in zip(pairs.sentence.tolist(), pairs.source.tolist(), pairs.target.tolist(), strict=True)
+        for s, i, j in zip(
+            pairs.sentence.tolist(), pairs.source.tolist(), pairs.target.tolist(), strict=True
+        )
         if (s, i) in pool_x and (s, j) in pool_y
     ]
     if candidates == "linked":
         pool_x = [word for word in pool_x if word in {x for x, _ in links}]
         pool_y = [word for word in pool_y if word in {y for _, y in links}]
-    cos = {(x, y): cosine(vector(source, x), vector(target, y)) for x, y in itertools.product(pool_x, pool_y)}
+    cos = {
+        (x, y): cosine(vector(source, x), vector(target, y))
+        for x, y in itertools.product(pool_x, pool_y)
+    }
     r_x = {x: np.mean(sorted((cos[x, y] for y in pool_y), reverse=True)[:k]) for x in pool_x}
     r_y = {y: np.mean(sorted((cos[x, y] for x in pool_x), reverse=True)[:k]) for y in pool_y}
     if similarity == "cosine":
@@ -87,9 +100,13 @@ def literal(corpus, pairs, train, train_pairs, source, target, *, contextual, ca
     score = {(x, y): 2 * cos[x, y] - r_x[x] - r_y[y] for x, y in cos}
     trained = {
         (train.source[s].words[i].lower(), train.target[s].words[j].lower())
-        for s, i, j in zip(train_pairs.sentence, train_pairs.source, train_pairs.target, strict=True)
+        for s, i, j in zip(
+            train_pairs.sentence, train_pairs.source, train_pairs.target, strict=True
+        )
     }
-    result = {f"{kind}.{name}": [0, 0, 0] for kind in ("accuracy", "form") for name in ("unseen", "all")}
+    result = {
+        f"{kind}.{name}": [0, 0, 0] for kind in ("accuracy", "form") for name in ("unseen", "all")
+    }
 
     def form(sentences, word):
         return sentences[word[0]].words[word[1]].lower()
@@ -100,7 +117,11 @@ def literal(corpus, pairs, train, train_pairs, source, target, *, contextual, ca
         found_x = max(pool_x, key=lambda other: score[other, y])
         counts = {
             "accuracy": (found_y == y, found_x == x, 1),
-            "form": (form(corpus.target, found_y) == forms[1], form(corpus.source, found_x) == forms[0], 1),
+            "form": (
+                form(corpus.target, found_y) == forms[1],
+                form(corpus.source, found_x) == forms[0],
+                1,
+            ),
         }
         for name in ["all"] if forms in trained or forms[0] == forms[1] else ["all", "unseen"]:
             for kind, of_kind in counts.items():
@@ -117,13 +138,17 @@ def test_accuracy_equals_its_definition(seed, contextual, candidates, similarity
     corpus, pairs, source, target = toy(seed)
     train, train_pairs, _, _ = toy(seed + 100)
     options = {"contextual": contextual, "candidates": candidates, "similarity": similarity, "k": k}
-    task = WordRetrieval(corpus, pairs, train=train, train_pairs=train_pairs, bootstrap=20, **options)
+    task = WordRetrieval(
+        corpus, pairs, train=train, train_pairs=train_pairs, bootstrap=20, **options
+    )
     scores = {score.metric: score for score in task.evaluate(Fixed(en=source, de=target))}
     expected = literal(corpus, pairs, train, train_pairs, source, target, **options)
     assert list(scores) == [
         f"{kind}.{name}{direction}"
-        for kind in ("accuracy", "form") for name in ("unseen", "all") for direction in ("", ".en-de", ".de-en")
-    ]  # fmt: skip
+        for kind in ("accuracy", "form")
+        for name in ("unseen", "all")
+        for direction in ("", ".en-de", ".de-en")
+    ]
     for name, (forward, backward, n) in expected.items():
         assert n > 0
         score = scores[name]
@@ -131,7 +156,9 @@ def test_accuracy_equals_its_definition(seed, contextual, candidates, similarity
         assert score.value == pytest.approx((forward + backward) / (2 * n), abs=1e-12)
         assert scores[f"{name}.en-de"].value == pytest.approx(forward / n, abs=1e-12)
         assert scores[f"{name}.de-en"].value == pytest.approx(backward / n, abs=1e-12)
-        assert score.settings["directions"] == pytest.approx({"en-de": forward / n, "de-en": backward / n})
+        assert score.settings["directions"] == pytest.approx(
+            {"en-de": forward / n, "de-en": backward / n}
+        )
         assert score.low <= score.value <= score.high
         assert scores[name.replace("accuracy", "form")].value >= score.value
 
@@ -146,7 +173,9 @@ def test_words_without_a_vector_are_dropped_and_counted():
     assert (found.dropped, found.source_pool.sum(), found.target_pool.sum()) == (1, 3, 4)
     assert found.queries.tolist() == [0, 1, 2]
     assert found.source_hits.tolist() == found.target_hits.tolist() == [True] * 3
-    task = WordRetrieval(ParallelCorpus.of([["a", "b"], ["c", "d"]], [["e", "f"], ["g", "h"]], ("en", "de")), pairs)
+    task = WordRetrieval(
+        ParallelCorpus.of([["a", "b"], ["c", "d"]], [["e", "f"], ["g", "h"]], ("en", "de")), pairs
+    )
     settings = task.evaluate(Fixed(en=source, de=target))[0].settings
     assert settings["links_without_vector"] == settings["source_words_without_vector"] == 1
     assert settings["target_words_without_vector"] == 0
@@ -166,8 +195,14 @@ def test_links_that_share_a_word_are_dropped():
 def test_a_link_that_is_listed_twice_counts_once():
     corpus = ParallelCorpus.of([["a", "b"]], [["c", "d"]], ("en", "de"))
     eye = Embeddings(np.eye(2, dtype=np.float32), np.array([0, 2]))
-    once, twice = WordPairs.of([[(0, 0), (1, 1)]]), WordPairs([0, 0, 0], [0, 0, 1], [0, 0, 1], n_sentences=1)
-    scores = [WordRetrieval(corpus, pairs, bootstrap=0).evaluate(Fixed(en=eye, de=eye)) for pairs in (once, twice)]
+    once, twice = (
+        WordPairs.of([[(0, 0), (1, 1)]]),
+        WordPairs([0, 0, 0], [0, 0, 1], [0, 0, 1], n_sentences=1),
+    )
+    scores = [
+        WordRetrieval(corpus, pairs, bootstrap=0).evaluate(Fixed(en=eye, de=eye))
+        for pairs in (once, twice)
+    ]
     assert scores[0] == scores[1]
     assert (scores[1][0].n, scores[1][0].settings["links_not_one_to_one"]) == (2, 0)
 
@@ -176,19 +211,28 @@ def test_texts_without_unseen_pairs_have_no_score_and_texts_without_links_are_re
     corpus = ParallelCorpus.of([["a"]], [["b"]], ("en", "de"))
     one = Embeddings(np.ones((1, 2), np.float32), np.array([0, 1]))
     pairs = WordPairs([0], [0], [0], n_sentences=1)
-    scores = WordRetrieval(corpus, pairs, train=corpus, train_pairs=pairs).evaluate(Fixed(en=one, de=one))
+    scores = WordRetrieval(corpus, pairs, train=corpus, train_pairs=pairs).evaluate(
+        Fixed(en=one, de=one)
+    )
     assert scores[0].metric == "accuracy.unseen"
     assert scores[0].n == 0
     assert json.loads(scores[0].to_json())["value"] is None
     assert scores[3].value == 1.0
-    assert scores[0].settings["seen_in_training"] == scores[0].settings["test_sentences_in_training"] == 1
+    assert (
+        scores[0].settings["seen_in_training"]
+        == scores[0].settings["test_sentences_in_training"]
+        == 1
+    )
     corpus.path = "test.tsv"
     with pytest.raises(
-        SettingError, match=r"test\.tsv: no word links in 1 sentence pairs, so there is nothing to measure"
+        SettingError,
+        match=r"test\.tsv: no word links in 1 sentence pairs, so there is nothing to measure",
     ):
         WordRetrieval(corpus, WordPairs([], [], [], n_sentences=1)).evaluate(Fixed(en=one, de=one))
     blind = Embeddings(np.zeros((1, 2), np.float32), np.array([0, 1]), np.array([False]))
-    with pytest.raises(SettingError, match=r"test\.tsv: none of its 1 word links connects two words with vectors"):
+    with pytest.raises(
+        SettingError, match=r"test\.tsv: none of its 1 word links connects two words with vectors"
+    ):
         WordRetrieval(corpus, pairs).evaluate(Fixed(en=one, de=blind))
 
 
@@ -212,10 +256,19 @@ def test_links_do_not_depend_on_the_training_text(monkeypatch):
     scores = task.evaluate(Fixed(en=eye, de=eye))
     options = {"model": "hmm", "symmetrize": "one-to-one", "seed": 3}
     assert asked == [(1, options), (3, options)]
-    assert [score.n for score in scores] == [1, 1, 1, 2, 2, 2] * 2  # a-c is linked in the training text, b-d is not
+    assert [score.n for score in scores] == [
+        1,
+        1,
+        1,
+        2,
+        2,
+        2,
+    ] * 2  # a-c is linked in the training text, b-d is not
     assert WordRetrieval(corpus, model="hmm", seed=3).links[0] == task.links[0]
     assert scores[0].settings["links"] == "hmm, from the test text"
-    assert list(task.news(scores)) == [": word links from the statistical aligner (hmm, from the test text)"]
+    assert list(task.news(scores)) == [
+        ": word links from the statistical aligner (hmm, from the test text)"
+    ]
     assert scores[0].settings["symmetrize"] == "one-to-one"
 
 
@@ -228,7 +281,10 @@ def test_special_tokens_add_two_links_to_each_sentence(tiny_encoder):
     )
     assert [score.n for score in plain.evaluate(tiny_encoder)] == [0, 0, 0, 2, 2, 2] * 2
     assert [score.n for score in special.evaluate(tiny_encoder)] == [0, 0, 0, 6, 6, 6] * 2
-    ends, words = with_special_tokens(tiny_encoder, corpus.source), tiny_encoder.encode(corpus.source)
+    ends, words = (
+        with_special_tokens(tiny_encoder, corpus.source),
+        tiny_encoder.encode(corpus.source),
+    )
     assert np.diff(ends.offsets).tolist() == [4, 3]
     np.testing.assert_allclose(ends.data[[1, 2, 5]], words.data, atol=1e-5)
     assert np.abs(ends.data[[0, 3, 4, 6]]).max(axis=1).min() > 0
@@ -245,13 +301,22 @@ def test_special_tokens_add_two_links_to_each_sentence(tiny_encoder):
 
 def test_seen_pairs_identical_words_and_shared_sentences_are_found_in_any_case():
     corpus = ParallelCorpus.of(
-        [["The", "house"], ["Paris", "IŞIK"], []], [["Das", "Haus"], ["paris", "ışık"], ["x"]], ("en", "de")
+        [["The", "house"], ["Paris", "IŞIK"], []],
+        [["Das", "Haus"], ["paris", "ışık"], ["x"]],
+        ("en", "de"),
     )
     pairs = WordPairs([0, 0, 1, 1], [0, 1, 0, 1], [0, 1, 0, 1], n_sentences=3)
-    train = ParallelCorpus.of([["the", "HOUSE"], [], ["a"]], [["das", "haus", "Haus"], [], ["b"]], ("en", "de"))
+    train = ParallelCorpus.of(
+        [["the", "HOUSE"], [], ["a"]], [["das", "haus", "Haus"], [], ["b"]], ("en", "de")
+    )
     train_pairs = WordPairs([0, 0, 2], [0, 1, 0], [1, 2, 0], n_sentences=3)
     assert seen_pairs(corpus, pairs, train, train_pairs).tolist() == [False, True, False, False]
-    assert identical_words(corpus, pairs).tolist() == [False, False, True, "IŞIK".lower() == "ışık".lower()]
+    assert identical_words(corpus, pairs).tolist() == [
+        False,
+        False,
+        True,
+        "IŞIK".lower() == "ışık".lower(),
+    ]
     assert shared_sentences(corpus, train).tolist() == [True, False, False]
     assert first_occurrences(corpus.source).tolist() == [True] * 4
     repeated = Sentences.of([["a", "A", "a"], [], ["b", "A"]])
@@ -262,7 +327,10 @@ def test_seen_pairs_identical_words_and_shared_sentences_are_found_in_any_case()
     ("options", "message"),
     [
         ({"candidates": "some"}, "candidates must be one of all, linked, got 'some'"),
-        ({"train_pairs": WordPairs([], [], [], n_sentences=1)}, "set train to the text of these word links"),
+        (
+            {"train_pairs": WordPairs([], [], [], n_sentences=1)},
+            "set train to the text of these word links",
+        ),
         ({"train": ParallelCorpus.of([], [], ("en", "fr"))}, "train must be in the languages"),
         ({"pairs": WordPairs([0], [0], [5], n_sentences=1)}, "target word 5"),
     ],

@@ -28,7 +28,13 @@ def own(tmp_path, monkeypatch):
     (tmp_path / "elsewhere.py").write_text(OWN, encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "elsewhere", raising=False)
-    words = ("the cat sees a house", "a house of time", "water in the house", "time and water", "the water")
+    words = (
+        "the cat sees a house",
+        "a house of time",
+        "water in the house",
+        "time and water",
+        "the water",
+    )
     (tmp_path / "test.tsv").write_text(
         "".join(f"{line}\t{line} {k}\n" for k, line in enumerate(words)), encoding="utf-8"
     )
@@ -40,9 +46,13 @@ def own(tmp_path, monkeypatch):
 def row(own, monkeypatch):
     """Add the custom class to the table of tasks."""
     found = TaskRow(
-        "elsewhere:SentenceRetrieval", "Is the nearest sentence the translation?", "sentence retrieval", ("test",),
-        ("langs", "centred"), languages="pairs",
-    )  # fmt: skip
+        "elsewhere:SentenceRetrieval",
+        "Is the nearest sentence the translation?",
+        "sentence retrieval",
+        ("test",),
+        ("langs", "centred"),
+        languages="pairs",
+    )
     monkeypatch.setitem(TASKS.rows, "means", found)
     return found
 
@@ -53,14 +63,23 @@ def study(folder, encoder, task, more=""):
     return folder / "study.toml"
 
 
-def test_a_task_in_the_table_appears_in_help_studies_reports_and_reference(row, own, capsys, tiny_folder):
+def test_a_task_in_the_table_appears_in_help_studies_reports_and_reference(
+    row, own, capsys, tiny_folder
+):
     assert "means" in works(capsys, "evaluate", "--help")[0]
     shown, _ = works(capsys, "evaluate", tiny_folder, "means", "--help")
     assert "Is the nearest sentence the translation?" in shown
     assert "as --option NAME=VALUE:\n  --centred" in shown
     assert "--langs" in shown
     assert "\n  --train FILE" not in shown
-    works(capsys, "study", study(own, tiny_folder, "means", "centred = true"), "--out", own / "out", "-q")
+    works(
+        capsys,
+        "study",
+        study(own, tiny_folder, "means", "centred = true"),
+        "--out",
+        own / "out",
+        "-q",
+    )
     (record,) = map(json.loads, (own / "out" / "results.jsonl").read_text().splitlines())
     assert record["settings"]["centred"] is True
     assert title_of("means") == "sentence retrieval"
@@ -75,17 +94,48 @@ def test_a_class_from_another_package_can_be_used_as_a_task(own, capsys, tiny_fo
     assert (record["task"], record["settings"]["centred"]) == ("mine", True)
     assert (record["kind"], record["reporting"]) == ("sentences", {})
     line = fails(
-        capsys, "study", study(own, tiny_folder, "elsewhere:SentenceRetrieval", "far = 5"), "--out", own / "out"
+        capsys,
+        "study",
+        study(own, tiny_folder, "elsewhere:SentenceRetrieval", "far = 5"),
+        "--out",
+        own / "out",
     )
-    assert re.search(r"unknown setting 'far' of tasks\.mine, expected task, encoders.* centred", line)
-    job = ("evaluate", tiny_folder, "elsewhere:SentenceRetrieval", "--test", "test.tsv", "--langs", "en", "de")
-    assert "--option far=1: expected NAME=VALUE with NAME one of centred" in fails(capsys, *job, "--option", "far=1")
-    assert "task elsewhere:Word must be a subclass" in fails(capsys, *job[:2], "elsewhere:Word", *job[3:])
+    assert re.search(
+        r"unknown setting 'far' of tasks\.mine, expected task, encoders.* centred", line
+    )
+    job = (
+        "evaluate",
+        tiny_folder,
+        "elsewhere:SentenceRetrieval",
+        "--test",
+        "test.tsv",
+        "--langs",
+        "en",
+        "de",
+    )
+    assert "--option far=1: expected NAME=VALUE with NAME one of centred" in fails(
+        capsys, *job, "--option", "far=1"
+    )
+    assert "task elsewhere:Word must be a subclass" in fails(
+        capsys, *job[:2], "elsewhere:Word", *job[3:]
+    )
 
 
 def test_a_report_shows_each_setting_of_a_task_from_another_package(own, capsys, tiny_folder):
-    """The task has the name of one of calque's tasks, whose declaration for reports must not be used."""
-    job = ("evaluate", tiny_folder, "elsewhere:SentenceRetrieval", "--test", "test.tsv", "--langs", "en", "de", "-q")
+    """The task has the name of one of calque's tasks, whose declaration for reports must not be
+    used.
+    """
+    job = (
+        "evaluate",
+        tiny_folder,
+        "elsewhere:SentenceRetrieval",
+        "--test",
+        "test.tsv",
+        "--langs",
+        "en",
+        "de",
+        "-q",
+    )
     for centred in ("false", "true"):
         works(capsys, *job, "--option", f"centred={centred}", "--out", own / "results.jsonl")
     lines = [json.loads(line) for line in (own / "results.jsonl").read_text().splitlines()]
@@ -137,5 +187,7 @@ def test_the_function_users_returns_the_tasks_that_have_an_option():
 def test_files_that_a_task_does_not_use_are_rejected(tiny_folder):
     from calque.runs.evaluate import evaluate
 
-    with pytest.raises(SettingError, match="word-alignment does not use train, but only test, links"):
+    with pytest.raises(
+        SettingError, match="word-alignment does not use train, but only test, links"
+    ):
         evaluate(str(tiny_folder), Inputs("word-alignment", ["x"], [("en", "de")], train=["y"]))

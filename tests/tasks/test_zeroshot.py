@@ -25,7 +25,9 @@ from command import works
 from planted import QUICK, Planted, jobs, labelled, tagged
 
 
-@pytest.mark.parametrize("name", ["ner", "slots", "pos", "sentiment", "nli", "parsing", "probing", "qa"])
+@pytest.mark.parametrize(
+    "name", ["ner", "slots", "pos", "sentiment", "nli", "parsing", "probing", "qa"]
+)
 def test_transfer_succeeds_between_languages_with_the_same_vectors(name):
     score = jobs()[name].evaluate(Planted())[0]
     assert score.languages == ("en", "de")
@@ -49,12 +51,17 @@ def test_transfer_fails_with_unrelated_vectors_and_the_gap_is_recorded():
 
 def test_frozen_vectors_are_computed_once_for_all_seeds():
     encoder = Planted()
-    last = [Tagging("ner", [tagged(5, "en")], [tagged(5, "de")], tune=tune).seeds[-1] for tune in (False, True)]
+    last = [
+        Tagging("ner", [tagged(5, "en")], [tagged(5, "de")], tune=tune).seeds[-1]
+        for tune in (False, True)
+    ]
     assert last == [4, 2]
     dev, settings = tagged(10, "en", 2), {"seeds": (0, 1, 2), "options": {"epochs": 1}, "hidden": 8}
     job = Tagging("ner", [tagged(30, "en")], [dev, tagged(5, "de")], dev=[dev], **settings)
     score = job.evaluate(encoder)[0]
-    assert encoder.passes == 3  # one training text and two test texts, one of which is also a development text
+    assert (
+        encoder.passes == 3
+    )  # one training text and two test texts, one of which is also a development text
     assert len(score.settings["values"]) == 3
     assert score.value == pytest.approx(np.mean(score.settings["values"]), abs=1e-4)
     assert score.settings["sd"] == pytest.approx(np.std(score.settings["values"], ddof=1), abs=1e-4)
@@ -67,7 +74,10 @@ def test_the_epoch_is_chosen_on_source_text_unless_target_text_is_requested():
     by_source = Tagging("ner", **data, dev=dev, **settings)
     by_target = Tagging("ner", **data, dev=dev, select="target", **settings)
     assert [each.name for each in by_source.dev] == ["dev.en"]
-    assert [each.name for each in by_target.dev] == ["dev.en", "dev.de"]  # all languages, as in Cao et al. (2020), §3.5
+    assert [each.name for each in by_target.dev] == [
+        "dev.en",
+        "dev.de",
+    ]  # all languages, as in Cao et al. (2020), §3.5
     about = by_target.evaluate(Planted())[0].settings
     assert (about["select"], about["dev"]) == ("target", ["dev.en", "dev.de"])
     alone = Tagging("ner", **data, dev=dev[1:], select="target", **settings)
@@ -83,10 +93,20 @@ def test_scores_of_heads_that_have_not_converged_say_so_in_the_record_and_in_the
     data = [tagged(40, "en")], [tagged(20, "de", 1), tagged(20, "en", 1)]
     scores = Tagging("ner", *data, options={"epochs": 1}, **settings).evaluate(Planted())
     about = scores[0].settings
-    assert (about["chosen_epochs"], about["trained_epochs"], about["converged"]) == ([1, 1], [1, 1], [False, False])
-    assert all("not converged: the best epoch was the last" in score.settings["warnings"] for score in scores)
+    assert (about["chosen_epochs"], about["trained_epochs"], about["converged"]) == (
+        [1, 1],
+        [1, 1],
+        [False, False],
+    )
+    assert all(
+        "not converged: the best epoch was the last" in score.settings["warnings"]
+        for score in scores
+    )
     shown = table(scores)
-    assert "Not converged: the best epoch was the last for 2 of 2 heads; set --epochs above 1. Reports do not" in shown
+    assert (
+        "Not converged: the best epoch was the last for 2 of 2 heads; set --epochs above 1. "
+        "Reports do not" in shown
+    )
     add_scores(tmp_path, [score.to_dict() for score in scores])
     assert "(not converged) |" in (tmp_path / "README.md").read_text()
     scores = Tagging("ner", *data, options={**QUICK, "epochs": 60}, **settings).evaluate(Planted())
@@ -96,17 +116,32 @@ def test_scores_of_heads_that_have_not_converged_say_so_in_the_record_and_in_the
 
 
 def test_scores_of_heads_that_predict_no_span_say_so():
-    """All scores on development text are 0, so the first epoch is the best one, and the head seems to have converged."""
+    """All scores on development text are 0, so the first epoch is the best one, and the head seems
+    to have converged.
+    """
 
     class Silent(Tagging):
         def counts(self, head, given, answers):
-            return {metric: sums * [0, 0, 1] for metric, sums in super().counts(head, given, answers).items()}
+            return {
+                metric: sums * [0, 0, 1]
+                for metric, sums in super().counts(head, given, answers).items()
+            }
 
     job = Silent(
-        "ner", [tagged(40, "en")], [tagged(20, "de", 1)], options={"epochs": 3}, seeds=(0,), hidden=8, bootstrap=2
+        "ner",
+        [tagged(40, "en")],
+        [tagged(20, "de", 1)],
+        options={"epochs": 3},
+        seeds=(0,),
+        hidden=8,
+        bootstrap=2,
     )
     (score, *_) = scores = job.evaluate(Planted())
-    assert (score.value, score.settings["chosen_epochs"], score.settings["converged"]) == (0.0, [1], [True])
+    assert (score.value, score.settings["chosen_epochs"], score.settings["converged"]) == (
+        0.0,
+        [1],
+        [True],
+    )
     assert score.settings["warnings"] == ["nothing learned: f1 is 0.0 on every test set"]
     assert "Nothing learned: f1 is 0.0 on every test set; increase --epochs" in table(scores)
 
@@ -124,14 +159,20 @@ def test_the_chosen_epoch_has_the_best_mean_over_languages():
 
         def counts(self, head, given, answers):
             found = super().counts(head, given, answers)
-            value = next(getattr(answers, "plan", iter(())), None)  # each development text is a single batch
+            value = next(
+                getattr(answers, "plan", iter(())), None
+            )  # each development text is a single batch
             if value is None:
                 return found
-            return {metric: np.tile([value, 1.0, 1.0], (len(sums), 1)) for metric, sums in found.items()}
+            return {
+                metric: np.tile([value, 1.0, 1.0], (len(sums), 1)) for metric, sums in found.items()
+            }
 
     settings = {"seeds": (0,), "options": {"epochs": 3, "patience": 9}, "hidden": 8, "bootstrap": 0}
     for given, chosen, best in ((dev, 2, 0.7), (dev[1:], 3, 0.9)):
-        job = WithPlan("ner", [tagged(40, "en")], [tagged(20, "de", 1)], dev=given, select="target", **settings)
+        job = WithPlan(
+            "ner", [tagged(40, "en")], [tagged(20, "de", 1)], dev=given, select="target", **settings
+        )
         score = job.evaluate(Planted())[0]
         assert score.settings["chosen_epochs"] == [chosen]
         assert score.settings["dev_scores"] == [pytest.approx(best)]
@@ -151,7 +192,10 @@ def test_a_tenth_of_each_training_text_is_held_out_and_training_texts_are_concat
     assert sorted(seen) == [k for k in range(30) if k not in (9, 24)]
     both = Answers.joined([job.answers(each) for each in train])
     alone = job.answers(train[1])
-    assert both.of_words("tags", np.array([15])).tolist() == alone.of_words("tags", np.array([0])).tolist()
+    assert (
+        both.of_words("tags", np.array([15])).tolist()
+        == alone.of_words("tags", np.array([0])).tolist()
+    )
 
 
 @pytest.mark.parametrize("head", ["linear", "linear-crf"])
@@ -161,12 +205,24 @@ def test_fine_tuning_trains_a_copy_of_the_encoder(head, tiny_encoder):
     rng = np.random.default_rng(0)
 
     def text(n):
-        drawn = [[list(kinds)[k] for k in rng.integers(0, len(kinds), rng.integers(1, 6))] for _ in range(n)]
+        drawn = [
+            [list(kinds)[k] for k in rng.integers(0, len(kinds), rng.integers(1, 6))]
+            for _ in range(n)
+        ]
         tags = Labels.of([kinds[word] for words in drawn for word in words])
         return Dataset("en", "en", TaggedText(Sentences.of(drawn, "en"), tags))
 
     options = {"epochs": 8, "learning_rate": 3e-3, "batch": 16}
-    job = Tagging("ner", [text(120)], [text(30)], head=head, tune=True, seeds=(0, 1), options=options, bootstrap=0)
+    job = Tagging(
+        "ner",
+        [text(120)],
+        [text(30)],
+        head=head,
+        tune=True,
+        seeds=(0, 1),
+        options=options,
+        bootstrap=0,
+    )
     score = job.evaluate(tiny_encoder)[0]
     assert min(score.settings["values"]) > 0.8
     assert score.settings["features"] == "tuned"
@@ -176,23 +232,40 @@ def test_fine_tuning_trains_a_copy_of_the_encoder(head, tiny_encoder):
 
 @pytest.mark.parametrize("name", ["ner", "sentiment", "parsing"])
 def test_the_default_learning_rate_of_fine_tuning_depends_on_the_encoder_width(name):
-    """Check that it is 5e-5 at 768 dimensions, as usual for BERT-base, and higher for narrower encoders."""
+    """Check that it is 5e-5 at 768 dimensions, as usual for BERT-base, and higher for narrower
+    encoders.
+    """
     assert tuned_rate(768) == pytest.approx(5e-5)
     assert tuned_rate(128) == pytest.approx(5e-4, rel=0.01)
     base = SimpleNamespace(dim=768)
     job = jobs(20, tune=True, options={})[name]
     assert job.training(base) == job.defaults() | {"learning_rate": pytest.approx(5e-5)}
-    assert jobs(20, tune=True, options={"learning_rate": 1e-2})[name].training(base)["learning_rate"] == 1e-2
+    assert (
+        jobs(20, tune=True, options={"learning_rate": 1e-2})[name].training(base)["learning_rate"]
+        == 1e-2
+    )
     assert jobs(20, options={})[name].training(base)["learning_rate"] == 1e-3
 
 
 def test_labels_that_occur_only_in_a_test_text_are_rejected_or_count_as_missed():
-    train, test = tagged(30, "en"), tagged(12, "de", 1, tag=lambda k: "B-PER" if k < 4 else "B-MISC" if k == 7 else "O")
-    first, encoder = next(k for k, s in enumerate(test.data.sentences) if "d7" in s.words), Planted()
-    with pytest.raises(InputError, match=r"de.tsv line \d+: label 'B-MISC' is not in the training text, which has labels "
-                       r"LOC, PER;.*--rename MISC=") as caught:  # fmt: skip
+    train, test = (
+        tagged(30, "en"),
+        tagged(12, "de", 1, tag=lambda k: "B-PER" if k < 4 else "B-MISC" if k == 7 else "O"),
+    )
+    first, encoder = (
+        next(k for k, s in enumerate(test.data.sentences) if "d7" in s.words),
+        Planted(),
+    )
+    with pytest.raises(
+        InputError,
+        match=r"de.tsv line \d+: label 'B-MISC' is not in the training text, which has labels "
+        r"LOC, PER;.*--rename MISC=",
+    ) as caught:
         Tagging("ner", [train], [test], seeds=(0,), options={"epochs": 1}).evaluate(encoder)
-    assert (caught.value.line, encoder.passes) == (test.data.lines[first], 0)  # the error precedes encoding
+    assert (caught.value.line, encoder.passes) == (
+        test.data.lines[first],
+        0,
+    )  # the error precedes encoding
     with pytest.raises(InputError, match="has only the tag O; expected spans, e.g. B-PER"):
         Tagging("ner", [tagged(30, "en", tag=lambda k: "O")], [tagged(5, "de")], seeds=(0,))
     few = {"seeds": (0,), "options": QUICK, "hidden": 16, "bootstrap": 0}
@@ -209,16 +282,21 @@ def test_tags_that_are_not_span_tags_are_rejected_in_every_file():
     train, other = tagged(30, "en"), tagged(9, "de", 1, tag=lambda k: "B-PER" if k < 4 else "B_LOC")
     for given in (([other], [train], []), ([train], [other], []), ([train], [train], [other])):
         with pytest.raises(
-            InputError, match=r"de\.tsv line \d+: the tag 'B_LOC' is not a span tag, expected tags such as"
+            InputError,
+            match=r"de\.tsv line \d+: the tag 'B_LOC' is not a span tag, expected tags such as",
         ):
             Tagging("ner", *given[:2], dev=given[2], seeds=(0,), unknown="miss", select="last")
     renamed_back = replace(other, data=renamed(other.data, {"B_LOC": "B-LOC"}))
     assert Tagging("ner", [renamed_back], [train], seeds=(0,)).kinds == ("LOC", "PER")
 
 
-def test_the_number_of_repaired_tags_is_recorded_and_shown_even_with_q(tmp_path, capsys, monkeypatch):
+def test_the_number_of_repaired_tags_is_recorded_and_shown_even_with_q(
+    tmp_path, capsys, monkeypatch
+):
     (tmp_path / "ner.train.en.tsv").write_text("Ann\tB-PER\nin\tO\nRome\tB-LOC\n\n" * 12)
-    (tmp_path / "ner.test.de.tsv").write_text("Ann\tI-PER\nin\tO\nRom\tI-LOC\n\n" + "Ann\tB-PER\n\n" * 5)
+    (tmp_path / "ner.test.de.tsv").write_text(
+        "Ann\tI-PER\nin\tO\nRom\tI-LOC\n\n" + "Ann\tB-PER\n\n" * 5
+    )
     monkeypatch.chdir(tmp_path)
     few = ("--seeds", "1", "--epochs", "1", "--head", "linear")
     arguments = ("ner", "--train", "ner.train.en.tsv", "--test", "ner.test.de.tsv", *few)
@@ -232,7 +310,9 @@ def test_tags_and_intents_can_be_renamed():
     found = renamed(data, {"PER": "PERSON", "LOC": "", "odd": "strange"})
     assert set(found.tags.names) == {"B-PERSON", "O"}
     assert set(found.intents.names) == {"even", "strange"}
-    assert [a == "B-PER" for a in data.tags.to_list()] == [b == "B-PERSON" for b in found.tags.to_list()]
+    assert [a == "B-PER" for a in data.tags.to_list()] == [
+        b == "B-PERSON" for b in found.tags.to_list()
+    ]
 
 
 @pytest.mark.parametrize(
@@ -240,10 +320,19 @@ def test_tags_and_intents_can_be_renamed():
     [
         (lambda: Tagging("ner", [], [tagged(2, "de")]), "at least one training text"),
         (lambda: Tagging("chunks", [tagged(2, "en")], [tagged(2, "de")]), "kind of tagging"),
-        (lambda: Tagging("ner", [tagged(2, "en")], [tagged(2, "de")], head="x"), "head must be one of .* got 'x'"),
-        (lambda: Classification("nli", [labelled(9, "en")], [labelled(9, "de")]), "nli needs 2 texts a line, got 1"),
+        (
+            lambda: Tagging("ner", [tagged(2, "en")], [tagged(2, "de")], head="x"),
+            "head must be one of .* got 'x'",
+        ),
+        (
+            lambda: Classification("nli", [labelled(9, "en")], [labelled(9, "de")]),
+            "nli needs 2 texts a line, got 1",
+        ),
         (lambda: jobs(tune=True)["parsing"].evaluate(Planted()), "cannot be fine-tuned"),
-        (lambda: Tagging("pos", [tagged(5, "en")], [tagged(0, "de")]), r"de\.tsv contains no texts"),
+        (
+            lambda: Tagging("pos", [tagged(5, "en")], [tagged(0, "de")]),
+            r"de\.tsv contains no texts",
+        ),
         (
             lambda: Tagging("ner", [tagged(30, "en")], [tagged(5, "en")], dev=[tagged(5, "de")]),
             "requires development text in en, got text only in de",
@@ -256,7 +345,9 @@ def test_invalid_settings_are_rejected(make, fact):
 
 
 def test_attachment_scores_equal_those_of_the_conll_script():
-    """Count words like eval.pl of CoNLL-X: skip punctuation, and count labels only if the head is correct."""
+    """Count words like eval.pl of CoNLL-X: skip punctuation, and count labels only if the head is
+    correct.
+    """
     rng = np.random.default_rng(0)
     text = [["Ann", ",", "Bob", "ran", "..."], ["—", "go"], ["so", "!", "$"]]
     n = sum(map(len, text))
@@ -271,10 +362,20 @@ def test_attachment_scores_equal_those_of_the_conll_script():
     names = ("a", "b", "c")
     right, guess = rng.integers(3, size=n), rng.integers(3, size=n)
     bank = Treebank(
-        Sentences.of(text, "en"), Labels.of(["X"] * n), gold.astype(np.int32), Labels(right.astype(np.int32), names)
+        Sentences.of(text, "en"),
+        Labels.of(["X"] * n),
+        gold.astype(np.int32),
+        Labels(right.astype(np.int32), names),
     )
     job = Parsing(
-        [Dataset("t", "en", bank)], [Dataset("t", "en", bank)], hidden=4, layers=1, arc=4, label=4, upos=2, seeds=(0,)
+        [Dataset("t", "en", bank)],
+        [Dataset("t", "en", bank)],
+        hidden=4,
+        layers=1,
+        arc=4,
+        label=4,
+        upos=2,
+        seeds=(0,),
     )
 
     class Fixed(ParsingHead):
@@ -282,7 +383,9 @@ def test_attachment_scores_equal_those_of_the_conll_script():
             table = torch.full((len(lengths), int(lengths.max()), int(lengths.max()) + 1), -1.0)
             place = 0
             for s, length in enumerate(lengths.tolist()):
-                table[s, torch.arange(length), torch.from_numpy(found[place : place + length])] = 5.0
+                table[s, torch.arange(length), torch.from_numpy(found[place : place + length])] = (
+                    5.0
+                )
                 place += length
             return table
 
@@ -293,8 +396,12 @@ def test_attachment_scores_equal_those_of_the_conll_script():
     read_off: list[list[int]] = []
     head = Fixed(2, 3, 1, hidden=4, layers=1, arc=4, label=4, upos=2, dropout=0.0)
     lengths = torch.tensor([len(words) for words in text])
-    sums = job.counts(head, WordRows(torch.zeros(n, 2), lengths, np.arange(3)), job.answers(job.train[0]))
-    assert read_off == [found.tolist()]  # the relation of a word is that to its predicted head, not to its gold head
+    sums = job.counts(
+        head, WordRows(torch.zeros(n, 2), lengths, np.arange(3)), job.answers(job.train[0])
+    )
+    assert read_off == [
+        found.tolist()
+    ]  # the relation of a word is that to its predicted head, not to its gold head
     counted = attached = labelled_too = 0
     for k, word in enumerate(word for words in text for word in words):
         if word in (",", "...", "—", "!"):
@@ -321,7 +428,14 @@ def test_a_relation_counts_only_at_the_predicted_head():
         Labels(right.astype(np.int32), ("a", "b", "c")),
     )
     job = Parsing(
-        [Dataset("t", "en", bank)], [Dataset("t", "en", bank)], hidden=8, layers=1, arc=6, label=6, upos=2, seeds=(0,)
+        [Dataset("t", "en", bank)],
+        [Dataset("t", "en", bank)],
+        hidden=8,
+        layers=1,
+        arc=6,
+        label=6,
+        upos=2,
+        seeds=(0,),
     )
     torch.manual_seed(0)
     head = ParsingHead(5, 3, 1, hidden=8, layers=1, arc=6, label=6, upos=2, dropout=0.0).eval()
@@ -332,14 +446,18 @@ def test_a_relation_counts_only_at_the_predicted_head():
         total = job.counts(head, given, job.answers(job.train[0]))["las"].sum(axis=0)
         states = head(given.rows, given.lengths, torch.zeros(n, dtype=torch.int64))
         heads = torch.from_numpy(
-            maximum_spanning_trees(head.arcs(states, given.lengths).double().numpy(), given.lengths.numpy())
+            maximum_spanning_trees(
+                head.arcs(states, given.lengths).double().numpy(), given.lengths.numpy()
+            )
         )
         relations = head.labels(states, heads.long(), given.lengths).argmax(1).numpy()
         at_gold = head.labels(states, torch.from_numpy(gold), given.lengths).argmax(1).numpy()
     both = (heads.numpy() == gold) & (relations == right)
     assert total.tolist() == [(heads.numpy() == gold).sum(), both.sum(), n]
     assert 0 < both.sum() < (relations == right).sum()
-    assert both.sum() < (at_gold == right).sum()  # relations at the gold heads alone would give a higher score
+    assert (
+        both.sum() < (at_gold == right).sum()
+    )  # relations at the gold heads alone would give a higher score
 
 
 def test_statistics_measured_together_equal_those_measured_separately():

@@ -1,4 +1,6 @@
-"""Tests of training with several processes: equal results, resuming with another number of processes, and failures."""
+"""Tests of training with several processes: equal results, resuming with another number of
+processes, and failures.
+"""
 
 import json
 import os
@@ -28,7 +30,9 @@ RESUMED = {"two-one": ("contrastive-sentences", 2, 1), "one-two": ("contrastive-
 
 @pytest.fixture(scope="module")
 def outcomes(tiny_folder, tmp_path_factory) -> Path:
-    """Train all cases with 1, 2 and 4 processes; return the folder with subfolders for these numbers and for `RESUMED`."""
+    """Train all cases with 1, 2 and 4 processes; return the folder with subfolders for these
+    numbers and for `RESUMED`.
+    """
     out = tmp_path_factory.mktemp("outcomes")
 
     def run(world: int, *jobs: tuple[str, str, int | None]) -> None:
@@ -38,7 +42,11 @@ def outcomes(tiny_folder, tmp_path_factory) -> Path:
 
     stopped = [(world, (place, case, 6)) for place, (case, world, _) in RESUMED.items()]
     going_on = [(world, (place, case, None)) for place, (case, _, world) in RESUMED.items()]
-    plain = [(n, (str(n), case, None)) for n, cases in ((1, CASES), (2, OF_TWO), (4, OF_FOUR)) for case in cases]
+    plain = [
+        (n, (str(n), case, None))
+        for n, cases in ((1, CASES), (2, OF_TWO), (4, OF_FOUR))
+        for case in cases
+    ]
     for turn in ([*plain, *stopped], going_on):  # start one process group per number of processes
         for world in (1, 2, 4):
             if jobs := [job for n, job in turn if n == world]:
@@ -54,11 +62,17 @@ def assert_equal(out: Path, place: str, case: str) -> None:
     assert other["weights"].keys() == one["weights"].keys()
     for name, weight in one["weights"].items():
         torch.testing.assert_close(
-            other["weights"][name], weight, atol=1e-5, rtol=1e-5, msg=lambda m, name=name: f"{name}: {m}"
+            other["weights"][name],
+            weight,
+            atol=1e-5,
+            rtol=1e-5,
+            msg=lambda m, name=name: f"{name}: {m}",
         )
 
 
-@pytest.mark.parametrize(("world", "case"), [*(("4", case) for case in OF_FOUR), *(("2", case) for case in OF_TWO)])
+@pytest.mark.parametrize(
+    ("world", "case"), [*(("4", case) for case in OF_FOUR), *(("2", case) for case in OF_TWO)]
+)
 def test_several_processes_give_the_results_of_one_process(outcomes, world, case):
     assert_equal(outcomes, world, case)
 
@@ -68,7 +82,9 @@ def test_training_changes_the_weights(outcomes, tiny_encoder):
     for case in CASES:
         end = torch.load(outcomes / "1" / f"{case}.pt", weights_only=True)["weights"]
         prefix = "en." if case == "clcr" else ""
-        moved = max(float((end[prefix + name] - value).abs().max()) for name, value in start.items())
+        moved = max(
+            float((end[prefix + name] - value).abs().max()) for name, value in start.items()
+        )
         assert moved > 2e-4, case
 
 
@@ -83,24 +99,55 @@ def test_a_run_can_be_resumed_with_another_number_of_processes(outcomes, place):
 def align_command(tiny_folder: Path, tmp_path: Path, out: str) -> list[str]:
     corpus, pairs = make_text("xx", 7, 0)
     text, links = tmp_path / "text.tsv", tmp_path / "links"
-    text.write_text("".join(f"{' '.join(s.words)}\t{' '.join(t.words)}\n" for s, t in corpus), encoding="utf-8")
+    text.write_text(
+        "".join(f"{' '.join(s.words)}\t{' '.join(t.words)}\n" for s, t in corpus), encoding="utf-8"
+    )
     pairs.save(links)
-    return ["align", str(text), "--langs", "en", "xx", "--encoder", str(tiny_folder), "--towards", "en",
-            "--links", str(links), "--pretokenized", "--batch", "2", "--epochs", "2", "--method", "mortal_method:Mortal",
-            "--checkpoint-every", "2", "--out", str(tmp_path / out)]  # fmt: skip
+    return [
+        "align",
+        str(text),
+        "--langs",
+        "en",
+        "xx",
+        "--encoder",
+        str(tiny_folder),
+        "--towards",
+        "en",
+        "--links",
+        str(links),
+        "--pretokenized",
+        "--batch",
+        "2",
+        "--epochs",
+        "2",
+        "--method",
+        "mortal_method:Mortal",
+        "--checkpoint-every",
+        "2",
+        "--out",
+        str(tmp_path / out),
+    ]
 
 
 @pytest.mark.parametrize(
     ("how", "said", "update"),
     [
         ("failed", "calque: error: text.tsv: line 7 is no text", 2),
-        ("stopped", "calque: training was stopped after update 3 of 8; the same command resumes it", 3),
+        (
+            "stopped",
+            "calque: training was stopped after update 3 of 8; the same command resumes it",
+            3,
+        ),
     ],
 )
 def test_only_one_process_reports_why_a_run_ends(tiny_folder, tmp_path, how, said, update):
-    """Raise an error in one process or send it a signal; check that all processes end and only one line is printed."""
+    """Raise an error in one process or send it a signal; check that all processes end and only one
+    line is printed.
+    """
     command = align_command(tiny_folder, tmp_path, "out")
-    ended = run_group(2, "-m", "calque", *command, MORTAL=f"{int(how == 'stopped')}:3:{how}", PYTHONPATH=HELPERS)
+    ended = run_group(
+        2, "-m", "calque", *command, MORTAL=f"{int(how == 'stopped')}:3:{how}", PYTHONPATH=HELPERS
+    )
     assert all(each.returncode not in (0, 1) for each in ended)
     written = "\n".join(each.stderr for each in ended)
     assert re.findall("calque: .*", written) == [said]
@@ -110,14 +157,26 @@ def test_only_one_process_reports_why_a_run_ends(tiny_folder, tmp_path, how, sai
 
 
 def environment(**given: str) -> dict[str, str]:
-    """Return `os.environ` without the variables of accelerate and torchrun, updated with the arguments."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("ACCELERATE_", "MASTER_"))}
-    kept = {name: value for name, value in kept.items() if name not in ("RANK", "LOCAL_RANK", "WORLD_SIZE")}
+    """Return `os.environ` without the variables of accelerate and torchrun, updated with the
+    arguments.
+    """
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("ACCELERATE_", "MASTER_"))
+    }
+    kept = {
+        name: value
+        for name, value in kept.items()
+        if name not in ("RANK", "LOCAL_RANK", "WORLD_SIZE")
+    }
     return {**kept, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", **given}
 
 
 def test_a_run_that_ends_when_a_process_is_killed_can_be_resumed(tiny_folder, tmp_path):
-    """Kill one process, and resume with `accelerate launch`, which starts the processes like torchrun."""
+    """Kill one process, and resume with `accelerate launch`, which starts the processes like
+    torchrun.
+    """
     command = ["-m", "calque", *align_command(tiny_folder, tmp_path, "out")]
     done, killed = run_group(2, *command, MORTAL="1:4:killed", PYTHONPATH=HELPERS)
     assert (done.returncode, killed.returncode) == (2, -9)
@@ -126,10 +185,22 @@ def test_a_run_that_ends_when_a_process_is_killed_can_be_resumed(tiny_folder, tm
     assert "calque/training" not in done.stderr  # no traceback from calque
     assert not (tmp_path / "out").exists()
     done = forked.run(
-        "-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2", "--num_machines", "1",
-        "--mixed_precision", "no", "--dynamo_backend", "no", "--main_process_port", free_port(), *command,
+        "-m",
+        "accelerate.commands.launch",
+        "--multi_gpu",
+        "--num_processes",
+        "2",
+        "--num_machines",
+        "1",
+        "--mixed_precision",
+        "no",
+        "--dynamo_backend",
+        "no",
+        "--main_process_port",
+        free_port(),
+        *command,
         environment=environment(PYTHONPATH=HELPERS),
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stderr.count("saved to") == 1
     assert json.loads((tmp_path / "out" / "calque-run.json").read_text())["processes"] == 2

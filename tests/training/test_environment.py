@@ -8,9 +8,15 @@ from calque.distributed.environment import command_line, environment
 @pytest.mark.parametrize(
     ("typed", "said"),
     [
-        (["/usr/local/bin/calque", "align", "a.tsv", "--langs", "en", "de"], "calque align a.tsv --langs en de"),
+        (
+            ["/usr/local/bin/calque", "align", "a.tsv", "--langs", "en", "de"],
+            "calque align a.tsv --langs en de",
+        ),
         (["/x/calque/__main__.py", "demo"], "calque demo"),
-        (["calque", "align", "/home/ann/a b.tsv", "de=/home/ann/de.txt"], "calque align 'a b.tsv' de=de.txt"),
+        (
+            ["calque", "align", "/home/ann/a b.tsv", "de=/home/ann/de.txt"],
+            "calque align 'a b.tsv' de=de.txt",
+        ),
         (["/usr/bin/pytest", "-q"], None),
     ],
 )

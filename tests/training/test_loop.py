@@ -14,7 +14,9 @@ class Killed(Exception):
 
 
 def with_buffers():
-    """Return an objective with a frozen first layer, and with batch normalisation, whose buffers change in training."""
+    """Return an objective with a frozen first layer, and with batch normalisation, whose buffers
+    change in training.
+    """
     torch.manual_seed(3)
     model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 1))
     model[0].requires_grad_(False)
@@ -53,8 +55,14 @@ def test_frozen_weights_are_not_in_a_checkpoint(tmp_path):
     kept = torch.load(tmp_path / "checkpoint.pt", weights_only=True)["module"]
     assert kept.keys() == changed_tensors(objective.module).keys()
     assert kept.keys() == {
-        "1.weight", "1.bias", "1.running_mean", "1.running_var", "1.num_batches_tracked", "2.weight", "2.bias"
-    }  # fmt: skip
+        "1.weight",
+        "1.bias",
+        "1.running_mean",
+        "1.running_var",
+        "1.num_batches_tracked",
+        "2.weight",
+        "2.bias",
+    }
 
 
 def test_tied_weights_are_saved_only_once(tmp_path):

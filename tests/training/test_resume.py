@@ -29,16 +29,27 @@ def test_a_run_killed_twice_ends_with_the_same_weights(tiny_folder, tmp_path):
             stamp = checkpoint.stat().st_mtime_ns if checkpoint.exists() else 0
             while job.runs and (not checkpoint.exists() or checkpoint.stat().st_mtime_ns == stamp):
                 time.sleep(0.001)
-            time.sleep(rng.random() * 0.02)  # kill it at a random moment during the next updates, or during a write
+            time.sleep(
+                rng.random() * 0.02
+            )  # kill it at a random moment during the next updates, or during a write
             job.kill()
         ended = job.wait()
         assert ended.returncode == (-signal.SIGKILL if attempt < 2 else 0), ended.stderr
-    expected, found = (torch.load(folder / "weights.pt", weights_only=True) for folder in (whole, broken))
+    expected, found = (
+        torch.load(folder / "weights.pt", weights_only=True) for folder in (whole, broken)
+    )
     assert expected.keys() == found.keys()
     assert all(torch.equal(expected[name], found[name]) for name in expected)
-    lines = [json.loads(line) for line in (broken / "training" / "metrics.jsonl").read_text().splitlines()]
-    assert [line["step"] for line in lines] == list(range(1, 31))  # each update is recorded exactly once
-    assert torch.load(checkpoint, weights_only=True)["step"] == 30  # the checkpoint remains until the result is saved
+    lines = [
+        json.loads(line)
+        for line in (broken / "training" / "metrics.jsonl").read_text().splitlines()
+    ]
+    assert [line["step"] for line in lines] == list(
+        range(1, 31)
+    )  # each update is recorded exactly once
+    assert (
+        torch.load(checkpoint, weights_only=True)["step"] == 30
+    )  # the checkpoint remains until the result is saved
 
 
 def test_corrupt_checkpoints_and_checkpoints_of_another_run_are_rejected(tiny_encoder, tmp_path):
@@ -55,9 +66,13 @@ def test_corrupt_checkpoints_and_checkpoints_of_another_run_are_rejected(tiny_en
 
     dying = type("Dying", (Contrastive,), {"loss": stopped})
     with pytest.raises(Stop):
-        dying(towards="en", batch=4).align(tiny_encoder, corpus, pairs, folder=tmp_path, checkpoint_every=1)
+        dying(towards="en", batch=4).align(
+            tiny_encoder, corpus, pairs, folder=tmp_path, checkpoint_every=1
+        )
     assert (tmp_path / "checkpoint.pt").exists()
-    with pytest.raises(SettingError, match="data: .*, epochs: 2 → 1, temperature: 0.05 → 0.2; remove"):
+    with pytest.raises(
+        SettingError, match="data: .*, epochs: 2 → 1, temperature: 0.05 → 0.2; remove"
+    ):
         Contrastive(towards="en", batch=4, temperature=0.2, epochs=1).align(
             tiny_encoder, corpus, pairs, folder=tmp_path
         )
@@ -68,4 +83,6 @@ def test_corrupt_checkpoints_and_checkpoints_of_another_run_are_rejected(tiny_en
             torch.save(content, tmp_path / "checkpoint.pt")
         with pytest.raises(InputError, match="the checkpoint is corrupt") as error:
             Contrastive(towards="en", batch=4).align(tiny_encoder, corpus, pairs, folder=tmp_path)
-        assert "weights_only" not in str(error.value)  # the message does not advise trusting the file
+        assert "weights_only" not in str(
+            error.value
+        )  # the message does not advise trusting the file

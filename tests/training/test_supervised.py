@@ -1,4 +1,6 @@
-"""Tests of task heads on word vectors: early stopping, monolingual batches, and a process without texts."""
+"""Tests of task heads on word vectors: early stopping, monolingual batches, and a process without
+texts.
+"""
 
 import copy
 
@@ -24,7 +26,11 @@ def test_training_stops_early_and_keeps_the_best_epoch():
     source = FrozenSource(Embeddings(np.ones((8, 2), dtype=np.float32), np.arange(9)))
     training = Supervised(epochs=10, batch=4, patience=2)
     history = training.fit(
-        head, source, lambda given: head(given.rows)[:, 0] ** 2, processes=Processes(), select=select
+        head,
+        source,
+        lambda given: head(given.rows)[:, 0] ** 2,
+        processes=Processes(),
+        select=select,
     )
     assert (training.best, training.best_epoch, len(history)) == (0.5, 2, 8)
     assert all(torch.equal(head.state_dict()[name], states[1][name]) for name in states[1])
@@ -33,11 +39,18 @@ def test_training_stops_early_and_keeps_the_best_epoch():
 
 def trained(scores: list[float], **settings) -> Supervised:
     """Train for one epoch per score on development text."""
-    source, planned = FrozenSource(Embeddings(np.ones((8, 2), dtype=np.float32), np.arange(9))), iter(scores)
+    source, planned = (
+        FrozenSource(Embeddings(np.ones((8, 2), dtype=np.float32), np.arange(9))),
+        iter(scores),
+    )
     training = Supervised(epochs=len(scores), batch=4, **settings)
     head = torch.nn.Linear(2, 1)
     training.fit(
-        head, source, lambda given: head(given.rows)[:, 0] ** 2, processes=Processes(), select=lambda: next(planned)
+        head,
+        source,
+        lambda given: head(given.rows)[:, 0] ** 2,
+        processes=Processes(),
+        select=lambda: next(planned),
     )
     return training
 
@@ -67,10 +80,14 @@ def test_a_process_without_texts_contributes_zeros_on_its_own_device(monkeypatch
     processes = Processes()
     processes.device = torch.device("meta")
     monkeypatch.setattr(Processes, "share", lambda self, items: items[:0])
-    monkeypatch.setattr(Processes, "sum_numbers", lambda self, value: summed.append(value) or torch.zeros(()))
+    monkeypatch.setattr(
+        Processes, "sum_numbers", lambda self, value: summed.append(value) or torch.zeros(())
+    )
     source = FrozenSource(Embeddings(np.ones((8, 2), dtype=np.float32), np.arange(9)))
     training = Supervised(epochs=1, batch=4)
-    training.fit(torch.nn.Linear(2, 1), source, lambda given: given.rows.sum(1), processes=processes)
+    training.fit(
+        torch.nn.Linear(2, 1), source, lambda given: given.rows.sum(1), processes=processes
+    )
     assert [value.device.type for value in summed] == ["meta", "meta"]
 
 
@@ -84,6 +101,12 @@ def test_each_batch_contains_a_single_language():
     assert all(len(batch) == 4 for (batch,) in epoch)
     assert 30 < sum(lang == {1} for lang in langs) < 70  # about half of the batches
     small = np.concatenate([batch for (batch,) in epoch if groups[batch[0]] == 1])
-    assert sorted(small[:5].tolist()) == [50, 51, 52, 53, 54]  # all texts are used before any text is repeated
+    assert sorted(small[:5].tolist()) == [
+        50,
+        51,
+        52,
+        53,
+        54,
+    ]  # all texts are used before any text is repeated
     assert [b.tolist() for (b,) in plan.epoch(3)] == [b.tolist() for (b,) in plan.epoch(3)]
     assert [b.tolist() for (b,) in plan.epoch(3)] != [b.tolist() for (b,) in plan.epoch(4)]

@@ -95,26 +95,41 @@ def test_training_runs_of_one_command_are_numbered_consecutively(runs):
         train(1)
         train(1, title="head")
     (run,) = runs
-    assert [step for step, values in run.lines if any(name.endswith("/loss") for name in values)] == list(range(1, 10))
+    assert [
+        step for step, values in run.lines if any(name.endswith("/loss") for name in values)
+    ] == list(range(1, 10))
     names = {name for _, values in run.lines for name in values if name.endswith("loss")}
     assert names == {"align/loss", "align 2/loss", "head/loss"}
 
 
 def test_unknown_and_missing_trackers_are_rejected(monkeypatch):
-    unknown = pytest.raises(SettingError, match=r"tracker must be one of .*tensorboard, wandb.*, got 'tensorbord'")
+    unknown = pytest.raises(
+        SettingError, match=r"tracker must be one of .*tensorboard, wandb.*, got 'tensorbord'"
+    )
     with unknown, tracked(["tensorbord"], run="mine"):
         pass
-    with pytest.raises(SettingError, match="must be a subclass of"), tracked(["calque.errors:CalqueError"], run="mine"):
+    with (
+        pytest.raises(SettingError, match="must be a subclass of"),
+        tracked(["calque.errors:CalqueError"], run="mine"),
+    ):
         pass
     monkeypatch.setattr("accelerate.tracking.get_available_trackers", lambda: [])
-    for name, package in (("tensorboard", r"'calque-align\[tensorboard\]'"), ("comet_ml", "comet-ml")):
-        missing = pytest.raises(CalqueError, match=f"{name} is not installed: pip install {package}")
+    for name, package in (
+        ("tensorboard", r"'calque-align\[tensorboard\]'"),
+        ("comet_ml", "comet-ml"),
+    ):
+        missing = pytest.raises(
+            CalqueError, match=f"{name} is not installed: pip install {package}"
+        )
         with missing, tracked([name], run="mine"):
             pass
 
 
 def test_tensorboard_contains_a_resumed_run(tmp_path):
-    pytest.importorskip("tensorboard", reason="TensorBoard is not installed: pip install 'calque-align[tensorboard]'")
+    pytest.importorskip(
+        "tensorboard",
+        reason="TensorBoard is not installed: pip install 'calque-align[tensorboard]'",
+    )
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     class Stops(Distance):
@@ -123,7 +138,12 @@ def test_tensorboard_contains_a_resumed_run(tmp_path):
                 raise RuntimeError("simulated power failure")
 
     def run(objective):
-        given = {"processes": Processes(), "identity": {}, "folder": tmp_path / "run", "checkpoint_every": 3}
+        given = {
+            "processes": Processes(),
+            "identity": {},
+            "folder": tmp_path / "run",
+            "checkpoint_every": 3,
+        }
         loop = Loop(objective, schedule=Schedule(2, 0.1), **given)
         with tracked(["tensorboard"], run="mine", folder=tmp_path / "tracked"):
             return loop.run(BatchPlan([6], batch=2, seed=0))
@@ -135,5 +155,7 @@ def test_tensorboard_contains_a_resumed_run(tmp_path):
     events = EventAccumulator(str(tmp_path / "tracked" / "mine")).Reload()
     shown = events.Scalars("align/loss")
     assert [event.step for event in shown] == [1, 2, 3, 4, 5, 6]
-    torch.testing.assert_close(torch.tensor([e.value for e in shown]), torch.tensor([line["loss"] for line in history]))
+    torch.testing.assert_close(
+        torch.tensor([e.value for e in shown]), torch.tensor([line["loss"] for line in history])
+    )
     assert [event.step for event in events.Scalars("align/dev")] == [3, 6]

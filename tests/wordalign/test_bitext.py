@@ -1,4 +1,6 @@
-"""Tests of word classes, pairs of word types, cells of the sentence-pair matrices, and spelling similarity."""
+"""Tests of word classes, pairs of word types, cells of the sentence-pair matrices, and spelling
+similarity.
+"""
 
 from __future__ import annotations
 
@@ -20,14 +22,19 @@ SENTENCE = st.lists(st.integers(0, TYPES - 1), max_size=6)
 
 def side(sentences: list[list[int]], n_types: int = TYPES) -> Side:
     offsets = np.concatenate([[0], np.cumsum([len(words) for words in sentences])]).astype(np.int64)
-    return Side(np.array([word for words in sentences for word in words], dtype=np.int32), offsets, n_types)
+    return Side(
+        np.array([word for words in sentences for word in words], dtype=np.int32), offsets, n_types
+    )
 
 
 def cells_of(text: Bitext) -> dict[int, np.ndarray]:
     """Return the cells of each sentence pair as a matrix of source by target words."""
     rows, columns = np.diff(text.source.offsets), np.diff(text.target.offsets)
     places = {int(b): text.origin[b] for b in text.used}
-    return {b: text.cells[k : k + rows[b] * columns[b]].reshape(rows[b], columns[b]) for b, k in places.items()}
+    return {
+        b: text.cells[k : k + rows[b] * columns[b]].reshape(rows[b], columns[b])
+        for b, k in places.items()
+    }
 
 
 @settings(max_examples=60, deadline=None)
@@ -42,19 +49,32 @@ def test_each_cell_contains_the_index_of_its_pair_of_word_types(text, max_words)
     found = cells_of(made)
     assert set(found) == kept
     for k, numbers in found.items():
-        assert [[pairs[p] for p in row] for row in numbers] == [[(s, t) for t in text[k][1]] for s in text[k][0]]
+        assert [[pairs[p] for p in row] for row in numbers] == [
+            [(s, t) for t in text[k][1]] for s in text[k][0]
+        ]
 
 
 def test_numbered_word_type_pairs_do_not_depend_on_the_initial_capacity():
     rng = np.random.default_rng(0)
     text = [[rng.integers(0, 50, 6).tolist() for _ in range(60)] for _ in range(2)]
-    enough, source, target = Bitext(side(text[0], 50), side(text[1], 50)), side(text[0], 50), side(text[1], 50)
+    enough, source, target = (
+        Bitext(side(text[0], 50), side(text[1], 50)),
+        side(text[0], 50),
+        side(text[1], 50),
+    )
     few = number_pairs.py_func
     loop = FunctionType(few.__code__, {**few.__globals__, "ROOM": 64})
     with np.errstate(all="ignore"):
         starts, found, cells = loop(
-            source.words, source.offsets, 50, target.words, target.offsets, 50, enough.origin, enough.n_cells
-        )  # fmt: skip
+            source.words,
+            source.offsets,
+            50,
+            target.words,
+            target.offsets,
+            50,
+            enough.origin,
+            enough.n_cells,
+        )
     assert np.array_equal(enough.pairs.starts, starts)
     assert np.array_equal(enough.pairs.target, found)
     assert np.array_equal(enough.cells, cells)
@@ -62,7 +82,8 @@ def test_numbered_word_type_pairs_do_not_depend_on_the_initial_capacity():
 
 @settings(max_examples=40, deadline=None)
 @given(
-    st.sets(st.tuples(st.integers(0, 5), st.integers(0, 5))), st.sets(st.tuples(st.integers(0, 3), st.integers(0, 8)))
+    st.sets(st.tuples(st.integers(0, 5), st.integers(0, 5))),
+    st.sets(st.tuples(st.integers(0, 3), st.integers(0, 8))),
 )
 def test_find_returns_the_index_of_each_pair_among_other_pairs(mine, theirs):
     def pairs(members, n):
@@ -85,7 +106,13 @@ def test_word_classes_are_frequent_words_and_stems_of_rare_words():
     assert again.tolist() == words.tolist()
     assert len(unknown) == 0
     more, _, unknown = vocabulary.encode(Sentences.of([["HOUSE", "housed", "cats", "Cats", "o"]]))
-    assert [names[k] if k < len(names) else k - len(names) for k in more] == ["house", "hous…", 0, 0, 1]
+    assert [names[k] if k < len(names) else k - len(names) for k in more] == [
+        "house",
+        "hous…",
+        0,
+        0,
+        1,
+    ]
     assert unknown.to_pylist() == ["cats", "o"]
 
 
@@ -95,15 +122,23 @@ def literal_ratio(a: str, b: str) -> float:
         for j in range(len(b)):
             longest[i + 1][j + 1] = (
                 longest[i][j] + 1 if a[i] == b[j] else max(longest[i][j + 1], longest[i + 1][j])
-            )  # fmt: skip
+            )
     return longest[-1][-1] / max(len(a), len(b), 1)
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.lists(st.text("abcé", max_size=9), min_size=1, max_size=5), st.lists(st.text("abcd", max_size=9), min_size=1))
+@given(
+    st.lists(st.text("abcé", max_size=9), min_size=1, max_size=5),
+    st.lists(st.text("abcd", max_size=9), min_size=1),
+)
 def test_spelling_similarity_is_the_longest_common_subsequence_ratio(left, right):
-    everything = Pairs(np.arange(len(left) + 1) * len(right), np.tile(np.arange(len(right), dtype=np.int32), len(left)))
-    found = ratios()[shared(everything, *(code_points(pa.array(words, pa.string())) for words in (left, right)))]
+    everything = Pairs(
+        np.arange(len(left) + 1) * len(right),
+        np.tile(np.arange(len(right), dtype=np.int32), len(left)),
+    )
+    found = ratios()[
+        shared(everything, *(code_points(pa.array(words, pa.string())) for words in (left, right)))
+    ]
     expected = [literal_ratio(a.replace("é", "e"), b) for a in left for b in right]
     np.testing.assert_allclose(found, expected, rtol=1e-6)
 
@@ -111,10 +146,16 @@ def test_spelling_similarity_is_the_longest_common_subsequence_ratio(left, right
 def test_spelling_similarity_transliterates_alphabets_and_truncates_long_words():
     one = Pairs(np.array([0, 1]), np.array([0], dtype=np.int32))
     for a, b, expected in (
-        ("Пикассо", "picasso", 6 / 7), ("Αθήνα", "athina", 1.0), ("ÉCOLE", "ecole", 1.0), ("中国", "中国", 1.0),
-        ("x" * 64, "x" * 64, 1.0), ("x" * 80, "x" * 80, 0.8), ("\u0301", "a", 0.0), ("\u0301", "\u0301", 0.0),
+        ("Пикассо", "picasso", 6 / 7),
+        ("Αθήνα", "athina", 1.0),
+        ("ÉCOLE", "ecole", 1.0),
+        ("中国", "中国", 1.0),
+        ("x" * 64, "x" * 64, 1.0),
+        ("x" * 80, "x" * 80, 0.8),
+        ("\u0301", "a", 0.0),
+        ("\u0301", "\u0301", 0.0),
         ("x" * 300, "x" * 400, 64 / 255),
-    ):  # fmt: skip
+    ):
         found = ratios()[shared(one, code_points(pa.array([a])), code_points(pa.array([b])))]
         assert found[0] == pytest.approx(expected, rel=1e-6)
     points, offsets = code_points(pa.array(["Ж\n", "", "ab"]))

@@ -1,4 +1,6 @@
-"""Compare the models with naive implementations of their formulas, on texts small enough for enumeration."""
+"""Compare the models with naive implementations of their formulas, on texts small enough for
+enumeration.
+"""
 
 from __future__ import annotations
 
@@ -19,25 +21,35 @@ from calque.wordalign.prior import prior_of
 from calque.wordalign.similarity import Similarities
 
 TEXT = [
-    ([0, 1, 2], [0, 1, 2, 1]), ([2, 0], [2, 0, 3]), ([3], [3, 3]), ([1, 3, 4, 0, 2], [1, 0]), ([], [1]), ([4, 4], [2, 4]),
-]  # fmt: skip
+    ([0, 1, 2], [0, 1, 2, 1]),
+    ([2, 0], [2, 0, 3]),
+    ([3], [3, 3]),
+    ([1, 3, 4, 0, 2], [1, 0]),
+    ([], [1]),
+    ([4, 4], [2, 4]),
+]
 N_SOURCE, N_TARGET = 5, 5
 
 
 def side(sentences, n_types):
     offsets = np.concatenate([[0], np.cumsum([len(words) for words in sentences])]).astype(np.int64)
-    return Side(np.array([word for words in sentences for word in words], dtype=np.int32), offsets, n_types)
+    return Side(
+        np.array([word for words in sentences for word in words], dtype=np.int32), offsets, n_types
+    )
 
 
 def bitext(text=TEXT, **options) -> Bitext:
-    return Bitext(side([a for a, _ in text], N_SOURCE), side([b for _, b in text], N_TARGET), **options)
+    return Bitext(
+        side([a for a, _ in text], N_SOURCE), side([b for _, b in text], N_TARGET), **options
+    )
 
 
 def swapped(text):
     return [(b, a) for a, b in text]
 
 
-# -- fast_align --------------------------------------------------------------------------------------------------------
+# -- fast_align
+# --------------------------------------------------------------------------------------------------
 def digamma(x: float) -> float:
     total = 0.0
     while x < 30:
@@ -47,7 +59,9 @@ def digamma(x: float) -> float:
 
 
 def literal_fast_align(text, settings: FastAlignSettings):
-    """Return the links of the last iteration and the tension of Dyer et al. (2013), computed with dictionaries."""
+    """Return the links of the last iteration and the tension of Dyer et al. (2013), computed with
+    dictionaries.
+    """
     table = defaultdict(lambda: 1e-9)
     tension, text = settings.tension, [(a, b) for a, b in text if a and b]
     words = sum(len(b) for _, b in text)
@@ -62,7 +76,10 @@ def literal_fast_align(text, settings: FastAlignSettings):
             for j, f in enumerate(observed, 1):
                 z = sum(prior(i, j, m, n) for i in range(1, n + 1))
                 mass = [settings.null * table[None, f]]
-                mass += [(1 - settings.null) * prior(i, j, m, n) / z * table[e, f] for i, e in enumerate(given, 1)]
+                mass += [
+                    (1 - settings.null) * prior(i, j, m, n) / z * table[e, f]
+                    for i, e in enumerate(given, 1)
+                ]
                 links.append(max(range(n + 1), key=lambda i: mass[i]) - 1)  # ties go to the first
                 for i, e in enumerate([None, *given]):
                     counts[e, f] += mass[i] / sum(mass)
@@ -77,7 +94,9 @@ def literal_fast_align(text, settings: FastAlignSettings):
                     n, m = len(given), len(observed)
                     for j in range(1, m + 1):
                         z = sum(prior(i, j, m, n) for i in range(1, n + 1))
-                        expected -= sum(abs(i / n - j / m) * prior(i, j, m, n) / z for i in range(1, n + 1))
+                        expected -= sum(
+                            abs(i / n - j / m) * prior(i, j, m, n) / z for i in range(1, n + 1)
+                        )
                 tension = min(14, max(0.1, tension + 20 * (feature - expected) / words))
         seen = {e: {f for e2, f in counts if e2 == e} for e, _ in counts}
         seen[None] = set(range(N_TARGET))
@@ -106,25 +125,34 @@ def test_the_normaliser_of_the_diagonal_prior_equals_the_sum_over_positions():
     for m, n, j in itertools.product((1, 4, 9), (1, 5, 9), (1, 3)):
         if j <= m:
             total = fast_align.diagonal(j, m, n, 4.0, row)
-            np.testing.assert_allclose(row[:n], [math.exp(-4 * abs(i / n - j / m)) for i in range(1, n + 1)])
+            np.testing.assert_allclose(
+                row[:n], [math.exp(-4 * abs(i / n - j / m)) for i in range(1, n + 1)]
+            )
             assert total == pytest.approx(row[:n].sum())
             # For sentences of equal length, the closed form in fast_align equals the sum.
             if m == n:
                 assert fast_align.transposed_sum(j, m, n, 4.0) == pytest.approx(total)
 
 
-# -- HMM ---------------------------------------------------------------------------------------------------------------
+# -- HMM
+# --------------------------------------------------------------------------------------------------
 def enumerate_hmm(emission, nulls, jump, null):
-    """Return likelihood, posteriors and expected jump counts, summed over all alignments; `jump` maps widths to probabilities."""
+    """Return likelihood, posteriors and expected jump counts, summed over all alignments; `jump`
+    maps widths to probabilities.
+    """
     n, width = emission.shape
     total, posterior, empty, jumps = 0.0, np.zeros((n, width)), np.zeros(n), defaultdict(float)
-    for path in itertools.product(range(width + 1), repeat=n):  # the value `width` stands for the null alignment
+    for path in itertools.product(
+        range(width + 1), repeat=n
+    ):  # the value `width` stands for the null alignment
         p, at, steps = 1.0, -1, []
         for j, i in enumerate(path):
             if i == width:
                 p *= null * nulls[j]
                 continue
-            p *= (1 - null) * jump(i - at) / sum(jump(k - at) for k in range(width)) * emission[j, i]
+            p *= (
+                (1 - null) * jump(i - at) / sum(jump(k - at) for k in range(width)) * emission[j, i]
+            )
             steps.append(i - at)
             at = i
         p *= jump(width - at)
@@ -146,11 +174,25 @@ def run_chain(emission, nulls, jumps, null, floor=0.0):
     weights = spread(jumps, max(n, width))
     slots = np.zeros((n, padded), np.float32)
     slots[:, 1 : width + 1] = emission
-    flow, posterior, empty = np.zeros_like(weights), np.zeros((n, padded), np.float32), np.zeros(n, np.float32)
+    flow, posterior, empty = (
+        np.zeros_like(weights),
+        np.zeros((n, padded), np.float32),
+        np.zeros(n, np.float32),
+    )
     likelihood = hmm.chain(
-        slots.ravel(), nulls.astype(np.float32), n, width, padded, weights, np.float32(null), np.float32(floor),
-        hmm.work_space(max(n, width), len(weights)), flow, posterior.ravel(), empty,
-    )  # fmt: skip
+        slots.ravel(),
+        nulls.astype(np.float32),
+        n,
+        width,
+        padded,
+        weights,
+        np.float32(null),
+        np.float32(floor),
+        hmm.work_space(max(n, width), len(weights)),
+        flow,
+        posterior.ravel(),
+        empty,
+    )
     return likelihood, posterior[:, 1 : width + 1], empty, flow * weights, len(weights) // 2
 
 
@@ -170,7 +212,9 @@ def test_forward_backward_equals_the_sum_over_all_alignments(n, width):
 
 
 def literal_prior(matrix, weight):
-    """Return the factors of p(target word | position) and p(source word | position); the mean of the odds replaces NaN."""
+    """Return the factors of p(target word | position) and p(source word | position); the mean of
+    the odds replaces NaN.
+    """
     odds = [[None if math.isnan(c) else math.exp(weight * c) for c in row] for row in matrix]
     known = [x for row in odds for x in row if x is not None]
     odds = np.array([[sum(known) / len(known) if x is None else x for x in row] for row in odds])
@@ -191,11 +235,16 @@ def cosines(text=TEXT):
 
 def literal_agreement(text, prior, iterations, settings: HmmSettings, matrices=None):
     """Return the expected counts after iterations of IBM model 1 and the HMM with agreement."""
-    matrices = [None if matrices is None else matrices[k] for k, (a, b) in enumerate(text) if a and b]
+    matrices = [
+        None if matrices is None else matrices[k] for k, (a, b) in enumerate(text) if a and b
+    ]
     text = [(a, b) for a, b in text if a and b]
     pairs_of_types = {(s, t) for a, b in text for s in a for t in b}
     counts = dict.fromkeys(pairs_of_types, 0.0)
-    nulls = [dict.fromkeys(range(N_SOURCE), 1 / N_SOURCE), dict.fromkeys(range(N_TARGET), 1 / N_TARGET)]
+    nulls = [
+        dict.fromkeys(range(N_SOURCE), 1 / N_SOURCE),
+        dict.fromkeys(range(N_TARGET), 1 / N_TARGET),
+    ]
     jumps = [first_jumps().astype(float)] * 2
     middle = len(jumps[0]) // 2
     for model in iterations:
@@ -221,7 +270,9 @@ def literal_agreement(text, prior, iterations, settings: HmmSettings, matrices=N
                     posteriors.append(joint / (joint.sum(1) + settings.null * empty)[:, None])
                 else:
                     jump = jumps[d]
-                    found = enumerate_hmm(table, empty, lambda k, jump=jump: jump[middle + k], settings.null)
+                    found = enumerate_hmm(
+                        table, empty, lambda k, jump=jump: jump[middle + k], settings.null
+                    )
                     posteriors.append(found[1])
                     for k, p in found[3].items():
                         flows[d][middle + k] += p
@@ -237,8 +288,9 @@ def literal_agreement(text, prior, iterations, settings: HmmSettings, matrices=N
             nulls[d] = {w: v / sum(rest.values()) for w, v in rest.items()}
         if model == "hmm":
             jumps = [
-                (1 - settings.jump_smoothing) * f / f.sum() + settings.jump_smoothing / len(f) for f in flows
-            ]  # fmt: skip
+                (1 - settings.jump_smoothing) * f / f.sum() + settings.jump_smoothing / len(f)
+                for f in flows
+            ]
     return counts
 
 
@@ -248,31 +300,62 @@ def test_agreement_counts_are_products_of_posteriors(ibm1, more, similar):
     settings = HmmSettings(ibm1_iterations=ibm1, hmm_iterations=more, floor=0.0)
     text = bitext()
     matrices = cosines() if similar else None
-    job = Job(text, lambda: np.zeros(len(text.pairs), np.uint16), similarities=matrices and Similarities.of(matrices))
+    job = Job(
+        text,
+        lambda: np.zeros(len(text.pairs), np.uint16),
+        similarities=matrices and Similarities.of(matrices),
+    )
     tables = train(HmmPass(job, settings))
-    expected = literal_agreement(TEXT, settings.strength, ["ibm1"] * ibm1 + ["hmm"] * more, settings, matrices)
+    expected = literal_agreement(
+        TEXT, settings.strength, ["ibm1"] * ibm1 + ["hmm"] * more, settings, matrices
+    )
     pairs = zip(text.pairs.source.tolist(), text.pairs.target.tolist(), strict=True)
     # The model ignores expected counts below 1e-5 in a cell.
-    np.testing.assert_allclose(tables.counts, [expected[pair] for pair in pairs], rtol=1e-3, atol=3e-4)
+    np.testing.assert_allclose(
+        tables.counts, [expected[pair] for pair in pairs], rtol=1e-3, atol=3e-4
+    )
 
 
-# -- Gibbs -------------------------------------------------------------------------------------------------------------
+# -- Gibbs
+# --------------------------------------------------------------------------------------------------
 def literal_gibbs(
-    text, links, prior, fertility_prior, *, null, null_strength, jump_strength, longest, state, sweeps, order, factors
-):  # fmt: skip
-    """Return links and marginals sampled from the documented conditional distributions with the sampler's random numbers."""
+    text,
+    links,
+    prior,
+    fertility_prior,
+    *,
+    null,
+    null_strength,
+    jump_strength,
+    longest,
+    state,
+    sweeps,
+    order,
+    factors,
+):
+    """Return links and marginals sampled from the documented conditional distributions with the
+    sampler's random numbers.
+    """
     state, cap = int(state), FERTILITIES - 1
     n_jumps = 2 * (2 * longest + 2) + 1
     links = [list(sentence) for sentence in links]
     pairs_of_types = {(s, t) for a, b in text for s in a for t in b if a and b}
-    prior_total = {s: sum(prior[pair] for pair in pairs_of_types if pair[0] == s) for s in range(N_SOURCE)}
+    prior_total = {
+        s: sum(prior[pair] for pair in pairs_of_types if pair[0] == s) for s in range(N_SOURCE)
+    }
     marginals = [np.zeros((len(a), len(b))) for a, b in text]
     for _ in range(sweeps):
         for k in order:
             given, observed = text[k]
             for j, f in enumerate(observed):
                 links[k][j] = None  # recompute all counts without this word
-                pairs, totals, nulls, jumps, fertilities = Counter(), Counter(), Counter(), Counter(), Counter()
+                pairs, totals, nulls, jumps, fertilities = (
+                    Counter(),
+                    Counter(),
+                    Counter(),
+                    Counter(),
+                    Counter(),
+                )
                 for b, (a, o) in enumerate(text):
                     if not a or not o:
                         continue
@@ -307,7 +390,11 @@ def literal_gibbs(
                     w /= fertilities[e, low] - 1 + fertility_prior[low]
                     w *= factors[k][i, j]
                     weights.append((1 - null) * w)
-                nothing = null * (nulls[f] + null_strength) / (sum(nulls.values()) + null_strength * N_TARGET)
+                nothing = (
+                    null
+                    * (nulls[f] + null_strength)
+                    / (sum(nulls.values()) + null_strength * N_TARGET)
+                )
                 state = (state + int(GOLDEN)) % 2**64
                 rest = unit(np.uint64(state)) * (sum(weights) + nothing)
                 links[k][j] = -1
@@ -323,14 +410,18 @@ def literal_gibbs(
 @pytest.mark.parametrize("similar", [False, True])
 @pytest.mark.parametrize("across", [True, False])
 def test_the_sampler_follows_its_conditional_distributions(across, similar):
-    source_text = TEXT if across else swapped(TEXT)  # pairs (conditioning sentence, observed sentence)
+    source_text = (
+        TEXT if across else swapped(TEXT)
+    )  # pairs (conditioning sentence, observed sentence)
     text = bitext()
     rng = np.random.default_rng(5)
     start = [[int(rng.integers(-1, len(a))) if a else -1 for _ in b] for a, b in source_text]
     links = np.array([i for sentence in start for i in sentence], dtype=np.int32)
     prior = (0.01 + rng.random(len(text.pairs))).astype(np.float32)
     keys = list(zip(text.pairs.source.tolist(), text.pairs.target.tolist(), strict=True))
-    by_pair = {(pair if across else pair[::-1]): float(p) for pair, p in zip(keys, prior, strict=True)}
+    by_pair = {
+        (pair if across else pair[::-1]): float(p) for pair, p in zip(keys, prior, strict=True)
+    }
     shape = rng.random(FERTILITIES).astype(np.float32)
     middle = 2 * text.longest + 2
     counts, total, nulls = prior.copy(), np.zeros(5, np.float32), np.zeros(5, np.float32)
@@ -338,28 +429,59 @@ def test_the_sampler_follows_its_conditional_distributions(across, similar):
     for p, (s, t) in enumerate(keys):
         total[s if across else t] += prior[p]
     chain = gibbs.State(
-        links, counts, total, nulls, np.zeros(3), jumps, fertilities, shape, np.array([77], np.uint64)
-    )  # fmt: skip
+        links,
+        counts,
+        total,
+        nulls,
+        np.zeros(3),
+        jumps,
+        fertilities,
+        shape,
+        np.array([77], np.uint64),
+    )
     view = text.text(across)
     gibbs.tally(text.used, view, chain)
     chain.sums[:] = nulls.sum(dtype=np.float64), jumps.sum(), len(nulls)
     marginal, null_marginal = np.zeros(text.n_cells, np.float32), np.zeros(len(links), np.float32)
     factors = [np.ones((len(given), len(observed))) for given, observed in source_text]
     if similar:
-        made = [literal_prior(matrix, 2.0) if matrix.size else (matrix, matrix) for matrix in cosines()]
+        made = [
+            literal_prior(matrix, 2.0) if matrix.size else (matrix, matrix) for matrix in cosines()
+        ]
         factors = [forward if across else backward.T for forward, backward in made]
     positions = prior_of(Similarities.of(cosines()) if similar else None, text, 2.0)
     nothing, strength = np.float32(0.15), np.float32(0.02)
     for _ in range(3):
         gibbs.sample(
-            text.used, view, chain, positions, np.zeros(0, np.uint64), nothing, strength, True, marginal, null_marginal
-        )  # fmt: skip
+            text.used,
+            view,
+            chain,
+            positions,
+            np.zeros(0, np.uint64),
+            nothing,
+            strength,
+            True,
+            marginal,
+            null_marginal,
+        )
     expected, marginals = literal_gibbs(
-        source_text, start, by_pair, shape, null=0.15, null_strength=0.02, jump_strength=0.7, longest=text.longest,
-        state=77, sweeps=3, order=text.used, factors=factors,
-    )  # fmt: skip
+        source_text,
+        start,
+        by_pair,
+        shape,
+        null=0.15,
+        null_strength=0.02,
+        jump_strength=0.7,
+        longest=text.longest,
+        state=77,
+        sweeps=3,
+        order=text.used,
+        factors=factors,
+    )
     assert links.tolist() == [i for sentence in expected for i in sentence]
     for k, (a, b) in enumerate(TEXT):
         if a and b:
-            cells = marginal[text.origin[k] : text.origin[k] + len(a) * len(b)].reshape(len(a), len(b))
+            cells = marginal[text.origin[k] : text.origin[k] + len(a) * len(b)].reshape(
+                len(a), len(b)
+            )
             np.testing.assert_allclose(cells, marginals[k] if across else marginals[k].T, rtol=2e-3)

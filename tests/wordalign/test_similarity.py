@@ -21,9 +21,11 @@ def cosines(seed: int, n: int = 6, m: int = 5) -> np.ndarray:
 def literal_mutual(s) -> set:
     n, m = s.shape
     return {
-        (i, j) for i in range(n) for j in range(m)
+        (i, j)
+        for i in range(n)
+        for j in range(m)
         if all(s[i, j] >= s[i, k] for k in range(m)) and all(s[i, j] >= s[k, j] for k in range(n))
-    }  # fmt: skip
+    }
 
 
 def links(matrix: np.ndarray) -> set:
@@ -61,12 +63,16 @@ def test_planted_links_are_recovered_and_words_without_a_vector_are_unlinked(met
     covered = np.ones(8, dtype=bool)
     covered[6] = False
     source = Embeddings(np.where(covered[:, None], data, 0), offsets, covered)
-    target = Embeddings(data[order] + 0.01 * rng.normal(size=data.shape).astype(np.float32), offsets)
+    target = Embeddings(
+        data[order] + 0.01 * rng.normal(size=data.shape).astype(np.float32), offsets
+    )
     options = {"threshold": 0.3} if method == "softmax" else {}
     found = links_from_embeddings(source, target, method=method, **options)
     assert found.n_sentences == 3
     expected = [(0, i, 4 - i) for i in range(5)] + [(2, 0, 2), (2, 2, 0)]
-    got = set(zip(found.sentence.tolist(), found.source.tolist(), found.target.tolist(), strict=True))
+    got = set(
+        zip(found.sentence.tolist(), found.source.tolist(), found.target.tolist(), strict=True)
+    )
     assert set(expected) <= got
     assert all((k, i) != (2, 1) for k, i, _ in got)
     if method == "mutual":

@@ -1,4 +1,6 @@
-"""Tests of word aligners: planted links, determinism, saving, out-of-vocabulary words and errors."""
+"""Tests of word aligners: planted links, determinism, saving, out-of-vocabulary words and
+errors.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ from calque.wordalign import (
     WordAligner,
     align_words,
     statistical,
-)  # fmt: skip
+)
 from calque.wordalign import (
     model as models,
 )
@@ -28,14 +30,19 @@ MODELS = ("fast-align", "hmm", "gibbs")
 LETTERS = "bcdfghklmnprstvz"
 
 
-def planted(n: int, seed: int, *, first: int = 0, size: int = 120) -> tuple[ParallelCorpus, WordPairs]:
+def planted(
+    n: int, seed: int, *, first: int = 0, size: int = 120
+) -> tuple[ParallelCorpus, WordPairs]:
     """Return text and its gold links.
 
-    Target word k translates source word k, in nearly the same order; some target words are unaligned.
+    Target word k translates source word k, in nearly the same order; some target words are
+    unaligned.
     """
     rng = np.random.default_rng(seed)
-    words = [[first_letter + LETTERS[k // 16] + LETTERS[k % 16] + tail for k in range(size)]
-             for first_letter, tail in (("a", "xq"), ("o", "jw"))]  # fmt: skip
+    words = [
+        [first_letter + LETTERS[k // 16] + LETTERS[k % 16] + tail for k in range(size)]
+        for first_letter, tail in (("a", "xq"), ("o", "jw"))
+    ]
     source, target, links = [], [], []
     for sentence in range(n):
         length = int(rng.integers(2, 12))
@@ -54,7 +61,9 @@ def planted(n: int, seed: int, *, first: int = 0, size: int = 120) -> tuple[Para
 
 
 def keys(pairs: WordPairs) -> set[tuple[int, int, int]]:
-    return set(zip(pairs.sentence.tolist(), pairs.source.tolist(), pairs.target.tolist(), strict=True))
+    return set(
+        zip(pairs.sentence.tolist(), pairs.source.tolist(), pairs.target.tolist(), strict=True)
+    )
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +83,9 @@ def test_planted_links_are_recovered(text, aligners, model, least, symmetrize):
     assert f1(found, text[1]) > least
     assert found.posterior is not None
     assert ((found.posterior > 0) & (found.posterior <= 1 + 1e-5)).all()
-    correct = np.array([link in true for link in zip(found.sentence, found.source, found.target, strict=True)])
+    correct = np.array(
+        [link in true for link in zip(found.sentence, found.source, found.target, strict=True)]
+    )
     if not correct.all():
         assert found.posterior[correct].mean() > found.posterior[~correct].mean()
 
@@ -93,8 +104,8 @@ def test_links_do_not_depend_on_threads_or_blocks(text, name, monkeypatch):
 
 
 def test_every_process_and_every_processor_computes_bitwise_equal_links(text, aligners, tmp_path):
-    """Compare loops that are compiled for this processor with loops for a processor without its vector instructions, which one
-    process compiles and another loads from the cache."""
+    """Compare loops that are compiled for this processor with loops for a processor without its
+    vector instructions, which one process compiles and another loads from the cache."""
     text[0].save(tmp_path / "text.arrow")
     program = """
 import sys, numba
@@ -107,7 +118,9 @@ if sys.argv[4] == "compiled":
     assert "ymm" not in "".join(sample.inspect_asm().values()), "the loops were compiled for this processor"
 """
     for name in ("compiled", "loaded"):
-        done = forked.run("-c", program, tmp_path / "loops", tmp_path / "text.arrow", tmp_path / name, name)
+        done = forked.run(
+            "-c", program, tmp_path / "loops", tmp_path / "text.arrow", tmp_path / name, name
+        )
         assert done.returncode == 0, done.stderr
     assert list((tmp_path / "loops").rglob("*.nbi"))
     assert (tmp_path / "compiled").read_bytes() == (tmp_path / "loaded").read_bytes()
@@ -122,9 +135,15 @@ def test_saved_aligners_link_new_text_identically(text, aligners, model, tmp_pat
     again = WordAligner.open(tmp_path / "aligner.safetensors")
     for number in range(4):  # each save writes the same bytes
         again.save(tmp_path / str(number))
-        assert (tmp_path / str(number)).read_bytes() == (tmp_path / "aligner.safetensors").read_bytes()
+        assert (tmp_path / str(number)).read_bytes() == (
+            tmp_path / "aligner.safetensors"
+        ).read_bytes()
     assert repr(again) == repr(aligner)
-    assert (again.langs, again.max_words, again.model.settings) == (("xx", "yy"), 500, aligner.model.settings)
+    assert (again.langs, again.max_words, again.model.settings) == (
+        ("xx", "yy"),
+        500,
+        aligner.model.settings,
+    )
     new, true = planted(80, 7, first=3)
     for symmetrize in ("union", "one-to-one"):
         a, b = (one.align(new, symmetrize=symmetrize) for one in (aligner, again))
@@ -140,11 +159,18 @@ def test_links_of_new_text_do_not_depend_on_other_sentences(text, aligners, mode
     """Check single sentences, reversed text, and sentences that repeat unknown words."""
     new, _ = planted(40, 9, first=100, size=140)
     rows = [(list(a.words), list(b.words)) for a, b in new]
-    rows += [(["new", "aqbxq", "news"], ["nova", "oqbjw"]), (["news", "new", "new"], ["nova", "oqbjw"]), ([], ["x"])]
+    rows += [
+        (["new", "aqbxq", "news"], ["nova", "oqbjw"]),
+        (["news", "new", "new"], ["nova", "oqbjw"]),
+        ([], ["x"]),
+    ]
     aligner = aligners[model]
 
     def link(rows):
-        found = aligner.align(ParallelCorpus.of(*map(list, zip(*rows, strict=True)), aligner.langs), symmetrize="union")
+        found = aligner.align(
+            ParallelCorpus.of(*map(list, zip(*rows, strict=True)), aligner.langs),
+            symmetrize="union",
+        )
         links = list(zip(found.source.tolist(), found.target.tolist(), strict=True))
         return [links[a:b] for a, b in pairwise(found.offsets().tolist())]
 
@@ -152,7 +178,10 @@ def test_links_of_new_text_do_not_depend_on_other_sentences(text, aligners, mode
     assert len(whole) == len(rows)
     assert link(rows[::-1])[::-1] == whole
     assert [link([row])[0] for row in rows] == whole
-    long = (["word"] * 200, ["mot"] * 150)  # a sentence pair with wide jumps, which must not affect the others
+    long = (
+        ["word"] * 200,
+        ["mot"] * 150,
+    )  # a sentence pair with wide jumps, which must not affect the others
     assert link([*rows, long])[:-1] == whole
 
 
@@ -188,7 +217,11 @@ def test_the_model_is_selected_by_text_size_or_settings(text, monkeypatch):
     assert WordAligner.train(text[0]).model.kind == "gibbs"
     monkeypatch.setattr(statistical, "FEW", 600)
     assert WordAligner.train(text[0]).model.kind == "hmm"
-    for settings, kind in ((FastAlignSettings(), "fast-align"), (HmmSettings(), "hmm"), (GibbsSettings(), "gibbs")):
+    for settings, kind in (
+        (FastAlignSettings(), "fast-align"),
+        (HmmSettings(), "hmm"),
+        (GibbsSettings(), "gibbs"),
+    ):
         assert WordAligner.train(text[0][:20], settings=settings).model.kind == kind
 
 
@@ -203,11 +236,18 @@ def test_empty_text_has_no_links():
 
 
 def test_long_sentences_are_skipped_and_counted(text):
-    corpus = text[0] + ParallelCorpus.of([list(text[0][0][0].words) * 40], [list(text[0][0][1].words)], ("xx", "yy"))
-    with pytest.warns(UserWarning, match="1 of 601 sentence pairs have more than 30 words on one side"):
+    corpus = text[0] + ParallelCorpus.of(
+        [list(text[0][0][0].words) * 40], [list(text[0][0][1].words)], ("xx", "yy")
+    )
+    with pytest.warns(
+        UserWarning, match="1 of 601 sentence pairs have more than 30 words on one side"
+    ):
         found = align_words(corpus, model="fast-align", max_words=30)
     assert found == WordPairs(
-        *(getattr(align_words(text[0], model="fast-align"), name) for name in ("sentence", "source", "target")),
+        *(
+            getattr(align_words(text[0], model="fast-align"), name)
+            for name in ("sentence", "source", "target")
+        ),
         n_sentences=601,
     )
 
@@ -221,12 +261,16 @@ def test_invalid_arguments_are_rejected(text, aligners, tmp_path):
     ):
         with pytest.raises(SettingError, match=message):
             align_words(small, **options)
-    with pytest.raises(SettingError, match="corpus must have the aligner's languages, xx-yy, got yy-xx"):
+    with pytest.raises(
+        SettingError, match="corpus must have the aligner's languages, xx-yy, got yy-xx"
+    ):
         aligners["hmm"].align(small.swapped())
     aligners["hmm"].save(tmp_path / "wrong")
     whole = (tmp_path / "wrong").read_bytes()
     changed = [bytearray(whole) for _ in range(3)]
-    for content, place in zip(changed, (-1, -100, whole.index(b"ibm1_iterations") + 3), strict=True):
+    for content, place in zip(
+        changed, (-1, -100, whole.index(b"ibm1_iterations") + 3), strict=True
+    ):
         content[place] ^= 2  # makes the checksum wrong
     for content in (b"", b"{}", b"\x08\0\0\0\0\0\0\0{}      ", *changed):
         (tmp_path / "wrong").write_bytes(content)

@@ -13,14 +13,17 @@ NEIGHBOURS = ((-1, 0), (0, -1), (1, 0), (0, 1), (-1, -1), (-1, 1), (1, -1), (1, 
 
 
 def moses(forward: set, backward: set, method: str) -> set:
-    """Return the links computed by the pseudo-code at http://www2.statmt.org/moses/?n=FactoredTraining.AlignWords."""
+    """Return the links computed by the pseudo-code at
+    http://www2.statmt.org/moses/?n=FactoredTraining.AlignWords.
+    """
     union, alignment = forward | backward, forward & backward
     if method in ("intersection", "one-to-one"):
         if method == "one-to-one":
             return {
-                (i, j) for i, j in alignment
+                (i, j)
+                for i, j in alignment
                 if sum(a == i for a, _ in alignment) == 1 and sum(b == j for _, b in alignment) == 1
-            }  # fmt: skip
+            }
         return alignment
     if method == "union":
         return union
@@ -57,7 +60,11 @@ def pairs(sentences: list[set], posterior: float | None = None) -> WordPairs:
     rows = [(k, i, j) for k, links in enumerate(sentences) for i, j in sorted(links)]
     k, i, j = np.array(rows, dtype=np.int64).reshape(-1, 3).T
     return WordPairs(
-        k, i, j, n_sentences=len(sentences), posterior=None if posterior is None else np.full(len(k), posterior)
+        k,
+        i,
+        j,
+        n_sentences=len(sentences),
+        posterior=None if posterior is None else np.full(len(k), posterior),
     )
 
 

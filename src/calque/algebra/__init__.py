@@ -1,1 +1,3 @@
-"""Pure functions on vectors for normalisation, similarity, exact nearest-neighbour search, orthogonal maps and statistics."""
+"""Pure functions on vectors for normalisation, similarity, exact nearest-neighbour search,
+orthogonal maps and statistics.
+"""

@@ -1,4 +1,6 @@
-"""Exact nearest-neighbour search by ratio margin (Artetxe & Schwenk 2019) in both directions, and mining of sentence pairs."""
+"""Exact nearest-neighbour search by ratio margin (Artetxe & Schwenk 2019) in both directions, and
+mining of sentence pairs.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ from calque.errors import SettingError
 
 _LISTED = 8  # number of CSLS candidates per vector whose ratios are computed before any full search
 _ROUNDING = 1e-12  # upper bound on the rounding error of a ratio
-_CLOSE = 1e-9  # ratios this close to the largest ratio are recomputed in a fixed order of summation, so ties are exact
+# ratios this close to the largest ratio are recomputed in a fixed order of summation, so ties are
+# exact
+_CLOSE = 1e-9
 _HELD = 1 << 22  # maximum number of ratios held in memory at a time
 
 
@@ -22,9 +26,12 @@ class Best:
     """The best match of each source vector and of each target vector.
 
     Attributes:
-        targets: index of the best target vector for each source vector, int64 `[n]`, or −1 if there is no match.
-        target_scores: ratio margin of each best target vector, float64 `[n]`, or −∞ if there is no match.
-        sources, source_scores: index and ratio margin of the best source vector for each target vector, `[m]`.
+        targets: index of the best target vector for each source vector, int64 `[n]`, or −1 if there
+            is no match.
+        target_scores: ratio margin of each best target vector, float64 `[n]`, or −∞ if there is no
+            match.
+        sources, source_scores: index and ratio margin of the best source vector for each target
+            vector, `[m]`.
     """
 
     targets: np.ndarray
@@ -34,21 +41,24 @@ class Best:
 
 
 def best_by_margin(source: np.ndarray, target: np.ndarray, *, k: int = 4) -> Best:
-    """Return the best match of each source vector among all target vectors, and vice versa (Artetxe & Schwenk 2019,
-    §3.1, Eq. 2).
+    """Return the best match of each source vector among all target vectors, and vice versa (Artetxe
+    & Schwenk 2019, §3.1, Eq. 2).
 
-    The ratio margin is cos(x, y) / ((r(x) + r(y)) / 2), where r is a vector's mean cosine with its k nearest vectors on the
-    other side. Ties go to the smaller index.
+    The ratio margin is cos(x, y) / ((r(x) + r(y)) / 2), where r is a vector's mean cosine with its
+    k nearest vectors on the other side. Ties go to the smaller index.
 
-    The ratio equals 1 + CSLS / (r(x) + r(y)), so an exact CSLS search bounds it from above: if the last candidate has CSLS s,
-    all other vectors have a ratio of at most 1 + s / (r(x) + r), where r is the smallest r(y) if s is positive, and the
-    largest r(y) otherwise. A vector whose best ratio is below this bound is compared with all vectors of the other side.
+    The ratio equals 1 + CSLS / (r(x) + r(y)), so an exact CSLS search bounds it from above: if the
+    last candidate has CSLS s, all other vectors have a ratio of at most 1 + s / (r(x) + r), where r
+    is the smallest r(y) if s is positive, and the largest r(y) otherwise. A vector whose best ratio
+    is below this bound is compared with all vectors of the other side.
 
-    LASER's code searches only the k nearest vectors by cosine; `xsim_neighbours` implements this search.
+    LASER's code searches only the k nearest vectors by cosine; `xsim_neighbours` implements this
+    search.
 
     Args:
         source, target: vectors, which need not be normalised, `[n, dim]` and `[m, dim]`.
-        k: neighbourhood size. A pair with r(x) + r(y) ≤ 0 is never a best match, because its ratio is meaningless.
+        k: neighbourhood size. A pair with r(x) + r(y) ≤ 0 is never a best match, because its ratio
+            is meaningless.
 
     Raises:
         SettingError: the shapes do not match, a component is not finite, or k is below 1.
@@ -68,15 +78,24 @@ def best_by_margin(source: np.ndarray, target: np.ndarray, *, k: int = 4) -> Bes
 
 
 def _best_ratios(
-    x: np.ndarray, y: np.ndarray, names: np.ndarray, csls: np.ndarray, of_x: np.ndarray, of_y: np.ndarray,
-) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
-    """Return the index and value of the largest ratio of each row of x with its CSLS candidates or, if needed, all rows of y."""
+    x: np.ndarray,
+    y: np.ndarray,
+    names: np.ndarray,
+    csls: np.ndarray,
+    of_x: np.ndarray,
+    of_y: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the index and value of the largest ratio of each row of x with its CSLS candidates or,
+    if needed, all rows of y.
+    """
     ratios = _ratios(csls, of_x[:, None] + of_y[names])
     best, scores = _first_largest(names, ratios)
     if names.shape[1] == len(y):
         return best, scores
     last, least, most = csls[:, -1], of_x + of_y.min(), of_x + of_y.max()
-    bound = np.where(least > 0, 1 + last / np.where(least > 0, np.where(last > 0, least, most), 1.0), np.inf)
+    bound = np.where(
+        least > 0, 1 + last / np.where(least > 0, np.where(last > 0, least, most), 1.0), np.inf
+    )
     rows = np.flatnonzero(~(scores > bound + _ROUNDING))
     step = max(1, _HELD // len(y))
     for start in range(0, len(rows), step):
@@ -88,11 +107,15 @@ def _best_ratios(
 def _search_all(
     x: np.ndarray, y: np.ndarray, rows: np.ndarray, of_x: np.ndarray, of_y: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """For each of the rows of x listed in `rows`, return the index and value of the largest ratio over all rows of y."""
+    """For each of the rows of x listed in `rows`, return the index and value of the largest ratio
+    over all rows of y.
+    """
     sums = of_x[rows, None] + of_y
     ratios = _ratios(2 * (x[rows].astype(np.float64) @ y.T.astype(np.float64)) - sums, sums)
     largest = ratios.max(axis=1, keepdims=True)
-    owners, names = np.nonzero((ratios >= largest - _CLOSE * np.maximum(1, np.abs(largest))) & (sums > 0))
+    owners, names = np.nonzero(
+        (ratios >= largest - _CLOSE * np.maximum(1, np.abs(largest))) & (sums > 0)
+    )
     exact = dots(torch.from_numpy(x), torch.from_numpy(y), rows[owners], names)
     values = np.full(ratios.shape, -np.inf)
     values[owners, names] = _ratios(2 * exact - sums[owners, names], sums[owners, names])
@@ -105,7 +128,9 @@ def _ratios(csls: np.ndarray, sums: np.ndarray) -> np.ndarray:
 
 
 def _first_largest(names: np.ndarray, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """For each row, return the smallest index with the largest score (−1 if all scores are −∞), and the largest score."""
+    """For each row, return the smallest index with the largest score (−1 if all scores are −∞), and
+    the largest score.
+    """
     largest = scores.max(axis=1)
     beyond = np.iinfo(np.int64).max
     chosen = np.where(scores == largest[:, None], names, beyond).min(axis=1)
@@ -113,14 +138,15 @@ def _first_largest(names: np.ndarray, scores: np.ndarray) -> tuple[np.ndarray, n
 
 
 def xsim_neighbours(source: np.ndarray, target: np.ndarray, *, k: int = 4) -> np.ndarray:
-    """For each source vector, return the target vector with the largest ratio margin among its k nearest target vectors by
-    cosine (LASER's `xsim.py`).
+    """For each source vector, return the target vector with the largest ratio margin among its k
+    nearest target vectors by cosine (LASER's `xsim.py`).
 
     Args:
         source, target, k: see `best_by_margin`.
 
     Returns:
-        indices of the target vectors, int64 `[n]`, or −1 if `target` is empty. Ties go to the vector with the larger cosine.
+        indices of the target vectors, int64 `[n]`, or −1 if `target` is empty. Ties go to the
+        vector with the larger cosine.
     """
     x, y = unit_rows(source), unit_rows(target)
     if not len(x) or not len(y):
@@ -128,12 +154,16 @@ def xsim_neighbours(source: np.ndarray, target: np.ndarray, *, k: int = 4) -> np
     if k < 1:
         raise SettingError(f"k must be at least 1, got {k}")
     near = cosine_neighbours(x, y, n_best=k)
-    sums = near.target_scores.mean(axis=1, keepdims=True) + near.source_scores.mean(axis=1)[near.targets]
+    sums = (
+        near.target_scores.mean(axis=1, keepdims=True)
+        + near.source_scores.mean(axis=1)[near.targets]
+    )
     places = np.argmax(_ratios(2 * near.target_scores - sums, sums), axis=1)
     return near.targets[np.arange(len(x)), places]
 
 
-# -- mining sentence pairs from two texts that are not translations -----------------------------------------------------
+# -- mining sentence pairs from two texts that are not translations
+# -----------------------------------------------------
 @dataclass(frozen=True)
 class Mined:
     """Mined sentence pairs and their scores, best first.
@@ -157,15 +187,20 @@ class Mined:
 
 
 def mine(best: Best) -> Mined:
-    """Return the best matches in both directions, sorted by score, without pairs that share a sentence with a better pair
-    (Artetxe & Schwenk 2019, §3.2, "max score")."""
+    """Return the best matches in both directions, sorted by score, without pairs that share a
+    sentence with a better pair (Artetxe & Schwenk 2019, §3.2, "max score")."""
     n, m = len(best.targets), len(best.sources)
-    source, target = np.concatenate([np.arange(n), best.sources]), np.concatenate([best.targets, np.arange(m)])
+    source, target = (
+        np.concatenate([np.arange(n), best.sources]),
+        np.concatenate([best.targets, np.arange(m)]),
+    )
     scores = np.concatenate([best.target_scores, best.source_scores])
     order = np.lexsort((target, source, -scores))
     order = order[(source[order] >= 0) & (target[order] >= 0)]
     selected, free_source, free_target = [], bytearray(b"\1" * n), bytearray(b"\1" * m)
-    for place, i, j in zip(order.tolist(), source[order].tolist(), target[order].tolist(), strict=True):
+    for place, i, j in zip(
+        order.tolist(), source[order].tolist(), target[order].tolist(), strict=True
+    ):
         if free_source[i] and free_target[j]:
             free_source[i] = free_target[j] = 0
             selected.append(place)
@@ -173,7 +208,8 @@ def mine(best: Best) -> Mined:
 
 
 def best_threshold(mined: Mined, right: np.ndarray, n_gold: int) -> float:
-    """Return the score threshold with the best F1 (Artetxe & Schwenk 2019, §3.2; LASER's `bucc.py`).
+    """Return the score threshold with the best F1 (Artetxe & Schwenk 2019, §3.2; LASER's
+    `bucc.py`).
 
     Args:
         mined: mined pairs with their scores.
@@ -181,12 +217,14 @@ def best_threshold(mined: Mined, right: np.ndarray, n_gold: int) -> float:
         n_gold: total number of gold pairs, including pairs that were not mined.
 
     Returns:
-        the midpoint between the last accepted score and the first rejected score, as in LASER's code, or ∞ if no mined pair is
-        a gold pair. Ties go to the highest threshold.
+        the midpoint between the last accepted score and the first rejected score, as in LASER's
+        code, or ∞ if no mined pair is a gold pair. Ties go to the highest threshold.
     """
     if not right.any():
         return float("inf")
-    ends = np.append(np.flatnonzero(np.diff(mined.scores)), len(mined) - 1)  # equal scores are accepted together
+    ends = np.append(
+        np.flatnonzero(np.diff(mined.scores)), len(mined) - 1
+    )  # equal scores are accepted together
     f1 = 2 * np.cumsum(right)[ends] / (ends + 1.0 + n_gold)
     last = int(ends[np.argmax(f1)])
     following = mined.scores[min(last + 1, len(mined) - 1)]

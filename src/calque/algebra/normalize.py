@@ -12,11 +12,13 @@ _BLOCK = 8192  # number of rows converted to float64 at a time
 def unit_rows(x: np.ndarray, rows: np.ndarray | None = None) -> np.ndarray:
     """Return the L2-normalised rows in float32; zero rows remain zero.
 
-    Each row is divided by its norm. Dividing by the norm of the matrix, as in the code of Cao et al. (2020), disables CSLS.
+    Each row is divided by its norm. Dividing by the norm of the matrix, as in the code of Cao et
+    al. (2020), disables CSLS.
 
     Args:
         x: vectors, `[n, dim]`, float16, float32 or float64, in memory or memory-mapped.
-        rows: indices of the rows to return, in the order of the result, int64 `[n_rows]`; default: all rows.
+        rows: indices of the rows to return, in the order of the result, int64 `[n_rows]`; default:
+            all rows.
 
     Returns:
         a new array, float32 `[n, dim]` or `[n_rows, dim]`. Norms are computed in float64.
@@ -38,13 +40,16 @@ def unit_rows(x: np.ndarray, rows: np.ndarray | None = None) -> np.ndarray:
     return unit
 
 
-def unit_centre_unit(x: np.ndarray, mean: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """L2-normalise rows, subtract the mean, and L2-normalise again (Artetxe et al. 2018; Cao et al. 2020, §3.4).
+def unit_centre_unit(
+    x: np.ndarray, mean: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """L2-normalise rows, subtract the mean, and L2-normalise again (Artetxe et al. 2018; Cao et al.
+    2020, §3.4).
 
     Args:
         x: vectors, `[n, dim]`.
-        mean: mean to subtract, `[dim]`; default: the mean of the normalised rows of `x`. To normalise further vectors
-            consistently, pass the mean that an earlier call returned.
+        mean: mean to subtract, `[dim]`; default: the mean of the normalised rows of `x`. To
+            normalise further vectors consistently, pass the mean that an earlier call returned.
 
     Returns:
         the normalised rows, float32 `[n, dim]`, and the subtracted mean, float64 `[dim]`.

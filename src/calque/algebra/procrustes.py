@@ -1,4 +1,6 @@
-"""Linear maps between two vector spaces, fitted from moments that can be accumulated over any number of vector pairs."""
+"""Linear maps between two vector spaces, fitted from moments that can be accumulated over any
+number of vector pairs.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +11,12 @@ from calque.errors import SettingError
 
 
 class Moments:
-    """Means and centred cross-products of paired vectors in float64, which can be accumulated in blocks and merged.
+    """Means and centred cross-products of paired vectors in float64, which can be accumulated in
+    blocks and merged.
 
-    Blocks are merged with the update of Chan et al. (1979, "Updating formulae and a pairwise algorithm for computing sample
-    variances"), so a large mean does not reduce the precision. The target vectors may have 0 dimensions.
+    Blocks are merged with the update of Chan et al. (1979, "Updating formulae and a pairwise
+    algorithm for computing sample variances"), so a large mean does not reduce the precision. The
+    target vectors may have 0 dimensions.
 
     Attributes:
         n: number of pairs.
@@ -24,11 +28,16 @@ class Moments:
     def __init__(self, source_dim: int, target_dim: int):
         self.n = 0
         self.source_mean, self.target_mean = np.zeros(source_dim), np.zeros(target_dim)
-        self.cross, self.gram = np.zeros((source_dim, target_dim)), np.zeros((source_dim, source_dim))
+        self.cross, self.gram = (
+            np.zeros((source_dim, target_dim)),
+            np.zeros((source_dim, source_dim)),
+        )
 
     @classmethod
     def of(cls, source: np.ndarray, target: np.ndarray, *, block: int | None = None) -> Moments:
-        """Return the moments of the paired vectors `[n, source_dim]` and `[n, target_dim]`; see `update`."""
+        """Return the moments of the paired vectors `[n, source_dim]` and `[n, target_dim]`; see
+        `update`.
+        """
         moments = cls(source.shape[1], target.shape[1])
         moments.update(source, target, block=block)
         return moments
@@ -43,13 +52,19 @@ class Moments:
             SettingError: the numbers of source and target vectors differ, or a value is not finite.
         """
         if len(source) != len(target):
-            raise SettingError(f"both sides must have equal numbers of vectors, got {len(source)} and {len(target)}")
+            raise SettingError(
+                f"both sides must have equal numbers of vectors, got {len(source)} and "
+                f"{len(target)}"
+            )
         block = block or max(1, (1 << 21) // max(self.cross.shape))
         for start in range(0, len(source), block):
             x = np.asarray(source[start : start + block], dtype=np.float64)
             y = np.asarray(target[start : start + block], dtype=np.float64)
             if not (np.isfinite(x).all() and np.isfinite(y).all()):
-                raise SettingError(f"vectors must be finite, got NaN or infinity in rows {start} to {start + len(x)}")
+                raise SettingError(
+                    f"vectors must be finite, got NaN or infinity in rows {start} to "
+                    f"{start + len(x)}"
+                )
             part = Moments(*self.cross.shape)
             part.n = len(x)
             part.source_mean, part.target_mean = x.mean(axis=0), y.mean(axis=0)
@@ -82,21 +97,25 @@ class Moments:
 
 
 def procrustes(cross: np.ndarray) -> np.ndarray:
-    """Return the orthogonal W that minimises Σ ‖xW − y‖² (Schönemann 1966; Kulshreshtha 2020, Eqs. 2–3).
+    """Return the orthogonal W that minimises Σ ‖xW − y‖² (Schönemann 1966; Kulshreshtha 2020, Eqs.
+    2–3).
 
     Args:
         cross: cross-product Σ xᵀy, `[dim, dim]`.
 
     Returns:
-        W = UVᵀ with the SVD UΣVᵀ of `cross`, float64 `[dim, dim]`; vectors are rows, so W is the transpose of the papers' W.
+        W = UVᵀ with the SVD UΣVᵀ of `cross`, float64 `[dim, dim]`; vectors are rows, so W is the
+        transpose of the papers' W.
     """
-    # PyTorch's SVD is three times as fast as NumPy's for 300 dimensions, and NumPy's threads would compete with PyTorch's.
+    # PyTorch's SVD is three times as fast as NumPy's for 300 dimensions, and NumPy's threads would
+    # compete with PyTorch's.
     u, _, vt = torch.linalg.svd(torch.from_numpy(np.ascontiguousarray(cross, dtype=np.float64)))
     return (u @ vt).numpy()
 
 
 def least_squares(gram: np.ndarray, cross: np.ndarray) -> np.ndarray:
-    """Return the W of minimum norm that minimises Σ ‖xW − y‖² without constraints (Mikolov et al. 2013; Multi-sense, Eq. 8).
+    """Return the W of minimum norm that minimises Σ ‖xW − y‖² without constraints (Mikolov et al.
+    2013; Multi-sense, Eq. 8).
 
     Args:
         gram: Gram matrix Σ xᵀx, `[source_dim, source_dim]`.

@@ -1,10 +1,12 @@
-"""Exact nearest neighbours by cosine and by CSLS, in both directions, without storing the full similarity matrix.
+"""Exact nearest neighbours by cosine and by CSLS, in both directions, without storing the full
+similarity matrix.
 
-The vectors of each side are divided into small groups. One pass over `x @ y.T` stores the largest inner product of every vector
-with every group of the other side. These maxima limit the search: the k nearest vectors are in the k groups with the largest
-maxima, and the best neighbour by CSLS is in one of the few groups whose upper bound exceeds the largest lower bound. Only these
-groups are multiplied again, and products close to the largest are recomputed in float64. The maxima take at most 1 GiB of memory
-per side.
+The vectors of each side are divided into small groups. One pass over `x @ y.T` stores the largest
+inner product of every vector
+with every group of the other side. These maxima limit the search: the k nearest vectors are in the
+k groups with the largest maxima, and the best neighbour by CSLS is in one of the few groups whose
+upper bound exceeds the largest lower bound. Only these groups are multiplied again, and products
+close to the largest are recomputed in float64. The maxima take at most 1 GiB of memory per side.
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ from torch import Tensor
 
 from calque.errors import SettingError
 
-_SMALLEST = 32  # minimum number of vectors in a group; groups are larger if `_MAXIMA` would otherwise be exceeded
+# minimum number of vectors in a group; groups are larger if `_MAXIMA` would otherwise be exceeded
+_SMALLEST = 32
 _MAXIMA = 2**28  # maximum number of group maxima stored per side
 _TILE = 4096  # tile size: number of rows and columns that are read and grouped at a time
 _STRIPE = 1024  # number of rows multiplied at a time
@@ -31,7 +34,9 @@ _DECIDED = 2**25  # number of group maxima (queries × groups) compared at a tim
 
 @contextmanager
 def full_precision() -> Iterator[None]:
-    """Disable reduced-precision (TF32) matrix products in a `with` block, regardless of `torch.set_float32_matmul_precision`."""
+    """Disable reduced-precision (TF32) matrix products in a `with` block, regardless of
+    `torch.set_float32_matmul_precision`.
+    """
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("highest")
     try:
@@ -42,11 +47,16 @@ def full_precision() -> Iterator[None]:
 
 
 def error_bound(x: Tensor, y: Tensor) -> float:
-    """Return an upper bound on the error of a float32 inner product of rows of x and y, for any order of summation.
+    """Return an upper bound on the error of a float32 inner product of rows of x and y, for any
+    order of summation.
 
-    The bound is dim·u·‖x‖·‖y‖, where u = 2⁻²⁴ and ‖x‖ and ‖y‖ are the largest norms of rows of x and y (Higham 2002, §3.1).
+    The bound is dim·u·‖x‖·‖y‖, where u = 2⁻²⁴ and ‖x‖ and ‖y‖ are the largest norms of rows of x
+    and y (Higham 2002, §3.1).
     """
-    longest = [float(torch.linalg.vector_norm(side, dim=1).nan_to_num(torch.inf, torch.inf).max()) for side in (x, y)]
+    longest = [
+        float(torch.linalg.vector_norm(side, dim=1).nan_to_num(torch.inf, torch.inf).max())
+        for side in (x, y)
+    ]
     return 1.01 * x.shape[1] * 2.0**-24 * longest[0] * longest[1] + 1e-30
 
 
@@ -55,12 +65,14 @@ class Neighbours:
     """Nearest neighbours in both directions.
 
     Attributes:
-        targets: indices of the nearest target vectors of each source query, best first, int64 `[n_source_queries, n_best]`; if
-            there are fewer than `n_best` target vectors, there are fewer columns.
+        targets: indices of the nearest target vectors of each source query, best first, int64
+            `[n_source_queries, n_best]`; if there are fewer than `n_best` target vectors, there are
+            fewer columns.
         target_scores: similarity (cosine or CSLS) of these target vectors, float64.
-        sources, source_scores: indices and similarities of the nearest source vectors of each target query.
-        source_hubness, target_hubness: mean cosine of each vector with its k nearest vectors on the other side (r in CSLS),
-            float64 `[n]` and `[m]`, or None for neighbours by cosine.
+        sources, source_scores: indices and similarities of the nearest source vectors of each
+            target query.
+        source_hubness, target_hubness: mean cosine of each vector with its k nearest vectors on the
+            other side (r in CSLS), float64 `[n]` and `[m]`, or None for neighbours by cosine.
     """
 
     targets: np.ndarray
@@ -80,19 +92,21 @@ def csls_neighbours(
     source_queries: np.ndarray | None = None,
     target_queries: np.ndarray | None = None,
 ) -> Neighbours:
-    """Return nearest neighbours by cross-domain similarity local scaling (Conneau et al. 2018a, Eq. 3).
+    """Return nearest neighbours by cross-domain similarity local scaling (Conneau et al. 2018a, Eq.
+    3).
 
-    CSLS(x, y) = 2·cos(x, y) − r(x) − r(y), where r(x) is the mean cosine of x with its k nearest target vectors, and
-    r(y) is the mean cosine of y with its k nearest source vectors. Ties go to the smaller index. The result equals that of a
-    search in float64.
+    CSLS(x, y) = 2·cos(x, y) − r(x) − r(y), where r(x) is the mean cosine of x with its k nearest
+    target vectors, and r(y) is the mean cosine of y with its k nearest source vectors. Ties go to
+    the smaller index. The result equals that of a search in float64.
 
     Args:
-        source, target: L2-normalised (or zero) vectors, `[n, dim]` and `[m, dim]`, such as the result of `unit_rows`. For
-            tensors, the search runs on their device.
+        source, target: L2-normalised (or zero) vectors, `[n, dim]` and `[m, dim]`, such as the
+            result of `unit_rows`. For tensors, the search runs on their device.
         k: neighbourhood size.
         n_best: number of neighbours to return for each query.
-        source_queries, target_queries: indices of the vectors whose neighbours are returned; default: all vectors. All vectors
-            are always candidates, and r is always computed over all vectors.
+        source_queries, target_queries: indices of the vectors whose neighbours are returned;
+            default: all vectors. All vectors are always candidates, and r is always computed over
+            all vectors.
 
     Raises:
         SettingError: the shapes do not match, a component is not finite, or k or n_best is below 1.
@@ -115,21 +129,29 @@ def cosine_neighbours(
 
 
 def largest_products(x: Tensor, y: Tensor, k: int) -> tuple[np.ndarray, np.ndarray]:
-    """For each row of `x`, return the `k` largest float32 inner products with rows of `y`, and the indices of these rows.
+    """For each row of `x`, return the `k` largest float32 inner products with rows of `y`, and the
+    indices of these rows.
 
     Args:
         x, y: finite float32 vectors on the same device, `[n, dim]` and `[m, dim]`.
         k: number of products to return for each row; at most m are returned.
 
     Returns:
-        the products in descending order, float32 `[n, min(k, m)]`, and the indices, int64 `[n, min(k, m)]`.
+        the products in descending order, float32 `[n, min(k, m)]`, and the indices, int64 `[n,
+        min(k, m)]`.
     """
     k = min(k, len(y))
-    values, names = np.full((len(x), k), -np.inf, dtype=np.float32), np.zeros((len(x), k), dtype=np.int64)
+    values, names = (
+        np.full((len(x), k), -np.inf, dtype=np.float32),
+        np.zeros((len(x), k), dtype=np.int64),
+    )
     with full_precision():
         for top in range(0, len(x), _STRIPE):
             rows = slice(top, top + _STRIPE)
-            best, places = torch.from_numpy(values[rows]).to(x.device), torch.from_numpy(names[rows]).to(x.device)
+            best, places = (
+                torch.from_numpy(values[rows]).to(x.device),
+                torch.from_numpy(names[rows]).to(x.device),
+            )
             for left in range(0, len(y), 2 * _TILE):
                 part = y[left : left + 2 * _TILE]
                 found, where = (x[rows] @ part.T).topk(min(k, len(part)), dim=1)
@@ -140,13 +162,16 @@ def largest_products(x: Tensor, y: Tensor, k: int) -> tuple[np.ndarray, np.ndarr
 
 
 def dots(x: Tensor, y: Tensor, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """Return the products `x[rows[p]] · y[columns[p]]` in float64; equal vectors have identical products, so ties are exact.
+    """Return the products `x[rows[p]] · y[columns[p]]` in float64; equal vectors have identical
+    products, so ties are exact.
 
     All blocks have the same shape, so all sums are computed in the same order.
     """
     out = torch.empty(len(rows), dtype=torch.float64, device=x.device)
     work = torch.zeros(_PAIRS, x.shape[1], dtype=torch.float64, device=x.device)
-    left, right = (torch.from_numpy(np.asarray(side, dtype=np.int64)).to(x.device) for side in (rows, columns))
+    left, right = (
+        torch.from_numpy(np.asarray(side, dtype=np.int64)).to(x.device) for side in (rows, columns)
+    )
     with torch.inference_mode():
         for start in range(0, len(rows), _PAIRS):
             n = min(_PAIRS, len(rows) - start)
@@ -156,9 +181,11 @@ def dots(x: Tensor, y: Tensor, rows: np.ndarray, columns: np.ndarray) -> np.ndar
     return out.cpu().numpy()
 
 
-# -- search ------------------------------------------------------------------------------------------------------------
+# -- search
+# --------------------------------------------------------------------------------------------------
 class _Side:
-    """Vectors of one side in groups, sorted by predicted hubness within each tile so that hubness varies little within a group.
+    """Vectors of one side in groups, sorted by predicted hubness within each tile so that hubness
+    varies little within a group.
 
     Attributes:
         rows: the vectors in their original order.
@@ -187,7 +214,9 @@ class _Side:
             yield start, self.rows[start : start + _TILE][order.to(self.rows.device)]
 
     def groups(self, start: int, stop: int) -> slice:
-        """Return the slice of groups between the sorted positions `start` and `stop`, which must both be group boundaries."""
+        """Return the slice of groups between the sorted positions `start` and `stop`, which must
+        both be group boundaries.
+        """
         return slice(*np.searchsorted(self.starts, (start, stop)).tolist())
 
 
@@ -197,13 +226,19 @@ def _neighbours(source, target, k, n_best, source_queries, target_queries) -> Ne
     x, y = _matrix(source, "source"), _matrix(target, "target")
     if x.shape[1] != y.shape[1] or x.device != y.device:
         got = f"{x.shape[1]} dimensions on {x.device} and {y.shape[1]} on {y.device}"
-        raise SettingError(f"source and target vectors must have equal dimensions and be on one device, got {got}")
+        raise SettingError(
+            f"source and target vectors must have equal dimensions and be on one device, got {got}"
+        )
     queries = [
         np.arange(len(side)) if rows is None else np.asarray(rows, dtype=np.int64)
         for side, rows in ((x, source_queries), (y, target_queries))
     ]
     if not len(x) or not len(y):
-        empty = [np.zeros((len(rows), 0), dtype=kind) for rows in queries for kind in (np.int64, np.float64)]
+        empty = [
+            np.zeros((len(rows), 0), dtype=kind)
+            for rows in queries
+            for kind in (np.int64, np.float64)
+        ]
         hubness = (np.zeros(len(x)), np.zeros(len(y))) if k else (None, None)
         return Neighbours(empty[0], empty[1], empty[2], empty[3], *hubness)
     error = error_bound(x, y)
@@ -218,7 +253,8 @@ def _neighbours(source, target, k, n_best, source_queries, target_queries) -> Ne
         hubness = [np.zeros(len(x)), np.zeros(len(y))]
         if k:
             hubness = [
-                each.best(np.arange(len(each.side.rows)), k, 1.0, None)[1].mean(axis=1) for each in (forward, backward)
+                each.best(np.arange(len(each.side.rows)), k, 1.0, None)[1].mean(axis=1)
+                for each in (forward, backward)
             ]
         targets, target_scores = forward.best(queries[0], n_best, 2.0, hubness[1])
         sources, source_scores = backward.best(queries[1], n_best, 2.0, hubness[0])
@@ -241,14 +277,18 @@ def _matrix(vectors: np.ndarray | Tensor, name: str) -> Tensor:
 
 
 def _predicted(x: Tensor, y: Tensor, k: int) -> np.ndarray | None:
-    """Predict the hubness of each row of `x` from a sample of `y`; return None if hubness is not needed or `y` is small."""
+    """Predict the hubness of each row of `x` from a sample of `y`; return None if hubness is not
+    needed or `y` is small.
+    """
     if not k or len(y) < 8 * _SAMPLED:
         return None
     return largest_products(x, y[::_SAMPLED].contiguous(), max(1, k // 4))[0].mean(axis=1)
 
 
 def _maxima(left: _Side, right: _Side) -> tuple[Tensor, Tensor]:
-    """Return the largest product of each sorted vector with each group, `[n_right_groups, n]` and `[n_left_groups, m]`."""
+    """Return the largest product of each sorted vector with each group, `[n_right_groups, n]` and
+    `[n_left_groups, m]`.
+    """
     n, m, device = len(left.rows), len(right.rows), left.rows.device
     of_rows = torch.empty(len(right.starts) - 1, n, device=device)
     of_columns = torch.empty(len(left.starts) - 1, m, device=device)
@@ -263,12 +303,16 @@ def _maxima(left: _Side, right: _Side) -> tuple[Tensor, Tensor]:
                 first = top + start
                 of_rows[groups, first : first + len(rows)] = _grouped_max(found, 1, right.size).T
                 places = left.groups(first, first + len(rows))
-                of_columns[places, across : across + len(columns)] = _grouped_max(found, 0, left.size)
+                of_columns[places, across : across + len(columns)] = _grouped_max(
+                    found, 0, left.size
+                )
     return of_rows, of_columns
 
 
 def _grouped_max(found: Tensor, dim: int, size: int) -> Tensor:
-    """Return the maximum of each group of `size` adjacent entries along a dimension; the last group may be smaller."""
+    """Return the maximum of each group of `size` adjacent entries along a dimension; the last group
+    may be smaller.
+    """
     whole = found.shape[dim] // size * size
     parts = [found.narrow(dim, 0, whole).unflatten(dim, (-1, size)).amax(dim + 1)] if whole else []
     if whole < found.shape[dim]:
@@ -277,10 +321,12 @@ def _grouped_max(found: Tensor, dim: int, size: int) -> Tensor:
 
 
 class _Search:
-    """Search among `others` for the best matches of vectors of `side`, limited to groups whose maxima allow a match.
+    """Search among `others` for the best matches of vectors of `side`, limited to groups whose
+    maxima allow a match.
 
     Args:
-        maxima: largest product of the vector at each sorted position of `side` with each group of `others`, `[n_groups, n]`.
+        maxima: largest product of the vector at each sorted position of `side` with each group of
+            `others`, `[n_groups, n]`.
         error: upper bound on the rounding error of a float32 product.
     """
 
@@ -292,11 +338,13 @@ class _Search:
     def best(
         self, queries: np.ndarray, n: int, factor: float, hubness: np.ndarray | None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """For each query, return the `n` vectors of the other side with the largest factor · product − hubness, best first.
+        """For each query, return the `n` vectors of the other side with the largest factor ·
+        product − hubness, best first.
 
         Args:
             queries: row indices of the queries, int64 `[q]`.
-            hubness: hubness of each vector of the other side, float64; None means that all values are 0.
+            hubness: hubness of each vector of the other side, float64; None means that all values
+                are 0.
 
         Returns:
             the row indices, int64, and the scores, float64, both `[q, min(n, m)]`.
@@ -311,15 +359,22 @@ class _Search:
             piece = slice(start, start + size)
             owners, found = self._candidates(places[piece], n, factor, less)
             columns = self.others.order[found]
-            values = factor * dots(self.side.rows, self.others.rows, rows[piece][owners], columns) - less[found]
+            values = (
+                factor * dots(self.side.rows, self.others.rows, rows[piece][owners], columns)
+                - less[found]
+            )
             order = np.lexsort((columns, -values, owners))
             first = np.searchsorted(owners[order], np.arange(len(rows[piece])))
             chosen = order[first[:, None] + np.arange(n)]
             names[piece], scores[piece] = columns[chosen], values[chosen]
         return names[back], scores[back]
 
-    def _candidates(self, places: np.ndarray, n: int, factor: float, less: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return pairs (index in `places`, sorted position in `others`) that include the `n` best matches of each query."""
+    def _candidates(
+        self, places: np.ndarray, n: int, factor: float, less: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return pairs (index in `places`, sorted position in `others`) that include the `n` best
+        matches of each query.
+        """
         starts, device = self.others.starts, self.maxima.device
         least, most = np.minimum.reduceat(less, starts[:-1]), np.maximum.reduceat(less, starts[:-1])
         if len(places) == places[-1] + 1 - places[0]:
@@ -327,7 +382,8 @@ class _Search:
         else:
             maxima = factor * self.maxima.index_select(1, torch.from_numpy(places).to(device))
         error = factor * self.error + 2.0**-22 * float(np.abs(less).max())
-        # At least n vectors reach the n-th largest lower bound of the groups, so vectors with lower scores can be excluded.
+        # At least n vectors reach the n-th largest lower bound of the groups, so vectors with lower
+        # scores can be excluded.
         lower = maxima - torch.from_numpy(most).to(maxima)[:, None]
         floor = torch.full((len(places),), -torch.inf, device=device)
         if len(lower) >= n:
@@ -338,7 +394,8 @@ class _Search:
         offsets = torch.from_numpy(less).to(maxima)
         owners, found, start = [], [], 0
         place_of, sorted_rows = (
-            torch.from_numpy(each).to(device) for each in (self.side.order[places], self.others.order)
+            torch.from_numpy(each).to(device)
+            for each in (self.side.order[places], self.others.order)
         )
         for group, count in enumerate(counts):
             if not count:

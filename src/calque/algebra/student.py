@@ -1,4 +1,6 @@
-"""Student's t distribution, and variances of scores between runs and between texts, with their degrees of freedom."""
+"""Student's t distribution, and variances of scores between runs and between texts, with their
+degrees of freedom.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +15,18 @@ Part = tuple[float, float]  # variance estimate and its degrees of freedom
 
 def tail(t: float, df: float) -> float:
     """Return the two-sided tail probability of `t` with `df` degrees of freedom."""
-    from scipy.special import stdtr  # scipy.stats.t gives the same result, but takes a second to import
+    from scipy.special import (
+        stdtr,
+    )  # scipy.stats.t gives the same result, but takes a second to import
 
     return 2 * float(stdtr(df, -abs(t)))
 
 
 @cache
 def quantile(level: float, df: float) -> float:
-    """Return the two-sided quantile of a confidence level, e.g. 1.96 for 0.95 and infinitely many degrees of freedom."""
+    """Return the two-sided quantile of a confidence level, e.g. 1.96 for 0.95 and infinitely many
+    degrees of freedom.
+    """
     from scipy.special import stdtrit
 
     return -float(stdtrit(df, (1 - level) / 2))
@@ -29,10 +35,12 @@ def quantile(level: float, df: float) -> float:
 def probability(gap: float, runs: Part, texts: Part) -> float:
     """Return the p-value of a difference, given its variance between runs and between texts.
 
-    Satterthwaite's degrees of freedom work well for confidence intervals. In the far tail, which multiple-testing correction
-    requires, they give p-values that are up to five times too small, because the variance of a few runs is often underestimated
-    by chance. The threshold is therefore that of Cochran and Cox (1950): the mean of the quantiles for runs and for texts,
-    weighted by their variances. These p-values are never too small; with three runs they are a few times too large.
+    Satterthwaite's degrees of freedom work well for confidence intervals. In the far tail, which
+    multiple-testing correction requires, they give p-values that are up to five times too small,
+    because the variance of a few runs is often underestimated
+    by chance. The threshold is therefore that of Cochran and Cox (1950): the mean of the quantiles
+    for runs and for texts, weighted by their variances. These p-values are never too small; with
+    three runs they are a few times too large.
     """
     variance = runs[0] + texts[0]
     if not variance:
@@ -40,7 +48,9 @@ def probability(gap: float, runs: Part, texts: Part) -> float:
     t = abs(gap) / math.sqrt(variance)
     of_runs = runs[0] / variance
     least = tail(t, total([runs, texts])[1])
-    if not 1e-9 < of_runs < 1 - 1e-9 or least > 0.1:  # one variance is 0, or the result is clearly not significant
+    if (
+        not 1e-9 < of_runs < 1 - 1e-9 or least > 0.1
+    ):  # one variance is 0, or the result is clearly not significant
         return least
     from scipy.special import stdtrit
 
@@ -48,20 +58,24 @@ def probability(gap: float, runs: Part, texts: Part) -> float:
     while high - low > 1e-4:
         middle = (low + high) / 2
         p = math.exp(middle)
-        threshold = of_runs * -float(stdtrit(runs[1], p / 2)) + (1 - of_runs) * -float(stdtrit(texts[1], p / 2))
+        threshold = of_runs * -float(stdtrit(runs[1], p / 2)) + (1 - of_runs) * -float(
+            stdtrit(texts[1], p / 2)
+        )
         low, high = (low, middle) if threshold < t else (middle, high)
     return max(least, math.exp((low + high) / 2))
 
 
 def over_runs(values: Sequence[float]) -> Part:
-    """Return the variance of the mean over runs, `s² / n`, and its degrees of freedom; for a single run, the variance is 0."""
+    """Return the variance of the mean over runs, `s² / n`, and its degrees of freedom; for a single
+    run, the variance is 0.
+    """
     n = len(values)
     return (float(np.var(values, ddof=1)) / n, n - 1) if n > 1 else (0.0, 1)
 
 
 def over_resamples(scores: Sequence[float] | np.ndarray, texts: int) -> Part:
-    """Return the variance between bootstrap scores and its degrees of freedom: the number of texts or of resamples, whichever
-    is smaller, minus 1. Undefined scores are ignored."""
+    """Return the variance between bootstrap scores and its degrees of freedom: the number of texts
+    or of resamples, whichever is smaller, minus 1. Undefined scores are ignored."""
     finite = np.asarray(scores, dtype=np.float64)
     finite = finite[np.isfinite(finite)]
     if len(finite) < 2:
@@ -70,8 +84,8 @@ def over_resamples(scores: Sequence[float] | np.ndarray, texts: int) -> Part:
 
 
 def total(parts: Sequence[Part]) -> Part:
-    """Return the sum of independent variance estimates and its degrees of freedom, `(Σ v)² / Σ (v² / df)` (Satterthwaite 1946).
-    Estimates of 0 are ignored."""
+    """Return the sum of independent variance estimates and its degrees of freedom, `(Σ v)² / Σ (v²
+    / df)` (Satterthwaite 1946). Estimates of 0 are ignored."""
     positive = [(variance, df) for variance, df in parts if variance > 0]
     variance = sum(variance for variance, _ in positive)
     weight = sum(component**2 / df for component, df in positive)
@@ -79,9 +93,16 @@ def total(parts: Sequence[Part]) -> Part:
 
 
 def half_width(runs: Part, texts: Part) -> float:
-    """Return half the width of the 95% confidence interval of an estimate, with quantiles weighted as in `probability`."""
+    """Return half the width of the 95% confidence interval of an estimate, with quantiles weighted
+    as in `probability`.
+    """
     variance = runs[0] + texts[0]
     if not variance:
         return 0.0
-    reach = sum(component * quantile(0.95, round(df, 6)) for component, df in (runs, texts) if component) / variance
+    reach = (
+        sum(
+            component * quantile(0.95, round(df, 6)) for component, df in (runs, texts) if component
+        )
+        / variance
+    )
     return reach * math.sqrt(variance)

@@ -12,21 +12,24 @@ def maximum_spanning_trees(scores: np.ndarray, lengths: np.ndarray) -> np.ndarra
 
         argmax over trees h of  sum over i of scores[i, h(i)]
 
-    In the algorithm of Chu & Liu (1965) and Edmonds (1967), every word first gets its best head. A cycle is contracted to one
-    node, whose incoming arcs are scored by their gain over the arcs they replace, and the smaller graph is solved recursively.
-    A single root is enforced by subtracting from all root arcs a constant so large that a tree with fewer roots always scores
-    higher ("Please mind the root", Zmigrod, Vieira & Cotterell 2020, §3).
+    In the algorithm of Chu & Liu (1965) and Edmonds (1967), every word first gets its best head. A
+    cycle is contracted to one node, whose incoming arcs are scored by their gain over the arcs they
+    replace, and the smaller graph is solved recursively. A single root is enforced by subtracting
+    from all root arcs a constant so large that a tree with fewer roots always scores higher
+    ("Please mind the root", Zmigrod, Vieira & Cotterell 2020, §3).
 
     Args:
-        scores: arc scores `[n_sentences, words, words + 1]`, in which row `i` is word `i + 1` as the dependent, column 0 is the
-            artificial root and column `j` is word `j` as the head. The diagonal `scores[:, i, i + 1]` and entries beyond a
-            sentence's length are ignored. A score of −inf forbids an arc; if every tree contains forbidden arcs, the returned
-            tree contains as few of them as possible.
+        scores: arc scores `[n_sentences, words, words + 1]`, in which row `i` is word `i + 1` as
+            the dependent, column 0 is the artificial root and column `j` is word `j` as the head.
+            The diagonal `scores[:, i, i + 1]` and entries beyond a sentence's length are ignored. A
+            score of −inf forbids an arc; if every tree contains forbidden arcs, the returned tree
+            contains as few of them as possible.
         lengths: number of words of each sentence, int64 `[n_sentences]`.
 
     Returns:
-        the concatenated heads of the words of all sentences, int32 `[sum of the lengths]`. A head is the 1-based position of a
-        word, or 0 if the word is the root. Scores are summed in float64, and ties are broken deterministically.
+        the concatenated heads of the words of all sentences, int32 `[sum of the lengths]`. A head
+        is the 1-based position of a word, or 0 if the word is the root. Scores are summed in
+        float64, and ties are broken deterministically.
 
     Raises:
         SettingError: the shape of `scores` is wrong, or a score is NaN or +inf.
@@ -37,7 +40,10 @@ def maximum_spanning_trees(scores: np.ndarray, lengths: np.ndarray) -> np.ndarra
     """
     scores = np.ascontiguousarray(scores, dtype=np.float64)
     if scores.ndim != 3 or scores.shape[2] != scores.shape[1] + 1 or len(scores) != len(lengths):
-        raise SettingError(f"scores must have shape [{len(lengths)} sentences, words, words + 1], got {scores.shape}")
+        raise SettingError(
+            f"scores must have shape [{len(lengths)} sentences, words, words + 1], got "
+            f"{scores.shape}"
+        )
     heads = [_best_heads(scores[k, :n, : n + 1], k) for k, n in enumerate(lengths.tolist())]
     return np.concatenate([np.zeros(0, dtype=np.int32), *heads])
 
@@ -68,7 +74,8 @@ def _contracted(weight: np.ndarray) -> np.ndarray:
     """Return the heads of the best tree, int64 `[n]`; node 0, the root, has head 0.
 
     Args:
-        weight: weight of the arc from the column's node to the row's node, `[n, n]`; −inf on the diagonal and in row 0.
+        weight: weight of the arc from the column's node to the row's node, `[n, n]`; −inf on the
+            diagonal and in row 0.
     """
     heads = weight.argmax(axis=1)
     heads[0] = 0
@@ -76,7 +83,9 @@ def _contracted(weight: np.ndarray) -> np.ndarray:
     if cycle is None:
         return heads
     rest = np.setdiff1d(np.arange(len(heads)), cycle)
-    gain = weight[cycle] - weight[cycle, heads[cycle]][:, None]  # gain of replacing a node's head in the cycle
+    gain = (
+        weight[cycle] - weight[cycle, heads[cycle]][:, None]
+    )  # gain of replacing a node's head in the cycle
     enter, leave = gain[:, rest].argmax(axis=0), weight[rest][:, cycle].argmax(axis=1)
     smaller = np.full((len(rest) + 1, len(rest) + 1), -np.inf)
     smaller[:-1, :-1] = weight[np.ix_(rest, rest)]
@@ -92,7 +101,9 @@ def _contracted(weight: np.ndarray) -> np.ndarray:
 
 def _cycle(heads: np.ndarray) -> np.ndarray | None:
     """Return the nodes of a cycle, or None if every node leads to node 0."""
-    state = np.zeros(len(heads), dtype=np.int64)  # start of the walk that visited the node, or 0 if not visited
+    state = np.zeros(
+        len(heads), dtype=np.int64
+    )  # start of the walk that visited the node, or 0 if not visited
     state[0] = -1
     for start in range(1, len(heads)):
         node = start

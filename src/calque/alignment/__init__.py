@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,14 +15,19 @@ class MethodRow:
     """Entry of `METHODS` for one alignment method.
 
     Attributes:
-        target: import path of the class, `package.module:Class`; the class must be a subclass of `Method`.
+        target: import path of the class, `package.module:Class`; the class must be a subclass of
+            `Method`.
         help: one-line description.
         settings: keyword arguments for the constructor of the class.
-        learns_from: supported training data: "parallel" (text with word links), "dictionary" or "text" (monolingual text).
-        trains: whether the method trains the encoder's weights; if true, it has a seed, a schedule and checkpoints.
-        of_each: whether the method uses a separate encoder for each language; their dimensions may differ.
+        learns_from: supported training data: "parallel" (text with word links), "dictionary" or
+            "text" (monolingual text).
+        trains: whether the method trains the encoder's weights; if true, it has a seed, a schedule
+            and checkpoints.
+        of_each: whether the method uses a separate encoder for each language; their dimensions may
+            differ.
         symmetrize: default symmetrisation method for word links.
-        report: import path of the function that builds a report section, `package.module:function`; "" if there is none.
+        report: import path of the function that builds a report section, `package.module:function`;
+            "" if there is none.
     """
 
     target: str
@@ -40,7 +46,9 @@ class MethodRow:
 
 
 def _maps(name: str, text: str, *learns_from: str) -> MethodRow:
-    """Return the `METHODS` entry of a map-fitting method, whose class is `LinkedMaps` if it supports parallel text."""
+    """Return the `METHODS` entry of a map-fitting method, whose class is `LinkedMaps` if it
+    supports parallel text.
+    """
     target = "calque.alignment.maps:LinkedMaps"
     if "parallel" not in learns_from:
         target = "calque.alignment.dictionary:DictionaryMaps"
@@ -48,7 +56,8 @@ def _maps(name: str, text: str, *learns_from: str) -> MethodRow:
 
 
 def _row_of(name: str, cls: type) -> MethodRow:
-    return MethodRow(name, (cls.__doc__ or "").partition("\n")[0], trains=getattr(cls, "trains", False))
+    summary = (inspect.getdoc(cls) or "").partition("\n\n")[0].replace("\n", " ")
+    return MethodRow(name, summary, trains=getattr(cls, "trains", False))
 
 
 METHODS: Table[MethodRow] = Table(
@@ -58,7 +67,9 @@ METHODS: Table[MethodRow] = Table(
         "normalized-rotation": _maps(
             "normalized-rotation", "rotation of mean-centred vectors", "parallel", "dictionary"
         ),
-        "sentence-rotation": _maps("sentence-rotation", "rotation fitted on mean sentence vectors", "parallel"),
+        "sentence-rotation": _maps(
+            "sentence-rotation", "rotation fitted on mean sentence vectors", "parallel"
+        ),
         "linear": _maps("linear", "linear map fitted by least squares", "parallel", "dictionary"),
         "means": MethodRow(
             "calque.alignment.text_maps:LanguageMeans",
@@ -71,14 +82,19 @@ METHODS: Table[MethodRow] = Table(
             learns_from=("parallel", "text"),
         ),
         "finetune": MethodRow(
-            "calque.alignment.finetune:FineTune", "trains the encoder to bring linked words closer", trains=True
+            "calque.alignment.finetune:FineTune",
+            "trains the encoder to bring linked words closer",
+            trains=True,
         ),
         "contrastive": MethodRow(
-            "calque.alignment.contrastive:Contrastive", "contrasts linked words with other words (InfoNCE)", trains=True
+            "calque.alignment.contrastive:Contrastive",
+            "contrasts linked words with other words (InfoNCE)",
+            trains=True,
         ),
         "clcr": MethodRow(
             "calque.clcr.method:KeyPointAlignment",
-            "aligns one encoder per language, and represents sentences by key points in the same order in all languages",
+            "aligns one encoder per language, and represents sentences by key points in the same "
+            "order in all languages",
             trains=True,
             of_each=True,
             symmetrize="grow-diag-final-and",  # links each word to all words of its translation
@@ -91,10 +107,14 @@ METHODS: Table[MethodRow] = Table(
 
 
 def methods_for(supervision: str) -> tuple[str, ...]:
-    """Return the names of the methods that support the training data `supervision`, see `MethodRow.learns_from`."""
+    """Return the names of the methods that support the training data `supervision`, see
+    `MethodRow.learns_from`.
+    """
     return tuple(name for name, row in METHODS.items() if supervision in row.learns_from)
 
 
 def learns_from(method: str, supervision: str) -> bool:
-    """Return whether a method supports a type of training data; methods from other packages support only parallel text."""
+    """Return whether a method supports a type of training data; methods from other packages support
+    only parallel text.
+    """
     return method in methods_for(supervision) or (supervision == "parallel" and is_path(method))

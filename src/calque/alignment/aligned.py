@@ -44,19 +44,32 @@ class SentenceRows:
 
 @dataclass(frozen=True)
 class GroupRows:
-    """Row indices of the words of one corpus in the array of word vectors of an update. `reference` and `reference_linked`
-    are indices in a second array, which contains only the vectors of target sentences."""
+    """Row indices of the words of one corpus in the array of word vectors of an update. `reference`
+    and `reference_linked` are indices in a second array, which contains only the vectors of target
+    sentences."""
 
     source: np.ndarray  # [n_pairs] row of each pair's source word
     target: np.ndarray  # [n_pairs] row of each pair's target word
     regularised: np.ndarray  # [n_target_words] row of each word in the target sentences
     reference: np.ndarray  # [n_target_words] row of each word among the vectors of target sentences
-    reference_linked: np.ndarray  # [n_pairs] row of each pair's target word among the vectors of target sentences
-    pairs_of_part: tuple[int, ...]  # number of pairs in each part, ordered by process and then by part
-    words_of_part: tuple[int, ...]  # number of target words in each part, in the order of `pairs_of_part`
-    kinds: np.ndarray | None = None  # [n_pairs] ids; pairs with equal ids are positives of each other
-    sentences: tuple[SentenceRows, SentenceRows] | None = None  # words of both sides, if the loss needs them
-    sentences_of_part: tuple[int, ...] = ()  # number of sentence pairs in each part, in the order of `pairs_of_part`
+    reference_linked: (
+        np.ndarray
+    )  # [n_pairs] row of each pair's target word among the vectors of target sentences
+    pairs_of_part: tuple[
+        int, ...
+    ]  # number of pairs in each part, ordered by process and then by part
+    words_of_part: tuple[
+        int, ...
+    ]  # number of target words in each part, in the order of `pairs_of_part`
+    kinds: np.ndarray | None = (
+        None  # [n_pairs] ids; pairs with equal ids are positives of each other
+    )
+    sentences: tuple[SentenceRows, SentenceRows] | None = (
+        None  # words of both sides, if the loss needs them
+    )
+    sentences_of_part: tuple[
+        int, ...
+    ] = ()  # number of sentence pairs in each part, in the order of `pairs_of_part`
 
 
 @dataclass
@@ -64,7 +77,8 @@ class Update:
     """One of the parts into which a process divides its share of an update.
 
     Attributes:
-        batches: sentence indices of each batch. The word vectors are in the order of these sentences.
+        batches: sentence indices of each batch. The word vectors are in the order of these
+            sentences.
         target_batches: sentence indices of each batch that contains only target sentences.
         groups: row indices for each corpus.
     """
@@ -79,10 +93,12 @@ class _Corpus:
     """Sentence pairs and links of one corpus that are used for training.
 
     Attributes:
-        source, target: index of the source and of the target sentence of each sentence pair, int64 `[n]`.
+        source, target: index of the source and of the target sentence of each sentence pair, int64
+            `[n]`.
         pairs: linked words.
         offsets: start of each sentence pair's links in `pairs`, int64 `[n + 1]`.
-        kinds: id of each link, equal for links that are positives of each other, int64 `[n_pairs]`; or None.
+        kinds: id of each link, equal for links that are positives of each other, int64 `[n_pairs]`;
+            or None.
     """
 
     source: np.ndarray
@@ -104,10 +120,14 @@ class AlignedText:
     Args:
         corpora, pairs: parallel texts and the word links of each text.
         towards: target language; every corpus must have one side in this language.
-        special: whether to link the boundary tokens ([CLS], [SEP]) of both sentences as if they were words, as in Cao's code.
-        max_words: maximum number of words in a sentence, or None to truncate sentences at the encoder's limit instead.
-        kinds: function that returns an id for each link of a corpus; links with equal ids are positives of each other.
-        sentences: whether each `Update` lists the words of each sentence, for losses that use sentence vectors.
+        special: whether to link the boundary tokens ([CLS], [SEP]) of both sentences as if they
+            were words, as in Cao's code.
+        max_words: maximum number of words in a sentence, or None to truncate sentences at the
+            encoder's limit instead.
+        kinds: function that returns an id for each link of a corpus; links with equal ids are
+            positives of each other.
+        sentences: whether each `Update` lists the words of each sentence, for losses that use
+            sentence vectors.
 
     Attributes:
         table: all sentences, split into subwords.
@@ -128,7 +148,10 @@ class AlignedText:
         sentences: bool = False,
     ):
         if not corpora or len(corpora) != len(pairs):
-            raise SettingError(f"each text must have word links, got {len(corpora)} texts but links for {len(pairs)}")
+            raise SettingError(
+                f"each text must have word links, got {len(corpora)} texts but links for "
+                f"{len(pairs)}"
+            )
         self.counts = Counts()
         self.towards = towards
         self._special = int(special)
@@ -139,7 +162,11 @@ class AlignedText:
         for corpus, linked in zip(corpora, pairs, strict=True):
             corpus.side(towards)  # raises an error if the corpus has no side in this language
             linked.check(corpus)
-            texts.append((corpus.swapped(), linked.swapped()) if corpus.langs[0] == towards else (corpus, linked))
+            texts.append(
+                (corpus.swapped(), linked.swapped())
+                if corpus.langs[0] == towards
+                else (corpus, linked)
+            )
         sides = [side for corpus, _ in texts for side in (corpus.source, corpus.target)]
         self.table = SplitSentences.joined(
             part.with_special() if special else part for part in _split_texts(encoder, sides)
@@ -153,7 +180,9 @@ class AlignedText:
             of_pairs = None if kinds is None else kinds(corpus, linked)
             linked = _renumbered(linked, usable)
             self._corpora.append(
-                _Corpus(base + usable, base + len(corpus) + usable, linked, linked.offsets(), of_pairs)
+                _Corpus(
+                    base + usable, base + len(corpus) + usable, linked, linked.offsets(), of_pairs
+                )
             )
             base += 2 * len(corpus)
         self.word_counts = np.diff(self.table.word_offsets)
@@ -162,11 +191,22 @@ class AlignedText:
     def fingerprint(self) -> str:
         """Hash of the texts and their links."""
         digest = hashlib.blake2b(digest_size=16)
-        for array in (self.table.ids, self.table.offsets, self.table.word_starts, self.table.word_lengths):
+        for array in (
+            self.table.ids,
+            self.table.offsets,
+            self.table.word_starts,
+            self.table.word_lengths,
+        ):
             digest.update(np.ascontiguousarray(array).data)
         for corpus in self._corpora:
             kinds = [] if corpus.kinds is None else [corpus.kinds]
-            for array in (corpus.source, corpus.pairs.sentence, corpus.pairs.source, corpus.pairs.target, *kinds):
+            for array in (
+                corpus.source,
+                corpus.pairs.sentence,
+                corpus.pairs.source,
+                corpus.pairs.target,
+                *kinds,
+            ):
                 digest.update(np.ascontiguousarray(array).data)
         return digest.hexdigest()
 
@@ -176,8 +216,9 @@ class AlignedText:
         return [len(corpus.source) for corpus in self._corpora]
 
     def _with_vectors(self, pairs: WordPairs, source: int, target: int) -> WordPairs:
-        """Return the links whose words both have vectors, and count the other links. `source` and `target` are the indices
-        of the first source sentence and the first target sentence in the table."""
+        """Return the links whose words both have vectors, and count the other links. `source` and
+        `target` are the indices of the first source sentence and the first target sentence in the
+        table."""
         covered = np.ones(len(pairs), dtype=bool)
         for base, words in ((source, pairs.source), (target, pairs.target)):
             first = self.table.word_offsets[base + pairs.sentence] + self._special
@@ -186,8 +227,12 @@ class AlignedText:
         self.counts.links_without_vector += len(pairs) - len(kept)
         return kept
 
-    def _usable(self, corpus: ParallelCorpus, pairs: WordPairs, max_words: int | None) -> tuple[np.ndarray, WordPairs]:
-        """Return the indices and the links of the usable sentence pairs, and count the unusable sentence pairs."""
+    def _usable(
+        self, corpus: ParallelCorpus, pairs: WordPairs, max_words: int | None
+    ) -> tuple[np.ndarray, WordPairs]:
+        """Return the indices and the links of the usable sentence pairs, and count the unusable
+        sentence pairs.
+        """
         longest = np.maximum(corpus.source.lengths(), corpus.target.lengths())
         short = np.ones(len(corpus), dtype=bool) if max_words is None else longest <= max_words
         linked = np.zeros(len(corpus), dtype=bool)
@@ -206,7 +251,8 @@ class AlignedText:
 
         Args:
             sentences: sentence indices.
-            budget: maximum number of subwords in a batch, including padding; a longer sentence forms its own batch.
+            budget: maximum number of subwords in a batch, including padding; a longer sentence
+                forms its own batch.
         """
         lengths = self.table.lengths[sentences]
         order = np.argsort(lengths, kind="stable")
@@ -214,14 +260,24 @@ class AlignedText:
         batches, start = [], 0
         while start < len(sentences):
             limit, stop = self._padding * (lengths[start] + 2), start + 1
-            while stop < len(sentences) and (stop + 1 - start) * lengths[stop] <= budget and lengths[stop] <= limit:
+            while (
+                stop < len(sentences)
+                and (stop + 1 - start) * lengths[stop] <= budget
+                and lengths[stop] <= limit
+            ):
                 stop += 1
             batches.append(sentences[start:stop])
             start = stop
         return batches
 
     def update(
-        self, chosen: Sequence[np.ndarray], *, budget: int, rank: int = 0, world: int = 1, accumulate: int = 1
+        self,
+        chosen: Sequence[np.ndarray],
+        *,
+        budget: int,
+        rank: int = 0,
+        world: int = 1,
+        accumulate: int = 1,
     ) -> list[Update]:
         """Return the parts of one update that this process computes.
 
@@ -235,53 +291,93 @@ class AlignedText:
         pairs_of, words_of = [], []
         sentences_of = [tuple(map(len, split)) if self._sentences else () for split in parts]
         for corpus, split in zip(self._corpora, parts, strict=True):
-            n_pairs = [int(corpus.links_of(part).sum()) + 2 * self._special * len(part) for part in split]
+            n_pairs = [
+                int(corpus.links_of(part).sum()) + 2 * self._special * len(part) for part in split
+            ]
             pairs_of.append(tuple(n_pairs))
-            words_of.append(tuple(int(self.word_counts[corpus.target[part]].sum()) for part in split))
+            words_of.append(
+                tuple(int(self.word_counts[corpus.target[part]].sum()) for part in split)
+            )
         mine = range(rank * accumulate, (rank + 1) * accumulate)
-        return [self._part([split[k] for split in parts], budget, pairs_of, words_of, sentences_of) for k in mine]
+        return [
+            self._part([split[k] for split in parts], budget, pairs_of, words_of, sentences_of)
+            for k in mine
+        ]
 
     def _part(self, chosen, budget, pairs_of, words_of, sentences_of) -> Update:
         chosen_of = list(zip(self._corpora, chosen, strict=True))
-        sources, targets = ([getattr(corpus, side)[n] for corpus, n in chosen_of] for side in ("source", "target"))
+        sources, targets = (
+            [getattr(corpus, side)[n] for corpus, n in chosen_of] for side in ("source", "target")
+        )
         batches = self.batches(np.concatenate(sources + targets), budget)
         target_batches = self.batches(np.concatenate(targets), budget)
         row, target_row = self._rows(batches), self._rows(target_batches)
         groups = []
-        for k, (corpus, numbers, s, t) in enumerate(zip(self._corpora, chosen, sources, targets, strict=True)):
+        for k, (corpus, numbers, s, t) in enumerate(
+            zip(self._corpora, chosen, sources, targets, strict=True)
+        ):
             n_pairs = corpus.links_of(numbers)
-            which, local = ranges(corpus.offsets[numbers], n_pairs), np.repeat(np.arange(len(numbers)), n_pairs)
-            left, right = corpus.pairs.source[which] + self._special, corpus.pairs.target[which] + self._special
+            which, local = (
+                ranges(corpus.offsets[numbers], n_pairs),
+                np.repeat(np.arange(len(numbers)), n_pairs),
+            )
+            left, right = (
+                corpus.pairs.source[which] + self._special,
+                corpus.pairs.target[which] + self._special,
+            )
             source, target = row[s][local] + left, row[t][local] + right
             linked = target_row[t][local] + right
             kinds = None if corpus.kinds is None else corpus.kinds[which]
             if self._special:
-                kinds = None if kinds is None else np.concatenate([kinds, np.full(2 * len(numbers), -1)])
+                kinds = (
+                    None
+                    if kinds is None
+                    else np.concatenate([kinds, np.full(2 * len(numbers), -1)])
+                )
                 last = self.word_counts[s] - 1, self.word_counts[t] - 1
                 source = np.concatenate([source, row[s], row[s] + last[0]])
                 target = np.concatenate([target, row[t], row[t] + last[1]])
                 linked = np.concatenate([linked, target_row[t], target_row[t] + last[1]])
-            both = (self._of_sentences(s, row[s]), self._of_sentences(t, row[t])) if self._sentences else None
+            both = (
+                (self._of_sentences(s, row[s]), self._of_sentences(t, row[t]))
+                if self._sentences
+                else None
+            )
             words = self.word_counts[t]
             regularised, reference = ranges(row[t], words), ranges(target_row[t], words)
             groups.append(
                 GroupRows(
-                    source, target, regularised, reference, linked, pairs_of[k], words_of[k], kinds, both, sentences_of[k]
+                    source,
+                    target,
+                    regularised,
+                    reference,
+                    linked,
+                    pairs_of[k],
+                    words_of[k],
+                    kinds,
+                    both,
+                    sentences_of[k],
                 )
-            )  # fmt: skip
+            )
         return Update(batches, target_batches, groups)
 
     def _rows(self, batches: list[np.ndarray]) -> np.ndarray:
-        """Return the row index of each sentence's first word, or −1 if the sentence is in no batch, int64 `[n_sentences]`."""
+        """Return the row index of each sentence's first word, or −1 if the sentence is in no batch,
+        int64 `[n_sentences]`.
+        """
         ordered = np.concatenate([np.zeros(0, dtype=np.int64), *batches])
         row = np.full(len(self.word_counts), -1, dtype=np.int64)
         row[ordered] = offsets_of(self.word_counts[ordered])[:-1]
         return row
 
     def _of_sentences(self, sentences: np.ndarray, rows: np.ndarray) -> SentenceRows:
-        """Return the indices of the words that have a vector in the given sentences, without special tokens."""
+        """Return the indices of the words that have a vector in the given sentences, without
+        special tokens.
+        """
         counts = self.word_counts[sentences] - 2 * self._special
-        covered = self.table.covered[ranges(self.table.word_offsets[sentences] + self._special, counts)]
+        covered = self.table.covered[
+            ranges(self.table.word_offsets[sentences] + self._special, counts)
+        ]
         owner = np.repeat(np.arange(len(sentences)), counts)[covered]
         found = ranges(rows + self._special, counts)[covered]
         return SentenceRows(found, owner, np.bincount(owner, minlength=len(sentences)))
@@ -295,9 +391,15 @@ def _split_texts(encoder: TrainableEncoder, texts: Sequence[Sentences]) -> Itera
 
 
 def _renumbered(pairs: WordPairs, kept: np.ndarray) -> WordPairs:
-    """Return the links of the sentence pairs in `kept`; the k-th pair in `kept` gets the new sentence index k."""
+    """Return the links of the sentence pairs in `kept`; the k-th pair in `kept` gets the new
+    sentence index k.
+    """
     number = np.full(pairs.n_sentences, -1, dtype=np.int64)
     number[kept] = np.arange(len(kept))
     return WordPairs(
-        number[pairs.sentence], pairs.source, pairs.target, n_sentences=len(kept), posterior=pairs.posterior
+        number[pairs.sentence],
+        pairs.source,
+        pairs.target,
+        n_sentences=len(kept),
+        posterior=pairs.posterior,
     )

@@ -22,9 +22,11 @@ class Run:
     """How a method is run. These settings do not change the result.
 
     Attributes:
-        folder: folder for checkpoints, from which interrupted training resumes with bitwise identical results; if None, there
-            are no checkpoints. Delete the last checkpoint once the result is saved.
-        checkpoint_every: number of updates between checkpoints, or 0 for none. A checkpoint is also saved once a minute.
+        folder: folder for checkpoints, from which interrupted training resumes with bitwise
+            identical results; if None, there are no checkpoints. Delete the last checkpoint once
+            the result is saved.
+        checkpoint_every: number of updates between checkpoints, or 0 for none. A checkpoint is also
+            saved once a minute.
         progress: whether to show progress bars on standard error.
     """
 
@@ -43,7 +45,8 @@ class HeldOutScore:
         model: name of the trained model.
         metric: name of the metric.
         counts: counts for each sentence, from which the score is computed, `[n_sentences, n]`.
-        statistic: function that computes the score from the sums of `counts`, see `calque.tasks.bootstrap`.
+        statistic: function that computes the score from the sums of `counts`, see
+            `calque.tasks.bootstrap`.
         percent: whether the score is a fraction that is displayed as a percentage.
     """
 
@@ -62,8 +65,8 @@ class Fitted:
 
     Attributes:
         encoder: aligned encoder.
-        record: facts about the fit for the model card; its key `settings` contains the settings that determine the result. If
-            it is empty, the card shows `Method.settings`.
+        record: facts about the fit for the model card; its key `settings` contains the settings
+            that determine the result. If it is empty, the card shows `Method.settings`.
         history: loss terms of each update, for methods that train the encoder.
         scores: scores on held-out text.
     """
@@ -77,8 +80,9 @@ class Fitted:
 class Method(ABC):
     """Base class of alignment methods, which return an encoder.
 
-    A class from another package can be named on the command line or in a study. Its constructor is called with `towards` and
-    the user's options as keyword arguments. A method does not change when it is run.
+    A class from another package can be named on the command line or in a study. Its constructor is
+    called with `towards` and the user's options as keyword arguments. A method does not change when
+    it is run.
 
     Attributes:
         towards: language that all other languages are aligned with.
@@ -92,7 +96,8 @@ class Method(ABC):
 
         Args:
             encoder: encoder to align.
-            data: the kind of training data that the method learns from: `LinkedText`, `Dictionaries` or `PlainText`.
+            data: the kind of training data that the method learns from: `LinkedText`,
+                `Dictionaries` or `PlainText`.
             run: how to run the method.
         """
 
@@ -110,12 +115,19 @@ class Method(ABC):
         unknown = run.keys() - {each.name for each in fields(Run)}
         if unknown:
             name = min(unknown)
-            fact = f"{name} is not an argument of align, which accepts folder, checkpoint_every and progress"
-            raise SettingError(f"{fact}; settings are arguments of the class: {type(self).__name__}({name}=…)")
+            fact = (
+                f"{name} is not an argument of align, which accepts folder, checkpoint_every and "
+                "progress"
+            )
+            raise SettingError(
+                f"{fact}; settings are arguments of the class: {type(self).__name__}({name}=…)"
+            )
         return self.fit(encoder, training_data(data, pairs), Run(**run)).encoder
 
     def settings(self) -> dict[str, Any]:
-        """Return the settings that determine the result, to be saved with it; the base class returns all public attributes."""
+        """Return the settings that determine the result, to be saved with it; the base class
+        returns all public attributes.
+        """
         return {name: value for name, value in vars(self).items() if not name.startswith("_")}
 
     def rows(self, load: Mapping[str, Any]) -> str:
@@ -128,5 +140,7 @@ class Method(ABC):
             SettingError: the encoder does not support these arguments.
         """
         if load:
-            raise SettingError(f"{', '.join(load)}: the method does not support these arguments; leave them out")
+            raise SettingError(
+                f"{', '.join(load)}: the method does not support these arguments; leave them out"
+            )
         return "words"

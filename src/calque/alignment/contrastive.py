@@ -19,29 +19,35 @@ from calque.text import ParallelCorpus, Sentences
 
 @dataclass(kw_only=True, eq=False)
 class Contrastive(Tuner):
-    """Contrastive alignment with the InfoNCE loss over the linked words of a batch, in both directions.
+    """Contrastive alignment with the InfoNCE loss over the linked words of a batch, in both
+    directions.
 
-    Let x be the L2-normalised vectors of the source words, y those of the linked target words, and τ the temperature. The
-    loss for each corpus and layer is the mean, over all pairs k and both directions, of
+    Let x be the L2-normalised vectors of the source words, y those of the linked target words, and
+    τ the temperature. The loss for each corpus and layer is the mean, over all pairs k and both
+    directions, of
 
         −log exp(x_k·y_k/τ) / Σ_j exp(x_k·y_j/τ)
 
     (van den Oord et al. 2018, "Representation learning with contrastive predictive coding").
 
-    A batch often contains several pairs of the *same* two words. In this formula, these pairs are negatives of each other, so
-    occurrences of the same word are pushed apart. `same_share` is the weight of a loss in which such pairs are positives,
-    and `similarity_distillation` preserves the similarities between words of the language `towards`.
+    A batch often contains several pairs of the *same* two words. In this formula, these pairs are
+    negatives of each other, so occurrences of the same word are pushed apart. `same_share` is the
+    weight of a loss in which such pairs are positives, and `similarity_distillation` preserves the
+    similarities between words of the language `towards`.
 
     Args:
         towards: reference language, whose word similarities are preserved.
         temperature: temperature τ of the softmax.
-        same_share: weight, from 0 to 1, of a loss in which all pairs of the same two lower-cased words are positives
-            (Khosla et al. 2020, "Supervised contrastive learning", Eq. 2). The standard InfoNCE loss, in which these pairs are
-            negatives, has the weight 1 − `same_share`.
-        similarity_distillation: weight of the divergence between the trained and the frozen encoder's similarities of words
-            in the language `towards` (Fang et al. 2021, "SEED", Eq. 3).
-        sentences: weight of a contrastive loss over sentence pairs, computed from mean word vectors (translation ranking, Feng
-            et al. 2022, "Language-agnostic BERT sentence embedding", Eqs. 1–2, without their margin).
+        same_share: weight, from 0 to 1, of a loss in which all pairs of the same two lower-cased
+            words are positives (Khosla et al. 2020, "Supervised contrastive learning", Eq. 2). The
+            standard InfoNCE loss, in which these pairs are negatives, has the weight 1 −
+            `same_share`.
+        similarity_distillation: weight of the divergence between the trained and the frozen
+            encoder's similarities of words in the language `towards` (Fang et al. 2021, "SEED", Eq.
+            3).
+        sentences: weight of a contrastive loss over sentence pairs, computed from mean word vectors
+            (translation ranking, Feng et al. 2022, "Language-agnostic BERT sentence embedding",
+            Eqs. 1–2, without their margin).
         layers: layers in which the loss is computed; default: the encoder's output layer.
         epochs, learning_rate, seed: see `Schedule`.
         batch, freeze, lora, standardize, centre, accumulate, precision: see `Tuner`.
@@ -74,9 +80,15 @@ class Contrastive(Tuner):
 
     def loss(self, batch: LinkedBatch) -> dict[str, Tensor]:
         x, y = normalize(batch.source), normalize(batch.target)
-        terms = {"contrast": info_nce(x, y, temperature=self.temperature, kinds=batch.kinds, share=self.same_share)}
+        terms = {
+            "contrast": info_nce(
+                x, y, temperature=self.temperature, kinds=batch.kinds, share=self.same_share
+            )
+        }
         if batch.reference is not None and self.similarity_distillation:
-            divergence = similarity_divergence(batch.regularised, batch.reference, temperature=self.temperature)
+            divergence = similarity_divergence(
+                batch.regularised, batch.reference, temperature=self.temperature
+            )
             terms["similarity"] = self.similarity_distillation * divergence
         if batch.sentences is not None:
             x, y = map(normalize, batch.sentences)
@@ -84,15 +96,19 @@ class Contrastive(Tuner):
         return terms
 
 
-def info_nce(x: Tensor, y: Tensor, *, temperature: float, kinds: Tensor | None = None, share: float = 0.0) -> Tensor:
+def info_nce(
+    x: Tensor, y: Tensor, *, temperature: float, kinds: Tensor | None = None, share: float = 0.0
+) -> Tensor:
     """Return the InfoNCE loss, averaged over both directions, or 0 if there are no rows.
 
     Args:
-        x, y: L2-normalised vectors `[n, dim]`; row k of `x` and row k of `y` are translations of each other.
+        x, y: L2-normalised vectors `[n, dim]`; row k of `x` and row k of `y` are translations of
+            each other.
         temperature: temperature τ.
-        kinds: id of each row's pair of word types, int64 `[n]`, or −1 for a row without an id; default: no rows share an id.
-        share: weight of the loss in which rows with the same id are positives. The loss in which these rows are negatives
-            has the weight 1 − `share`.
+        kinds: id of each row's pair of word types, int64 `[n]`, or −1 for a row without an id;
+            default: no rows share an id.
+        share: weight of the loss in which rows with the same id are positives. The loss in which
+            these rows are negatives has the weight 1 − `share`.
     """
     if not len(x):
         return (x.sum() + y.sum()) * 0.0
@@ -111,35 +127,44 @@ def info_nce(x: Tensor, y: Tensor, *, temperature: float, kinds: Tensor | None =
 
 
 def similarity_divergence(now: Tensor, before: Tensor, *, temperature: float) -> Tensor:
-    """Return the mean divergence between each row's similarities to the other rows before and after training.
+    """Return the mean divergence between each row's similarities to the other rows before and after
+    training.
 
-    Let p_ij and q_ij be the softmax over j ≠ i of cosine(i, j)/τ before and after training. The divergence is the mean over i
-    of Σ_j p_ij log(p_ij / q_ij), which is 0 if the similarities do not change (relational distillation, Park et al. 2019;
-    Fang et al. 2021, "SEED", Eq. 3).
+    Let p_ij and q_ij be the softmax over j ≠ i of cosine(i, j)/τ before and after training. The
+    divergence is the mean over i of Σ_j p_ij log(p_ij / q_ij), which is 0 if the similarities do
+    not change (relational distillation, Park et al. 2019; Fang et al. 2021, "SEED", Eq. 3).
 
     Args:
-        now, before: vectors of the same words after and before training `[n, dim]`; if n is below 3, the result is 0.
+        now, before: vectors of the same words after and before training `[n, dim]`; if n is below
+            3, the result is 0.
         temperature: temperature τ.
     """
     n = len(now)
     if n < 3:
         return now.sum() * 0.0
     log_q, log_p = (
-        # Remove the diagonal to get `[n, n − 1]`. In the flattened matrix, every (n + 1)-th entry is on the diagonal.
-        ((rows @ rows.T).flatten()[1:].view(n - 1, n + 1)[:, :-1].reshape(n, n - 1) / temperature).log_softmax(1)
+        # Remove the diagonal to get `[n, n − 1]`. In the flattened matrix, every (n + 1)-th entry
+        # is on the diagonal.
+        (
+            (rows @ rows.T).flatten()[1:].view(n - 1, n + 1)[:, :-1].reshape(n, n - 1) / temperature
+        ).log_softmax(1)
         for rows in map(normalize, (now, before))
     )
     return kl_div(log_q, log_p, reduction="batchmean", log_target=True)
 
 
 def number_word_pairs(corpus: ParallelCorpus, pairs: WordPairs) -> np.ndarray:
-    """Return an id for each linked pair, int64 `[n_pairs]`; pairs of the same two lower-cased words have equal ids."""
+    """Return an id for each linked pair, int64 `[n_pairs]`; pairs of the same two lower-cased words
+    have equal ids.
+    """
 
     def types_of(sentences: Sentences, word: np.ndarray) -> np.ndarray:
         types, numbers, offsets = number_words(sentences)
         lowered = [each.lower() for each in types]
         order = {each: number for number, each in enumerate(sorted(set(lowered)))}
-        return np.array([order[each] for each in lowered], dtype=np.int64)[numbers[offsets[pairs.sentence] + word]]
+        return np.array([order[each] for each in lowered], dtype=np.int64)[
+            numbers[offsets[pairs.sentence] + word]
+        ]
 
     source, target = types_of(corpus.source, pairs.source), types_of(corpus.target, pairs.target)
     width = int(target.max(initial=0)) + 1

@@ -1,4 +1,6 @@
-"""What alignment methods learn from: parallel text with word links, dictionaries with anchors, or plain text."""
+"""What alignment methods learn from: parallel text with word links, dictionaries with anchors, or
+plain text.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ class LinkedText:
             raise SettingError("at least one parallel text is needed, got none")
         if self.pairs and len(self.pairs) != len(self.corpora):
             texts, links = len(self.corpora), len(self.pairs)
-            raise SettingError(f"each text must have word links, got {texts} texts but links for {links}")
+            raise SettingError(
+                f"each text must have word links, got {texts} texts but links for {links}"
+            )
 
     @property
     def langs(self) -> list[str]:
@@ -111,7 +115,8 @@ def training_data(data: Any, pairs: Any = None) -> TrainingData:
     """Return the arguments of a Python user as training data.
 
     Args:
-        data: training data, one or more parallel texts, sentences by language, or anchors by language and layer.
+        data: training data, one or more parallel texts, sentences by language, or anchors by
+            language and layer.
         pairs: word links of each parallel text, or dictionaries; one can be given without a list.
 
     Raises:

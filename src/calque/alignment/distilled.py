@@ -28,7 +28,13 @@ from calque.text import ParallelCorpus, Sentences
 from calque.training.loop import Loop, TrainingSettings, rate_by_width, training_record
 from calque.training.objective import Objective
 from calque.training.plan import BatchPlan
-from calque.training.sources import TrainedSource, VectorSource, WordRows, float32_copy, freeze_below
+from calque.training.sources import (
+    TrainedSource,
+    VectorSource,
+    WordRows,
+    float32_copy,
+    freeze_below,
+)
 
 StudentEncoder = HuggingFaceEncoder | SubwordVectors
 _SMOOTHING = 1e-3  # the constant a of Arora et al. (2017), with the value used in model2vec
@@ -49,7 +55,9 @@ class Student(NamedTuple):
     history: Sequence[Mapping[str, float]]
 
     def write_modules(self, folder: Path) -> None:
-        """Write the pooling as sentence-transformers modules to an empty folder, from which `encoder.save` copies the files."""
+        """Write the pooling as sentence-transformers modules to an empty folder, from which
+        `encoder.save` copies the files.
+        """
         self.pooling.save(self.encoder, folder)
         self.encoder.modules = folder
 
@@ -58,23 +66,28 @@ class Student(NamedTuple):
 class Distillation(TrainingSettings):
     """Train a student encoder to reproduce the sentence vectors of a teacher.
 
-    For a sentence s in the teacher's language, its translation t, teacher M and student m, the loss is the batch mean of
-    ‖m(s) − M(s)‖² and ‖m(t) − M(s)‖² (Reimers & Gurevych 2020, "Making monolingual sentence embeddings multilingual using
-    knowledge distillation", Section 3). The paper also divides by the dimension, which with Adam only rescales the learning
-    rate. If the teacher's vectors are L2-normalised, so are the student's vectors. If the dimensions differ, the student's
-    pooling is followed by a linear layer.
+    For a sentence s in the teacher's language, its translation t, teacher M and student m, the loss
+    is the batch mean of ‖m(s) − M(s)‖² and ‖m(t) − M(s)‖² (Reimers & Gurevych 2020, "Making
+    monolingual sentence embeddings multilingual using knowledge distillation", Section 3). The
+    paper also divides by the dimension, which with Adam only rescales the learning rate. If the
+    teacher's vectors are L2-normalised, so are the student's vectors. If the dimensions differ, the
+    student's pooling is followed by a linear layer.
 
     Args:
         towards: language of the teacher.
-        ranking: weight of the ranking loss. This loss is the cross-entropy of the correct teacher vector in a softmax over the
-            teacher vectors of all texts in the update, with the logits cosine / `temperature`.
+        ranking: weight of the ranking loss. This loss is the cross-entropy of the correct teacher
+            vector in a softmax over the teacher vectors of all texts in the update, with the logits
+            cosine / `temperature`.
         temperature: temperature of the ranking loss.
-        negatives: number of additional teacher vectors in this softmax; each update samples them from all texts. The student does
-            not encode the texts of these vectors, so negatives cost little time.
-        source_share: fraction of the pairs in an update for which the student also encodes the sentence in the teacher's
-            language; 1 in the paper. If the texts of several languages share these sentences, a smaller fraction suffices.
+        negatives: number of additional teacher vectors in this softmax; each update samples them
+            from all texts. The student does not encode the texts of these vectors, so negatives
+            cost little time.
+        source_share: fraction of the pairs in an update for which the student also encodes the
+            sentence in the teacher's language; 1 in the paper. If the texts of several languages
+            share these sentences, a smaller fraction suffices.
         epochs, learning_rate, seed: see `Schedule`.
-        batch: number of sentence pairs from each parallel text, and of sentences from each monolingual text, in an update.
+        batch: number of sentence pairs from each parallel text, and of sentences from each
+            monolingual text, in an update.
         freeze: see `TrainingSettings`.
         accumulate: number of parts into which each process divides its batch, to save memory.
         precision: precision of the forward pass, "float32" or "bfloat16", see `Tuner.align`.
@@ -113,15 +126,16 @@ class Distillation(TrainingSettings):
         """Train a copy of the student.
 
         Args:
-            student, pooling: student (an encoder or static subword vectors) and its sentence pooling; neither is changed.
+            student, pooling: student (an encoder or static subword vectors) and its sentence
+                pooling; neither is changed.
             teacher: stored vectors of the teacher; missing vectors are computed and added.
             corpora: parallel texts, each with one side in the teacher's language.
             texts: additional monolingual texts in the teacher's language.
             run: how to run the training.
 
         Raises:
-            SettingError: there is no training text, settings contradict each other, or `run.folder` contains a checkpoint of a
-                different run.
+            SettingError: there is no training text, settings contradict each other, or `run.folder`
+                contains a checkpoint of a different run.
         """
         processes = Processes(self.precision)
         objective = self.objective(
@@ -136,7 +150,8 @@ class Distillation(TrainingSettings):
             objective,
             schedule=schedule,
             processes=processes,
-            identity=self.settings() | {"encoder": student.fingerprint, "text": [lesson.fingerprint, teacher.key]},
+            identity=self.settings()
+            | {"encoder": student.fingerprint, "text": [lesson.fingerprint, teacher.key]},
             folder=None if run.folder is None else Path(run.folder),
             checkpoint_every=run.checkpoint_every,
             progress=run.progress,
@@ -150,16 +165,27 @@ class Distillation(TrainingSettings):
 
     def objective(
         self,
-        student: StudentEncoder, pooling: SentencePooling, teacher: TeacherVectors,
-        corpora: Sequence[ParallelCorpus], texts: Sequence[Sentences] = (), *, processes: Processes, progress: bool = False,
-    ) -> Distilling:  # fmt: skip
-        """Compute the teacher's missing vectors, and return the objective for training a copy of the student. The arguments are
-        those of `distil`."""
-        ours = [corpus if corpus.langs[0] == self.towards else corpus.swapped() for corpus in corpora]
+        student: StudentEncoder,
+        pooling: SentencePooling,
+        teacher: TeacherVectors,
+        corpora: Sequence[ParallelCorpus],
+        texts: Sequence[Sentences] = (),
+        *,
+        processes: Processes,
+        progress: bool = False,
+    ) -> Distilling:
+        """Compute the teacher's missing vectors, and return the objective for training a copy of
+        the student. The arguments are those of `distil`."""
+        ours = [
+            corpus if corpus.langs[0] == self.towards else corpus.swapped() for corpus in corpora
+        ]
         teacher.fill(
-            Sentences.joined([*(corpus.source for corpus in ours), *texts]), rank=processes.rank, world=processes.world,
-            meet=processes.meet, progress=progress,
-        )  # fmt: skip
+            Sentences.joined([*(corpus.source for corpus in ours), *texts]),
+            rank=processes.rank,
+            world=processes.world,
+            meet=processes.meet,
+            progress=progress,
+        )
         tuned: Any = float32_copy(cast(HuggingFaceEncoder, student), processes.device)
         tuned.model.train()
         lesson = Lesson.of(student, pooling, teacher, ours, texts)
@@ -172,19 +198,33 @@ class Distillation(TrainingSettings):
         ending = self._pooling(student, pooling, teacher).to(processes.device)
         return Distilling(tuned, ending, lesson, teacher, source, processes, self)
 
-    def _pooling(self, student: StudentEncoder, pooling: SentencePooling, teacher: TeacherVectors) -> SentencePooling:
-        """Return a copy of the student's pooling whose output matches the teacher's dimension and normalisation."""
-        after: list[nn.Module] = [part for part in copy.deepcopy(pooling.after) if not isinstance(part, UnitLength)]
+    def _pooling(
+        self, student: StudentEncoder, pooling: SentencePooling, teacher: TeacherVectors
+    ) -> SentencePooling:
+        """Return a copy of the student's pooling whose output matches the teacher's dimension and
+        normalisation.
+        """
+        after: list[nn.Module] = [
+            part for part in copy.deepcopy(pooling.after) if not isinstance(part, UnitLength)
+        ]
         if (width := pooling.full_width(student.dim)) != teacher.dim:
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(self.seed)
-                after += [nn.Linear(width, teacher.dim), nn.Identity()]  # sentence-transformers requires an activation
+                after += [
+                    nn.Linear(width, teacher.dim),
+                    nn.Identity(),
+                ]  # sentence-transformers requires an activation
         if teacher.pooling.unit_length:
             after.append(UnitLength())
         return SentencePooling(
-            "own", "subwords", pooling.modes, after=after, max_length=pooling.max_length, lower=pooling.lower,
+            "own",
+            "subwords",
+            pooling.modes,
+            after=after,
+            max_length=pooling.max_length,
+            lower=pooling.lower,
             prompt=pooling.prompt,
-        )  # fmt: skip
+        )
 
     def terms(self, vectors: Tensor, own: Tensor, candidates: Tensor, n: int) -> dict[str, Tensor]:
         """Return the loss terms for one part of the texts in an update.
@@ -197,12 +237,27 @@ class Distillation(TrainingSettings):
         """
         found = {"mse": (vectors - candidates[own]).square().sum() / n}
         if self.ranking:
-            scores = functional.normalize(vectors) @ functional.normalize(candidates).T / self.temperature
-            found["ranking"] = self.ranking * functional.cross_entropy(scores, own, reduction="sum") / n
+            scores = (
+                functional.normalize(vectors)
+                @ functional.normalize(candidates).T
+                / self.temperature
+            )
+            found["ranking"] = (
+                self.ranking * functional.cross_entropy(scores, own, reduction="sum") / n
+            )
         return found
 
     def settings(self) -> dict[str, Any]:
-        names = ("towards", "ranking", "temperature", "negatives", "source_share", "batch", "freeze", "precision")
+        names = (
+            "towards",
+            "ranking",
+            "temperature",
+            "negatives",
+            "source_share",
+            "batch",
+            "freeze",
+            "precision",
+        )
         return {"method": "distillation", **{name: getattr(self, name) for name in names}}
 
 
@@ -211,10 +266,14 @@ class Lesson:
     """Texts tokenised for the student, with the indices of their teacher vectors.
 
     Attributes:
-        table: all texts. In each corpus, the texts in the teacher's language come before their translations.
-        places: index of each text's teacher vector, or −1 for an unused text; translations have equal indices, int64 `[n_texts]`.
-        parts: for each corpus, the text indices of each pair `[n, 2]` or of each single text `[n, 1]`, int64.
-        counts: numbers of used sentence pairs, used sentences and truncated texts, which are saved with the result.
+        table: all texts. In each corpus, the texts in the teacher's language come before their
+            translations.
+        places: index of each text's teacher vector, or −1 for an unused text; translations have
+            equal indices, int64 `[n_texts]`.
+        parts: for each corpus, the text indices of each pair `[n, 2]` or of each single text `[n,
+            1]`, int64.
+        counts: numbers of used sentence pairs, used sentences and truncated texts, which are saved
+            with the result.
     """
 
     table: SplitSentences
@@ -225,12 +284,20 @@ class Lesson:
     @classmethod
     def of(
         cls,
-        student: StudentEncoder, pooling: SentencePooling, teacher: TeacherVectors,
-        corpora: Sequence[ParallelCorpus], texts: Sequence[Sentences],
-    ) -> Lesson:  # fmt: skip
-        """Tokenise all texts. The source sides must be in the teacher's language, and `teacher` must contain their vectors."""
+        student: StudentEncoder,
+        pooling: SentencePooling,
+        teacher: TeacherVectors,
+        corpora: Sequence[ParallelCorpus],
+        texts: Sequence[Sentences],
+    ) -> Lesson:
+        """Tokenise all texts. The source sides must be in the teacher's language, and `teacher`
+        must contain their vectors.
+        """
         tables, places, parts, base = [], [], [], 0
-        for sides in [*((corpus.source, corpus.target) for corpus in corpora), *((text,) for text in texts)]:
+        for sides in [
+            *((corpus.source, corpus.target) for corpus in corpora),
+            *((text,) for text in texts),
+        ]:
             split = [pooling.split(student, side) for side in sides]
             full = np.logical_and.reduce([side.lengths() > 0 for side in sides])
             full &= np.logical_and.reduce([np.diff(part.word_offsets) > 0 for part in split])
@@ -258,7 +325,8 @@ class Lesson:
 
 
 class Distilling(Objective[Sequence[np.ndarray]]):
-    """Distillation objective. An update contains the indices of the sentence pairs of each corpus, for all processes.
+    """Distillation objective. An update contains the indices of the sentence pairs of each corpus,
+    for all processes.
 
     Args:
         pooling: module that pools the student's token vectors into sentence vectors.
@@ -268,12 +336,23 @@ class Distilling(Objective[Sequence[np.ndarray]]):
     """
 
     def __init__(
-        self, student: StudentEncoder, pooling: SentencePooling, lesson: Lesson, teacher: TeacherVectors,
-        source: VectorSource, processes: Processes, method: Distillation,
-    ):  # fmt: skip
+        self,
+        student: StudentEncoder,
+        pooling: SentencePooling,
+        lesson: Lesson,
+        teacher: TeacherVectors,
+        source: VectorSource,
+        processes: Processes,
+        method: Distillation,
+    ):
         self.student, self.pooling, self.lesson = student, pooling, lesson
         self.module = nn.ModuleDict({"encoder": student.model, "pooling": pooling})
-        self._teacher, self._source, self._processes, self._method = teacher, source, processes, method
+        self._teacher, self._source, self._processes, self._method = (
+            teacher,
+            source,
+            processes,
+            method,
+        )
         self._updates, self._places = 0, np.unique(lesson.places[lesson.places >= 0])
 
     def state(self) -> dict[str, Any]:
@@ -283,7 +362,9 @@ class Distilling(Objective[Sequence[np.ndarray]]):
         self._updates = state["updates"]
 
     def texts(self, update: Sequence[np.ndarray]) -> np.ndarray:
-        """Return the sorted indices of the texts used in an update; the selection depends on the update number and the seed."""
+        """Return the sorted indices of the texts used in an update; the selection depends on the
+        update number and the seed.
+        """
         rng = np.random.default_rng([self._method.seed, self._updates])
         found = []
         for part, rows in zip(self.lesson.parts, update, strict=True):
@@ -300,7 +381,9 @@ class Distilling(Objective[Sequence[np.ndarray]]):
     def backward(self, update: Sequence[np.ndarray]) -> dict[str, float]:
         texts, drawn = self.texts(update), self.sampled_negatives()
         self._updates += 1
-        places, own = np.unique(np.concatenate([self.lesson.places[texts], drawn]), return_inverse=True)
+        places, own = np.unique(
+            np.concatenate([self.lesson.places[texts], drawn]), return_inverse=True
+        )
         device = self._processes.device
         candidates = torch.from_numpy(self._teacher.take(places)).to(device)
         total: dict[str, Tensor] = {}
@@ -308,7 +391,9 @@ class Distilling(Objective[Sequence[np.ndarray]]):
             given = self._source.take(part)
             rows = given.rows.requires_grad_()
             mine = torch.from_numpy(own[np.searchsorted(texts, given.numbers)]).to(device)
-            found = self._method.terms(self.pooling(rows, given.lengths), mine, candidates, max(1, len(texts)))
+            found = self._method.terms(
+                self.pooling(rows, given.lengths), mine, candidates, max(1, len(texts))
+            )
             torch.stack(list(found.values())).sum().backward()
             if rows.grad is not None:
                 self._source.backward(rows.grad)
@@ -328,7 +413,9 @@ class _BagSource(VectorSource):
 
     def take(self, numbers: np.ndarray) -> WordRows:
         part, device = self._split.take(numbers), self._table.weight.device
-        ids, bags = (torch.from_numpy(array).long().to(device) for array in (part.ids, part.offsets[:-1]))
+        ids, bags = (
+            torch.from_numpy(array).long().to(device) for array in (part.ids, part.offsets[:-1])
+        )
         self._rows = functional.embedding_bag(ids, self._table.weight, bags, mode="mean")
         return WordRows(self._rows.detach(), torch.ones(len(numbers), dtype=torch.int64), numbers)
 
@@ -337,14 +424,22 @@ class _BagSource(VectorSource):
 
 
 def static_student(
-    tokenizer: Any, teacher: TeacherVectors, texts: Sequence[Sentences], *, lang: str = "", name: str = "static",
-    unit: bool = True, progress: bool = False,
-) -> SubwordVectors:  # fmt: skip
-    """Build static subword vectors as in model2vec, from mean-centred teacher vectors that are weighted by frequency.
+    tokenizer: Any,
+    teacher: TeacherVectors,
+    texts: Sequence[Sentences],
+    *,
+    lang: str = "",
+    name: str = "static",
+    unit: bool = True,
+    progress: bool = False,
+) -> SubwordVectors:
+    """Build static subword vectors as in model2vec, from mean-centred teacher vectors that are
+    weighted by frequency.
 
-    The weight is a / (a + p) with a = 0.001 (Arora et al. 2017, "A simple but tough-to-beat baseline for sentence embeddings"),
-    where p is the relative frequency of the subword in the texts, or its estimate by Zipf's law if there are no texts. The
-    teacher's dimensions are not reduced, so the result can be trained on the teacher's vectors.
+    The weight is a / (a + p) with a = 0.001 (Arora et al. 2017, "A simple but tough-to-beat
+    baseline for sentence embeddings"), where p is the relative frequency of the subword in the
+    texts, or its estimate by Zipf's law if there are no texts. The teacher's dimensions are not
+    reduced, so the result can be trained on the teacher's vectors.
 
     Args:
         tokenizer: fast tokenizer from `transformers`.
@@ -357,7 +452,9 @@ def static_student(
     subwords, n = Subwords(tokenizer), len(tokenizer)
     special = set(tokenizer.all_special_ids)
     words = [
-        [] if number in special else tokenizer.convert_tokens_to_string([token]).replace("##", "").split()
+        []
+        if number in special
+        else tokenizer.convert_tokens_to_string([token]).replace("##", "").split()
         for number, token in enumerate(tokenizer.convert_ids_to_tokens(list(range(n))))
     ]
     each = Sentences.of(words, lang)
@@ -372,4 +469,6 @@ def static_student(
         counts = sum(np.bincount(start.split(text).ids, minlength=n) for text in texts)
         shares = np.asarray(counts, dtype=np.float64)
     weights = torch.from_numpy(_SMOOTHING / (_SMOOTHING + shares / max(1e-9, shares.sum()))).float()
-    return SubwordVectors(subwords.tokenizer, start.model.weight.detach() * weights[:, None], unit=unit, name=name)
+    return SubwordVectors(
+        subwords.tokenizer, start.model.weight.detach() * weights[:, None], unit=unit, name=name
+    )

@@ -36,17 +36,22 @@ def align(
 
     Args:
         encoder: encoder, which is not changed, or a name or path for `load_encoder`.
-        data: training data (see `calque.alignment.data`), or one or more parallel texts. Methods that need no translations also
-            accept sentences by language, and methods that use dictionaries accept anchors by language and layer.
+        data: training data (see `calque.alignment.data`), or one or more parallel texts. Methods
+            that need no translations also accept sentences by language, and methods that use
+            dictionaries accept anchors by language and layer.
         method: name of a method (see `calque align`), or a class as `package.module:Class`.
-        pairs: word links of each parallel text, or dictionaries; default: links computed by the statistical aligner.
-        towards: language that all other languages are aligned with; default: the first language of the data.
-        folder, checkpoint_every: folder for checkpoints, from which training can resume, and number of updates between them.
+        pairs: word links of each parallel text, or dictionaries; default: links computed by the
+            statistical aligner.
+        towards: language that all other languages are aligned with; default: the first language of
+            the data.
+        folder, checkpoint_every: folder for checkpoints, from which training can resume, and number
+            of updates between them.
         progress: whether to show progress bars on standard error.
         options: arguments of the method's class.
 
     Raises:
-        SettingError: the method is unknown, cannot use this kind of data, or does not have one of the options.
+        SettingError: the method is unknown, cannot use this kind of data, or does not have one of
+            the options.
 
     Example:
         >>> import calque
@@ -60,22 +65,31 @@ def align(
     given = training_data(data, pairs)
     row, made = METHODS[method], make_method(method, towards or given.langs[0], options, given.kind)
     if isinstance(given, LinkedText) and not given.pairs and row.needs_links:
-        given = given.linked([align_words(corpus, symmetrize=row.symmetrize) for corpus in given.corpora])
+        given = given.linked(
+            [align_words(corpus, symmetrize=row.symmetrize) for corpus in given.corpora]
+        )
     loaded = load_encoder(encoder, alike=not row.of_each) if isinstance(encoder, str) else encoder
     return made.fit(loaded, given, Run(folder, checkpoint_every, progress)).encoder
 
 
-def make_method(name: str, towards: str, options: Mapping[str, Any], kind: str = "parallel") -> Method:
+def make_method(
+    name: str, towards: str, options: Mapping[str, Any], kind: str = "parallel"
+) -> Method:
     """Build a method for the given kind of data.
 
     Raises:
-        SettingError: the method is unknown, cannot use this kind of data, or does not have one of the options.
+        SettingError: the method is unknown, cannot use this kind of data, or does not have one of
+            the options.
     """
     if not learns_from(name, kind):
-        data = {"parallel": "parallel text", "dictionary": "dictionaries", "text": "text alone"}[kind]
+        data = {"parallel": "parallel text", "dictionary": "dictionaries", "text": "text alone"}[
+            kind
+        ]
         names = methods_for(kind)
         meant = did_you_mean(name, names)
-        raise SettingError(f"method must be one of {', '.join(names)} for {data}, got {name!r}{meant}")
+        raise SettingError(
+            f"method must be one of {', '.join(names)} for {data}, got {name!r}{meant}"
+        )
     settings, built = METHODS[name].settings, METHODS.load(name)
     if kind == "dictionary":
         from calque.alignment.dictionary import DictionaryMaps
@@ -84,4 +98,6 @@ def make_method(name: str, towards: str, options: Mapping[str, Any], kind: str =
     try:
         return built(towards=towards, **settings, **options)
     except TypeError as error:
-        raise SettingError(f"{name} cannot be built with {', '.join(options) or 'no options'} ({error})") from error
+        raise SettingError(
+            f"{name} cannot be built with {', '.join(options) or 'no options'} ({error})"
+        ) from error

@@ -1,4 +1,6 @@
-"""Alignment by fine-tuning (Cao et al. 2020), with the layers and alignment directions of Kulshreshtha et al. (2020)."""
+"""Alignment by fine-tuning (Cao et al. 2020), with the layers and alignment directions of
+Kulshreshtha et al. (2020).
+"""
 
 from __future__ import annotations
 
@@ -15,22 +17,26 @@ from calque.training.loop import rate_by_width
 
 @dataclass(kw_only=True, eq=False)
 class FineTune(Tuner):
-    """Minimise the distance between linked words, with a penalty for changing the vectors of one language.
+    """Minimise the distance between linked words, with a penalty for changing the vectors of one
+    language.
 
-    The loss is summed over `layers`. For each language pair, where `s` is aligned to `t`, the loss is
+    The loss is summed over `layers`. For each language pair, where `s` is aligned to `t`, the loss
+    is
 
         Σ_(i,j) linked ‖f(i, s) − f(j, t)‖²  +  λ Σ_j ‖f(j, t) − f0(j, t)‖²
 
-    where f0 is the encoder before training, and the second sum is over *all* words of the target sentences (Cao 2020, §3.3;
-    Kulshreshtha 2020, Eqs. 7–10). Cao et al. train BERT-base with `learning_rate=5e-5, batch=2`. Here, the default batch is
-    larger, and the default `learning_rate` is 5e-5 · (768 / dim)^(5/3).
+    where f0 is the encoder before training, and the second sum is over *all* words of the target
+    sentences (Cao 2020, §3.3; Kulshreshtha 2020, Eqs. 7–10). Cao et al. train BERT-base with
+    `learning_rate=5e-5, batch=2`. Here, the default batch is larger, and the default
+    `learning_rate` is 5e-5 · (768 / dim)^(5/3).
 
     Args:
         towards: reference language `t`.
         weight: weight λ of the penalty.
-        variant: loss as in the paper (`paper`) or as in Cao's code (`code`). The code divides each term by its number of
-            elements, and replaces f(j, t) in the first term by f0(j, t).
-        layers: layers in which the loss is computed, e.g. `(-4, -3, -2, -1)`; default: the encoder's output layer.
+        variant: loss as in the paper (`paper`) or as in Cao's code (`code`). The code divides each
+            term by its number of elements, and replaces f(j, t) in the first term by f0(j, t).
+        layers: layers in which the loss is computed, e.g. `(-4, -3, -2, -1)`; default: the
+            encoder's output layer.
         epochs, learning_rate, seed: see `Schedule`.
         batch, freeze, lora, standardize, centre, accumulate, precision: see `Tuner`.
     """
@@ -61,5 +67,8 @@ class FineTune(Tuner):
         terms = {"align": (batch.source - (batch.target if frozen is None else frozen)).square()}
         if batch.reference is not None and self.weight:
             terms["stay"] = self.weight * (batch.regularised - batch.reference).square()
-        sizes = {name: max(1, squares.numel()) if self.variant == "code" else 1 for name, squares in terms.items()}
+        sizes = {
+            name: max(1, squares.numel()) if self.variant == "code" else 1
+            for name, squares in terms.items()
+        }
         return {name: squares.sum() / sizes[name] for name, squares in terms.items()}

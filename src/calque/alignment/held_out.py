@@ -1,4 +1,6 @@
-"""Cross-fitted similarities: each part of a text is scored by an encoder that was aligned on the other parts."""
+"""Cross-fitted similarities: each part of a text is scored by an encoder that was aligned on the
+other parts.
+"""
 
 from __future__ import annotations
 
@@ -23,11 +25,12 @@ if TYPE_CHECKING:
 
 
 class HeldOut:
-    """Cross-fitted prior for the statistical aligners. The similarities for each part of the text are computed by a copy of
-    the encoder that was aligned on the links of the other parts.
+    """Cross-fitted prior for the statistical aligners. The similarities for each part of the text
+    are computed by a copy of the encoder that was aligned on the links of the other parts.
 
-    Sentence pairs are assigned to the parts in turn. Pairs with equal source sentences go to the same part, so no copy is
-    trained on a source sentence for which it computes similarities. The result is deterministic.
+    Sentence pairs are assigned to the parts in turn. Pairs with equal source sentences go to the
+    same part, so no copy is trained on a source sentence for which it computes similarities. The
+    result is deterministic.
 
     Args:
         encoder: encoder to copy; it is not changed.
@@ -38,10 +41,12 @@ class HeldOut:
         progress: whether to show progress bars during training.
 
     Raises:
-        SettingError: there are fewer distinct source sentences than parts, or all links are in one part.
+        SettingError: there are fewer distinct source sentences than parts, or all links are in one
+            part.
 
     Example:
-        `calque.align_words(corpus, model="gibbs", prior=HeldOut(encoder, [corpus], [calque.align_words(corpus)]))`
+        `calque.align_words(corpus, model="gibbs", prior=HeldOut(encoder, [corpus],
+        [calque.align_words(corpus)]))`
     """
 
     def __init__(
@@ -56,18 +61,31 @@ class HeldOut:
     ):
         check_number("parts", parts, least=2, whole=True)
         if not corpora or len(corpora) != len(pairs):
-            raise SettingError(f"each text must have word links, got {len(corpora)} texts but links for {len(pairs)}")
+            raise SettingError(
+                f"each text must have word links, got {len(corpora)} texts but links for "
+                f"{len(pairs)}"
+            )
         part_of = deal(corpora, parts)
         tuner = tuner or small(encoder, common(corpora))
-        found: list[list[np.ndarray]] = [[np.zeros((0, 0), np.float32)] * len(corpus) for corpus in corpora]
+        found: list[list[np.ndarray]] = [
+            [np.zeros((0, 0), np.float32)] * len(corpus) for corpus in corpora
+        ]
         for part in range(parts):
             others = [np.flatnonzero(numbers != part) for numbers in part_of]
-            linked = [(c.take(rows), p.take(rows)) for c, p, rows in zip(corpora, pairs, others, strict=True)]
+            linked = [
+                (c.take(rows), p.take(rows))
+                for c, p, rows in zip(corpora, pairs, others, strict=True)
+            ]
             linked = [(corpus, links) for corpus, links in linked if len(links)]
             if not linked:
-                raise SettingError(f"all word links are in part {part + 1} of {parts}; try fewer parts or more text")
+                raise SettingError(
+                    f"all word links are in part {part + 1} of {parts}; try fewer parts or more "
+                    "text"
+                )
             texts, links_of = zip(*linked, strict=True)
-            aligned = tuner.fit(encoder, LinkedText(texts, links_of), Run(progress=progress)).encoder
+            aligned = tuner.fit(
+                encoder, LinkedText(texts, links_of), Run(progress=progress)
+            ).encoder
             for corpus, numbers, matrices in zip(corpora, part_of, found, strict=True):
                 rows = np.flatnonzero(numbers == part)
                 similarities = Linker(aligned, langs=corpus.langs).similarities(corpus.take(rows))
@@ -81,7 +99,8 @@ class HeldOut:
         }
 
     def __call__(self, corpus: ParallelCorpus) -> Similarities:
-        """Return the similarities of sentence pairs from the texts passed to the constructor, in any order.
+        """Return the similarities of sentence pairs from the texts passed to the constructor, in
+        any order.
 
         Raises:
             SettingError: a sentence pair does not occur in these texts.
@@ -89,39 +108,52 @@ class HeldOut:
         found = [self._where.get(pair) for pair in _words(corpus)]
         if None in found:
             raise SettingError(
-                f"sentence pair {found.index(None) + 1:,} is not from the text that the encoder was aligned on; "
+                f"sentence pair {found.index(None) + 1:,} is not from the text that the encoder "
+                "was aligned on; "
                 "for other text, try `calque.Linker(encoder).similarities`"
             )
         return Similarities.of(self.similarities[k][row] for k, row in filter(None, found))
 
 
 def deal(corpora: Sequence[ParallelCorpus], parts: int) -> list[np.ndarray]:
-    """Return, for each text, the index of the part that contains each sentence pair, int64 `[n_sentences]`. The n-th distinct
-    source sentence belongs to part n modulo `parts`.
+    """Return, for each text, the index of the part that contains each sentence pair, int64
+    `[n_sentences]`. The n-th distinct source sentence belongs to part n modulo `parts`.
 
     Raises:
         SettingError: there are fewer distinct source sentences than parts.
     """
     number: dict[tuple[str, ...], int] = {}
     part_of = [
-        np.array([number.setdefault(sentence.words, len(number)) for sentence in corpus.source], dtype=np.int64) % parts
+        np.array(
+            [number.setdefault(sentence.words, len(number)) for sentence in corpus.source],
+            dtype=np.int64,
+        )
+        % parts
         for corpus in corpora
     ]
     if len(number) < parts:
         raise SettingError(
-            f"parts must be at most {len(number):,}, the number of distinct source sentences, got {parts}"
+            f"parts must be at most {len(number):,}, the number of distinct source sentences, got "
+            f"{parts}"
         )
     return part_of
 
 
 def small(encoder: TrainableEncoder, towards: str, *, seed: int = 0) -> Contrastive:
-    """Return contrastive alignment with settings for a few hundred sentence pairs: small batches, six epochs, and about half
-    the default learning rate."""
-    return Contrastive(towards=towards, epochs=6, batch=8, learning_rate=rate_by_width(encoder.dim, 5 / 3), seed=seed)
+    """Return contrastive alignment with settings for a few hundred sentence pairs: small batches,
+    six epochs, and about half the default learning rate."""
+    return Contrastive(
+        towards=towards,
+        epochs=6,
+        batch=8,
+        learning_rate=rate_by_width(encoder.dim, 5 / 3),
+        seed=seed,
+    )
 
 
 def common(corpora: Sequence[ParallelCorpus]) -> str:
-    """Return the language that all texts share, or the source language of the first text if they share both languages.
+    """Return the language that all texts share, or the source language of the first text if they
+    share both languages.
 
     Raises:
         SettingError: the texts have no common language.

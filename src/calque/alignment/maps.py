@@ -18,14 +18,18 @@ _OF_SENTENCES = {"sentence-rotation": "rotation"}
 
 
 class LinkedMaps(Method):
-    """Maps for each language and layer, fitted on linked words in context or on sentence pairs (see `MappedEncoder.fit`).
+    """Maps for each language and layer, fitted on linked words in context or on sentence pairs (see
+    `MappedEncoder.fit`).
 
     Args:
-        method: "rotation" (Wang et al. 2019), "normalized-rotation", "linear" or "sentence-rotation" (Aldarmaki & Diab 2019).
+        method: "rotation" (Wang et al. 2019), "normalized-rotation", "linear" or
+            "sentence-rotation" (Aldarmaki & Diab 2019).
         towards: target language, to which the vectors of all other languages are mapped.
         layers: layers to map; default: the encoder's output layer.
-        combine: how to combine the mapped layers: "sum", "mean", "concat", or "last" (use only the last layer).
-        standardize: whether to standardise the vectors first; default: only if one dimension dominates the vectors.
+        combine: how to combine the mapped layers: "sum", "mean", "concat", or "last" (use only the
+            last layer).
+        standardize: whether to standardise the vectors first; default: only if one dimension
+            dominates the vectors.
     """
 
     def __init__(
@@ -38,15 +42,23 @@ class LinkedMaps(Method):
         standardize: bool | None = None,
     ):
         if _OF_SENTENCES.get(method, method) not in KINDS:
-            raise SettingError(f"method must be one of {', '.join((*KINDS, *_OF_SENTENCES))}, got {method!r}")
-        self.method, self.towards, self.layers, self.standardize = method, towards, layers, standardize
+            raise SettingError(
+                f"method must be one of {', '.join((*KINDS, *_OF_SENTENCES))}, got {method!r}"
+            )
+        self.method, self.towards, self.layers, self.standardize = (
+            method,
+            towards,
+            layers,
+            standardize,
+        )
         self.combine: Combine = combine
 
     def fit(self, encoder: Any, data: LinkedText, run: Run = Run()) -> Fitted:
         """Return the encoder with maps fitted in one pass over the text; `run.folder` is not used.
 
-        A static encoder stores the maps itself instead of being wrapped. Its maps are fitted on word vectors without sentence
-        statistics (option `sentence`), because the encoder computes these statistics from mapped vectors.
+        A static encoder stores the maps itself instead of being wrapped. Its maps are fitted on
+        word vectors without sentence statistics (option `sentence`), because the encoder computes
+        these statistics from mapped vectors.
         """
         static = isinstance(encoder, StaticEncoder)
         encoder = standardized(encoder, data.sides, self.layers, self.standardize)
@@ -61,7 +73,13 @@ class LinkedMaps(Method):
             unit="sentences" if self.method in _OF_SENTENCES else "words",
             progress=run.progress,
         )
-        record = {"settings": {**mapped.settings, "layers": list(mapped.layers), "combine": mapped.combine}}
+        record = {
+            "settings": {
+                **mapped.settings,
+                "layers": list(mapped.layers),
+                "combine": mapped.combine,
+            }
+        }
         if not static:
             return Fitted(mapped, record)
         aligned = with_maps(encoder, mapped.maps, towards=self.towards, settings=mapped.settings)
@@ -77,13 +95,17 @@ def with_maps(
     combine: Combine = "last",
     settings: Mapping[str, Any],
 ) -> MappedEncoder | StaticEncoder:
-    """Return the encoder with maps by language and layer. A static encoder has one layer and stores the maps itself.
+    """Return the encoder with maps by language and layer. A static encoder has one layer and stores
+    the maps itself.
 
     Args:
         encoder, maps, towards, combine: see `MappedEncoder`.
-        settings: settings to save with the encoder; the value of `method` is appended to the name of a static encoder.
+        settings: settings to save with the encoder; the value of `method` is appended to the name
+            of a static encoder.
     """
     if isinstance(encoder, StaticEncoder):
         name = f"{encoder.name}+{settings['method']}"
-        return encoder.replace(maps={lang: by_layer[0] for lang, by_layer in maps.items()}, name=name)
+        return encoder.replace(
+            maps={lang: by_layer[0] for lang, by_layer in maps.items()}, name=name
+        )
     return MappedEncoder(encoder, maps, towards=towards, combine=combine, settings=settings)

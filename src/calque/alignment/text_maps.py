@@ -34,7 +34,8 @@ class LanguageMeans(Method):
         towards: reference language, which must be one of the languages of the text.
         layers: layers to map; default: the encoder's output layer.
         combine: see `MappedEncoder`.
-        offset: whether to add the mean of `towards`, so that its vectors do not change; if false, the means are only subtracted.
+        offset: whether to add the mean of `towards`, so that its vectors do not change; if false,
+            the means are only subtracted.
     """
 
     towards: str
@@ -43,23 +44,30 @@ class LanguageMeans(Method):
     offset: bool = True
 
     def fit(self, encoder: Any, data: LinkedText | PlainText, run: Run = Run()) -> Fitted:
-        """Return the encoder with its maps. A static encoder stores the maps itself; its maps are fitted on word vectors alone.
+        """Return the encoder with its maps. A static encoder stores the maps itself; its maps are
+        fitted on word vectors alone.
 
         Args:
             encoder: encoder to map.
-            data: text in each language, or parallel text, whose sides are used as monolingual text. Duplicate sentences are
-                counted each time they occur. Word links are not used.
+            data: text in each language, or parallel text, whose sides are used as monolingual text.
+                Duplicate sentences are counted each time they occur. Word links are not used.
             run: `folder` is not used.
 
         Raises:
-            SettingError: there are fewer than two languages, `towards` is missing, or a language has no word vectors.
+            SettingError: there are fewer than two languages, `towards` is missing, or a language
+                has no word vectors.
         """
         texts = data.by_language()
         if self.towards not in texts or len(texts) < 2:
             raise SettingError(
-                f"method means requires text in {self.towards} and in another language, got {', '.join(texts) or 'no text'}"
+                f"method means requires text in {self.towards} and in another language, got "
+                f"{', '.join(texts) or 'no text'}"
             )
-        words = encoder.replace(sentence=None, maps=None) if isinstance(encoder, StaticEncoder) else encoder
+        words = (
+            encoder.replace(sentence=None, maps=None)
+            if isinstance(encoder, StaticEncoder)
+            else encoder
+        )
         moments = moments_of(words, texts, self.layers, progress=run.progress)
         maps: dict[str, dict[int, VectorMap]] = {}
         for layer in next(iter(moments.values())):
@@ -71,20 +79,28 @@ class LanguageMeans(Method):
             **self.settings(),
             "layers": list(next(iter(maps.values()))),
             "sentences": {lang: sum(map(len, parts)) for lang, parts in texts.items()},
-            "word_vectors": {lang: next(iter(by_layer.values())).n for lang, by_layer in moments.items()},
+            "word_vectors": {
+                lang: next(iter(by_layer.values())).n for lang, by_layer in moments.items()
+            },
         }
         record = {"settings": settings}
-        aligned = with_maps(encoder, maps, towards=self.towards, combine=self.combine, settings=settings)
-        aligned.made = made_of(encoder, "means", self.towards, [], [], record) | {"langs": sorted(texts)}
+        aligned = with_maps(
+            encoder, maps, towards=self.towards, combine=self.combine, settings=settings
+        )
+        aligned.made = made_of(encoder, "means", self.towards, [], [], record) | {
+            "langs": sorted(texts)
+        }
         return Fitted(aligned, record)
 
 
 @dataclass(kw_only=True, eq=False)
 class Standardize(Method):
-    """Standardise every dimension over the texts of all languages, see `standardized`. This does not align the languages.
+    """Standardise every dimension over the texts of all languages, see `standardized`. This does
+    not align the languages.
 
     Args:
-        towards: one of the languages of the text. Every method has this argument, but it does not affect this method.
+        towards: one of the languages of the text. Every method has this argument, but it does not
+            affect this method.
         layers: layers to standardise; default: the encoder's output layer.
     """
 
@@ -92,45 +108,67 @@ class Standardize(Method):
     layers: Sequence[int] | None = None
 
     def fit(self, encoder: Any, data: LinkedText | PlainText, run: Run = Run()) -> Fitted:
-        """Return the encoder with standardised vectors; the arguments are those of `LanguageMeans.fit`."""
+        """Return the encoder with standardised vectors; the arguments are those of
+        `LanguageMeans.fit`.
+        """
         texts, record = data.by_language(), {"settings": self.settings()}
-        aligned = standardized(encoder, [part for parts in texts.values() for part in parts], self.layers, wanted=True)
-        aligned.made = made_of(encoder, "standardize", self.towards, [], [], record) | {"langs": sorted(texts)}
+        aligned = standardized(
+            encoder, [part for parts in texts.values() for part in parts], self.layers, wanted=True
+        )
+        aligned.made = made_of(encoder, "standardize", self.towards, [], [], record) | {
+            "langs": sorted(texts)
+        }
         return Fitted(aligned, record)
 
 
-def shifts(moments: Mapping[str, Moments], *, towards: str, offset: bool = True) -> dict[str, LinearMap]:
-    """Return the maps that shift each language's mean x̄ to the mean ȳ of `towards`: x → x − x̄ + ȳ.
+def shifts(
+    moments: Mapping[str, Moments], *, towards: str, offset: bool = True
+) -> dict[str, LinearMap]:
+    """Return the maps that shift each language's mean x̄ to the mean ȳ of `towards`: x → x − x̄ +
+    ȳ.
 
-    Libovický et al. (2020, Findings of EMNLP) only subtract the mean (`offset=False`). Adding the mean of `towards` preserves
-    distances but not cosines. The vectors of `towards` do not change, so task heads trained on them can still be used.
+    Libovický et al. (2020, Findings of EMNLP) only subtract the mean (`offset=False`). Adding the
+    mean of `towards` preserves distances but not cosines. The vectors of `towards` do not change,
+    so task heads trained on them can still be used.
 
     Args:
         moments: moments of each language's word vectors, see `Moments`.
         towards: reference language.
-        offset: whether to add the mean of `towards`; if false, all languages are centred, including `towards`.
+        offset: whether to add the mean of `towards`; if false, all languages are centred, including
+            `towards`.
 
     Returns:
         maps by language, only for languages whose vectors change.
     """
     target = moments[towards].source_mean * offset
     return {
-        lang: _shift(own.source_mean, target, own.n) for lang, own in moments.items() if not offset or lang != towards
+        lang: _shift(own.source_mean, target, own.n)
+        for lang, own in moments.items()
+        if not offset or lang != towards
     }
 
 
 def _shift(source: np.ndarray, target: np.ndarray, n: int) -> LinearMap:
-    """Return the map x → x − x̄ + ȳ, where x̄ (`source`) is the mean of `n` vectors and ȳ is `target`."""
-    return LinearMap.from_arrays({"matrix": np.eye(len(source)), "source_mean": source, "target_mean": target}, n)
+    """Return the map x → x − x̄ + ȳ, where x̄ (`source`) is the mean of `n` vectors and ȳ is
+    `target`.
+    """
+    return LinearMap.from_arrays(
+        {"matrix": np.eye(len(source)), "source_mean": source, "target_mean": target}, n
+    )
 
 
 def moments_of(
-    encoder: Any, texts: Mapping[str, Sequence[Sentences]], layers: Sequence[int] | None = None, *, block: int = 2048,
+    encoder: Any,
+    texts: Mapping[str, Sequence[Sentences]],
+    layers: Sequence[int] | None = None,
+    *,
+    block: int = 2048,
     progress: bool = False,
-) -> dict[str, dict[int, Moments]]:  # fmt: skip
+) -> dict[str, dict[int, Moments]]:
     """Return the moments of word vectors by language and layer.
 
-    The text is encoded block by block, and only the moments are kept in memory. Words without a vector are ignored.
+    The text is encoded block by block, and only the moments are kept in memory. Words without a
+    vector are ignored.
 
     Args:
         texts: one or more texts in each language.
@@ -151,11 +189,15 @@ def moments_of(
             for start in range(0, len(text), block):
                 part = text[start : start + block]
                 for n, vectors in encoder.encode_layers(part, numbers).items():
-                    rows = vectors.data if vectors.covered is None else vectors.data[vectors.covered]
+                    rows = (
+                        vectors.data if vectors.covered is None else vectors.data[vectors.covered]
+                    )
                     found[lang][n].update(rows, np.empty((len(rows), 0)))
                 shown.update(len(part))
         if not found[lang][numbers[0]].n:
-            raise SettingError(f"{encoder.name} must have a vector for at least one word of the text in {lang}")
+            raise SettingError(
+                f"{encoder.name} must have a vector for at least one word of the text in {lang}"
+            )
     shown.close()
     return found
 
@@ -163,11 +205,13 @@ def moments_of(
 def centred(
     encoder: Encoder, corpora: Sequence[ParallelCorpus], *, towards: str, progress: bool = False
 ) -> MappedEncoder:
-    """Return the encoder with each language's mean shifted to the mean of its translations in `towards`: x → x − x̄ + ȳ.
+    """Return the encoder with each language's mean shifted to the mean of its translations in
+    `towards`: x → x − x̄ + ȳ.
 
-    A contrastive loss with negatives from the *other* language does not align the means, because shifting all words of a
-    language changes all competing scores nearly equally. The means are computed over all words on both sides of the same
-    text, so the topic of the text cancels out. The vectors of `towards` do not change.
+    A contrastive loss with negatives from the *other* language does not align the means, because
+    shifting all words of a language changes all competing scores nearly equally. The means are
+    computed over all words on both sides of the same text, so the topic of the text cancels out.
+    The vectors of `towards` do not change.
 
     Args:
         encoder: aligned encoder; its default layer of word vectors is shifted.
@@ -186,10 +230,17 @@ def centred(
             (lang,) = set(sides) - {towards}
             found.setdefault(lang, []).append((moments[lang][layer], moments[towards][layer]))
     if not found:
-        raise SettingError(f"at least one text must have a side in {towards}, whose mean is the reference")
+        raise SettingError(
+            f"at least one text must have a side in {towards}, whose mean is the reference"
+        )
     maps = {}
     for lang, parts in found.items():
         counts = [own.n for own, _ in parts]
-        own, other = (np.average([each[k].source_mean for each in parts], axis=0, weights=counts) for k in (0, 1))
+        own, other = (
+            np.average([each[k].source_mean for each in parts], axis=0, weights=counts)
+            for k in (0, 1)
+        )
         maps[lang] = {layer: _shift(own, other, sum(counts))}
-    return MappedEncoder(encoder, maps, towards=towards, settings={"method": "centred", "towards": towards})
+    return MappedEncoder(
+        encoder, maps, towards=towards, settings={"method": "centred", "towards": towards}
+    )

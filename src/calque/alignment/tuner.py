@@ -33,20 +33,24 @@ LORA_RATE = 10
 
 @dataclass(kw_only=True, eq=False)
 class Tuner(TrainingSettings, Method):
-    """Base class of alignment methods that train the encoder's weights. A subclass defines the loss.
+    """Base class of alignment methods that train the encoder's weights. A subclass defines the
+    loss.
 
     Args:
         towards: language that all other languages are aligned with.
         layers: layers in which the loss is computed; default: the encoder's output layer.
-        lora: rank of the LoRA adapters (Hu et al. 2022; requires PEFT) that are trained instead of the weight matrices. The
-            default learning rate is then 10 times higher, and the result is a folder with the adapters only (see
-            `AdaptedEncoder`). By default, there are no adapters and the weights are trained.
-        standardize: whether to standardise the word vectors before training and in the result; default: only if one
-            dimension dominates the vectors.
-        centre: whether to shift the mean vector of each language to the mean vector of `towards` after training.
-        accumulate: number of parts into which each process divides its batch, to save memory; the result is the same.
-        precision: precision of the forward passes, "float32" or "bfloat16". Results in "float32" are reproducible on the
-            same machine.
+        lora: rank of the LoRA adapters (Hu et al. 2022; requires PEFT) that are trained instead of
+            the weight matrices. The default learning rate is then 10 times higher, and the result
+            is a folder with the adapters only (see `AdaptedEncoder`). By default, there are no
+            adapters and the weights are trained.
+        standardize: whether to standardise the word vectors before training and in the result;
+            default: only if one dimension dominates the vectors.
+        centre: whether to shift the mean vector of each language to the mean vector of `towards`
+            after training.
+        accumulate: number of parts into which each process divides its batch, to save memory; the
+            result is the same.
+        precision: precision of the forward passes, "float32" or "bfloat16". Results in "float32"
+            are reproducible on the same machine.
         epochs, learning_rate, seed, batch, freeze: see `TrainingSettings`.
     """
 
@@ -75,7 +79,9 @@ class Tuner(TrainingSettings, Method):
 
     @abstractmethod
     def loss(self, batch: LinkedBatch) -> Tensor | dict[str, Tensor]:
-        """Return the loss for one text and layer, or its named terms; training minimises the sum over all texts and layers."""
+        """Return the loss for one text and layer, or its named terms; training minimises the sum
+        over all texts and layers.
+        """
 
     @property
     def needs_reference(self) -> bool:
@@ -88,25 +94,36 @@ class Tuner(TrainingSettings, Method):
         return False
 
     def kinds(self) -> Callable[[ParallelCorpus, WordPairs], np.ndarray] | None:
-        """Return a function that assigns equal ids to links that are positives of each other (see `AlignedText`), or None."""
+        """Return a function that assigns equal ids to links that are positives of each other (see
+        `AlignedText`), or None.
+        """
         return None
 
     def default_rate(self, dim: int) -> float:
         """Return the default learning rate for an encoder with `dim` dimensions."""
-        # 2e-3 was best on held-out text for 128 dimensions; 5e-5 is a common value for 768 dimensions.
+        # 2e-3 was best on held-out text for 128 dimensions; 5e-5 is a common value for 768
+        # dimensions.
         return rate_by_width(dim, 2)
 
     def settings(self) -> dict[str, Any]:
-        """Return all settings except the schedule; they are saved with the result and identify checkpoints."""
+        """Return all settings except the schedule; they are saved with the result and identify
+        checkpoints.
+        """
         names = ["towards", "layers", "batch", "special", "max_words", "freeze"]
         names += ["lora"] if self.lora is not None else []
-        names += [field.name for field in fields(self) if field.name not in Tuner.__dataclass_fields__]
+        names += [
+            field.name for field in fields(self) if field.name not in Tuner.__dataclass_fields__
+        ]
         names += ["precision"]
         names += ["standardize"] if self.standardize is not None else []
-        return {"method": type(self).__name__.lower(), **{name: getattr(self, name) for name in names}}
+        return {
+            "method": type(self).__name__.lower(),
+            **{name: getattr(self, name) for name in names},
+        }
 
     def fit(self, encoder: TrainableEncoder, data: LinkedText, run: Run = Run()) -> Fitted:
-        """Train a copy of `encoder`, which is not changed. The result shares the frozen weights of this encoder.
+        """Train a copy of `encoder`, which is not changed. The result shares the frozen weights of
+        this encoder.
 
         Args:
             encoder: encoder with trainable weights.
@@ -114,8 +131,8 @@ class Tuner(TrainingSettings, Method):
             run: how to run the training.
 
         Raises:
-            SettingError: the encoder has no trainable weights, settings contradict each other, or `run.folder` contains a
-                checkpoint of a different run.
+            SettingError: the encoder has no trainable weights, settings contradict each other, or
+                `run.folder` contains a checkpoint of a different run.
         """
         from calque.alignment.text_maps import centred
         from calque.encoders.standard import standardized
@@ -134,7 +151,11 @@ class Tuner(TrainingSettings, Method):
             schedule=schedule,
             processes=processes,
             folder=None if run.folder is None else Path(run.folder),
-            identity={**self.settings(), "encoder": encoder.fingerprint, "text": objective.text.fingerprint},
+            identity={
+                **self.settings(),
+                "encoder": encoder.fingerprint,
+                "text": objective.text.fingerprint,
+            },
             checkpoint_every=run.checkpoint_every,
             progress=run.progress,
         )
@@ -143,7 +164,9 @@ class Tuner(TrainingSettings, Method):
         if self.lora is None:
             tuned.model.requires_grad_(True)
         record = training_record(self.settings(), schedule, vars(objective.text.counts), history)
-        tuned.made = made_of(encoder, record["settings"]["method"], self.towards, data.corpora, data.pairs, record)
+        tuned.made = made_of(
+            encoder, record["settings"]["method"], self.towards, data.corpora, data.pairs, record
+        )
         if not self.centre:
             return Fitted(tuned, record, history)
         record["settings"] = record["settings"] | {"centre": True}
@@ -152,7 +175,9 @@ class Tuner(TrainingSettings, Method):
         return Fitted(aligned, record, history)
 
     def tune(self, encoder: TrainableEncoder, data: Any, pairs: Any = None, **run: Any) -> Any:
-        """Return the trained encoder; the same as `align`, under the name for methods that train."""
+        """Return the trained encoder; the same as `align`, under the name for methods that
+        train.
+        """
         return self.align(encoder, data, pairs, **run)
 
     def _schedule_for(self, encoder: TrainableEncoder) -> Schedule:
@@ -164,9 +189,15 @@ class Tuner(TrainingSettings, Method):
         return replace(schedule, learning_rate=rate)
 
     def objective(
-        self, tuned: TrainableEncoder, encoder: TrainableEncoder, data: LinkedText, processes: Processes
+        self,
+        tuned: TrainableEncoder,
+        encoder: TrainableEncoder,
+        data: LinkedText,
+        processes: Processes,
     ) -> Alignment:
-        """Return the objective for training the encoder `tuned`; `encoder` is the encoder before training."""
+        """Return the objective for training the encoder `tuned`; `encoder` is the encoder before
+        training.
+        """
         text = AlignedText(
             data.corpora,
             data.pairs,
@@ -189,7 +220,9 @@ class Tuner(TrainingSettings, Method):
         )
 
     def _copy(self, encoder: TrainableEncoder, device: torch.device) -> TrainableEncoder:
-        """Return a copy of the encoder for training; the frozen weights of the copy do not require gradients."""
+        """Return a copy of the encoder for training; the frozen weights of the copy do not require
+        gradients.
+        """
         if self.lora is None:
             tuned = float32_copy(encoder, device, freeze=self.freeze)
             freeze_below(tuned.model, self.freeze)
@@ -200,11 +233,14 @@ class Tuner(TrainingSettings, Method):
         return with_adapters(encoder, self.lora, layers=layers, device=device, seed=self.seed)
 
     def _check(self, encoder: Any) -> None:
-        """Check that the encoder can be trained and that `freeze` leaves layers that affect the loss."""
+        """Check that the encoder can be trained and that `freeze` leaves layers that affect the
+        loss.
+        """
         require(encoder, "trained")
         highest = max(encoder.layer_numbers(self.layers))
         if self.freeze is not None and highest <= self.freeze < encoder.n_layers:
             raise SettingError(
-                f"freeze={self.freeze} would freeze all layers that affect the loss (the highest is layer {highest}); freeze "
+                f"freeze={self.freeze} would freeze all layers that affect the loss (the highest "
+                f"is layer {highest}); freeze "
                 "fewer layers"
             )

@@ -1,4 +1,6 @@
-"""Data for the analyses: test items and properties of their words, retrieval results of encoders, and findings."""
+"""Data for the analyses: test items and properties of their words, retrieval results of encoders,
+and findings.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ from calque.text import Sentences
 from calque.vectors import Embeddings
 
 SIDES = ("source", "target")
-DEPTH = 10  # number of nearest words retrieved for each query; also the k of the hubness measure N_k
+DEPTH = (
+    10  # number of nearest words retrieved for each query; also the k of the hubness measure N_k
+)
 NOTHING = (math.nan, math.nan, math.nan)  # value and interval of a finding that has no score
 
 
@@ -35,8 +39,10 @@ class Finding:
         analysis: name of the analysis, a key of `calque.analyses.table.ANALYSES`.
         encoder: name of the encoder; None if several encoders are compared.
         score: the score; its value is NaN if the finding consists of `items`.
-        group: group of test items, such as "NOUN" or "2–3"; None if the finding is about all test items.
-        x: position on the axis of the plot, for example the midpoint of a bin or the index of a layer.
+        group: group of test items, such as "NOUN" or "2–3"; None if the finding is about all test
+            items.
+        x: position on the axis of the plot, for example the midpoint of a bin or the index of a
+            layer.
         items: results for individual words, from the analyses `examples` and `points`.
     """
 
@@ -48,9 +54,20 @@ class Finding:
     items: Sequence[dict[str, Any]] | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the entries of `Score.to_dict` and the other attributes of the finding as a JSON-compatible dictionary."""
-        about = {"analysis": self.analysis, "encoder": self.encoder, "group": self.group, "x": self.x}
-        return {**self.score.to_dict(), **about, **({} if self.items is None else {"items": list(self.items)})}
+        """Return the entries of `Score.to_dict` and the other attributes of the finding as a
+        JSON-compatible dictionary.
+        """
+        about = {
+            "analysis": self.analysis,
+            "encoder": self.encoder,
+            "group": self.group,
+            "x": self.x,
+        }
+        return {
+            **self.score.to_dict(),
+            **about,
+            **({} if self.items is None else {"items": list(self.items)}),
+        }
 
     def to_json(self) -> str:
         """Return the finding as one line of JSON."""
@@ -62,14 +79,20 @@ class Questions:
 
     Args:
         task: word retrieval on the test text, optionally with a training text.
-        tags: part-of-speech tags of one or both sides: the index of each word's tag (−1 if unknown), and the tag names.
+        tags: part-of-speech tags of one or both sides: the index of each word's tag (−1 if
+            unknown), and the tag names.
 
     Attributes:
         pairs: one-to-one links of the test text.
-        unseen: mask of links that are not in the training text, bool `[n_pairs]`; None if there is no training text.
+        unseen: mask of links that are not in the training text, bool `[n_pairs]`; None if there is
+            no training text.
     """
 
-    def __init__(self, task: WordRetrieval, tags: Mapping[str, tuple[np.ndarray, Sequence[str]]] | None = None):
+    def __init__(
+        self,
+        task: WordRetrieval,
+        tags: Mapping[str, tuple[np.ndarray, Sequence[str]]] | None = None,
+    ):
         self.task, self.corpus, self.tags = task, task.corpus, tags or {}
         self.langs = task.corpus.langs
         self.pairs, _ = task.links
@@ -80,7 +103,9 @@ class Questions:
 
     @cached_property
     def offsets(self) -> Mapping[str, np.ndarray]:
-        """Index of each sentence's first word in the text, then the total number of words, int64 `[n_sentences + 1]` per side."""
+        """Index of each sentence's first word in the text, then the total number of words, int64
+        `[n_sentences + 1]` per side.
+        """
         return {side: offsets_of(self.sentences(side).lengths()) for side in SIDES}
 
     @cached_property
@@ -91,52 +116,90 @@ class Questions:
 
     @cached_property
     def types(self) -> Mapping[str, tuple[np.ndarray, list[str]]]:
-        """Index of each word's lower-cased word type, int64 `[n_words]`, and the list of word types, per side."""
+        """Index of each word's lower-cased word type, int64 `[n_words]`, and the list of word
+        types, per side.
+        """
         return {side: word_types(self.sentences(side)) for side in SIDES}
 
     def of_links(self, side: str, values: Sequence[Any]) -> np.ndarray:
-        """Return the value of each link's word type on one side, `[n_pairs]`, from one value per word type."""
+        """Return the value of each link's word type on one side, `[n_pairs]`, from one value per
+        word type.
+        """
         numbers = self.types[side][0][self.rows[side]]
         return np.array(values)[numbers] if len(values) else np.zeros(0)
 
     @cached_property
     def counts(self) -> Mapping[str, Counter[str]]:
-        """Number of occurrences of each lower-cased word type in the test and training text combined, per side."""
+        """Number of occurrences of each lower-cased word type in the test and training text
+        combined, per side.
+        """
         counts: dict[str, Counter[str]] = {side: Counter() for side in SIDES}
         for text in (self.corpus, self.task.train):
             for side in SIDES if text is not None else ():
                 numbers, types = word_types(getattr(text, side))
-                counts[side].update(dict(zip(types, np.bincount(numbers, minlength=len(types)).tolist(), strict=True)))
+                counts[side].update(
+                    dict(
+                        zip(types, np.bincount(numbers, minlength=len(types)).tolist(), strict=True)
+                    )
+                )
         return counts
 
     @property
     def selections(self) -> dict[str, np.ndarray]:
-        """Masks of the links that `WordRetrieval` scores, bool `[n_pairs]`: "all" and, with a training text, "unseen"."""
+        """Masks of the links that `WordRetrieval` scores, bool `[n_pairs]`: "all" and, with a
+        training text, "unseen".
+        """
         selections = {"all": np.ones(len(self.pairs), dtype=bool)}
         return selections if self.unseen is None else {**selections, "unseen": self.unseen}
 
     def ask(
-        self, name: str, source: Embeddings, target: Embeddings, about: Mapping[str, Any] | None = None,
-        *, depth: int = DEPTH,
-    ) -> View:  # fmt: skip
-        """Retrieve the `depth` nearest words of each query with one encoder's vectors. `hubness` requires the default depth."""
-        return View(name, source, target, self.task.retrieve(source, target, depth=depth), dict(about or {}))
+        self,
+        name: str,
+        source: Embeddings,
+        target: Embeddings,
+        about: Mapping[str, Any] | None = None,
+        *,
+        depth: int = DEPTH,
+    ) -> View:
+        """Retrieve the `depth` nearest words of each query with one encoder's vectors. `hubness`
+        requires the default depth.
+        """
+        return View(
+            name, source, target, self.task.retrieve(source, target, depth=depth), dict(about or {})
+        )
 
     @cached_property
     def sentence_of(self) -> Mapping[str, np.ndarray]:
         """Index of each word's sentence, int64 `[n_words]` per side."""
-        return {side: np.repeat(np.arange(len(self.corpus)), np.diff(self.offsets[side])) for side in SIDES}
+        return {
+            side: np.repeat(np.arange(len(self.corpus)), np.diff(self.offsets[side]))
+            for side in SIDES
+        }
 
     def summed(self, sentence: np.ndarray, *columns: np.ndarray) -> np.ndarray:
-        """Sum columns `[n]` by sentence, float64 `[n_sentences, n_columns]`; `sentence` contains each item's sentence index."""
+        """Sum columns `[n]` by sentence, float64 `[n_sentences, n_columns]`; `sentence` contains
+        each item's sentence index.
+        """
         n = len(self.corpus)
-        return np.stack([np.bincount(sentence, weights=weights, minlength=n) for weights in columns], axis=1)
+        return np.stack(
+            [np.bincount(sentence, weights=weights, minlength=n) for weights in columns], axis=1
+        )
 
     def finding(
-        self, analysis: str, view: View | None, metric: str, figures: float | tuple[float, float, float], n: int,
-        about: Mapping[str, Any] | None = None, *, group: str | None = None, x: float | None = None,
-        items: Sequence[dict[str, Any]] | None = None, task: str | None = None, percent: bool = True,
-    ) -> Finding:  # fmt: skip
+        self,
+        analysis: str,
+        view: View | None,
+        metric: str,
+        figures: float | tuple[float, float, float],
+        n: int,
+        about: Mapping[str, Any] | None = None,
+        *,
+        group: str | None = None,
+        x: float | None = None,
+        items: Sequence[dict[str, Any]] | None = None,
+        task: str | None = None,
+        percent: bool = True,
+    ) -> Finding:
         """Build a finding about this test text.
 
         Args:
@@ -148,10 +211,18 @@ class Questions:
         value, low, high = figures if isinstance(figures, tuple) else (figures, math.nan, math.nan)
         name, settings = (None, {}) if view is None else (view.name, view.about)
         score = Score(
-            task or self.task.name, self.task.data, self.langs, metric, float(value), float(low), float(high), int(n),
+            task or self.task.name,
+            self.task.data,
+            self.langs,
+            metric,
+            float(value),
+            float(low),
+            float(high),
+            int(n),
             self.task.seed,
-            {**settings, **dict(about or {})}, percent,
-        )  # fmt: skip
+            {**settings, **dict(about or {})},
+            percent,
+        )
         return Finding(analysis, name, score, group, x, items)
 
 
@@ -176,7 +247,10 @@ class View:
         """Return the results for the links selected by the mask `asked`, bool `[n_pairs]`."""
         answers, some = self.answers, asked[self.answers.queries]
         of_queries = ("queries", "source_hits", "target_hits", "source_lists", "target_lists")
-        return replace(self, answers=replace(answers, **{name: getattr(answers, name)[some] for name in of_queries}))
+        return replace(
+            self,
+            answers=replace(answers, **{name: getattr(answers, name)[some] for name in of_queries}),
+        )
 
     def side(self, side: str) -> Embeddings:
         return self.source if side == "source" else self.target
@@ -192,19 +266,21 @@ class View:
 
 
 def frequency_ranks(counts: Mapping[str, int]) -> dict[str, float]:
-    """Return the frequency rank of each word type; rank 1 is the most frequent. Equally frequent word types share their mean
-    rank, because the many word types that occur only once have no natural order."""
+    """Return the frequency rank of each word type; rank 1 is the most frequent. Equally frequent
+    word types share their mean rank, because the many word types that occur only once have no
+    natural order."""
     return dict(zip(counts, rankdata([-count for count in counts.values()]).tolist(), strict=True))
 
 
 def tags_for(sentences: Sentences, tagged: TaggedText) -> np.ndarray:
     """Copy the tags of a tagged text to the matching sentences of another text.
 
-    Two sentences match if they are equal without white space. If the texts are tokenised differently, a word gets the tag of
-    the tagged word that contains its first character.
+    Two sentences match if they are equal without white space. If the texts are tokenised
+    differently, a word gets the tag of the tagged word that contains its first character.
 
     Returns:
-        index of each word's tag in `tagged.tags.names`, int32 `[n_words]`; −1 if `tagged` does not contain the sentence.
+        index of each word's tag in `tagged.tags.names`, int32 `[n_words]`; −1 if `tagged` does not
+        contain the sentence.
     """
     starts = offsets_of(tagged.sentences.lengths())
     places: dict[str, tuple[tuple[str, ...], int]] = {}

@@ -1,7 +1,8 @@
 """Table of all analyses, with their functions and command-line options.
 
-To add a grouping of words, a measure of the vector space or a comparison of encoders, write one function and add a row here.
-The command line, runs and reports use this table without importing any analysis.
+To add a grouping of words, a measure of the vector space or a comparison of encoders, write one
+function and add a row here. The command line, runs and reports use this table without importing any
+analysis.
 """
 
 from __future__ import annotations
@@ -34,12 +35,15 @@ class Analysis:
     Attributes:
         target: function of the analysis, as `package.module:function`.
         help: one-line description.
-        kind: signature of the function. "division": maps `Questions` to `Groups`, whose accuracies are computed. "measure":
-            maps `Questions` and the `View` of one encoder to findings. "comparison": maps `Questions` and the views of all
-            encoders to findings. "other": see `calque.runs.analyze`.
+        kind: signature of the function. "division": maps `Questions` to `Groups`, whose accuracies
+            are computed. "measure":
+            maps `Questions` and the `View` of one encoder to findings. "comparison": maps
+            `Questions` and the views of all encoders to findings. "other": see
+            `calque.runs.analyze`.
         options: names of the options of `calque analyze` that are passed to the function.
         seeded: whether the function has a parameter `seed`.
-        lacks: message if there are no findings, with the placeholders `{data}` (test text) and `{encoder}`.
+        lacks: message if there are no findings, with the placeholders `{data}` (test text) and
+            `{encoder}`.
         axis: axis of the plot in reports; see `axis_of`.
     """
 
@@ -57,48 +61,98 @@ _TAGS = ("upos",)
 #: analyses by name, in the order in which reports show them
 ANALYSES = {
     "pos": Analysis(
-        "calque.analyses.groups:by_pos", "Accuracy by part of speech.", "division", _TAGS,
+        "calque.analyses.groups:by_pos",
+        "Accuracy by part of speech.",
+        "division",
+        _TAGS,
         lacks="no part-of-speech tags were given; pass tagged text with --upos en=FILE",
         axis=Axis(
-            "By part of speech", "part of speech", "Accuracy for words of each universal part of speech."
+            "By part of speech",
+            "part of speech",
+            "Accuracy for words of each universal part of speech.",
         ),
     ),
     "rank": Analysis(
-        "calque.analyses.groups:by_rank", "Accuracy by difference in frequency.", "division",
+        "calque.analyses.groups:by_rank",
+        "Accuracy by difference in frequency.",
+        "division",
         axis=Axis(
-            "By difference in frequency", "difference in frequency rank",
-            "Left: the frequency ranks of a word and its translation are close. Right: the ranks differ widely.", log=True,
+            "By difference in frequency",
+            "difference in frequency rank",
+            "Left: the frequency ranks of a word and its translation are close. Right: the ranks "
+            "differ widely.",
+            log=True,
         ),
     ),
     "length": Analysis(
-        "calque.analyses.groups:by_length", "Accuracy by word length.", "division",
-        axis=Axis("By word length", "characters in the word", "Accuracy by the number of characters in the query word."),
+        "calque.analyses.groups:by_length",
+        "Accuracy by word length.",
+        "division",
+        axis=Axis(
+            "By word length",
+            "characters in the word",
+            "Accuracy by the number of characters in the query word.",
+        ),
     ),
     "layers": Analysis(
-        "calque.analyses.groups:layer_curve", "Accuracy layer by layer.", lacks="{encoder} has only one layer",
-        axis=Axis("Layer by layer", "layer", "Accuracy of each layer; the leftmost point is the embedding layer."),
+        "calque.analyses.groups:layer_curve",
+        "Accuracy layer by layer.",
+        lacks="{encoder} has only one layer",
+        axis=Axis(
+            "Layer by layer",
+            "layer",
+            "Accuracy of each layer; the leftmost point is the embedding layer.",
+        ),
     ),
-    "isometry": Analysis("calque.analyses.space:isometry", "Do both languages' vector spaces have the same shape?", "measure"),
-    "hubness": Analysis("calque.analyses.space:hubness", "Are some words nearest neighbours of very many words?", "measure"),
-    "anisotropy": Analysis("calque.analyses.space:anisotropy", "Do all vectors point in similar directions?", "measure"),
-    "language": Analysis("calque.analyses.space:language", "Can a probe predict the language?", "measure", seeded=True),
+    "isometry": Analysis(
+        "calque.analyses.space:isometry",
+        "Do both languages' vector spaces have the same shape?",
+        "measure",
+    ),
+    "hubness": Analysis(
+        "calque.analyses.space:hubness",
+        "Are some words nearest neighbours of very many words?",
+        "measure",
+    ),
+    "anisotropy": Analysis(
+        "calque.analyses.space:anisotropy", "Do all vectors point in similar directions?", "measure"
+    ),
+    "language": Analysis(
+        "calque.analyses.space:language",
+        "Can a probe predict the language?",
+        "measure",
+        seeded=True,
+    ),
     "examples": Analysis(
-        "calque.analyses.words:examples", "Ambiguous words before and after alignment, with their nearest words.", "comparison",
-        (*_TAGS, "forms"), lacks="at least two encoders are needed, the base encoder first",
+        "calque.analyses.words:examples",
+        "Ambiguous words before and after alignment, with their nearest words.",
+        "comparison",
+        (*_TAGS, "forms"),
+        lacks="at least two encoders are needed, the base encoder first",
     ),
     "points": Analysis(
-        "calque.analyses.words:points", "Word pairs projected onto a plane.", "comparison", (*_TAGS, "pairs", "projection"),
-        seeded=True, lacks="no linked words with different spellings",
+        "calque.analyses.words:points",
+        "Word pairs projected onto a plane.",
+        "comparison",
+        (*_TAGS, "pairs", "projection"),
+        seeded=True,
+        lacks="no linked words with different spellings",
     ),
-}  # fmt: skip
+}
 
 
 def users(option: str) -> Sequence[str]:
-    """Return the names of the analyses that use an option; the list is empty if the option applies to all analyses."""
+    """Return the names of the analyses that use an option; the list is empty if the option applies
+    to all analyses.
+    """
     return [name for name, row in ANALYSES.items() if option in row.options]
 
 
 def axis_of(name: str) -> Axis | None:
-    """Return the axis of an analysis, or None if it has none. A division without an axis gets an axis labelled with its name."""
+    """Return the axis of an analysis, or None if it has none. A division without an axis gets an
+    axis labelled with its name.
+    """
     row = ANALYSES[name]
-    return row.axis or (Axis(row.help.rstrip("."), name, row.help) if row.kind == "division" else None)
+    return row.axis or (
+        Axis(row.help.rstrip("."), name, row.help) if row.kind == "division" else None
+    )

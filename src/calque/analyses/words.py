@@ -1,4 +1,6 @@
-"""Word-by-word comparisons of several encoders: ambiguous words, and word pairs as points in a plot."""
+"""Word-by-word comparisons of several encoders: ambiguous words, and word pairs as points in a
+plot.
+"""
 
 from __future__ import annotations
 
@@ -19,17 +21,21 @@ from calque.tasks.overlap import word_types
 
 _OPEN = ("NOUN", "PROPN", "ADV", "ADJ", "VERB")
 _PIECE = 5  # minimum length of a common substring that makes two translations match
-_FREQUENT = 100  # number of most frequent word types that are treated as function words if there are no tags
+# number of most frequent word types that are treated as function words if there are no tags
+_FREQUENT = 100
 _SENSES = 3  # maximum number of senses shown per word type
 PROJECTIONS = ("auto", "pca", "tsne")
 
 
-# -- ambiguous words whose translation only some encoders find (Cao et al. 2020, A.3) ---------------------------------------
+# -- ambiguous words whose translation only some encoders find (Cao et al. 2020, A.3)
+# ---------------------------------------
 def senses(translations: Sequence[str]) -> list[list[str]]:
-    """Group translations that look like inflections of one word. A translation joins the first group whose first word matches.
+    """Group translations that look like inflections of one word. A translation joins the first
+    group whose first word matches.
 
-    Two translations match if a common prefix, or a common substring of at least five letters, covers at least 60% of the longer
-    translation. This heuristic groups `gehen` with `geht` and `machte` with `gemacht`, but not `gehen` with `ging`.
+    Two translations match if a common prefix, or a common substring of at least five letters,
+    covers at least 60% of the longer translation. This heuristic groups `gehen` with `geht` and
+    `machte` with `gemacht`, but not `gehen` with `ging`.
     """
     groups: list[list[str]] = []
     for word in translations:
@@ -44,15 +50,19 @@ def senses(translations: Sequence[str]) -> list[list[str]]:
     return groups
 
 
-def examples(questions: Questions, views: Sequence[View], *, forms: int = 8, min_count: int = 3) -> list[Finding]:
+def examples(
+    questions: Questions, views: Sequence[View], *, forms: int = 8, min_count: int = 3
+) -> list[Finding]:
     """Find ambiguous source words whose translations only some encoders retrieve correctly.
 
-    A sense is a group of similar translations (see `senses`) that are linked to the word type at least `min_count` times in
-    test and training text. A word type is shown if some encoder retrieves a correct translation for at least two of its senses,
-    and another encoder fails on one of these senses. Word types are sorted by the entropy of their senses. Each sense is shown
-    with one token, preferably one that only the later encoders get right. Function words are excluded. With tags, only open-class
-    words are kept; without tags, the 100 most frequent word types and word types without letters are dropped. With a training
-    text, only translations whose word types are also linked in the training text are used, because test links contain errors.
+    A sense is a group of similar translations (see `senses`) that are linked to the word type at
+    least `min_count` times in test and training text. A word type is shown if some encoder
+    retrieves a correct translation for at least two of its senses, and another encoder fails on one
+    of these senses. Word types are sorted by the entropy of their senses. Each sense is shown with
+    one token, preferably one that only the later encoders get right. Function words are excluded.
+    With tags, only open-class words are kept; without tags, the 100 most frequent word types and
+    word types without letters are dropped. With a training text, only translations whose word types
+    are also linked in the training text are used, because test links contain errors.
 
     Args:
         views: results of the encoders, the unaligned encoder first.
@@ -62,8 +72,12 @@ def examples(questions: Questions, views: Sequence[View], *, forms: int = 8, min
         SettingError: `views` contains only one encoder.
     """
     if len(views) < 2:
-        raise SettingError("examples must compare at least two encoders, got one; add the unaligned encoder")
-    right = np.full((len(views), len(questions.pairs)), -1, dtype=np.int64)  # 1: correct, 0: wrong, −1: not a query
+        raise SettingError(
+            "examples must compare at least two encoders, got one; add the unaligned encoder"
+        )
+    right = np.full(
+        (len(views), len(questions.pairs)), -1, dtype=np.int64
+    )  # 1: correct, 0: wrong, −1: not a query
     for hits, view in zip(right, views, strict=True):
         hits[view.answers.queries] = view.answers.source_hits
     usable = (right >= 0).all(axis=0) & _content_words(questions)
@@ -78,21 +92,30 @@ def examples(questions: Questions, views: Sequence[View], *, forms: int = 8, min
     ranked = []
     for form, translations in by_form.items():
         often = counts[form]
-        found = senses(sorted(often, key=lambda t: (-often[t], t)))  # the most frequent translations first
+        found = senses(
+            sorted(often, key=lambda t: (-often[t], t))
+        )  # the most frequent translations first
         groups = [(group, n) for group in found if (n := sum(often[t] for t in group)) >= min_count]
         if len(groups) < 2:
             continue
-        chosen = _chosen([[link for t in group for link in translations.get(t, [])] for group, _ in groups], right)
+        chosen = _chosen(
+            [[link for t in group for link in translations.get(t, [])] for group, _ in groups],
+            right,
+        )
         if chosen is not None:
             bits = round(float(entropy([n for _, n in groups], base=2)), 3)
             shown = {"entropy": bits, "translations": {group[0]: n for group, n in groups}}
             ranked.append(((-bits, *chosen[0], form), shown, chosen[1]))
     ranked.sort(key=lambda entry: entry[0])
     items = [
-        _item(questions, views, right, link, key[-1]) | shown for key, shown, links in ranked[:forms] for link in links
+        _item(questions, views, right, link, key[-1]) | shown
+        for key, shown, links in ranked[:forms]
+        for link in links
     ]
     about = {"encoders": [view.name for view in views], "forms_found": len(ranked)}
-    return [questions.finding("examples", None, "examples", NOTHING, len(items), about, items=items)]
+    return [
+        questions.finding("examples", None, "examples", NOTHING, len(items), about, items=items)
+    ]
 
 
 def _linked_types(questions: Questions, side: str) -> list[str]:
@@ -106,16 +129,23 @@ def _content_words(questions: Questions) -> np.ndarray:
         tags, names = questions.tags["source"]
         return np.array([name in _OPEN for name in names] + [False])[tags][questions.rows["source"]]
     types, counts = questions.types["source"][1], questions.counts["source"]
-    frequent = set(sorted(types, key=lambda word: -counts[word])[: min(_FREQUENT, len(types) // 10)])
+    frequent = set(
+        sorted(types, key=lambda word: -counts[word])[: min(_FREQUENT, len(types) // 10)]
+    )
     return questions.of_links(
         "source", [word not in frequent and any(map(str.isalpha, word)) for word in types]
     ).astype(bool)
 
 
 def translations_of(questions: Questions, wanted: set[str]) -> dict[str, Counter[str]]:
-    """Count the links from each source word type in `wanted` to each target word type, in test and training text."""
+    """Count the links from each source word type in `wanted` to each target word type, in test and
+    training text.
+    """
     counted: dict[str, Counter[str]] = {word: Counter() for word in wanted}
-    for text, pairs in ((questions.corpus, questions.pairs), (questions.task.train, questions.task.links[1])):
+    for text, pairs in (
+        (questions.corpus, questions.pairs),
+        (questions.task.train, questions.task.links[1]),
+    ):
         if text is None or pairs is None:
             continue
         coded = []
@@ -130,11 +160,17 @@ def translations_of(questions: Questions, wanted: set[str]) -> dict[str, Counter
     return counted
 
 
-def _chosen(links: Sequence[Sequence[int]], right: np.ndarray) -> tuple[tuple[int, int], list[int]] | None:
-    """Choose one token per sense; return a sort key (lower is better) and the tokens, or None if there is nothing to show."""
+def _chosen(
+    links: Sequence[Sequence[int]], right: np.ndarray
+) -> tuple[tuple[int, int], list[int]] | None:
+    """Choose one token per sense; return a sort key (lower is better) and the tokens, or None if
+    there is nothing to show.
+    """
 
     def rank(k: int) -> tuple[bool, int, int, int]:
-        """Prefer tokens on which encoders differ, then tokens that the first encoder gets wrong and many encoders get right."""
+        """Prefer tokens on which encoders differ, then tokens that the first encoder gets wrong and
+        many encoders get right.
+        """
         return bool(right[:, k].all()), int(right[0, k]), -int(right[:, k].sum()), k
 
     answered = [[link for link in several if right[:, link].any()] for several in links]
@@ -144,9 +180,17 @@ def _chosen(links: Sequence[Sequence[int]], right: np.ndarray) -> tuple[tuple[in
     return None if len(best) < 2 or not differ else ((-gained, -differ), best)
 
 
-def _item(questions: Questions, views: Sequence[View], right: np.ndarray, link: int, form: str) -> dict[str, Any]:
-    """Return one token, its translation, and the word that each encoder retrieved, as a JSON-compatible dictionary."""
-    number, pairs, offsets = int(questions.pairs.sentence[link]), questions.pairs, questions.offsets["target"]
+def _item(
+    questions: Questions, views: Sequence[View], right: np.ndarray, link: int, form: str
+) -> dict[str, Any]:
+    """Return one token, its translation, and the word that each encoder retrieved, as a
+    JSON-compatible dictionary.
+    """
+    number, pairs, offsets = (
+        int(questions.pairs.sentence[link]),
+        questions.pairs,
+        questions.offsets["target"],
+    )
     translation = questions.corpus.target[number].words
     answers = {}
     for hits, view in zip(right, views, strict=True):
@@ -161,15 +205,20 @@ def _item(questions: Questions, views: Sequence[View], right: np.ndarray, link: 
         "sentence": " ".join(questions.corpus.source[number].words),
         "position": int(pairs.source[link]),
         "translation": " ".join(translation),
-        "expected": {"word": translation[int(pairs.target[link])], "sentence": " ".join(translation)},
+        "expected": {
+            "word": translation[int(pairs.target[link])],
+            "sentence": " ".join(translation),
+        },
         "got": answers,
     }
 
 
-# -- points (Cao et al. 2020, Fig. 1) ----------------------------------------------------------------------------------
+# -- points (Cao et al. 2020, Fig. 1)
+# ----------------------------------------------------------------------------------
 def principal_axes(x: np.ndarray, n: int = 2) -> np.ndarray:
-    """Project vectors onto their first `n` principal components, float64 `[len(x), n]`. The sign of a component is arbitrary;
-    it is chosen so that the coordinate with the largest absolute value is positive."""
+    """Project vectors onto their first `n` principal components, float64 `[len(x), n]`. The sign of
+    a component is arbitrary; it is chosen so that the coordinate with the largest absolute value is
+    positive."""
     centred = np.asarray(x, dtype=np.float64) - np.mean(x, axis=0, dtype=np.float64)
     u, s, _ = np.linalg.svd(centred, full_matrices=False)
     places = np.zeros((len(x), n))
@@ -179,11 +228,13 @@ def principal_axes(x: np.ndarray, n: int = 2) -> np.ndarray:
 
 
 def project(x: np.ndarray, how: str = "auto", *, seed: int = 0) -> tuple[np.ndarray, str]:
-    """Project vectors to two dimensions; return the coordinates, float64 `[n, 2]`, and the name of the projection method.
+    """Project vectors to two dimensions; return the coordinates, float64 `[n, 2]`, and the name of
+    the projection method.
 
     Args:
-        how: projection method: "pca"; "tsne" (van der Maaten and Hinton 2008), which requires scikit-learn and is initialised
-            with the principal components; or "auto", which is t-SNE if scikit-learn is installed and PCA otherwise.
+        how: projection method: "pca"; "tsne" (van der Maaten and Hinton 2008), which requires
+            scikit-learn and is initialised with the principal components; or "auto", which is t-SNE
+            if scikit-learn is installed and PCA otherwise.
 
     Raises:
         MissingExtraError: `how` is "tsne", but scikit-learn is not installed.
@@ -198,14 +249,20 @@ def project(x: np.ndarray, how: str = "auto", *, seed: int = 0) -> tuple[np.ndar
     from sklearn.manifold import TSNE
 
     perplexity = min(30.0, (len(x) - 1) / 3)
-    places = TSNE(2, perplexity=perplexity, init="pca", random_state=seed, n_jobs=1).fit_transform(x)
+    places = TSNE(2, perplexity=perplexity, init="pca", random_state=seed, n_jobs=1).fit_transform(
+        x
+    )
     return np.asarray(places, dtype=np.float64), "tsne"
 
 
-def chosen_pairs(questions: Questions, views: Sequence[View], n: int, *, seed: int = 0) -> np.ndarray:
-    """Sample random links for the plot from the queries that all encoders share; return the links' indices in text order.
+def chosen_pairs(
+    questions: Questions, views: Sequence[View], n: int, *, seed: int = 0
+) -> np.ndarray:
+    """Sample random links for the plot from the queries that all encoders share; return the links'
+    indices in text order.
 
-    The two words of a link contain only letters and are spelt differently. Each source word type is sampled at most once.
+    The two words of a link contain only letters and are spelt differently. Each source word type is
+    sampled at most once.
     """
     usable = np.ones(len(questions.pairs), dtype=bool)
     for view in views:
@@ -222,11 +279,19 @@ def chosen_pairs(questions: Questions, views: Sequence[View], n: int, *, seed: i
 
 
 def points(
-    questions: Questions, views: Sequence[View], *, pairs: int = 100, projection: str = "auto", seed: int = 0
+    questions: Questions,
+    views: Sequence[View],
+    *,
+    pairs: int = 100,
+    projection: str = "auto",
+    seed: int = 0,
 ) -> list[Finding]:
-    """Project at most `pairs` word pairs onto a plane, using the same word pairs for all encoders. The vectors of both languages
-    are L2-normalised and projected together; see `project` for `projection`."""
-    links = chosen_pairs(questions, views, pairs, seed=seed) if views else np.zeros(0, dtype=np.int64)
+    """Project at most `pairs` word pairs onto a plane, using the same word pairs for all encoders.
+    The vectors of both languages are L2-normalised and projected together; see `project` for
+    `projection`."""
+    links = (
+        chosen_pairs(questions, views, pairs, seed=seed) if views else np.zeros(0, dtype=np.int64)
+    )
     if len(links) < 2:
         return []
     positions = {"source": questions.pairs.source, "target": questions.pairs.target}
@@ -236,17 +301,25 @@ def points(
         for pair, link in enumerate(links.tolist()):
             sentence = questions.sentences(side)[int(questions.pairs.sentence[link])].words
             row = questions.rows[side][link]
-            words.append({
-                "word": sentence[int(positions[side][link])], "sentence": " ".join(sentence), "lang": lang, "pair": pair,
-                "upos": None if codes is None or codes[row] < 0 else names[int(codes[row])],
-            })  # fmt: skip
+            words.append(
+                {
+                    "word": sentence[int(positions[side][link])],
+                    "sentence": " ".join(sentence),
+                    "lang": lang,
+                    "pair": pair,
+                    "upos": None if codes is None or codes[row] < 0 else names[int(codes[row])],
+                }
+            )
     findings = []
     for view in views:
         vectors = np.concatenate([view.units[side][questions.rows[side][links]] for side in SIDES])
         places, how = project(vectors, projection, seed=seed)
         items = [
-            {"x": round(x, 4), "y": round(y, 4), **word} for (x, y), word in zip(places.tolist(), words, strict=True)
+            {"x": round(x, 4), "y": round(y, 4), **word}
+            for (x, y), word in zip(places.tolist(), words, strict=True)
         ]
         about = {"projection": how, "seed": seed}
-        findings.append(questions.finding("points", view, how, NOTHING, len(links), about, items=items))
+        findings.append(
+            questions.finding("points", view, how, NOTHING, len(links), about, items=items)
+        )
     return findings

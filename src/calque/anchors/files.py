@@ -1,4 +1,6 @@
-"""Read and write anchors in calque's file format and in the format of the published code (Schuster et al. 2019)."""
+"""Read and write anchors in calque's file format and in the format of the published code (Schuster
+et al. 2019).
+"""
 
 from __future__ import annotations
 
@@ -21,14 +23,17 @@ _PUBLISHED = re.compile(r"avg_embeds_(-?\d+)\.txt")
 
 
 def save_anchors(path: str | PathLike[str], anchors: Mapping[int, Anchors]) -> None:
-    """Write anchors to a safetensors file with the tensors `counts`, `LAYER.vectors`, `LAYER.variances` and `LAYER.norms`.
+    """Write anchors to a safetensors file with the tensors `counts`, `LAYER.vectors`,
+    `LAYER.variances` and `LAYER.norms`.
 
     Args:
         path: path of the file, or of an existing folder, in which `anchors.safetensors` is written.
         anchors: anchors of each layer, which must all have the same words.
     """
     if len({(of_layer.words, of_layer.lang) for of_layer in anchors.values()}) != 1:
-        raise SettingError("the anchors of all layers must have the same words and the same language")
+        raise SettingError(
+            "the anchors of all layers must have the same words and the same language"
+        )
     first = next(iter(anchors.values()))
     tensors: dict[str, np.ndarray] = {"counts": first.counts.astype(np.int64)}
     for layer, of_layer in anchors.items():
@@ -48,35 +53,46 @@ def open_anchors(path: str | PathLike[str]) -> dict[int, Anchors]:
         about = json.loads(metadata["about"])
         words, counts = tuple(about["words"]), np.asarray(arrays["counts"])
         if counts.dtype != np.int64:
-            raise ValueError(f"the counts must be whole numbers (int64), but have the data type {counts.dtype}")
+            raise ValueError(
+                f"the counts must be whole numbers (int64), but have the data type {counts.dtype}"
+            )
         anchors = {}
         for layer in about["layers"]:
-            parts = [arrays[f"{layer}.vectors"], *(arrays.get(f"{layer}.{name}") for name in ("variances", "norms"))]
+            parts = [
+                arrays[f"{layer}.vectors"],
+                *(arrays.get(f"{layer}.{name}") for name in ("variances", "norms")),
+            ]
             if any(part is not None and len(part) != len(words) for part in (counts, *parts)):
                 raise ValueError(f"layer {layer} must have exactly one anchor for each word")
             if not all(part.dtype.kind == "f" for part in parts if part is not None):
                 raise ValueError(f"layer {layer} must contain decimal numbers")
             if not all(np.isfinite(part).all() for part in parts if part is not None):
                 raise ValueError(f"layer {layer} contains NaN or infinity")
-            anchors[int(layer)] = Anchors(words, parts[0], counts, about["lang"], parts[1], parts[2])
+            anchors[int(layer)] = Anchors(
+                words, parts[0], counts, about["lang"], parts[1], parts[2]
+            )
     except (KeyError, ValueError, TypeError, IndexError, OverflowError, RecursionError) as error:
         raise InputError(f"not an anchor file saved by calque ({error!r})", path=where) from error
     return anchors
 
 
 def write_avg_embeds(folder: str | PathLike[str], anchors: Mapping[int, Anchors]) -> None:
-    """Write anchors in the format of the published code: `avg_embeds_{layer}.txt` in word2vec text format, and `norms.json`.
+    """Write anchors in the format of the published code: `avg_embeds_{layer}.txt` in word2vec text
+    format, and `norms.json`.
 
-    In `norms.json`, `avg_norm_layer_{layer}` is the mean norm of the vectors of all occurrences, and `occurrences` is the list
-    of word frequencies in the order of the text files. The published script for BERT lists the frequencies in the order of its
-    vocabulary file instead.
+    In `norms.json`, `avg_norm_layer_{layer}` is the mean norm of the vectors of all occurrences,
+    and `occurrences` is the list of word frequencies in the order of the text files. The published
+    script for BERT lists the frequencies in the order of its vocabulary file instead.
     """
     path = Path(folder)
     path.mkdir(parents=True, exist_ok=True)
     norms: dict[str, object] = {}
     for layer, of_layer in anchors.items():
         if wrong := [word for word in of_layer.words if word.split() != [word]]:
-            raise SettingError(f"words in word2vec text files must be non-empty and without spaces, got {wrong[0]!r}")
+            raise SettingError(
+                "words in word2vec text files must be non-empty and without spaces, got "
+                f"{wrong[0]!r}"
+            )
         rows = zip(of_layer.words, of_layer.vectors, strict=True)
         lines = (f"{word} {' '.join(map(str, vector))}\n" for word, vector in rows)
         head = f"{len(of_layer)} {of_layer.vectors.shape[1]}\n"
@@ -87,12 +103,16 @@ def write_avg_embeds(folder: str | PathLike[str], anchors: Mapping[int, Anchors]
     write_text(path / "norms.json", json_text(norms, undefined="refuse") + "\n")
 
 
-def read_avg_embeds(folder: str | PathLike[str], *, lang: str = "") -> tuple[dict[int, Anchors], dict[int, float]]:
-    """Read the published code's `avg_embeds_{layer}.txt` and optional `norms.json`, which contain no language; set `lang`.
+def read_avg_embeds(
+    folder: str | PathLike[str], *, lang: str = ""
+) -> tuple[dict[int, Anchors], dict[int, float]]:
+    """Read the published code's `avg_embeds_{layer}.txt` and optional `norms.json`, which contain
+    no language; set `lang`.
 
     Returns:
-        the anchors by layer, and the mean norms of the layers that have one in `norms.json`. The counts of the anchors are 0
-        unless `occurrences` in `norms.json` contains one number per word.
+        the anchors by layer, and the mean norms of the layers that have one in `norms.json`. The
+        counts of the anchors are 0 unless `occurrences` in `norms.json` contains one number per
+        word.
 
     Raises:
         InputError: a file is missing or malformed.
@@ -108,26 +128,52 @@ def read_avg_embeds(folder: str | PathLike[str], *, lang: str = "") -> tuple[dic
     if record_path.exists():
         try:
             record = json.loads(record_path.read_text(encoding="utf-8"))
-            norms = {layer: float(record[name]) for layer in files if (name := f"avg_norm_layer_{layer}") in record}
-            occurrences = np.array([int(count) for count in record.get("occurrences", [])], dtype=np.int64)
-        except (OSError, ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
-            raise InputError(f"must be a JSON object with mean norms ({error!r})", path=record_path) from error
+            norms = {
+                layer: float(record[name])
+                for layer in files
+                if (name := f"avg_norm_layer_{layer}") in record
+            }
+            occurrences = np.array(
+                [int(count) for count in record.get("occurrences", [])], dtype=np.int64
+            )
+        except (
+            OSError,
+            ValueError,
+            TypeError,
+            AttributeError,
+            OverflowError,
+            RecursionError,
+        ) as error:
+            raise InputError(
+                f"must be a JSON object with mean norms ({error!r})", path=record_path
+            ) from error
     anchors = {}
     for layer, file in sorted(files.items()):
         try:
             with open(file, "rb") as lines:
                 n, dim = map(int, next(lines, b"").split())
-                if n < 0 or dim < 1 or 2 * n * dim > file.stat().st_size:  # each number takes at least two bytes
+                if (
+                    n < 0 or dim < 1 or 2 * n * dim > file.stat().st_size
+                ):  # each number takes at least two bytes
                     raise ValueError
                 words, vectors = read_rows(lines, file, n, dim, limit=n)
                 if lines.read(1) or any("\ufffd" in word for word in words):
-                    raise InputError(f"must contain {n:,} words after the header, in UTF-8", path=file)
+                    raise InputError(
+                        f"must contain {n:,} words after the header, in UTF-8", path=file
+                    )
         except OSError as error:
             raise InputError(f"cannot be read ({error})", path=file) from error
         except ValueError:
-            fact = "must contain the numbers of words and dimensions, and the file must be large enough for them"
+            fact = (
+                "must contain the numbers of words and dimensions, and the file must be large "
+                "enough for them"
+            )
             raise InputError(fact, path=file, line=1) from None
-        counts = occurrences.copy() if len(occurrences) == len(words) else np.zeros(len(words), dtype=np.int64)
+        counts = (
+            occurrences.copy()
+            if len(occurrences) == len(words)
+            else np.zeros(len(words), dtype=np.int64)
+        )
         anchors[layer] = Anchors(tuple(words), vectors, counts, lang)
     return anchors, norms
 

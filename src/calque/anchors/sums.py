@@ -1,4 +1,6 @@
-"""Anchors of word types, computed in one pass over a text from sums that several processes can accumulate in parallel."""
+"""Anchors of word types, computed in one pass over a text from sums that several processes can
+accumulate in parallel.
+"""
 
 from __future__ import annotations
 
@@ -28,9 +30,11 @@ class Anchors:
         vectors: mean vectors of the occurrences, float32 `[n_types, dim]`.
         counts: number of occurrences of each type that have a vector, int64 `[n_types]`.
         lang: language code.
-        variances: mean squared distance between the occurrences of each type and its anchor, i.e. the sum of the biased
-            variances of all dimensions, float64 `[n_types]`; None if unknown, as in word2vec files.
-        norms: mean norm of the vectors of each type's occurrences, float64 `[n_types]`; None if unknown.
+        variances: mean squared distance between the occurrences of each type and its anchor, i.e.
+            the sum of the biased variances of all dimensions, float64 `[n_types]`; None if unknown,
+            as in word2vec files.
+        norms: mean norm of the vectors of each type's occurrences, float64 `[n_types]`; None if
+            unknown.
     """
 
     words: tuple[str, ...]
@@ -45,7 +49,9 @@ class Anchors:
 
     @property
     def mean_norm(self) -> float | None:
-        """Mean norm of the vectors of all occurrences (`avg_norm_layer_{layer}` in the published code), or None if unknown."""
+        """Mean norm of the vectors of all occurrences (`avg_norm_layer_{layer}` in the published
+        code), or None if unknown.
+        """
         if self.norms is None or not self.counts.sum():
             return None
         return float(self.norms @ self.counts / self.counts.sum())
@@ -54,41 +60,53 @@ class Anchors:
         """Return the anchors of the types with the indices `rows`."""
         rows = np.asarray(rows)
         return Anchors(
-            tuple(self.words[k] for k in rows), self.vectors[rows], self.counts[rows], self.lang,
+            tuple(self.words[k] for k in rows),
+            self.vectors[rows],
+            self.counts[rows],
+            self.lang,
             None if self.variances is None else self.variances[rows],
             None if self.norms is None else self.norms[rows],
-        )  # fmt: skip
+        )
 
 
 class AnchorSums:
     """Float64 sums of the vectors of each word type's occurrences, separately for each layer.
 
-    `add` adds part of a text with its vectors, `merge` adds the sums of another process, `save` and `open` suspend and resume a
-    pass over the text, and `finish` returns the anchors. Except for float64 rounding, the result does not depend on how the
-    text is split, and agrees with the running mean of the published code, (n · mean + x) / (n + 1). Memory holds one float64
-    vector per type and layer and, while an array is enlarged, a second copy of this array.
+    `add` adds part of a text with its vectors, `merge` adds the sums of another process, `save` and
+    `open` suspend and resume a pass over the text, and `finish` returns the anchors. Except for
+    float64 rounding, the result does not depend on how the text is split, and agrees with the
+    running mean of the published code, (n · mean + x) / (n + 1). Memory holds one float64 vector
+    per type and layer and, while an array is enlarged, a second copy of this array.
 
     Args:
         dim: number of dimensions of a vector.
         layers: layers whose vectors are passed to `add`.
         vocabulary: word types to sum; default: all word types.
-        most_occurrences: maximum number of occurrences of a type to sum; later occurrences are ignored. The limit applies to
-            each merged part separately.
+        most_occurrences: maximum number of occurrences of a type to sum; later occurrences are
+            ignored. The limit applies to each merged part separately.
         lang: language code.
 
     Attributes:
-        words: word types in the order of their first occurrence, or in the order of `vocabulary`, `[n_types]`.
+        words: word types in the order of their first occurrence, or in the order of `vocabulary`,
+            `[n_types]`.
         counts: number of summed occurrences of each type, int64 `[n_types]`.
         n_sentences: number of sentences added.
         uncovered: number of words without a vector.
     """
 
     def __init__(
-        self, dim: int, *, layers: Sequence[int] = (0,), vocabulary: Iterable[str] | None = None,
-        most_occurrences: int | None = None, lang: str = "",
-    ):  # fmt: skip
+        self,
+        dim: int,
+        *,
+        layers: Sequence[int] = (0,),
+        vocabulary: Iterable[str] | None = None,
+        most_occurrences: int | None = None,
+        lang: str = "",
+    ):
         if not layers or len(set(layers)) < len(layers):
-            raise SettingError(f"layers must be a non-empty list without duplicates, got {list(layers)}")
+            raise SettingError(
+                f"layers must be a non-empty list without duplicates, got {list(layers)}"
+            )
         if most_occurrences is not None:
             check_number("most_occurrences", most_occurrences, least=1, whole=True)
         self.dim, self.layers, self.lang = dim, tuple(layers), lang
@@ -98,7 +116,9 @@ class AnchorSums:
         self.n_sentences = self.uncovered = 0
         self._counts = np.zeros(0, dtype=np.int64)
         self._sums = {layer: np.zeros((0, dim)) for layer in self.layers}
-        self._lengths = {layer: np.zeros((0, 2)) for layer in self.layers}  # sums of squared norms and of norms
+        self._lengths = {
+            layer: np.zeros((0, 2)) for layer in self.layers
+        }  # sums of squared norms and of norms
         self._grow(len(self._numbers))
 
     @property
@@ -109,21 +129,27 @@ class AnchorSums:
     def counts(self) -> np.ndarray:
         return self._counts[: len(self._numbers)]
 
-    # -- adding ----------------------------------------------------------------------------------------------------
+    # -- adding
+    # ----------------------------------------------------------------------------------------------
     def add(self, sentences: Sentences, embeddings: Embeddings | Mapping[int, Embeddings]) -> None:
-        """Add part of a text with its vectors: one `Embeddings` for each layer or, for a single layer, just the `Embeddings`.
+        """Add part of a text with its vectors: one `Embeddings` for each layer or, for a single
+        layer, just the `Embeddings`.
 
         Raises:
             SettingError: the vectors do not match the text, the layers or the dimensions.
         """
         by_layer = embeddings if isinstance(embeddings, Mapping) else {self.layers[0]: embeddings}
         if set(by_layer) != set(self.layers):
-            raise SettingError(f"vectors must be from layers {sorted(self.layers)}, got layers {sorted(by_layer)}")
+            raise SettingError(
+                f"vectors must be from layers {sorted(self.layers)}, got layers {sorted(by_layer)}"
+            )
         codes = self._codes(sentences, grow=self.is_open)
         for layer, vectors in by_layer.items():
             if vectors.data.shape != (len(codes), self.dim):
                 expected = f"({len(codes)}, {self.dim})"
-                raise SettingError(f"layer {layer}: vectors must have shape {expected}, got {vectors.data.shape}")
+                raise SettingError(
+                    f"layer {layer}: vectors must have shape {expected}, got {vectors.data.shape}"
+                )
         covered = by_layer[self.layers[0]].covered
         if covered is not None:
             self.uncovered += int((~covered).sum())
@@ -132,14 +158,18 @@ class AnchorSums:
         self.n_sentences += len(sentences)
 
     def _add(self, codes: np.ndarray, data: dict[int, np.ndarray]) -> None:
-        """Add vectors to the sums of their types; `codes` contains the type index of each vector, or −1, int64 `[n]`."""
+        """Add vectors to the sums of their types; `codes` contains the type index of each vector,
+        or −1, int64 `[n]`.
+        """
         self._grow(len(self._numbers))
         rows = np.argsort(codes, kind="stable")
         rows = rows[np.searchsorted(codes[rows], 0) :]
         of_rows = codes[rows]
         first = np.flatnonzero(np.diff(of_rows, prepend=-1))
         sizes = np.diff(first, append=len(rows))
-        number = np.arange(len(rows)) - np.repeat(first, sizes)  # index of each occurrence within its type
+        number = np.arange(len(rows)) - np.repeat(
+            first, sizes
+        )  # index of each occurrence within its type
         wanted = self._counts[of_rows] + number < (self.most_occurrences or _NO_LIMIT)
         rows, of_rows = rows[wanted], of_rows[wanted]
         self._counts += np.bincount(of_rows, minlength=len(self._counts))
@@ -149,13 +179,17 @@ class AnchorSums:
             for layer in self.layers:
                 block = np.asarray(data[layer][rows[start : start + _BLOCK]], dtype=np.float64)
                 squares = np.einsum("ij,ij->i", block, block)
-                self._lengths[layer][types] += np.add.reduceat(np.stack([squares, np.sqrt(squares)], axis=1), first)
+                self._lengths[layer][types] += np.add.reduceat(
+                    np.stack([squares, np.sqrt(squares)], axis=1), first
+                )
                 sums = self._sums[layer]
                 for code, (a, b) in zip(types, bounds, strict=True):
                     sums[code] += block[a:b].sum(axis=0)
 
     def wanted(self, sentences: Sentences) -> np.ndarray:
-        """Return the mask of sentences that contain words to sum, bool `[n_sentences]`; other sentences need no vectors."""
+        """Return the mask of sentences that contain words to sum, bool `[n_sentences]`; other
+        sentences need no vectors.
+        """
         if self.is_open and self.most_occurrences is None:
             return np.ones(len(sentences), dtype=bool)
         codes = self._codes(sentences, grow=False)
@@ -165,20 +199,28 @@ class AnchorSums:
         return wanted
 
     def _codes(self, sentences: Sentences, *, grow: bool) -> np.ndarray:
-        """Return the type index of each word, or −1 for an out-of-vocabulary word, int64 `[n_words]`."""
+        """Return the type index of each word, or −1 for an out-of-vocabulary word, int64
+        `[n_words]`.
+        """
         column, _ = sentences.flat()
         encoded = column.combine_chunks().dictionary_encode()
         return self._numbered(encoded.dictionary.to_pylist(), grow=grow)[np.array(encoded.indices)]
 
     def _numbered(self, words: Iterable[str], *, grow: bool) -> np.ndarray:
-        """Return the type index of each word; with `grow`, new words are added to the vocabulary, otherwise they get −1."""
+        """Return the type index of each word; with `grow`, new words are added to the vocabulary,
+        otherwise they get −1.
+        """
         numbers = self._numbers
         if grow:
-            return np.array([numbers.setdefault(word, len(numbers)) for word in words], dtype=np.int64)
+            return np.array(
+                [numbers.setdefault(word, len(numbers)) for word in words], dtype=np.int64
+            )
         return np.fromiter(map(numbers.get, words, repeat(-1)), dtype=np.int64)
 
     def _grow(self, n: int) -> None:
-        """Enlarge the arrays to `n` types, or by at least half for an open vocabulary, so that they are rarely copied."""
+        """Enlarge the arrays to `n` types, or by at least half for an open vocabulary, so that they
+        are rarely copied.
+        """
         if n > len(self._counts):
             size = max(n, len(self._counts) * 3 // 2) if self.is_open else n
             self._counts = _longer(self._counts, size)
@@ -186,7 +228,8 @@ class AnchorSums:
                 for layer in self.layers:
                     store[layer] = _longer(store[layer], size)
 
-    # -- merging ---------------------------------------------------------------------------------------------------
+    # -- merging
+    # ----------------------------------------------------------------------------------------------
     def merge(self, other: AnchorSums) -> AnchorSums:
         """Add the sums over another part of the text, and return self.
 
@@ -195,7 +238,9 @@ class AnchorSums:
         """
         mine, theirs = ((sums.dim, sums.layers, sums.lang) for sums in (self, other))
         if mine != theirs:
-            raise SettingError(f"sums must have equal dimensions, layers and languages, got {mine} and {theirs}")
+            raise SettingError(
+                f"sums must have equal dimensions, layers and languages, got {mine} and {theirs}"
+            )
         rows = self._numbered(other._numbers, grow=self.is_open)
         self._grow(len(self._numbers))
         known = np.flatnonzero(rows >= 0)
@@ -207,34 +252,52 @@ class AnchorSums:
         self.uncovered += other.uncovered
         return self
 
-    # -- the result ------------------------------------------------------------------------------------------------
+    # -- the result
+    # ----------------------------------------------------------------------------------------------
     def finish(self, *, at_least: int = 1, most: int | None = None) -> dict[int, Anchors]:
-        """Return the anchors by layer, most frequent first, for at most `most` words that occur at least `at_least` times."""
+        """Return the anchors by layer, most frequent first, for at most `most` words that occur at
+        least `at_least` times.
+        """
         order = np.lexsort((np.arange(len(self.counts)), -self.counts))[:most]
         order = order[self.counts[order] >= max(1, at_least)]
         names, counts = self.words, self.counts[order].copy()
         words = tuple(names[k] for k in order)
         anchors = {}
         for layer in self.layers:
-            vectors, spread = np.empty((len(order), self.dim), dtype=np.float32), np.empty(len(order))
+            vectors, spread = (
+                np.empty((len(order), self.dim), dtype=np.float32),
+                np.empty(len(order)),
+            )
             for start in range(0, len(order), _BLOCK):
                 some = slice(start, start + _BLOCK)
                 means = self._sums[layer][order[some]] / counts[some, None]
                 vectors[some], spread[some] = means, np.einsum("ij,ij->i", means, means)
             squares, norms = (self._lengths[layer][order] / counts[:, None]).T
-            anchors[layer] = Anchors(words, vectors, counts, self.lang, np.maximum(squares - spread, 0.0), norms)
+            anchors[layer] = Anchors(
+                words, vectors, counts, self.lang, np.maximum(squares - spread, 0.0), norms
+            )
         return anchors
 
-    # -- disk ------------------------------------------------------------------------------------------------------
+    # -- disk
+    # ----------------------------------------------------------------------------------------------
     def save(self, path: str | PathLike[str], *, note: str = "") -> None:
-        """Write the sums atomically to a safetensors file that `open` reads, with an optional note that `note_of` returns."""
+        """Write the sums atomically to a safetensors file that `open` reads, with an optional note
+        that `note_of` returns.
+        """
         tensors = {"counts": self.counts, **self._arrays()}
         about = {
-            "dim": self.dim, "layers": self.layers, "lang": self.lang, "is_open": self.is_open,
-            "most_occurrences": self.most_occurrences, "n_sentences": self.n_sentences, "uncovered": self.uncovered,
+            "dim": self.dim,
+            "layers": self.layers,
+            "lang": self.lang,
+            "is_open": self.is_open,
+            "most_occurrences": self.most_occurrences,
+            "n_sentences": self.n_sentences,
+            "uncovered": self.uncovered,
             "words": self.words,
-        }  # fmt: skip
-        write_arrays(path, tensors, {"calque": "anchor sums", "note": note, "about": json_text(about)})
+        }
+        write_arrays(
+            path, tensors, {"calque": "anchor sums", "note": note, "about": json_text(about)}
+        )
 
     def _arrays(self) -> dict[str, np.ndarray]:
         """Return views of the arrays of sums, keyed by their names in the file."""
@@ -256,7 +319,10 @@ class AnchorSums:
         arrays, metadata = map_arrays(path)
         try:
             about = json.loads(metadata["about"])
-            sums = cls(about["dim"], **{name: about[name] for name in ("layers", "most_occurrences", "lang")})
+            sums = cls(
+                about["dim"],
+                **{name: about[name] for name in ("layers", "most_occurrences", "lang")},
+            )
             sums._numbers = {word: k for k, word in enumerate(about["words"])}
             n = len(sums._numbers)
             if any(arrays[f"{layer}.sums"].shape != (n, sums.dim) for layer in sums.layers):
@@ -264,23 +330,42 @@ class AnchorSums:
             sums._grow(n)
             counts = np.array(arrays["counts"])
             if counts.dtype != np.int64 or counts.shape != (n,) or (counts < 0).any():
-                raise ValueError("the counts must be one non-negative whole number (int64) for each word")
+                raise ValueError(
+                    "the counts must be one non-negative whole number (int64) for each word"
+                )
             sums._counts = counts
             for name, array in sums._arrays().items():
                 if arrays[name].dtype.kind != "f":
-                    raise ValueError(f"{name} must contain decimal numbers, but has the data type {arrays[name].dtype}")
+                    raise ValueError(
+                        f"{name} must contain decimal numbers, but has the data type "
+                        f"{arrays[name].dtype}"
+                    )
                 array[...] = arrays[name].reshape(array.shape)
             if not all(np.isfinite(array).all() for array in sums._arrays().values()):
                 raise ValueError("the sums contain NaN or infinity")
             sums.is_open = about["is_open"]
             sums.n_sentences, sums.uncovered = about["n_sentences"], about["uncovered"]
-        except (KeyError, ValueError, TypeError, IndexError, OverflowError, RecursionError, SettingError) as error:
-            raise InputError(f"not an anchor-sum file saved by calque ({error!r})", path=path) from error
+        except (
+            KeyError,
+            ValueError,
+            TypeError,
+            IndexError,
+            OverflowError,
+            RecursionError,
+            SettingError,
+        ) as error:
+            raise InputError(
+                f"not an anchor-sum file saved by calque ({error!r})", path=path
+            ) from error
         return sums
 
 
-def anchors_of(sentences: Sentences, embeddings: Embeddings, *, at_least: int = 1, most: int | None = None) -> Anchors:
-    """Return the anchors of the words of a text, see `AnchorSums.finish`; for long texts, use `AnchorSums` directly."""
+def anchors_of(
+    sentences: Sentences, embeddings: Embeddings, *, at_least: int = 1, most: int | None = None
+) -> Anchors:
+    """Return the anchors of the words of a text, see `AnchorSums.finish`; for long texts, use
+    `AnchorSums` directly.
+    """
     sums = AnchorSums(embeddings.dim, lang=sentences.lang)
     sums.add(sentences, embeddings)
     return sums.finish(at_least=at_least, most=most)[sums.layers[0]]

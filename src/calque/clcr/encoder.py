@@ -1,4 +1,6 @@
-"""Encoder that represents sentences by key points: words whose vectors and order should be the same in all languages."""
+"""Encoder that represents sentences by key points: words whose vectors and order should be the same
+in all languages.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,8 @@ from calque.vectors import Embeddings, write_arrays
 
 Step = Literal["transform", "extract", "reorder"]
 STEPS: tuple[Step, ...] = ("transform", "extract", "reorder")
-PIVOTS = "pivots"  # value of `steps` that selects pivots as key points, see `KeyPointEncoder.with_pivots`
+# value of `steps` that selects pivots as key points, see `KeyPointEncoder.with_pivots`
+PIVOTS = "pivots"
 PARTS_FILE = "key-points.safetensors"
 _BLOCK = 65_536  # number of vectors that are transformed at a time
 _CLASSES: Mapping[str, type[nn.Module]] = {
@@ -54,23 +57,31 @@ def named_steps(steps: str | Sequence[str] | None) -> tuple[Step, ...] | None:
     named = tuple(part.strip() for part in (steps.split(",") if isinstance(steps, str) else steps))
     if not named or named != STEPS[: len(named)]:
         raise SettingError(
-            f"steps must be transform, or transform,extract, or transform,extract,reorder, got {','.join(named)}"
+            "steps must be transform, or transform,extract, or transform,extract,reorder, got "
+            f"{','.join(named)}"
         )
     return STEPS[: len(named)]
 
 
 def check_view(steps: str | None, delta: float | None, translations: Any) -> None:
-    """Check that translations are given if and only if the steps are "pivots", and that no threshold is given with "pivots"."""
+    """Check that translations are given if and only if the steps are "pivots", and that no
+    threshold is given with "pivots".
+    """
     if (steps == PIVOTS) != bool(translations):
-        raise SettingError("translations must be given if and only if steps=pivots; try translations=de=FILE,FILE")
+        raise SettingError(
+            "translations must be given if and only if steps=pivots; try translations=de=FILE,FILE"
+        )
     if steps == PIVOTS and delta is not None:
-        raise SettingError("delta must not be set for pivots, which have no key-point probability; leave out delta")
+        raise SettingError(
+            "delta must not be set for pivots, which have no key-point probability; leave out delta"
+        )
 
 
 @dataclass(frozen=True)
 class Parts:
-    """Trained modules for one language: transforms into the pivot language's vector space and back, the key-point classifier P
-    (`head`), and the model R, which predicts the key points' order in a translation. The pivot language has only `head`."""
+    """Trained modules for one language: transforms into the pivot language's vector space and back,
+    the key-point classifier P (`head`), and the model R, which predicts the key points' order in a
+    translation. The pivot language has only `head`."""
 
     to_pivot: Transform | None = None
     from_pivot: Transform | None = None
@@ -80,8 +91,9 @@ class Parts:
 
 @dataclass(frozen=True)
 class KeyPoints:
-    """Positions of key points. `data`, int64 `[n_rows]`, contains the index of each key point's word in its sentence; `offsets`,
-    int64 `[n_sentences + 1]`, contains the index of each sentence's first key point in `data`."""
+    """Positions of key points. `data`, int64 `[n_rows]`, contains the index of each key point's
+    word in its sentence; `offsets`, int64 `[n_sentences + 1]`, contains the index of each
+    sentence's first key point in `data`."""
 
     data: np.ndarray
     offsets: np.ndarray
@@ -94,34 +106,47 @@ class KeyPoints:
 
 
 class KeyPointEncoder(Encoder):
-    """Encoder with language-independent sentence representations, built from one encoder per language (CLCR, §3 and
-    Appendix A).
+    """Encoder with language-independent sentence representations, built from one encoder per
+    language (CLCR, §3 and Appendix A).
 
-    A sentence in the pivot language is encoded, and its key points are extracted. For a sentence in another language, the key
-    points are also transformed into the pivot language's space and put into the order of their translations. `steps` can
-    leave out the later steps; with "transform" alone, the encoder returns one vector per word, like other encoders.
+    A sentence in the pivot language is encoded, and its key points are extracted. For a sentence in
+    another language, the key points are also transformed into the pivot language's space and put
+    into the order of their translations. `steps` can leave out the later steps; with "transform"
+    alone, the encoder returns one vector per word, like other encoders.
 
     Args:
         parts: trained modules for each language.
         pivot: language whose vector space and key-point order all languages share.
         steps: the first one, the first two or all three of `STEPS` (T, T+E and T+E+R in the paper).
-        threshold: threshold δ (0.2 in the paper). Words with a higher key-point probability are key points. If a sentence has
-            no such word, the word with the highest probability is its only key point.
+        threshold: threshold δ (0.2 in the paper). Words with a higher key-point probability are key
+            points. If a sentence has no such word, the word with the highest probability is its
+            only key point.
         beam: beam size for the order search (10 in the paper).
         costs: maximum cost of a pivot in each language, see `pivots`.
         settings: training settings to save with the encoder.
 
     Attributes:
-        translations: for each language, the translation of each sentence into the pivot language; None unless pivots are used.
+        translations: for each language, the translation of each sentence into the pivot language;
+            None unless pivots are used.
     """
 
     def __init__(
-        self, encoders: Mapping[str, Encoder], parts: Mapping[str, Parts], *, pivot: str, steps: Sequence[Step] = STEPS,
-        threshold: float = 0.2, beam: int = 10, costs: Mapping[str, float] | None = None, name: str | None = None,
+        self,
+        encoders: Mapping[str, Encoder],
+        parts: Mapping[str, Parts],
+        *,
+        pivot: str,
+        steps: Sequence[Step] = STEPS,
+        threshold: float = 0.2,
+        beam: int = 10,
+        costs: Mapping[str, float] | None = None,
+        name: str | None = None,
         settings: Mapping[str, Any] | None = None,
-    ):  # fmt: skip
+    ):
         if pivot not in encoders or set(parts) != set(encoders):
-            raise SettingError(f"encoders must be for {', '.join(parts)} and {pivot!r}, got {', '.join(encoders)}")
+            raise SettingError(
+                f"encoders must be for {', '.join(parts)} and {pivot!r}, got {', '.join(encoders)}"
+            )
         check_number("threshold", threshold, least=0, below=1)
         self.encoders, self.parts = dict(encoders), {lang: parts[lang] for lang in encoders}
         self.pivot, self.threshold, self.beam, self._name = pivot, threshold, beam, name
@@ -133,7 +158,10 @@ class KeyPointEncoder(Encoder):
     @property
     def name(self) -> str:  # type: ignore[override]
         names = [self._name] if self._name else [encoder.name for encoder in self.encoders.values()]
-        steps = [*(step[0].upper() for step in self.steps), *(() if self.translations is None else ("pGA",))]
+        steps = [
+            *(step[0].upper() for step in self.steps),
+            *(() if self.translations is None else ("pGA",)),
+        ]
         return "+".join([*names, *steps])
 
     @property
@@ -142,7 +170,9 @@ class KeyPointEncoder(Encoder):
 
     @property
     def languages(self) -> tuple[str, ...]:
-        return tuple(self.encoders if self.translations is None else (self.pivot, *self.translations))
+        return tuple(
+            self.encoders if self.translations is None else (self.pivot, *self.translations)
+        )
 
     def with_steps(self, steps: Sequence[Step], *, threshold: float | None = None) -> Self:
         """Return a copy with other steps and, if given, another threshold."""
@@ -154,11 +184,13 @@ class KeyPointEncoder(Encoder):
         return other
 
     def with_pivots(self, corpora: Sequence[ParallelCorpus]) -> Self:
-        """Return a copy that uses pivots instead of the predictions of the modules P and R (CLCR, Table 4, T+pGA).
+        """Return a copy that uses pivots instead of the predictions of the modules P and R (CLCR,
+        Table 4, T+pGA).
 
-        In the pivot language, every word has a vector, as with "transform" alone. In other languages, only the pivots have
-        vectors, in the order of the translation. `corpora` are parallel texts between the pivot language and other
-        languages; they must contain a translation of every sentence that is encoded.
+        In the pivot language, every word has a vector, as with "transform" alone. In other
+        languages, only the pivots have vectors, in the order of the translation. `corpora` are
+        parallel texts between the pivot language and other languages; they must contain a
+        translation of every sentence that is encoded.
         """
         translations: dict[str, dict[tuple[str, ...], tuple[str, ...]]] = {}
         for corpus in corpora:
@@ -171,29 +203,41 @@ class KeyPointEncoder(Encoder):
         other.translations = translations
         return other
 
-    def pivots(self, corpus: ParallelCorpus, *, at_least_one: bool = False, progress: bool = False) -> WordPairs:
-        """Return the pivots: word pairs that are mutual nearest neighbours under both transforms and whose cost is at most the
-        maximum (CLCR, §3.2). If `at_least_one`, also return the cheapest word pair of each sentence pair without a pivot.
+    def pivots(
+        self, corpus: ParallelCorpus, *, at_least_one: bool = False, progress: bool = False
+    ) -> WordPairs:
+        """Return the pivots: word pairs that are mutual nearest neighbours under both transforms
+        and whose cost is at most the maximum (CLCR, §3.2). If `at_least_one`, also return the
+        cheapest word pair of each sentence pair without a pivot.
 
         Raises:
             SettingError: a language has no encoder, no trained transforms or no maximum cost.
         """
         if corpus.side(self.pivot) == "source":
-            return self.pivots(corpus.swapped(), at_least_one=at_least_one, progress=progress).swapped()
+            return self.pivots(
+                corpus.swapped(), at_least_one=at_least_one, progress=progress
+            ).swapped()
         lang = self._language(corpus.langs[0])
         parts = self.parts[lang]
         if parts.to_pivot is None or parts.from_pivot is None or lang not in self.costs:
-            raise SettingError(f"pivots need transforms and a maximum cost; train on text in {lang} and {self.pivot}")
+            raise SettingError(
+                f"pivots need transforms and a maximum cost; train on text in {lang} and "
+                f"{self.pivot}"
+            )
         source = self.encoders[lang].encode(corpus.source, progress=progress)
         target = self.encoders[self.pivot].encode(corpus.target, progress=progress)
         found = find_pivots(source, target, parts.to_pivot, parts.from_pivot)
         return found.within(self.costs[lang], at_least_one=at_least_one)
 
     def _language(self, lang: str) -> str:
-        """Return the language whose encoder is used for `lang`; a variety such as de-AT uses the encoder for its language."""
+        """Return the language whose encoder is used for `lang`; a variety such as de-AT uses the
+        encoder for its language.
+        """
         match = best_match(lang, self.encoders)
         if match is None:
-            raise SettingError(f"there is no encoder for language {lang!r}, only for {', '.join(self.encoders)}")
+            raise SettingError(
+                f"there is no encoder for language {lang!r}, only for {', '.join(self.encoders)}"
+            )
         return match
 
     def _checked(self, steps: Sequence[Step]) -> tuple[Step, ...]:
@@ -201,11 +245,17 @@ class KeyPointEncoder(Encoder):
         needed = {"transform": "to_pivot", "extract": "head", "reorder": "order"}
         for lang, of_language in self.parts.items():
             for step in steps:
-                if getattr(of_language, needed[step]) is None and (lang != self.pivot or step == "extract"):
-                    raise SettingError(f"step {step} was not trained for {lang}; train with --steps {','.join(steps)}")
+                if getattr(of_language, needed[step]) is None and (
+                    lang != self.pivot or step == "extract"
+                ):
+                    raise SettingError(
+                        f"step {step} was not trained for {lang}; train with --steps "
+                        f"{','.join(steps)}"
+                    )
         return steps
 
-    # -- encoding ------------------------------------------------------------------------------------------------------
+    # -- encoding
+    # ----------------------------------------------------------------------------------------------
     def encode(self, sentences: Iterable[Sentence], *, progress: bool = False) -> Embeddings:
         """Return one vector per key point, in the pivot language's order."""
         return self._read(sentences, progress)[0]
@@ -213,10 +263,14 @@ class KeyPointEncoder(Encoder):
     def encode_to(
         self, path: str | PathLike[str], sentences: Iterable[Sentence], *, progress: bool = False
     ) -> Embeddings:
-        """Write one vector per key point, and the index of each key point's word as `words`, to a safetensors file."""
+        """Write one vector per key point, and the index of each key point's word as `words`, to a
+        safetensors file.
+        """
         vectors, words = self._read(sentences, progress)
         covered = {} if vectors.covered is None else {"covered": vectors.covered}
-        write_arrays(path, {"data": vectors.data, "offsets": vectors.offsets, **covered, "words": words})
+        write_arrays(
+            path, {"data": vectors.data, "offsets": vectors.offsets, **covered, "words": words}
+        )
         return Embeddings.open(path)
 
     def key_points(self, sentences: Iterable[Sentence], *, progress: bool = False) -> KeyPoints:
@@ -230,7 +284,9 @@ class KeyPointEncoder(Encoder):
             return self._of_language(sentences, progress)
         parts = sentences_by_language(list(sentences))
         if not parts:
-            return Embeddings(np.zeros((0, self.dim), dtype=np.float32), np.array([0])), np.zeros(0, dtype=np.int64)
+            return Embeddings(np.zeros((0, self.dim), dtype=np.float32), np.array([0])), np.zeros(
+                0, dtype=np.int64
+            )
         found = [self._of_language(part, progress) for part, _ in parts]
         order = np.argsort(np.concatenate([places for _, places in parts]))
         vectors = Embeddings.joined([own for own, _ in found])
@@ -238,7 +294,9 @@ class KeyPointEncoder(Encoder):
         return vectors.take(order), np.concatenate([words for _, words in found])[rows]
 
     def _of_language(self, sentences: Sentences, progress: bool) -> tuple[Embeddings, np.ndarray]:
-        """Return the vectors of sentences in one language, and the index of each vector's word in its sentence."""
+        """Return the vectors of sentences in one language, and the index of each vector's word in
+        its sentence.
+        """
         lang = self._language(sentences.lang)
         states = self.encoders[lang].encode(sentences, progress=progress)
         if self.translations is not None and lang != self.pivot:
@@ -246,35 +304,49 @@ class KeyPointEncoder(Encoder):
         elif "extract" in self.steps:
             words, offsets = self._extracted(lang, states)
         else:
-            words = np.arange(states.n_words) - np.repeat(states.offsets[:-1], np.diff(states.offsets))
+            words = np.arange(states.n_words) - np.repeat(
+                states.offsets[:-1], np.diff(states.offsets)
+            )
             return self._transformed(lang, states), words
         rows = np.repeat(states.offsets[:-1], np.diff(offsets)) + words
-        return self._transformed(lang, Embeddings(np.ascontiguousarray(states.data[rows]), offsets)), words
+        return self._transformed(
+            lang, Embeddings(np.ascontiguousarray(states.data[rows]), offsets)
+        ), words
 
     def _extracted(self, lang: str, states: Embeddings) -> tuple[np.ndarray, np.ndarray]:
-        """Return the words that the module P selects as key points, in the order predicted by R, and each sentence's offset."""
+        """Return the words that the module P selects as key points, in the order predicted by R,
+        and each sentence's offset.
+        """
         head, model = self.parts[lang].head, self.parts[lang].order
         assert head is not None
         probabilities = head.probabilities(states.data)
-        rows = np.flatnonzero(key_points(probabilities, states.offsets, self.threshold, states.covered))
+        rows = np.flatnonzero(
+            key_points(probabilities, states.offsets, self.threshold, states.covered)
+        )
         offsets = np.searchsorted(rows, states.offsets)
         lengths = np.diff(offsets)
         words = rows - np.repeat(states.offsets[:-1], lengths)
         if lang != self.pivot and "reorder" in self.steps:
             assert model is not None
             vectors = torch.from_numpy(np.ascontiguousarray(states.data[rows], dtype=np.float32))
-            found, _ = model.search(vectors, torch.from_numpy(words), torch.from_numpy(lengths), self.beam)
+            found, _ = model.search(
+                vectors, torch.from_numpy(words), torch.from_numpy(lengths), self.beam
+            )
             words = words[np.repeat(offsets[:-1], lengths) + found]
         return words, offsets
 
     def _paired(self, lang: str, sentences: Sentences) -> tuple[np.ndarray, np.ndarray]:
-        """Return the pivots of each sentence in the word order of its translation, and the offset of each sentence."""
+        """Return the pivots of each sentence in the word order of its translation, and the offset
+        of each sentence.
+        """
         known = (self.translations or {}).get(lang, {})
         read = [sentence.words for sentence in sentences]
         if missing := [words for words in read if words not in known]:
             raise SettingError(
-                f"{len(missing):,} of {len(read):,} sentences in {lang} have no translation (first: "
-                f"{' '.join(missing[0])[:60]!r}), but pivots need one for every sentence; add these sentences to `translations`"
+                f"{len(missing):,} of {len(read):,} sentences in {lang} have no translation "
+                "(first: "
+                f"{' '.join(missing[0])[:60]!r}), but pivots need one for every sentence; add "
+                "these sentences to `translations`"
             )
         corpus = ParallelCorpus.of(read, [known[words] for words in read], (lang, self.pivot))
         pairs = self.pivots(corpus, at_least_one=True)
@@ -293,10 +365,16 @@ class KeyPointEncoder(Encoder):
             data[~states.covered] = 0.0
         return Embeddings(data, states.offsets, states.covered)
 
-    # -- disk ----------------------------------------------------------------------------------------------------------
+    # -- disk
+    # ----------------------------------------------------------------------------------------------
     def _modules(self, langs: Sequence[str]) -> list[tuple[str, str, Any]]:
         """Return the language, the name and the object of each trained module."""
-        return [(lang, *each) for lang in langs for each in vars(self.parts[lang]).items() if each[1] is not None]
+        return [
+            (lang, *each)
+            for lang in langs
+            for each in vars(self.parts[lang]).items()
+            if each[1] is not None
+        ]
 
     @property
     def fingerprint(self) -> str:
@@ -309,13 +387,22 @@ class KeyPointEncoder(Encoder):
             self._weights = digest.hexdigest()
         about = [[lang, self.encoders[lang].fingerprint] for lang in sorted(self.encoders)]
         how = [self.pivot, self.steps, self.threshold, self.beam, self._weights]
-        pivots = [[lang, sorted(known.items())] for lang, known in sorted((self.translations or {}).items())]
-        return hashlib.blake2b(json_text([about, how, *pivots], undefined="name").encode(), digest_size=16).hexdigest()
+        pivots = [
+            [lang, sorted(known.items())]
+            for lang, known in sorted((self.translations or {}).items())
+        ]
+        return hashlib.blake2b(
+            json_text([about, how, *pivots], undefined="name").encode(), digest_size=16
+        ).hexdigest()
 
     def save(self, folder: str | PathLike[str]) -> None:
-        """Write a folder with the encoder for each language, the trained modules, and `calque.json`, which describes both."""
+        """Write a folder with the encoder for each language, the trained modules, and
+        `calque.json`, which describes both.
+        """
         if self.translations is not None:
-            raise SettingError("pivots depend on one text and cannot be saved; load the encoder with other steps")
+            raise SettingError(
+                "pivots depend on one text and cannot be saved; load the encoder with other steps"
+            )
         kinds, langs = {kind: name for name, kind in _CLASSES.items()}, list(self.parts)
         parts: dict[str, Any] = {lang: {} for lang in langs}
         weights: dict[str, torch.Tensor] = {}
@@ -328,31 +415,51 @@ class KeyPointEncoder(Encoder):
                 encoder.save_whole(path / f"encoder-{number}")
             save_file(weights, path / PARTS_FILE)
             about = {
-                "langs": list(self.encoders), "name": self._name or "", "towards": self.pivot, "steps": list(self.steps),
-                "threshold": self.threshold, "beam": self.beam, "costs": self.costs, "parts": parts, "settings": self.settings,
-            }  # fmt: skip
+                "langs": list(self.encoders),
+                "name": self._name or "",
+                "towards": self.pivot,
+                "steps": list(self.steps),
+                "threshold": self.threshold,
+                "beam": self.beam,
+                "costs": self.costs,
+                "parts": parts,
+                "settings": self.settings,
+            }
             write_about(path, "key-points", about)
 
     @classmethod
     def open(
-        cls, folder: str | PathLike[str], *, about: Mapping[str, Any] | None = None, steps: str | None = None,
-        delta: float | None = None, translations: str | Sequence[str] = (), pretokenized: bool = False, **options: Any,
-    ) -> Self:  # fmt: skip
+        cls,
+        folder: str | PathLike[str],
+        *,
+        about: Mapping[str, Any] | None = None,
+        steps: str | None = None,
+        delta: float | None = None,
+        translations: str | Sequence[str] = (),
+        pretokenized: bool = False,
+        **options: Any,
+    ) -> Self:
         """Read an encoder from a folder that `save` wrote.
 
         Args:
             folder, about: see `Encoder.open`.
             steps: steps to use instead of the saved steps; "pivots" applies `with_pivots`.
             delta: threshold to use instead of the saved threshold.
-            translations: translations for pivots, as `de=FILE` for a file of parallel text, or as `de=FILE,FILE` for two
-                line-aligned files of labelled text (the file in the pivot language first).
-            pretokenized: whether the translations are already tokenised, with words separated by spaces.
-            options: options for each language's encoder, except layer and pooling, which were fixed in training.
+            translations: translations for pivots, as `de=FILE` for a file of parallel text, or as
+                `de=FILE,FILE` for two line-aligned files of labelled text (the file in the pivot
+                language first).
+            pretokenized: whether the translations are already tokenised, with words separated by
+                spaces.
+            options: options for each language's encoder, except layer and pooling, which were fixed
+                in training.
         """
         path = Path(folder)
         about = read_about(path) if about is None else about
         if fixed := ", ".join(sorted(options.keys() & {"layer", "pooling"})):
-            raise SettingError(f"{fixed} cannot be changed: the key points of {path} need the {fixed} used in training")
+            raise SettingError(
+                f"{fixed} cannot be changed: the key points of {path} need the {fixed} used in "
+                "training"
+            )
         check_view(steps, delta, translations)
         try:
             parts = _open_parts(path / PARTS_FILE, about["parts"])
@@ -360,8 +467,12 @@ class KeyPointEncoder(Encoder):
             settings = {name: about[name] for name in ("threshold", "beam", "costs", "settings")}
             saved, pivot, name = tuple(about["steps"]), about["towards"], about["name"]
         except (KeyError, TypeError) as error:
-            raise InputError(f"is not from a key-point encoder ({error} is missing)", path=path / ABOUT_FILE) from error
-        encoders = {lang: open_folder(path / f"encoder-{n}", **options) for n, lang in enumerate(langs)}
+            raise InputError(
+                f"is not from a key-point encoder ({error} is missing)", path=path / ABOUT_FILE
+            ) from error
+        encoders = {
+            lang: open_folder(path / f"encoder-{n}", **options) for n, lang in enumerate(langs)
+        }
         encoder = cls(encoders, parts, pivot=pivot, steps=saved, name=name or None, **settings)
         if steps == PIVOTS:
             named = [translations] if isinstance(translations, str) else translations
@@ -379,12 +490,16 @@ def _open_parts(path: Path, about: Mapping[str, Any]) -> dict[str, Parts]:
             for name, settings in of_language.items():
                 settings = dict(settings)
                 module = _CLASSES[settings.pop("kind")](**settings)
-                module.load_state_dict({key: weights[f"{number}.{name}.{key}"] for key in module.state_dict()})
+                module.load_state_dict(
+                    {key: weights[f"{number}.{name}.{key}"] for key in module.state_dict()}
+                )
                 modules[name] = module.eval()
             parts[lang] = Parts(**modules)
     except Exception as error:  # reading a corrupt file can raise many kinds of errors
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise InputError(f"must contain the trained weights of a key-point encoder ({reason})", path=path) from error
+        raise InputError(
+            f"must contain the trained weights of a key-point encoder ({reason})", path=path
+        ) from error
     return parts
 
 
@@ -396,10 +511,14 @@ def _translations(named: str, pivot: str, pretokenized: bool) -> ParallelCorpus:
     first, *second = paths.split(",")
     if not second:
         return read_parallel(first, langs=(pivot, lang), pretokenized=pretokenized)
-    two = [read_labelled(path, lang=of, pretokenized=pretokenized) for path, of in ((first, pivot), (second[0], lang))]
+    two = [
+        read_labelled(path, lang=of, pretokenized=pretokenized)
+        for path, of in ((first, pivot), (second[0], lang))
+    ]
     sides = [[sentence.words for column in each.texts for sentence in column] for each in two]
     if len(sides[0]) != len(sides[1]):
         raise SettingError(
-            f"translations {named}: both files must have the same number of texts, got {len(sides[0]):,} and {len(sides[1]):,}"
+            f"translations {named}: both files must have the same number of texts, got "
+            f"{len(sides[0]):,} and {len(sides[1]):,}"
         )
     return ParallelCorpus.of(sides[0], sides[1], (pivot, lang))

@@ -1,7 +1,8 @@
-"""Transforms from the vectors of one language into the space of another, trained on sentence pairs without word alignment.
+"""Transforms from the vectors of one language into the space of another, trained on sentence pairs
+without word alignment.
 
-The method is described in §3.1 of "Language-independent cross-lingual contextual representations" (CLCR, submitted to ICLR
-2020). The paper's "tokens" are words here.
+The method is described in §3.1 of "Language-independent cross-lingual contextual representations"
+(CLCR, submitted to ICLR 2020). The paper's "tokens" are words here.
 """
 
 from __future__ import annotations
@@ -24,16 +25,19 @@ from calque.vectors import Embeddings
 
 
 class Transform(nn.Module):
-    """Transform T(r) = A·r + a + C·relu(B·r + b) of a word vector (CLCR, Eq. 1). Eq. 1 has no biases a and b, but the paper
-    calls the layers "Linear", and the layers of that name in PyTorch have biases.
+    """Transform T(r) = A·r + a + C·relu(B·r + b) of a word vector (CLCR, Eq. 1). Eq. 1 has no
+    biases a and b, but the paper calls the layers "Linear", and the layers of that name in PyTorch
+    have biases.
 
-    All weights except B and b are initialised to 0. Attention over the transformed vectors is therefore uniform at first, and
-    the first updates fit the mean of the translation's vectors, which has a unique solution. Attention sharpens later.
+    All weights except B and b are initialised to 0. Attention over the transformed vectors is
+    therefore uniform at first, and the first updates fit the mean of the translation's vectors,
+    which has a unique solution. Attention sharpens later.
 
     Args:
         dim: dimension of the input vectors.
         out: dimension of the output vectors; default: `dim`.
-        hidden: number of rows of B; default: `dim`. With 0, T(r) is A·r + a ("linear regression" in Table 1).
+        hidden: number of rows of B; default: `dim`. With 0, T(r) is A·r + a ("linear regression" in
+            Table 1).
 
     Attributes:
         settings: arguments for building a module with the same shapes, as `Transform(**settings)`.
@@ -50,7 +54,10 @@ class Transform(nn.Module):
         self.linear = nn.Linear(dim, out)
         self.inner = nn.Linear(dim, hidden) if hidden else None
         self.outer = nn.Linear(hidden, out, bias=False) if hidden else None
-        for weights in (*self.linear.parameters(), *(() if self.outer is None else self.outer.parameters())):
+        for weights in (
+            *self.linear.parameters(),
+            *(() if self.outer is None else self.outer.parameters()),
+        ):
             nn.init.zeros_(weights)
 
     def forward(self, rows: Tensor) -> Tensor:
@@ -65,12 +72,16 @@ class Transform(nn.Module):
         """Return an equivalent transform for unscaled vectors, m_t + s_t · T((r − m_s) / s_s).
 
         Args:
-            source, target: mean `[dim]` and scale of the unscaled input vectors, and of the unscaled output vectors.
+            source, target: mean `[dim]` and scale of the unscaled input vectors, and of the
+                unscaled output vectors.
         """
         (m_s, s_s), (m_t, s_t) = source, target
         m_s, m_t = (mean.to(self.linear.weight.device, torch.float64) for mean in (m_s, m_t))
         a = self.linear.weight.double() / s_s
-        state = {"linear.weight": a * s_t, "linear.bias": (self.linear.bias.double() - a @ m_s) * s_t + m_t}
+        state = {
+            "linear.weight": a * s_t,
+            "linear.bias": (self.linear.bias.double() - a @ m_s) * s_t + m_t,
+        }
         if self.inner is not None and self.outer is not None:
             b = self.inner.weight.double() / s_s
             state |= {"inner.weight": b, "inner.bias": self.inner.bias.double() - b @ m_s}
@@ -83,16 +94,18 @@ class Transform(nn.Module):
 def attention_distance(
     keys: Tensor, queries: Tensor, sentences: MatchedSentences, *, temperature: float = 1.0
 ) -> Tensor:
-    """Return the distance of each word to its match in the other sentence, found by attention (CLCR, Eqs. 2 and 3).
+    """Return the distance of each word to its match in the other sentence, found by attention
+    (CLCR, Eqs. 2 and 3).
 
         a_ji = −‖q_j − k_i‖² / (2√d),    p_j = softmax(a_j / τ),    D_j = ‖Σ_i p_ji k_i − q_j‖² / d
 
-    The paper does not specify the attention scores. The scores above select the nearest key as τ falls. Dot products,
-    a_ji = q_j · k_i / √d, differ from these scores by ‖k_i‖² / (2√d), up to a constant in i. As τ falls, dot products can
-    select a key with a large norm instead of a near key, so words with short vectors get wrong matches.
+    The paper does not specify the attention scores. The scores above select the nearest key as τ
+    falls. Dot products, a_ji = q_j · k_i / √d, differ from these scores by ‖k_i‖² / (2√d), up to a
+    constant in i. As τ falls, dot products can select a key with a large norm instead of a near
+    key, so words with short vectors get wrong matches.
 
-    The distance D(T(r¹) ‖ r²) of two sentences is the mean over the words of the second sentence, with keys T(r¹) and
-    queries r².
+    The distance D(T(r¹) ‖ r²) of two sentences is the mean over the words of the second sentence,
+    with keys T(r¹) and queries r².
 
     Args:
         keys: transformed word vectors T(r) of one side, `[n_keys, d]`.
@@ -108,18 +121,21 @@ def attention_distance(
         return (found - queries).square().mean(1)
 
 
-# -- the objective of the phases ---------------------------------------------------------------------------------------
+# -- the objective of the phases
+# ---------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Space:
-    """Mean of the vectors of a language, float64 `[dim]`, and their spread. The spread is the square root of the mean variance
-    of the components, or 1 if all vectors are equal."""
+    """Mean of the vectors of a language, float64 `[dim]`, and their spread. The spread is the
+    square root of the mean variance of the components, or 1 if all vectors are equal."""
 
     mean: Tensor
     spread: float
 
     @classmethod
     def of(cls, parts: Sequence[tuple[Embeddings, np.ndarray]]) -> Space:
-        """Compute mean and spread over words; each part contains vectors, and the indices of the sentences to use."""
+        """Compute mean and spread over words; each part contains vectors, and the indices of the
+        sentences to use.
+        """
         dim, n = parts[0][0].dim, 0
         total, squares = np.zeros(dim), np.zeros(dim)
         for vectors, sentences in parts:
@@ -135,7 +151,9 @@ class Space:
 
     def scaled(self, rows: Tensor) -> Tensor:
         """Return `(rows - mean) / spread`."""
-        return torch.add((-self.mean / self.spread).float().to(rows.device), rows, alpha=1 / self.spread)
+        return torch.add(
+            (-self.mean / self.spread).float().to(rows.device), rows, alpha=1 / self.spread
+        )
 
 
 @dataclass(frozen=True)
@@ -143,9 +161,10 @@ class Side:
     """Non-pivot language with its two transforms, which apply to scaled vectors.
 
     Attributes:
-        source, space: vectors of the sentences in this language, and their mean and spread before training.
-        sentences, translations: indices of the training sentences, and of their translations among the sentences of the
-            pivot language, int64 `[n]`.
+        source, space: vectors of the sentences in this language, and their mean and spread before
+            training.
+        sentences, translations: indices of the training sentences, and of their translations among
+            the sentences of the pivot language, int64 `[n]`.
     """
 
     lang: str
@@ -158,32 +177,52 @@ class Side:
 
 
 class Transforming(Objective[Sequence[np.ndarray]]):
-    """Objective D(T₁₂(s¹) ‖ s²) + D(T₂₁(s²) ‖ s¹) for each language and the pivot, summed over the languages (CLCR,
-    §3.1).
+    """Objective D(T₁₂(s¹) ‖ s²) + D(T₂₁(s²) ‖ s¹) for each language and the pivot, summed over the
+    languages (CLCR, §3.1).
 
-    Each D is the mean over all words of its second argument in an update, across all processes. τ = 1 / (1 + β · step)
-    falls with each update of a phase (Eq. 3).
+    Each D is the mean over all words of its second argument in an update, across all processes. τ =
+    1 / (1 + β · step) falls with each update of a phase (Eq. 3).
 
     Args:
         sides: non-pivot languages with their transforms.
-        pivot, space: vectors of the sentences in the pivot language, concatenated over all corpora, and their mean and spread.
+        pivot, space: vectors of the sentences in the pivot language, concatenated over all corpora,
+            and their mean and spread.
         beta: annealing rate β; 0 keeps τ at 1.
-        mutual: whether to minimise, instead of D, the cost of the current mutual best word pairs (not in the paper),
+        mutual: whether to minimise, instead of D, the cost of the current mutual best word pairs
+            (not in the paper),
 
                 ‖T₁₂(r¹_i) − r²_j‖² / d₂ + ‖T₂₁(r²_j) − r¹_i‖² / d₁
 
-            summed over the pairs; the first term is divided by the number of pivot-language words, the second by the number of
-            other words. In Eq. 2, every word has a match, even if it has no translation; `mutual` avoids such wrong matches.
+            summed over the pairs; the first term is divided by the number of pivot-language words,
+            the second by the number of other words. In Eq. 2, every word has a match, even if it
+            has no translation; `mutual` avoids such wrong matches.
     """
 
     def __init__(
-        self, sides: Sequence[Side], pivot: VectorSource, space: Space, *, name: str, processes: Processes,
-        beta: float = 0.01, mutual: bool = False,
-    ):  # fmt: skip
-        trained = [source.model for source in (pivot, *(side.source for side in sides)) if source.model is not None]
+        self,
+        sides: Sequence[Side],
+        pivot: VectorSource,
+        space: Space,
+        *,
+        name: str,
+        processes: Processes,
+        beta: float = 0.01,
+        mutual: bool = False,
+    ):
+        trained = [
+            source.model
+            for source in (pivot, *(side.source for side in sides))
+            if source.model is not None
+        ]
         maps = nn.ModuleList([nn.ModuleList([side.to_pivot, side.from_pivot]) for side in sides])
         self.module = nn.ModuleList([maps, *trained])
-        self._sides, self._pivot, self._space, self._name, self._processes = sides, pivot, space, name, processes
+        self._sides, self._pivot, self._space, self._name, self._processes = (
+            sides,
+            pivot,
+            space,
+            name,
+            processes,
+        )
         self._beta, self._mutual = beta, mutual
         self._step = 0
 
@@ -198,27 +237,37 @@ class Transforming(Objective[Sequence[np.ndarray]]):
         return 1 / (1 + self._beta * self._step)
 
     def backward(self, update: Sequence[np.ndarray]) -> dict[str, float]:
-        """Run the backward pass for an update. For each language, `update` contains the pair indices of all processes."""
+        """Run the backward pass for an update. For each language, `update` contains the pair
+        indices of all processes.
+        """
         mine = [self._processes.share(numbers) for numbers in update]
         none = torch.zeros(len(self._sides), 2, device=self._processes.device)
-        found = self._processes.sum_numbers(self._own(mine, update) if any(map(len, mine)) else none)
+        found = self._processes.sum_numbers(
+            self._own(mine, update) if any(map(len, mine)) else none
+        )
         terms = {"loss": float(found.sum())}
         for side, (there, back) in zip(self._sides, found.tolist(), strict=True):
             terms |= {f"{side.lang}-{self._name}": there, f"{self._name}-{side.lang}": back}
         return {**terms, "temperature": self.temperature}
 
     def _own(self, mine: Sequence[np.ndarray], update: Sequence[np.ndarray]) -> Tensor:
-        """Run the backward pass for the sentence pairs of this process, and return their distances, `[n_sides, 2]`."""
+        """Run the backward pass for the sentence pairs of this process, and return their distances,
+        `[n_sides, 2]`.
+        """
         numbers = [side.translations[n] for side, n in zip(self._sides, mine, strict=True)]
         pivot = _Taken(self._pivot, self._space, np.concatenate(numbers))
         translations = pivot.rows.split([int(self._pivot.lengths[n].sum()) for n in numbers])
         taken, losses = [pivot], []
-        for side, own, whole, there, y in zip(self._sides, mine, update, numbers, translations, strict=True):
+        for side, own, whole, there, y in zip(
+            self._sides, mine, update, numbers, translations, strict=True
+        ):
             if not len(own):
                 losses.append(torch.zeros(2, device=self._processes.device))
                 continue
             taken.append(_Taken(side.source, side.space, side.sentences[own]))
-            forth, back = self._sums(side, taken[-1].rows, taken[-1].lengths, y, self._pivot.lengths[there])
+            forth, back = self._sums(
+                side, taken[-1].rows, taken[-1].lengths, y, self._pivot.lengths[there]
+            )
             n_forth = int(self._pivot.lengths[side.translations[whole]].sum())
             n_back = int(side.source.lengths[side.sentences[whole]].sum())
             losses.append(torch.stack([forth / n_forth, back / n_back]))
@@ -231,15 +280,21 @@ class Transforming(Objective[Sequence[np.ndarray]]):
     def _sums(
         self, side: Side, x: Tensor, lengths: np.ndarray, y: Tensor, lengths_there: np.ndarray
     ) -> tuple[Tensor, Tensor]:
-        """Return the sum of D over the words y of the translations, and the sum over the words x of the sentences."""
+        """Return the sum of D over the words y of the translations, and the sum over the words x of
+        the sentences.
+        """
         there, back = side.to_pivot(x), side.from_pivot(y)
         if self._mutual:
             i, j, _ = mutual_rows(x.detach(), y.detach(), there, back, lengths, lengths_there)
             forth = (there.index_select(0, i) - y.index_select(0, j)).square().sum() / y.shape[1]
-            return forth, (back.index_select(0, j) - x.index_select(0, i)).square().sum() / x.shape[1]
+            return forth, (back.index_select(0, j) - x.index_select(0, i)).square().sum() / x.shape[
+                1
+            ]
         matched = MatchedSentences(lengths, lengths_there, device=x.device)
         forth = attention_distance(there, y.detach(), matched, temperature=self.temperature).sum()
-        return forth, attention_distance(back, x.detach(), matched.swapped(), temperature=self.temperature).sum()
+        return forth, attention_distance(
+            back, x.detach(), matched.swapped(), temperature=self.temperature
+        ).sum()
 
     def after_update(self, step: int) -> None:
         self._step = step
@@ -252,7 +307,9 @@ class Transforming(Objective[Sequence[np.ndarray]]):
 
 
 class _Taken:
-    """Scaled vectors of the sentences `numbers`, in this order; `backward` passes their gradients to the source."""
+    """Scaled vectors of the sentences `numbers`, in this order; `backward` passes their gradients
+    to the source.
+    """
 
     def __init__(self, source: VectorSource, space: Space, numbers: np.ndarray):
         given = source.take(numbers)

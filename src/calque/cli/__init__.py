@@ -1,6 +1,7 @@
 """The command line, a thin layer over the library.
 
-Results are printed to standard output, and progress and messages to standard error. After a user error, the exit status is 2.
+Results are printed to standard output, and progress and messages to standard error. After a user
+error, the exit status is 2.
 """
 
 from __future__ import annotations
@@ -20,19 +21,35 @@ from calque.cli.memory import advice, exhausted, near_limit, watch
 from calque.cli.streams import open_closed_streams, prepare_streams
 from calque.errors import CalqueError, CalqueWarning, SettingError, Stopped, interruption
 
-# For each command: its options that accept any number of values, and its minimum number of positional arguments.
+# For each command: its options that accept any number of values, and its minimum number of
+# positional arguments.
 _SEVERAL = {
     "align": (("--dictionary", "--text", "--anchors", "--released"), 0),
-    "evaluate": (("--test", "--train", "--dev", "--text", "--ceiling", "--project", "--rename", "--links", "--train-links"), 2),
+    "evaluate": (
+        (
+            "--test",
+            "--train",
+            "--dev",
+            "--text",
+            "--ceiling",
+            "--project",
+            "--rename",
+            "--links",
+            "--train-links",
+        ),
+        2,
+    ),
     "distil": (("--text",), 0),
     "analyze": (("--upos",), 1),
     "explore": (("--text", "--test"), 1),
     "senses": (("--text",), 1),
-}  # fmt: skip
+}
 
 
 def of_program(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Separate the global options (`--on-error`, `--trust-code`), which may follow the command, from the other arguments."""
+    """Separate the global options (`--on-error`, `--trust-code`), which may follow the command,
+    from the other arguments.
+    """
     ours, rest, left = [], [], list(arguments)
     while left:
         word = left.pop(0)
@@ -44,8 +61,9 @@ def of_program(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def spread(arguments: Sequence[str]) -> list[str]:
-    """Repeat an option before each of its values, because the parser accepts one value per option: `--langs en de` becomes
-    `--langs en --langs de`. Arguments that the command needs as positional arguments are not used as values."""
+    """Repeat an option before each of its values, because the parser accepts one value per option:
+    `--langs en de` becomes `--langs en --langs de`. Arguments that the command needs as positional
+    arguments are not used as values."""
     spread, rest = [], list(arguments)
     verb = next((a for a in rest if not a.startswith("-")), "")
     several, needed = _SEVERAL.get(verb, ((), 0))
@@ -54,7 +72,10 @@ def spread(arguments: Sequence[str]) -> list[str]:
         if argument == "--":
             return [*spread, argument, *rest]
         if argument in several:
-            count = next((k for k, value in enumerate(rest) if value.startswith("-") and value != "-"), len(rest))
+            count = next(
+                (k for k, value in enumerate(rest) if value.startswith("-") and value != "-"),
+                len(rest),
+            )
             if count == len(rest):  # the values extend to the end, because no option follows
                 count = max(min(count, 1), count - _missing(spread, needed))
             spread += [word for value in rest[:count] for word in (argument, value)] or [argument]
@@ -62,7 +83,9 @@ def spread(arguments: Sequence[str]) -> list[str]:
         elif argument == "--langs":
             values = rest[:2]
             if len(values) < 2 or any(value.startswith("-") for value in values):
-                raise SettingError("--langs needs two languages, e.g. --langs en de; repeat --langs for each text")
+                raise SettingError(
+                    "--langs needs two languages, e.g. --langs en de; repeat --langs for each text"
+                )
             del rest[:2]
             spread += ["--langs", values[0], "--langs", values[1]]
         else:
@@ -71,7 +94,9 @@ def spread(arguments: Sequence[str]) -> list[str]:
 
 
 def _missing(before: Sequence[str], needed: int) -> int:
-    """Return the number of missing positional arguments: 0 if one of them directly follows the command, otherwise `needed`."""
+    """Return the number of missing positional arguments: 0 if one of them directly follows the
+    command, otherwise `needed`.
+    """
     return needed if len(before) < 2 or before[1].startswith("-") else 0
 
 
@@ -90,10 +115,12 @@ def _parser(verb: str) -> Any:
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run the command line and exit with 0 after success, 1 if an unsupervised alignment failed, 2 after a user error, and 130
-    or 143 after SIGINT or SIGTERM."""
+    """Run the command line and exit with 0 after success, 1 if an unsupervised alignment failed, 2
+    after a user error, and 130 or 143 after SIGINT or SIGTERM."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    gc.set_threshold(100_000, 50, 50)  # collecting garbage during imports takes 1/7 of a short command's time
+    gc.set_threshold(
+        100_000, 50, 50
+    )  # collecting garbage during imports takes 1/7 of a short command's time
     warnings.simplefilter("always", CalqueWarning)
     warnings.showwarning = lambda message, *_, **__: _say(f"calque: {message}")
     open_closed_streams()
@@ -103,7 +130,9 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     code: Any = 0
     verb = ""
     try:
-        program, given = of_program(list(sys.argv[1:] if arguments is None else arguments) or ["--help"])
+        program, given = of_program(
+            list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
+        )
         verb = given[0] if given else ""
         if arguments is None:  # started from the command line, not called from Python
             watch(verb)
@@ -136,7 +165,10 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
             from calque.distributed import lost_peer
 
             if lost_peer(error):
-                _fail("another process of this run has ended; repeat the command to resume from the last checkpoint")
+                _fail(
+                    "another process of this run has ended; repeat the command to resume from the "
+                    "last checkpoint"
+                )
         raise
     if code == 128 + signal.SIGINT:  # the parser returns this code after an interruption
         _stopped("interrupted")
@@ -154,7 +186,11 @@ def _of_the_disk(error: Exception) -> str | None:
     if (reason := unwritten(error)) is not None:
         return reason if named is None else str(failure(named, reason))
     if isinstance(error, OSError) and error.errno is not None:
-        remedy = "; choose another path, or change its permissions" if isinstance(error, PermissionError) else ""
+        remedy = (
+            "; choose another path, or change its permissions"
+            if isinstance(error, PermissionError)
+            else ""
+        )
         return f"{'' if named is None else f'{finished(Path(named))}: '}{error.strerror or error}{remedy}"
     return None
 
@@ -184,7 +220,9 @@ def _close_stdout() -> None:
 
 
 def _stopped(message: str, number: int = signal.SIGINT) -> NoReturn:
-    """Print a message that a signal stopped the run, and exit with status 128 plus the signal number."""
+    """Print a message that a signal stopped the run, and exit with status 128 plus the signal
+    number.
+    """
     _say(f"calque: {message}")
     sys.exit(128 + number)
 

@@ -33,9 +33,11 @@ def output_file(
     """Check that an output file can be written and is not an input.
 
     Args:
-        inputs: input files as given by the user: FILE, `de=FILE` or the common prefix of two files (Moses).
+        inputs: input files as given by the user: FILE, `de=FILE` or the common prefix of two files
+            (Moses).
         langs: languages of the text, which are the suffixes of files with a common prefix.
-        adds: whether scores are appended to the file; an existing file must then contain only scores.
+        adds: whether scores are appended to the file; an existing file must then contain only
+            scores.
 
     Raises:
         SettingError: the path is a folder or a device, cannot be written, or is an input.
@@ -65,41 +67,71 @@ def output_folder(option: str, path: Path | None, inputs: Iterable[str | Path | 
         return
     with _writable(option, path, "folder", path.is_dir, inputs, ()):
         if not is_text(path.absolute()):
-            raise SettingError(f"{option} {path}: the name must be UTF-8, which libraries that write weights require")
+            raise SettingError(
+                f"{option} {path}: the name must be UTF-8, which libraries that write weights "
+                "require"
+            )
         if not path.exists():
             _probe(path)
 
 
 @contextmanager
 def _writable(
-    option: str, path: Path, kind: str, is_kind: Callable[[], bool], inputs: Iterable[str | Path | None], langs: Iterable[str]
-) -> Iterator[None]:  # fmt: skip
+    option: str,
+    path: Path,
+    kind: str,
+    is_kind: Callable[[], bool],
+    inputs: Iterable[str | Path | None],
+    langs: Iterable[str],
+) -> Iterator[None]:
     """Check a path, and convert operating-system errors in the block to a `SettingError`."""
     if not str(path).strip():
         raise SettingError(f"{option} must name a {kind} to write, got an empty name")
     check_links(path)
     try:
         if path.exists() and not is_kind():
-            what = "a folder" if path.is_dir() else "a file" if path.is_file() else "a device or a pipe"
+            what = (
+                "a folder"
+                if path.is_dir()
+                else "a file"
+                if path.is_file()
+                else "a device or a pipe"
+            )
             raise SettingError(f"{option} {path} must be a {kind} that can be written, got {what}")
         above = next((parent for parent in path.parents if parent.exists()), path)
         if not above.is_dir():
             raise SettingError(f"{option} {path}: {above} is not a folder")
         for named in inputs:
             if named is not None and os.path.realpath(path) in _files_of(str(named), langs):
-                raise SettingError(f"{option} {path} would overwrite the input {named}; choose another name")
+                raise SettingError(
+                    f"{option} {path} would overwrite the input {named}; choose another name"
+                )
         yield
-    except (OSError, ValueError) as error:  # for example no permission, or a name that is too long or contains NUL
+    except (
+        OSError,
+        ValueError,
+    ) as error:  # for example no permission, or a name that is too long or contains NUL
         reason = getattr(error, "strerror", None) or error
-        raise SettingError(f"{option} {str(path)!r:.200}: no {kind} can be written to this path ({reason})") from error
+        raise SettingError(
+            f"{option} {str(path)!r:.200}: no {kind} can be written to this path ({reason})"
+        ) from error
 
 
 def _files_of(named: str, langs: Iterable[str]) -> set[str]:
-    """Return the real paths of the files of an input: FILE, `LANG=FILE` or a prefix (Moses), with or without compression."""
+    """Return the real paths of the files of an input: FILE, `LANG=FILE` or a prefix (Moses), with
+    or without compression.
+    """
     names = {named, name_and_path(named)[1]}
     prefixes = [name for name in names if not os.path.exists(name)]
-    endings = [f".{lang}{suffix}" for lang in langs for suffix in ("", ".gz", ".zst", ".xz", ".bz2")]
-    return set(map(os.path.realpath, [*names, *(prefix + ending for prefix in prefixes for ending in endings)]))
+    endings = [
+        f".{lang}{suffix}" for lang in langs for suffix in ("", ".gz", ".zst", ".xz", ".bz2")
+    ]
+    return set(
+        map(
+            os.path.realpath,
+            [*names, *(prefix + ending for prefix in prefixes for ending in endings)],
+        )
+    )
 
 
 def given(context: typer.Context) -> dict[str, str]:
@@ -107,13 +139,21 @@ def given(context: typer.Context) -> dict[str, str]:
     options = {}
     for parameter in context.command.params:
         source = context.get_parameter_source(parameter.name or "")
-        if source is not None and source.name == "COMMANDLINE" and parameter.param_type_name == "option":
-            options[parameter.name or ""] = max((*parameter.opts, *parameter.secondary_opts), key=len)
+        if (
+            source is not None
+            and source.name == "COMMANDLINE"
+            and parameter.param_type_name == "option"
+        ):
+            options[parameter.name or ""] = max(
+                (*parameter.opts, *parameter.secondary_opts), key=len
+            )
     return options
 
 
 def refuse_unused(context: typer.Context, unused: Mapping[str, str]) -> None:
-    """Raise an error if the user gave an option that has no effect; `unused` maps parameter names to reasons."""
+    """Raise an error if the user gave an option that has no effect; `unused` maps parameter names
+    to reasons.
+    """
     for name, option in given(context).items():
         if name in unused:
             raise SettingError(f"{option} {unused[name]}")

@@ -12,7 +12,15 @@ from typing import Any, ClassVar
 import typer
 
 from calque.cli.checks import given, output_file, refuse_unused
-from calque.cli.options import Linking, Loading, SubjectCommand, Tracking, grouped, news, own_options
+from calque.cli.options import (
+    Linking,
+    Loading,
+    SubjectCommand,
+    Tracking,
+    grouped,
+    news,
+    own_options,
+)
 from calque.errors import SettingError
 from calque.named import is_path
 from calque.runs.settings import (
@@ -48,14 +56,22 @@ class Texts:
         "Development text for choosing the epoch (see --select; default: every tenth training text is held out), or for "
         "choosing the mining threshold of the task sentences."
     )
-    ceiling: Several = files("Training text in the test languages, used to measure an upper bound of the scores.")
-    links: Several = files("Word alignments of --test; for word-alignment, gold alignments (default: column 3).")
+    ceiling: Several = files(
+        "Training text in the test languages, used to measure an upper bound of the scores."
+    )
+    links: Several = files(
+        "Word alignments of --test; for word-alignment, gold alignments (default: column 3)."
+    )
     train_links: Several = files("Word alignments of the --train text.")
-    text: Several = files("Plain text in both languages, over which the vectors of each word are averaged.")
+    text: Several = files(
+        "Plain text in both languages, over which the vectors of each word are averaged."
+    )
     project: Several = files(
         "Parallel text (with --langs) for label projection: tags predicted for its source side are copied along word links."
     )
-    first_senses: str | None = opt(None, "WordNet's index.sense, used for lemmas missing from --train.", metavar="FILE")
+    first_senses: str | None = opt(
+        None, "WordNet's index.sense, used for lemmas missing from --train.", metavar="FILE"
+    )
 
 
 #: help texts of options, which are shown instead of the descriptions in docstrings
@@ -107,10 +123,14 @@ class TaskCommand(SubjectCommand):
 
     def find_subject(self, words: Sequence[str]) -> str | None:
         first = self._positional(words)
-        if len(first) > 1 and (first[-1] in TASKS or is_path(first[-1])):  # an encoder can also have the name of a task
+        if len(first) > 1 and (
+            first[-1] in TASKS or is_path(first[-1])
+        ):  # an encoder can also have the name of a task
             return first[-1]
         named = [word for word in words if not word.startswith("-")][1:]
-        return next((word for word in named if word in TASKS), None) or next(filter(is_path, named), None)
+        return next((word for word in named if word in TASKS), None) or next(
+            filter(is_path, named), None
+        )
 
     def subjects(self) -> Mapping[str, str]:
         return {f"calque evaluate ENCODER {name}": name for name in TASKS}
@@ -131,7 +151,9 @@ class TaskCommand(SubjectCommand):
 
     def refuse(self, name: str, option: str, subject: str) -> None:
         if having := users(name):
-            raise SettingError(f"{option} does not apply to {subject}; it is for {', '.join(having)}")
+            raise SettingError(
+                f"{option} does not apply to {subject}; it is for {', '.join(having)}"
+            )
 
     def format_help_text(self, ctx: Any, formatter: Any) -> None:
         task = ctx.meta["subject"]
@@ -162,7 +184,9 @@ def evaluate(
         metavar="ENCODER",
         help="One or more encoders: Hugging Face names, folders, mini (bundled) or word vectors.",
     ),
-    task: str = typer.Argument(..., metavar="TASK", help="Name of a task, e.g. retrieval, or package.module:Class."),
+    task: str = typer.Argument(
+        ..., metavar="TASK", help="Name of a task, e.g. retrieval, or package.module:Class."
+    ),
     texts: Texts,
     loading: Loading,
     linking: Linking,
@@ -175,9 +199,13 @@ def evaluate(
         help="Layers to compare (all, 4,8,12 or 0-12); the layer that is best on half of the pairs is scored on the rest.",
     ),
     option: OwnOption = None,
-    rename: list[str] | None = typer.Option(None, metavar="OLD=NEW...", help="Rename label OLD to NEW; OLD= drops it."),
+    rename: list[str] | None = typer.Option(
+        None, metavar="OLD=NEW...", help="Rename label OLD to NEW; OLD= drops it."
+    ),
     pretokenized: bool | None = typer.Option(
-        None, "--pretokenized/--tokenize", help="Split text only at spaces (default for word-alignment) or tokenise it."
+        None,
+        "--pretokenized/--tokenize",
+        help="Split text only at spaces (default for word-alignment) or tokenise it.",
     ),
     limit: int | None = typer.Option(
         None,
@@ -185,12 +213,15 @@ def evaluate(
         help="Use only N evenly spaced texts of --text, of parallel or plain --test files, and of each --train file (retrieval "
         "uses the whole file). With the task sentences, also use only N of --dev.",
     ),
-    test_limit: int | None = typer.Option(None, min=1, help="Use only N evenly spaced texts per --test or --dev file."),
+    test_limit: int | None = typer.Option(
+        None, min=1, help="Use only N evenly spaced texts per --test or --dev file."
+    ),
 ) -> None:
     """Measure encoders on a task.
 
-    Tasks include word and sentence retrieval, word alignment, bilingual lexicon induction, word-sense disambiguation, and
-    zero-shot transfer, in which a task head is trained in one language and tested in others.
+    Tasks include word and sentence retrieval, word alignment, bilingual lexicon induction,
+    word-sense disambiguation, and zero-shot transfer, in which a task head is trained in one
+    language and tested in others.
     """
     from calque.input_texts import SKIP_UNUSABLE
 
@@ -200,7 +231,9 @@ def evaluate(
     given_files = {name: value for name, value in vars(texts).items() if value}
     computes_links = "train_links" in row.files or "project" in row.files
     if computes_links and linking.one_based is not None and not (texts.links or texts.train_links):
-        raise SettingError("--one-based and --zero-based are only for files of word links; add --links FILE")
+        raise SettingError(
+            "--one-based and --zero-based are only for files of word links; add --links FILE"
+        )
     words = linking.words(row.pretokenized if pretokenized is None else pretokenized, limit)
     say, has_pairs = news(output.quiet), row.languages == "pairs" or bool(texts.project)
     pairs = pairs_of(texts.project or texts.test if has_pairs else [], langs or [])
@@ -212,7 +245,9 @@ def evaluate(
         options["on_error"] = "skip"
     layers = by_layer if by_layer == "all" else numbers(by_layer)
     if layers is not None:
-        refuse_unused(context, dict.fromkeys(("layer", "record"), "cannot be combined with --layers"))
+        refuse_unused(
+            context, dict.fromkeys(("layer", "record"), "cannot be combined with --layers")
+        )
     lists = [[each] if isinstance(each, str) else each for each in given_files.values()]
     output_file("--out", output.out, [*chain(*lists), *encoders], langs or [], adds=True)
     from calque.runs.evaluate import evaluate_each as run
@@ -221,7 +256,9 @@ def evaluate(
         """Write the scores to the files, and then print them, even if writing failed."""
         try:
             if output.out is not None:
-                append_lines(output.out, (score.to_json() + "\n" for scores in several for score in scores))
+                append_lines(
+                    output.out, (score.to_json() + "\n" for scores in several for score in scores)
+                )
             if output.record:
                 _record(encoders, several)
         finally:
@@ -234,7 +271,16 @@ def evaluate(
             print(_shown(encoders, several, by_layer=by_layer is not None), flush=True)
 
     progress, load = not output.quiet, loading.arguments()
-    run(encoders, inputs, options=options, load=load, layers=layers, out=output.out, then=finish, progress=progress)
+    run(
+        encoders,
+        inputs,
+        options=options,
+        load=load,
+        layers=layers,
+        out=output.out,
+        then=finish,
+        progress=progress,
+    )
 
 
 def _record(encoders: Sequence[str], several: Sequence[Sequence[Any]]) -> None:
@@ -256,10 +302,14 @@ def _check_encoders(encoders: Sequence[str], *, record: bool) -> None:
     for encoder in encoders:
         place = os.path.realpath(encoder) if os.path.exists(encoder) else encoder
         if (first := places.setdefault(place, encoder)) is not encoder:
-            raise SettingError(f"each encoder must be given once, got {first} and {encoder}; remove one of them")
+            raise SettingError(
+                f"each encoder must be given once, got {first} and {encoder}; remove one of them"
+            )
         if record and not (Path(encoder) / "calque.json").is_file():
             fact = f"--record adds scores to the model card in a folder written by calque, but {encoder} has no calque.json"
-            raise SettingError(f"{fact}; pass a folder that has one, or save the scores with --out FILE")
+            raise SettingError(
+                f"{fact}; pass a folder that has one, or save the scores with --out FILE"
+            )
     if len(encoders) > 1:
         from calque.encoders.names import check_encoder
 
@@ -272,7 +322,9 @@ def _shown(encoders: Sequence[str], several: Sequence[Sequence[Any]], *, by_laye
     from calque.runs.score_table import layer_table, table, table_of_encoders
 
     if by_layer and len(encoders) > 1:
-        return "\n\n".join(f"{name}\n{layer_table(one)}" for name, one in zip(encoders, several, strict=True))
+        return "\n\n".join(
+            f"{name}\n{layer_table(one)}" for name, one in zip(encoders, several, strict=True)
+        )
     if by_layer:
         return layer_table(several[0])
     if len(encoders) > 1:
@@ -281,11 +333,15 @@ def _shown(encoders: Sequence[str], several: Sequence[Sequence[Any]], *, by_laye
 
 
 def _as_json(encoders: Sequence[str], several: Sequence[Sequence[Any]]) -> dict[str, Any]:
-    """Return the scores as a JSON object: the main score with the list of all scores, or one such object for each encoder."""
+    """Return the scores as a JSON object: the main score with the list of all scores, or one such
+    object for each encoder.
+    """
     found = []
     for scores in several:
         every = [score.to_dict() for score in scores]
-        headline = next((score for score in every if score["metric"].endswith(".test-half")), every[0])
+        headline = next(
+            (score for score in every if score["metric"].endswith(".test-half")), every[0]
+        )
         found.append({**headline, "scores": every})
     if len(encoders) == 1:
         return found[0]
@@ -300,7 +356,9 @@ def _refuse_unused(named: Mapping[str, str], task: str, row: TaskRow, *, project
             raise SettingError(f"{option} does not apply to {task}; it is for {', '.join(having)}")
         if name in _OF_PARALLEL and "project" in row.files and not projected:
             hint = "; --seeds sets the number of runs" if name == "seed" else ""
-            raise SettingError(f"{option} does not apply to {task} without the parallel text of --project{hint}")
+            raise SettingError(
+                f"{option} does not apply to {task} without the parallel text of --project{hint}"
+            )
 
 
 def _renaming(rename: Sequence[str]) -> dict[str, Any]:

@@ -28,11 +28,14 @@ LOWER = {
     "study": "--workers, or `batch` and `limit` in the study file",
     "words": "--sample or --limit",
 }
-_SAID = re.compile(  # messages of Python, PyTorch, oneDNN, Arrow, Rust, LLVM and the loader of shared libraries
+# messages of Python, PyTorch, oneDNN, Arrow, Rust, LLVM and the loader of shared libraries
+_SAID = re.compile(
     r"out of memory|not enough memory|can(no|')t allocate memory|bad.?alloc|failed to map segment|[Uu]nable to allocate"
     r"|memory allocation of \d+ bytes failed|[mr]e?alloc of size \d+ failed"
 )
-_NEAR = 0.8  # an unknown error is attributed to a lack of memory if more than this fraction of the limit was used
+# an unknown error is attributed to a lack of memory if more than this fraction of the limit was
+# used
+_NEAR = 0.8
 _CRASHES = (signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS)
 _NO_THREAD = 127  # exit code of the C library if there is no memory for the data of a thread
 
@@ -41,7 +44,11 @@ def exhausted(error: BaseException) -> bool:
     """Return whether an error was caused by a lack of memory."""
     for each in causes(error):
         of_system = isinstance(each, OSError) and each.errno == errno.ENOMEM
-        if isinstance(each, MemoryError) or of_system or (isinstance(each, Exception) and _SAID.search(str(each))):
+        if (
+            isinstance(each, MemoryError)
+            or of_system
+            or (isinstance(each, Exception) and _SAID.search(str(each)))
+        ):
             return True
     return False
 
@@ -51,7 +58,10 @@ def near_limit() -> bool:
     limit = memory_limit()
     if limit is None:
         return False
-    with suppress(OSError, AttributeError, ValueError), open("/proc/self/status", encoding="utf-8") as file:
+    with (
+        suppress(OSError, AttributeError, ValueError),
+        open("/proc/self/status", encoding="utf-8") as file,
+    ):
         peak = re.search(r"VmPeak:\s*(\d+) kB", file.read())
         return peak is not None and int(peak[1]) * 1024 > _NEAR * limit
     return False
@@ -77,16 +87,20 @@ def advice(verb: str) -> str:
 
 
 def watch(verb: str) -> None:
-    """Run the rest of the program in a child process if memory is limited; the parent never returns.
+    """Run the rest of the program in a child process if memory is limited; the parent never
+    returns.
 
-    C and C++ libraries abort the process if they get no memory, which Python cannot catch. The parent waits for the child,
-    forwards signals to it, and reports the abort on one line. Without a limit, this function does nothing.
+    C and C++ libraries abort the process if they get no memory, which Python cannot catch. The
+    parent waits for the child, forwards signals to it, and reports the abort on one line. Without a
+    limit, this function does nothing.
     """
     if memory_limit() is None or launched.count() > 1 or not hasattr(os, "fork"):
         return
     parent, child = os.getpid(), os.fork()
     if child == 0:
-        os.setpgid(0, 0)  # a signal from the terminal reaches only the parent, and the child gets it once
+        os.setpgid(
+            0, 0
+        )  # a signal from the terminal reaches only the parent, and the child gets it once
         _end_with(parent)
         return
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):

@@ -1,6 +1,7 @@
 """Options shared by several commands, and the parsing of option values.
 
-A frozen dataclass such as `Loading` contains related options. Commands decorated with `@grouped` accept such dataclasses.
+A frozen dataclass such as `Loading` contains related options. Commands decorated with `@grouped`
+accept such dataclasses.
 """
 
 from __future__ import annotations
@@ -28,21 +29,28 @@ if TYPE_CHECKING:
     from calque.input_texts import Words
 
 
-# -- groups of options -------------------------------------------------------------------------------------------------
+# -- groups of options
+# -------------------------------------------------------------------------------------------------
 def grouped(command: Callable[..., Any]) -> Any:
     """Decorate a command whose parameters include dataclasses of options.
 
-    Each field of a dataclass becomes an option of the parser, and the command receives an instance of the dataclass:
+    Each field of a dataclass becomes an option of the parser, and the command receives an instance
+    of the dataclass:
 
         @grouped
         def encode(text: Annotated[str, typer.Argument()], load: Loading) -> None: ...
 
-    Here, `--layer`, `--pooling` and the other options of `Loading` follow the command's own options. Options of a parameter
-    named `how` come first. If a dataclass has a method `around`, the command runs in the context manager that `around` returns.
+    Here, `--layer`, `--pooling` and the other options of `Loading` follow the command's own
+    options. Options of a parameter named `how` come first. If a dataclass has a method `around`,
+    the command runs in the context manager that `around` returns.
     """
     signature = inspect.signature(command, eval_str=True)
     own = {name: p.replace(kind=p.KEYWORD_ONLY) for name, p in signature.parameters.items()}
-    groups = {name: own.pop(name).annotation for name, p in signature.parameters.items() if is_dataclass(p.annotation)}
+    groups = {
+        name: own.pop(name).annotation
+        for name, p in signature.parameters.items()
+        if is_dataclass(p.annotation)
+    }
     flat = {name: _flat(group) for name, group in groups.items()}
     options = [*flat.pop("how", ()), *own.values(), *chain(*flat.values())]
 
@@ -66,10 +74,16 @@ def _flat(group: type[Any]) -> list[inspect.Parameter]:
     """Return the fields of a dataclass as parameters."""
     hints, parameters = get_type_hints(group, include_extras=True), []
     for field in fields(group):
-        hint = Annotated[hints[field.name], field.metadata["option"]] if field.metadata else hints[field.name]
+        hint = (
+            Annotated[hints[field.name], field.metadata["option"]]
+            if field.metadata
+            else hints[field.name]
+        )
         default = inspect.Parameter.empty if field.default is MISSING else field.default
         parameters.append(
-            inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, annotation=hint, default=default)
+            inspect.Parameter(
+                field.name, inspect.Parameter.KEYWORD_ONLY, annotation=hint, default=default
+            )
         )
     return parameters
 
@@ -87,24 +101,39 @@ class Loading:
     pooling: Pooling = None
     max_length: MaxLength = None
     bidirectional: bool | None = opt(
-        None, "Let a decoder's subwords attend to later subwords; default: as saved, otherwise off.", "--bidirectional"
+        None,
+        "Let a decoder's subwords attend to later subwords; default: as saved, otherwise off.",
+        "--bidirectional",
     )
     load: list[str] | None = opt(
-        None, "Option of one kind of encoder, e.g. steps=transform; repeatable.", metavar="NAME=VALUE", hidden=True
+        None,
+        "Option of one kind of encoder, e.g. steps=transform; repeatable.",
+        metavar="NAME=VALUE",
+        hidden=True,
     )
 
     def arguments(self) -> dict[str, Any]:
         """Return the options that were given, as keyword arguments of `load_encoder`."""
-        found = {name: value for name, value in vars(self).items() if value is not None and name != "load"}
+        found = {
+            name: value
+            for name, value in vars(self).items()
+            if value is not None and name != "load"
+        }
         return found | (by_name(self.load, _of_one_kind(), "--load") if self.load else {})
 
 
 def _of_one_kind() -> dict[str, Any]:
-    """Return the types of the loading options that are specific to one kind of encoder, keyed by name."""
+    """Return the types of the loading options that are specific to one kind of encoder, keyed by
+    name.
+    """
     from calque.encoders.folder import ENCODERS
     from calque.runs.study.values import of
 
-    return {option: of(ENCODERS.load(name).open)[option] for name, row in ENCODERS.items() for option in row.options}
+    return {
+        option: of(ENCODERS.load(name).open)[option]
+        for name, row in ENCODERS.items()
+        for option in row.options
+    }
 
 
 @dataclass(frozen=True)
@@ -114,13 +143,15 @@ class Linking:
     model: Model = "auto"
     symmetrize: str = opt(
         "one-to-one",
-        "Method for combining the word links of both directions: one-to-one, intersection, union, grow-diag, grow-diag-final, "
+        "Method for combining the word links of both directions: one-to-one, intersection, union, "
+        "grow-diag, grow-diag-final, "
         "grow-diag-final-and.",
     )
     seed: Seed = 0
     one_based: bool | None = opt(
         None,
-        "Index of the first word in files of word links: 1 (--one-based) or 0 (--zero-based; default, with a warning if no "
+        "Index of the first word in files of word links: 1 (--one-based) or 0 (--zero-based; "
+        "default, with a warning if no "
         "link contains index 0).",
         "--one-based/--zero-based",
     )
@@ -138,14 +169,17 @@ class Tracking:
 
     track: list[str] | None = opt(
         None,
-        "Tracker that logs losses, learning rates and dev scores during training: tensorboard, wandb, trackio, mlflow, "
+        "Tracker that logs losses, learning rates and dev scores during training: tensorboard, "
+        "wandb, trackio, mlflow, "
         "comet_ml, aim, clearml, dvclive, swanlab, or package.module:Class; repeatable.",
         metavar="TRACKER",
     )
     track_folder: Path = opt(Path("tracked"), "Folder for the logs of trackers that write files.")
 
     def around(self, given: Mapping[str, Any]) -> AbstractContextManager[Any]:
-        """Return the context manager of the trackers. The tracked run is named after the output path or the task."""
+        """Return the context manager of the trackers. The tracked run is named after the output
+        path or the task.
+        """
         if not self.track:
             return nullcontext()
         from calque.training.tracking import tracked
@@ -155,15 +189,20 @@ class Tracking:
         return tracked(self.track, run=str(run), folder=self.track_folder)
 
 
-# -- parsing of values ------------------------------------------------------------------------------
+# -- parsing of values
+# ------------------------------------------------------------------------------
 def news(quiet: bool):
-    """Return a function that prints messages, or one that prints nothing if `quiet` is true or this is not the first process."""
+    """Return a function that prints messages, or one that prints nothing if `quiet` is true or this
+    is not the first process.
+    """
     if quiet or launched.number():
         return lambda line: None
     return lambda line: print(line, file=sys.stderr, flush=True)
 
 
-def by_name(items: Sequence[str], known: Mapping[str, Any], option: str = "--option") -> dict[str, Any]:
+def by_name(
+    items: Sequence[str], known: Mapping[str, Any], option: str = "--option"
+) -> dict[str, Any]:
     """Parse the `NAME=VALUE` items of an option according to the type of each name.
 
     Raises:
@@ -173,12 +212,17 @@ def by_name(items: Sequence[str], known: Mapping[str, Any], option: str = "--opt
     for item in items:
         name, equals, text = item.partition("=")
         if not equals or name not in known:
-            expected = f"NAME=VALUE with NAME one of {', '.join(known) or 'none'}{did_you_mean(name, known)}"
+            expected = (
+                "NAME=VALUE with NAME one of "
+                f"{', '.join(known) or 'none'}{did_you_mean(name, known)}"
+            )
             raise SettingError(f"{option} {item}: expected {expected}")
         try:
             options[name] = value_of(f"{option} {name}", text, known[name])
         except SettingError as error:
-            raise SettingError(f"{error}; write {option} {name}=VALUE with a valid value") from error
+            raise SettingError(
+                f"{error}; write {option} {name}=VALUE with a valid value"
+            ) from error
     return options
 
 
@@ -189,18 +233,21 @@ def value_of(option: str, text: str, wanted: Any) -> Any:
     return numbers(text, option) if wanted == Sequence[Layer] else parsed(option, text, wanted)
 
 
-# -- options of a method or task ---------------------------------------------------------------------------------------
+# -- options of a method or task
+# ---------------------------------------------------------------------------------------
 class SubjectCommand(TyperCommand):
     """Command whose options depend on its subject, which is a method or a task.
 
-    These specific options are the arguments of the subject's class, given as `--NAME VALUE` or `--option NAME=VALUE`. The
-    general help lists only the most common options; the help for a subject, or `--more --help`, lists all options.
+    These specific options are the arguments of the subject's class, given as `--NAME VALUE` or
+    `--option NAME=VALUE`. The general help lists only the most common options; the help for a
+    subject, or `--more --help`, lists all options.
 
     Attributes:
         hides: names of declared options that the general help omits.
         asks_for: command that lists a subject's options; default: the command with `--more --help`.
         spelled: map from alternative spellings of options to the names of the options.
-        helps: help text of each option; default: the description in the docstring of the subject's class.
+        helps: help text of each option; default: the description in the docstring of the subject's
+            class.
     """
 
     hides: Sequence[str] = ()
@@ -227,15 +274,24 @@ class SubjectCommand(TyperCommand):
         return {}
 
     def described_by(self, subject: Any) -> Sequence[Any]:
-        """Return the classes and functions whose arguments are the specific options of a subject."""
+        """Return the classes and functions whose arguments are the specific options of a
+        subject.
+        """
         return ()
 
     def refuse(self, name: str, option: str, subject: Any) -> None:
         """Raise an error if an option belongs to another subject."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        declared = {name for param in self.get_params(ctx) for name in (*param.opts, *param.secondary_opts)}
-        subject, left, kept, own = self.find_subject(args), [word for word in args if word != "--more"], [], []
+        declared = {
+            name for param in self.get_params(ctx) for name in (*param.opts, *param.secondary_opts)
+        }
+        subject, left, kept, own = (
+            self.find_subject(args),
+            [word for word in args if word != "--more"],
+            [],
+            [],
+        )
         ctx.meta.update(subject=subject, own=own)
         while left and left[0] != "--":
             word = left.pop(0)
@@ -282,7 +338,9 @@ class SubjectCommand(TyperCommand):
                     formatter.write_dl(rows)
         if subject is None:
             formatter.write_paragraph()
-            formatter.write_text(f"More options: {self.asks_for or f'{ctx.command_path} --more --help'}.")
+            formatter.write_text(
+                f"More options: {self.asks_for or f'{ctx.command_path} --more --help'}."
+            )
 
     def own_rows(self, subject: Any) -> list[tuple[str, str]]:
         """Return a subject's specific options with their descriptions."""
@@ -290,7 +348,9 @@ class SubjectCommand(TyperCommand):
         defaults: dict[str, Any] = {}
         for kind in self.described_by(subject):
             texts = {**described(kind), **texts}
-            defaults = {name: each.default for name, each in inspect.signature(kind).parameters.items()} | defaults
+            defaults = {
+                name: each.default for name, each in inspect.signature(kind).parameters.items()
+            } | defaults
         rows = []
         declared = {option: param.name for param in self.params for option in param.opts}
         for name in self.types_of(subject):
@@ -299,11 +359,20 @@ class SubjectCommand(TyperCommand):
                 continue
             text, default = self.helps.get(name) or texts.get(name, ""), defaults.get(name)
             text = in_help(text, {*self.types_of(subject), *declared.values()})
-            if isinstance(default, str | int | float) and default is not False and "default" not in text:
+            if (
+                isinstance(default, str | int | float)
+                and default is not False
+                and "default" not in text
+            ):
                 shown = "true" if default is True else default
                 text = f"{text} [default: {shown}]".strip()
             spelled = [each for each, other in self.spelled.items() if other == name]
-            rows.append((", ".join(spelled) or (f"--option {name}=" if option in declared else option), text))
+            rows.append(
+                (
+                    ", ".join(spelled) or (f"--option {name}=" if option in declared else option),
+                    text,
+                )
+            )
         return rows
 
 
@@ -314,17 +383,21 @@ def own_options(context: typer.Context, items: Sequence[str] | None) -> dict[str
     if not (own or items):
         return {}
     types = command.types_of(context.meta["subject"])
-    return by_name(items or [], types) | {name: value_of(option, text, types[name]) for name, option, text in own}
+    return by_name(items or [], types) | {
+        name: value_of(option, text, types[name]) for name, option, text in own
+    }
 
 
 _REFERENCE = r"`[^`]+`(?: and `[^`]+`)*"  # references to classes or functions
 
 
 def in_help(text: str, options: Container[str]) -> str:
-    """Return the description of an argument as help text for the command line, without Python terms.
+    """Return the description of an argument as help text for the command line, without Python
+    terms.
 
-    Names in backticks become options (`max_words` becomes --max-words) or plain words, references to classes and functions are
-    left out, and so is the meaning of None, which cannot be given on the command line.
+    Names in backticks become options (`max_words` becomes --max-words) or plain words, references
+    to classes and functions are left out, and so is the meaning of None, which cannot be given on
+    the command line.
 
     Args:
         options: names of the options of the command.
@@ -340,8 +413,9 @@ def _spelled(name: str, options: Container[str]) -> str:
 
 
 def described(kind: Any) -> dict[str, str]:
-    """Return the descriptions of arguments from the docstring of a function, or of a class and its base classes. The
-    description in a class takes precedence. A description "see `X`" is replaced by the description in the class X."""
+    """Return the descriptions of arguments from the docstring of a function, or of a class and its
+    base classes. The description in a class takes precedence. A description "see `X`" is replaced
+    by the description in the class X."""
     found: dict[str, str] = {}
     for each in getattr(kind, "__mro__", (kind,)):
         section = inspect.cleandoc(each.__doc__ or "").partition("Args:\n")[2].partition("\n\n")[0]
@@ -351,5 +425,9 @@ def described(kind: Any) -> dict[str, str]:
                 see = re.match(r"see `(\w+)`", text)
                 other = None if see is None else vars(sys.modules[each.__module__]).get(see[1])
                 if not found.get(name):
-                    found[name] = (described(other).get(name, "") if isinstance(other, type) else "") if see else text
+                    found[name] = (
+                        (described(other).get(name, "") if isinstance(other, type) else "")
+                        if see
+                        else text
+                    )
     return found

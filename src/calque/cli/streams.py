@@ -11,8 +11,8 @@ from typing import Any
 def open_closed_streams() -> None:
     """Connect closed standard streams (`calque … >&-`) to the null device.
 
-    Otherwise, printing would fail, and the next file to be opened would get the file descriptor of the stream, so libraries would
-    write their messages to that file.
+    Otherwise, printing would fail, and the next file to be opened would get the file descriptor of
+    the stream, so libraries would write their messages to that file.
     """
     for number, (name, mode) in enumerate({"stdin": "r", "stdout": "w", "stderr": "w"}.items()):
         try:
@@ -27,7 +27,9 @@ def open_closed_streams() -> None:
 
 
 class _Pipe(io.FileIO):
-    """Standard stream that discards its output after the reader has ended, as in `calque … | head -1`."""
+    """Standard stream that discards its output after the reader has ended, as in `calque … | head
+    -1`.
+    """
 
     def write(self, data: Any) -> int:
         try:
@@ -40,7 +42,9 @@ class _Pipe(io.FileIO):
 
 
 def prepare_streams() -> None:
-    """Let commands finish their work if no program reads their output, and print file names with undecodable bytes."""
+    """Let commands finish their work if no program reads their output, and print file names with
+    undecodable bytes.
+    """
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if not isinstance(stream, io.TextIOWrapper):  # captured by a test

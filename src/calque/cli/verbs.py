@@ -25,9 +25,13 @@ GROUPS = {
 _SMALL = "demo report analyze explore neighbours words anchors encode distil merge study data push"
 #: module of each command
 _MODULES = {
-    **dict.fromkeys(_SMALL.split(), "calque.cli.small"), "align": "calque.cli.align", "evaluate": "calque.cli.evaluate",
-    "senses": "calque.senses.cli", "perplexity": "calque.senses.cli", "pretrain": "calque.senses.cli",
-}  # fmt: skip
+    **dict.fromkeys(_SMALL.split(), "calque.cli.small"),
+    "align": "calque.cli.align",
+    "evaluate": "calque.cli.evaluate",
+    "senses": "calque.senses.cli",
+    "perplexity": "calque.senses.cli",
+    "pretrain": "calque.senses.cli",
+}
 VERBS = tuple(name for names in GROUPS.values() for name in names.split() if name in _MODULES)
 
 
@@ -39,7 +43,12 @@ class Groups(TyperGroup):
             found = [(name, self.commands[name]) for name in names.split() if name in self.commands]
             if found:
                 with formatter.section(title):
-                    formatter.write_dl([(name, verb.get_short_help_str(formatter.width - 20)) for name, verb in found])
+                    formatter.write_dl(
+                        [
+                            (name, verb.get_short_help_str(formatter.width - 20))
+                            for name, verb in found
+                        ]
+                    )
 
 
 def command_of(verb: str) -> Callable[..., Any]:
@@ -48,7 +57,9 @@ def command_of(verb: str) -> Callable[..., Any]:
 
 
 def parser(verb: str = "") -> typer.Typer:
-    """Return the parser for one command, or for all commands if the name is unknown. A parser for one command saves 0.1 s."""
+    """Return the parser for one command, or for all commands if the name is unknown. A parser for
+    one command saves 0.1 s.
+    """
     app = typer.Typer(
         name="calque",
         cls=Groups,
@@ -76,12 +87,17 @@ def _root(
         False, "--version", callback=_version, is_eager=True, help="Show the version and exit."
     ),
     trust_code: bool = typer.Option(
-        False, "--trust-code", help="Allow the command to import and run custom classes named in an encoder's folder."
+        False,
+        "--trust-code",
+        help="Allow the command to import and run custom classes named in an encoder's folder.",
     ),
     on_error: str = typer.Option(
         "raise",
         metavar="raise|skip",
-        help="If over a tenth of the lines of a parallel text are unusable, stop with an error (raise), or skip them (skip).",
+        help=(
+            "If over a tenth of the lines of a parallel text are unusable, stop with an error "
+            "(raise), or skip them (skip)."
+        ),
     ),
 ) -> None:
     if on_error not in ("raise", "skip"):
@@ -94,20 +110,26 @@ def _root(
 
 
 class Ended(Exception):
-    """Exception for a run that was stopped by a signal. The parser does not catch this exception."""
+    """Exception for a run that was stopped by a signal. The parser does not catch this
+    exception.
+    """
 
     def __init__(self, stopped: Stopped):
         self.stopped = stopped
 
 
 def _passing(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a command that raises `Ended` instead of `Stopped`, and a `SettingError` for numbers that are too large."""
+    """Return a command that raises `Ended` instead of `Stopped`, and a `SettingError` for numbers
+    that are too large.
+    """
 
     @functools.wraps(command)
     def passing(*args: Any, **options: Any) -> Any:
         for name, value in options.items():
             if isinstance(value, int) and abs(value) > sys.maxsize:
-                raise SettingError(f"--{name.replace('_', '-')} must be at most {sys.maxsize}, got {value}")
+                raise SettingError(
+                    f"--{name.replace('_', '-')} must be at most {sys.maxsize}, got {value}"
+                )
         try:
             return command(*args, **options)
         except Stopped as stopped:

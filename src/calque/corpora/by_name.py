@@ -1,4 +1,6 @@
-"""Short names of published test sets, and the Hugging Face repository, languages and task of each test set."""
+"""Short names of published test sets, and the Hugging Face repository, languages and task of each
+test set.
+"""
 
 from __future__ import annotations
 
@@ -22,10 +24,12 @@ class NamedData:
 
     Attributes:
         task: name of the task that uses the data set, or "parallel" for parallel text.
-        config, tags: name pattern of the configurations, and the tag of each language, which replaces `{}` in the pattern.
+        config, tags: name pattern of the configurations, and the tag of each language, which
+            replaces `{}` in the pattern.
         splits: names of the splits; the first split is the default.
-        columns: names of the columns to read. A parallel data set has one column in the language of the configuration and
-            one in English, or, if the rows of all configurations are parallel, only one column.
+        columns: names of the columns to read. A parallel data set has one column in the language of
+            the configuration and one in English, or, if the rows of all configurations are
+            parallel, only one column.
         licence: licence stated on the hub or in the publication.
     """
 
@@ -59,72 +63,130 @@ def _by_code(tags: str) -> dict[str, str]:
 _XTREME = "google/xtreme"
 _ALL = ("test", "validation", "train")
 _TREEBANKS = (
-    "af=Afrikaans ar=Arabic eu=Basque bg=Bulgarian zh=Chinese nl=Dutch en=English et=Estonian fi=Finnish fr=French de=German "
-    "el=Greek he=Hebrew hi=Hindi hu=Hungarian id=Indonesian it=Italian ja=Japanese kk=Kazakh ko=Korean mr=Marathi fa=Persian "
-    "pt=Portuguese ru=Russian es=Spanish tl=Tagalog ta=Tamil te=Telugu th=Thai tr=Turkish ur=Urdu vi=Vietnamese yo=Yoruba"
+    "af=Afrikaans ar=Arabic eu=Basque bg=Bulgarian zh=Chinese nl=Dutch en=English et=Estonian "
+    "fi=Finnish fr=French de=German "
+    "el=Greek he=Hebrew hi=Hindi hu=Hungarian id=Indonesian it=Italian ja=Japanese kk=Kazakh "
+    "ko=Korean mr=Marathi fa=Persian "
+    "pt=Portuguese ru=Russian es=Spanish tl=Tagalog ta=Tamil te=Telugu th=Thai tr=Turkish ur=Urdu "
+    "vi=Vietnamese yo=Yoruba"
 )
 _UDPOS = {pair[:2]: pair[3:] for pair in _TREEBANKS.split()}
 _PANX = _same(
-    "af ar bg bn de el en es et eu fa fi fr he hi hu id it ja jv ka kk ko ml mr ms my nl pt ru sw ta te th tl tr ur vi yo zh"
+    "af ar bg bn de el en es et eu fa fi fr he hi hu id it ja jv ka kk ko ml mr ms my nl pt ru sw "
+    "ta te th tl tr ur vi yo zh"
 )
 _TATOEBA = _by_code(
-    "afr ara bul ben deu ell spa est eus pes fin fra heb hin hun ind ita jpn jav kat kaz kor mal mar nld por rus swh "
+    "afr ara bul ben deu ell spa est eus pes fin fra heb hin hun ind ita jpn jav kat kaz kor mal "
+    "mar nld por rus swh "
     "tam tel tha tgl tur urd vie cmn"
 )
 _SIB = _by_code(
-    "afr_Latn amh_Ethi arb_Arab bul_Cyrl ben_Beng cat_Latn ces_Latn cym_Latn dan_Latn deu_Latn ell_Grek eng_Latn "
-    "spa_Latn est_Latn eus_Latn pes_Arab fin_Latn fra_Latn gle_Latn glg_Latn guj_Gujr hau_Latn heb_Hebr hin_Deva "
-    "hrv_Latn hun_Latn hye_Armn ind_Latn ibo_Latn isl_Latn ita_Latn jpn_Jpan jav_Latn kat_Geor kaz_Cyrl khm_Khmr "
-    "kan_Knda kor_Hang kir_Cyrl lao_Laoo lit_Latn lvs_Latn mkd_Cyrl mal_Mlym khk_Cyrl mar_Deva zsm_Latn mlt_Latn "
-    "mya_Mymr nob_Latn npi_Deva nld_Latn pan_Guru pol_Latn por_Latn ron_Latn rus_Cyrl slk_Latn slv_Latn som_Latn "
-    "als_Latn srp_Cyrl swe_Latn swh_Latn tam_Taml tel_Telu tha_Thai tgl_Latn tur_Latn ukr_Cyrl urd_Arab uzn_Latn "
+    "afr_Latn amh_Ethi arb_Arab bul_Cyrl ben_Beng cat_Latn ces_Latn cym_Latn dan_Latn deu_Latn "
+    "ell_Grek eng_Latn "
+    "spa_Latn est_Latn eus_Latn pes_Arab fin_Latn fra_Latn gle_Latn glg_Latn guj_Gujr hau_Latn "
+    "heb_Hebr hin_Deva "
+    "hrv_Latn hun_Latn hye_Armn ind_Latn ibo_Latn isl_Latn ita_Latn jpn_Jpan jav_Latn kat_Geor "
+    "kaz_Cyrl khm_Khmr "
+    "kan_Knda kor_Hang kir_Cyrl lao_Laoo lit_Latn lvs_Latn mkd_Cyrl mal_Mlym khk_Cyrl mar_Deva "
+    "zsm_Latn mlt_Latn "
+    "mya_Mymr nob_Latn npi_Deva nld_Latn pan_Guru pol_Latn por_Latn ron_Latn rus_Cyrl slk_Latn "
+    "slv_Latn som_Latn "
+    "als_Latn srp_Cyrl swe_Latn swh_Latn tam_Taml tel_Telu tha_Thai tgl_Latn tur_Latn ukr_Cyrl "
+    "urd_Arab uzn_Latn "
     "vie_Latn xho_Latn yor_Latn zho_Hans zul_Latn"
 )
 _FLORES = {**_SIB, "zh": "cmn_Hans"}
 _MASSIVE = _same(
-    "af am ar az bn cy da de el en es fa fi fr he hi hu hy id is it ja jv ka km kn ko lv ml mn ms my nb nl pl pt ro ru sl sq sv "
+    "af am ar az bn cy da de el en es fa fi fr he hi hu hy id is it ja jv ka km kn ko lv ml mn ms "
+    "my nb nl pl pt ro ru sl sq sv "
     "sw ta te th tl tr ur vi"
 ) | {"zh": "zh-CN", "zh-TW": "zh-TW"}
 
 #: published data sets; each key is the name that follows `hub:` on the command line
 NAMED: dict[str, NamedData] = {
-    "pan-x": NamedData("ner", _XTREME, "PAN-X.{}", _PANX, _ALL, ("tokens", "ner_tags"), "not stated (WikiANN)"),
-    "udpos": NamedData("pos", _XTREME, "udpos.{}", _UDPOS, _ALL, ("tokens", "pos_tags"), "varies by treebank"),
+    "pan-x": NamedData(
+        "ner", _XTREME, "PAN-X.{}", _PANX, _ALL, ("tokens", "ner_tags"), "not stated (WikiANN)"
+    ),
+    "udpos": NamedData(
+        "pos", _XTREME, "udpos.{}", _UDPOS, _ALL, ("tokens", "pos_tags"), "varies by treebank"
+    ),
     "xnli": NamedData(
-        "nli", "facebook/xnli", "{}", _same("ar bg de el en es fr hi ru sw th tr ur vi zh"), _ALL,
-        ("premise", "hypothesis", "label"), "CC BY-NC 4.0",
+        "nli",
+        "facebook/xnli",
+        "{}",
+        _same("ar bg de el en es fr hi ru sw th tr ur vi zh"),
+        _ALL,
+        ("premise", "hypothesis", "label"),
+        "CC BY-NC 4.0",
     ),
     "xquad": NamedData(
-        "qa", "google/xquad", "xquad.{}", _same("ar de el en es hi ro ru th tr vi zh"), ("validation",),
-        ("context", "question", "answers"), "CC BY-SA 4.0",
+        "qa",
+        "google/xquad",
+        "xquad.{}",
+        _same("ar de el en es hi ro ru th tr vi zh"),
+        ("validation",),
+        ("context", "question", "answers"),
+        "CC BY-SA 4.0",
     ),
     "tatoeba": NamedData(
-        "parallel", _XTREME, "tatoeba.{}", _TATOEBA, ("validation",), ("source_sentence", "target_sentence"), "CC BY 2.0"
+        "parallel",
+        _XTREME,
+        "tatoeba.{}",
+        _TATOEBA,
+        ("validation",),
+        ("source_sentence", "target_sentence"),
+        "CC BY 2.0",
     ),
     "bucc": NamedData(
-        "parallel", _XTREME, "bucc18.{}", _same("de fr ru zh"), ("test", "validation"),
-        ("source_sentence", "target_sentence"), "not stated",
+        "parallel",
+        _XTREME,
+        "bucc18.{}",
+        _same("de fr ru zh"),
+        ("test", "validation"),
+        ("source_sentence", "target_sentence"),
+        "not stated",
     ),
     "massive": NamedData(
-        "sentiment", "mteb/amazon_massive_intent", "{}", _MASSIVE, _ALL, ("text", "label"), "CC BY 4.0"
+        "sentiment",
+        "mteb/amazon_massive_intent",
+        "{}",
+        _MASSIVE,
+        _ALL,
+        ("text", "label"),
+        "CC BY 4.0",
     ),
-    "sib-200": NamedData("sentiment", "Davlan/sib200", "{}", _SIB, _ALL, ("text", "category"), "CC BY-SA 4.0"),
+    "sib-200": NamedData(
+        "sentiment", "Davlan/sib200", "{}", _SIB, _ALL, ("text", "category"), "CC BY-SA 4.0"
+    ),
     "flores": NamedData(
-        "parallel", "openlanguagedata/flores_plus", "{}", _FLORES, ("devtest", "dev"), ("text",), "CC BY-SA 4.0"
+        "parallel",
+        "openlanguagedata/flores_plus",
+        "{}",
+        _FLORES,
+        ("devtest", "dev"),
+        ("text",),
+        "CC BY-SA 4.0",
     ),
-}  # fmt: skip
+}
 
 
 def _asked(path: str | PathLike[str]) -> tuple[str, list[str]] | None:
-    """Split `hub:NAME:…` into a name from `NAMED` and the parts after the name; return None for other or existing paths."""
+    """Split `hub:NAME:…` into a name from `NAMED` and the parts after the name; return None for
+    other or existing paths.
+    """
     text = fspath(path)
     name, *rest = text.removeprefix(PREFIX).split(":")
-    return (name, rest) if text.startswith(PREFIX) and name in NAMED and not os.path.exists(name) else None
+    return (
+        (name, rest)
+        if text.startswith(PREFIX) and name in NAMED and not os.path.exists(name)
+        else None
+    )
 
 
 def place(path: str | PathLike[str]) -> tuple[str, str | None, str | None]:
-    """Return the repository, configuration and split named in `hub:NAME[[:CONFIG]:SPLIT]`, or in `hub:NAME:LANGUAGE[:SPLIT]`
-    if NAME is in `NAMED`. For any other path, return the path itself, and None for the configuration and the split."""
+    """Return the repository, configuration and split named in `hub:NAME[[:CONFIG]:SPLIT]`, or in
+    `hub:NAME:LANGUAGE[:SPLIT]` if NAME is in `NAMED`. For any other path, return the path itself,
+    and None for the configuration and the split."""
     text = fspath(path)
     if (asked := _asked(path)) is None:
         name, *rest = text.removeprefix(PREFIX).split(":") if text.startswith(PREFIX) else [text]
@@ -134,12 +196,17 @@ def place(path: str | PathLike[str]) -> tuple[str, str | None, str | None]:
     config = row.config_of(rest[0]) if rest else None
     if config is None or len(rest) > 2:
         languages = " ".join(row.tags)
-        raise InputError(f"expected {row.usage(name)}[:{'|'.join(row.splits)}]; languages: {languages}", path=path)
+        raise InputError(
+            f"expected {row.usage(name)}[:{'|'.join(row.splits)}]; languages: {languages}",
+            path=path,
+        )
     return row.repository, config, rest[1] if len(rest) > 1 else row.splits[0]
 
 
 def sides(path: str | PathLike[str], langs: tuple[str, str]) -> list[tuple[str, str]] | None:
-    """Return the data set and column for each side of the parallel text `hub:NAME[:SPLIT]`, or None for other paths."""
+    """Return the data set and column for each side of the parallel text `hub:NAME[:SPLIT]`, or None
+    for other paths.
+    """
     if (asked := _asked(path)) is None or NAMED[asked[0]].task != "parallel":
         return None
     name, rest = asked
@@ -152,9 +219,14 @@ def sides(path: str | PathLike[str], langs: tuple[str, str]) -> list[tuple[str, 
     configs = [row.config_of(lang) for lang in (other * 2 if with_english else langs)]
     if None in configs or len(configs) != 2 or (with_english and sum(english) != 1):
         pairs = "English and one of " if with_english else "two of "
-        raise InputError(f"{name} has no {'-'.join(langs)} text, expected {pairs}{' '.join(row.tags)}", path=path)
+        raise InputError(
+            f"{name} has no {'-'.join(langs)} text, expected {pairs}{' '.join(row.tags)}", path=path
+        )
     return [
-        (f"{PREFIX}{row.repository}:{config}:{split}", row.columns[int(is_english) if with_english else 0])
+        (
+            f"{PREFIX}{row.repository}:{config}:{split}",
+            row.columns[int(is_english) if with_english else 0],
+        )
         for config, is_english in zip(configs, english, strict=True)
     ]
 
@@ -174,12 +246,16 @@ def hub_ids(paths: Iterable[str]) -> list[str]:
 
 
 def name_of(path: str | PathLike[str]) -> str:
-    """Return the name of a text for records and tables: the file name of a local file, or the full path of a hub data set."""
+    """Return the name of a text for records and tables: the file name of a local file, or the full
+    path of a hub data set.
+    """
     return fspath(path) if repository_of(path) is not None else Path(path).name
 
 
 def remedy(path: str | PathLike[str]) -> str:
-    """Return advice on a data set that cannot be read: how to get access to the repository, or which names are similar."""
+    """Return advice on a data set that cannot be read: how to get access to the repository, or
+    which names are similar.
+    """
     text = fspath(path)
     if not text.startswith(PREFIX):
         return ""
@@ -188,8 +264,13 @@ def remedy(path: str | PathLike[str]) -> str:
     if _asked(path) is not None or rows:
         repository = name if rows else NAMED[name].repository
         return (
-            f"; {repository} is on the Hugging Face hub: is the network available, and did you log in and accept the terms? "
+            f"; {repository} is on the Hugging Face hub: is the network available, and did you log "
+            "in and accept the terms? "
             "For a local copy, write hub:FOLDER:CONFIG:SPLIT"
         )
     near = difflib.get_close_matches(name.lower(), NAMED, n=3)
-    return f"; did you mean {' or '.join(PREFIX + each for each in near)}? calque data lists all names" if near else ""
+    return (
+        f"; did you mean {' or '.join(PREFIX + each for each in near)}? calque data lists all names"
+        if near
+        else ""
+    )

@@ -1,5 +1,5 @@
-"""Find the columns of a file that contain its two texts: other columns can contain scores or numbers, and the first row can be a
-header."""
+"""Find the columns of a file that contain its two texts: other columns can contain scores or
+numbers, and the first row can be a header."""
 
 from __future__ import annotations
 
@@ -24,10 +24,17 @@ _MISSING = {"nan", "na", "none", "null"}
 _PREFIX = re.compile(r"(?:sentence|text|lang|language)[ _-]")
 #: names of the two columns of text in files with a header and in published data sets
 TEXT_COLUMNS = (
-    ("source", "target"), ("src", "tgt"), ("src", "trg"), ("source_text", "target_text"),
-    ("src_text", "tgt_text"), ("sourceString", "targetString"), ("sentence1", "sentence2"),
-    ("sentence_1", "sentence_2"), ("text1", "text2"), ("word", "translation"),
-)  # fmt: skip
+    ("source", "target"),
+    ("src", "tgt"),
+    ("src", "trg"),
+    ("source_text", "target_text"),
+    ("src_text", "tgt_text"),
+    ("sourceString", "targetString"),
+    ("sentence1", "sentence2"),
+    ("sentence_1", "sentence_2"),
+    ("text1", "text2"),
+    ("word", "translation"),
+)
 _LOWER = tuple((source.lower(), target.lower()) for source, target in TEXT_COLUMNS)
 
 
@@ -45,19 +52,34 @@ class Columns(NamedTuple):
     header: int | None = None
 
     def message(self) -> str | None:
-        """Return a message about columns that are not read as texts, or None if the texts are in the first two columns."""
+        """Return a message about columns that are not read as texts, or None if the texts are in
+        the first two columns.
+        """
         before = [str(column + 1) for column in self.numbers if column < max(self.texts)]
         if not before:
             return None
-        what = f"column {before[0]} contains" if len(before) == 1 else f"columns {' and '.join(before)} contain"
-        return f"{what} only numbers; the two texts are read from columns {self.texts[0] + 1} and {self.texts[1] + 1}"
+        what = (
+            f"column {before[0]} contains"
+            if len(before) == 1
+            else f"columns {' and '.join(before)} contain"
+        )
+        return (
+            f"{what} only numbers; the two texts are read from columns {self.texts[0] + 1} and "
+            f"{self.texts[1] + 1}"
+        )
 
 
 def peeked(lines: Iterable[str | Flaw]) -> tuple[list[tuple[int, str]], Iterator[str | Flaw]]:
-    """Return the first readable lines that are not blank, with their numbers, and an iterator over all lines."""
+    """Return the first readable lines that are not blank, with their numbers, and an iterator over
+    all lines.
+    """
     rest = iter(lines)
     head = list(islice(rest, _HEAD))
-    shown = [(number, line) for number, line in enumerate(head, 1) if isinstance(line, str) and line.strip()]
+    shown = [
+        (number, line)
+        for number, line in enumerate(head, 1)
+        if isinstance(line, str) and line.strip()
+    ]
     return shown, chain(head, rest)
 
 
@@ -66,9 +88,10 @@ def find_columns(
 ) -> Columns:
     """Find the columns of the two texts in the first rows of a file.
 
-    A first row that names the two languages (`en`, `de`, in any order and in any columns) or columns such as `source` and
-    `target` determines the columns. Otherwise, the texts are in the first two columns that do not contain only numbers, such
-    as scores or sentence ids. A first row that has a name where all other rows have a number is also a header.
+    A first row that names the two languages (`en`, `de`, in any order and in any columns) or
+    columns such as `source` and `target` determines the columns. Otherwise, the texts are in the
+    first two columns that do not contain only numbers, such as scores or sentence ids. A first row
+    that has a name where all other rows have a number is also a header.
 
     Args:
         rows: line number and cells of each row.
@@ -86,11 +109,22 @@ def find_columns(
     data = rows[1:] if is_header else rows
     header = number if is_header else None
     numbers = tuple(column for column in range(width) if _all(_NUMBER, data, column))
-    texts = [column for column in range(width) if column not in numbers and not _all(LINK_LIKE, data, column)]
+    texts = [
+        column
+        for column in range(width)
+        if column not in numbers and not _all(LINK_LIKE, data, column)
+    ]
     if len(texts) >= 2:
         return Columns((texts[0], texts[1]), numbers, header)
-    if len(texts) == 1 and len(numbers) == width - 1 and any(_all(_FRACTION, data, column) for column in numbers):
-        fact = f"column {numbers[0] + 1} contains only numbers, expected two texts; is a column missing?"
+    if (
+        len(texts) == 1
+        and len(numbers) == width - 1
+        and any(_all(_FRACTION, data, column) for column in numbers)
+    ):
+        fact = (
+            f"column {numbers[0] + 1} contains only numbers, expected two texts; is a column "
+            "missing?"
+        )
         raise InputError(fact, path=path, line=data[0][0])
     return Columns(header=header)
 
@@ -102,27 +136,36 @@ def _named(cells: Sequence[str], langs: tuple[str, str]) -> tuple[int, int] | No
     source, target = (best_match(lang, codes) for lang in langs)
     if source is not None and target is not None and source != target:
         return codes.index(source), codes.index(target)
-    return next(((names.index(a), names.index(b)) for a, b in _LOWER if a in names and b in names), None)
+    return next(
+        ((names.index(a), names.index(b)) for a, b in _LOWER if a in names and b in names), None
+    )
 
 
 def _names_numbers(rows: Sequence[tuple[int, Sequence[str]]], column: int) -> bool:
     """Return whether the first row has a name in a column in which all other rows have a number."""
     name = rows[0][1][column].strip()
-    return bool(_NAME.fullmatch(name)) and name.lower() not in _MISSING and _all(_NUMBER, rows[1:], column)
+    return (
+        bool(_NAME.fullmatch(name))
+        and name.lower() not in _MISSING
+        and _all(_NUMBER, rows[1:], column)
+    )
 
 
 def _all(pattern: re.Pattern[str], rows: Sequence[tuple[int, Sequence[str]]], column: int) -> bool:
     """Return whether the pattern matches every space-separated part of a column in every row."""
     return all(
-        bool(parts := cells[column].split()) and all(pattern.fullmatch(part) for part in parts) for _, cells in rows
+        bool(parts := cells[column].split()) and all(pattern.fullmatch(part) for part in parts)
+        for _, cells in rows
     )
 
 
 def text_lines(path: str | PathLike[str], *, one_side: bool = False) -> Iterator[str | Flaw]:
-    """Yield the lines of plain text, without a column of sentence numbers or scores that is separated by a tab.
+    """Yield the lines of plain text, without a column of sentence numbers or scores that is
+    separated by a tab.
 
     Args:
-        one_side: whether the file is one side of parallel text, which must not have several columns of text.
+        one_side: whether the file is one side of parallel text, which must not have several columns
+            of text.
 
     Raises:
         InputError: `one_side` is set, and every line has several columns of text.
@@ -136,14 +179,18 @@ def text_lines(path: str | PathLike[str], *, one_side: bool = False) -> Iterator
     (width,) = widths
     texts = [column for column in range(width) if not _all(_NUMBER, rows, column)]
     if one_side and len(texts) > 1 and len(rows) > 2:
-        fact = f"every line has {len(texts)} columns of text, expected one sentence per line; is this parallel text?"
+        fact = (
+            f"every line has {len(texts)} columns of text, expected one sentence per line; is this "
+            "parallel text?"
+        )
         raise InputError(fact, path=path, line=rows[0][0])
     if len(texts) != 1:
         yield from lines
         return
     warnings.warn(
         CalqueWarning(
-            f"{fspath(path)}: the text is read from column {texts[0] + 1}; the other columns contain only numbers"
+            f"{fspath(path)}: the text is read from column {texts[0] + 1}; the other columns "
+            "contain only numbers"
         ),
         stacklevel=2,
     )
@@ -152,25 +199,36 @@ def text_lines(path: str | PathLike[str], *, one_side: bool = False) -> Iterator
             yield line
             continue
         cells = line.split("\t")
-        fact = f"{len(cells)} columns, expected {width}, as in the first lines; is a tab missing, or does the text contain one?"
+        fact = (
+            f"{len(cells)} columns, expected {width}, as in the first lines; is a tab missing, or "
+            "does the text contain one?"
+        )
         yield cells[texts[0]] if len(cells) == width else Flaw(number, "other columns", fact, path)
 
 
 class Entries:
     """Reader for the lines of a dictionary, whose columns are found in the first lines.
 
-    Columns are separated by `|||`, by tabs or, in other lines, by spaces; a translation can then contain spaces.
+    Columns are separated by `|||`, by tabs or, in other lines, by spaces; a translation can then
+    contain spaces.
 
     Attributes:
         header: line number of a header, or None.
     """
 
-    def __init__(self, head: Sequence[tuple[int, str]], langs: tuple[str, str], *, path: str | PathLike[str]):
+    def __init__(
+        self, head: Sequence[tuple[int, str]], langs: tuple[str, str], *, path: str | PathLike[str]
+    ):
         divided = [(number, cells) for number, line in head if len(cells := _divided(line)) > 1]
         spaced = [(number, line.split()) for number, line in head if len(_divided(line)) == 1]
         self._columns = find_columns(divided, langs, path=path)
         self.header = self._columns.header
-        if spaced and not divided and len(spaced[0][1]) == 2 and _named(spaced[0][1], langs) == (0, 1):
+        if (
+            spaced
+            and not divided
+            and len(spaced[0][1]) == 2
+            and _named(spaced[0][1], langs) == (0, 1)
+        ):
             self.header = spaced[0][0]
         spaced = [(number, fields) for number, fields in spaced if number != self.header]
         self._ignored = () if spaced else self._columns.numbers
@@ -179,7 +237,10 @@ class Entries:
     def message(self) -> str | None:
         """Return a message about numbers that are not read as words, or None."""
         if self._has_first or self._has_last:
-            return f"the {'first' if self._has_first else 'last'} field of each line is a number, which is not used"
+            return (
+                f"the {'first' if self._has_first else 'last'} field of each line is a number, "
+                "which is not used"
+            )
         return self._columns.message()
 
     def of(self, line: str, number: int) -> tuple[str, str] | Flaw:
@@ -193,11 +254,18 @@ class Entries:
             fields = fields[int(self._has_first) : len(fields) - int(self._has_last)]
             words = [fields[0], " ".join(fields[1:])] if len(fields) > 1 else fields
         elif any(map(is_fraction, scores)):
-            fact = "a number beside the two words, unlike most other lines; correct the line, or separate the columns by tabs"
+            fact = (
+                "a number beside the two words, unlike most other lines; correct the line, or "
+                "separate the columns by tabs"
+            )
             return Flaw(number, "a number beside the words", fact)
         else:
             words = [word.strip() for word in line.strip().split(" ", 1)]
-        return (words[0], words[1]) if len(words) == 2 and all(words) else _not_two_words(len(words), number)
+        return (
+            (words[0], words[1])
+            if len(words) == 2 and all(words)
+            else _not_two_words(len(words), number)
+        )
 
     def _from_columns(self, cells: list[str], number: int) -> tuple[str, str] | Flaw:
         source, target = self._columns.texts
@@ -220,7 +288,9 @@ def _divided(line: str) -> list[str]:
 
 
 def _has_scores(rows: Sequence[tuple[int, list[str]]], column: int) -> bool:
-    """Return whether every row has more than two fields and a number in this column; integers need at least three rows."""
+    """Return whether every row has more than two fields and a number in this column; integers need
+    at least three rows.
+    """
     if not rows or any(len(fields) < 3 for _, fields in rows):
         return False
     fields = [row[column] for _, row in rows]
@@ -229,7 +299,10 @@ def _has_scores(rows: Sequence[tuple[int, list[str]]], column: int) -> bool:
 
 def _not_two_words(width: int, number: int) -> Flaw:
     count = f"{width} columns" if width > 2 else "one word"
-    fact = f"{count}, expected a word and its translation, separated by a tab or space; correct the line"
+    fact = (
+        f"{count}, expected a word and its translation, separated by a tab or space; correct the "
+        "line"
+    )
     return Flaw(number, "not two words", fact)
 
 

@@ -1,4 +1,6 @@
-"""Readers for labelled texts and text pairs (natural language inference, sentiment, topics), which return `LabelledText`."""
+"""Readers for labelled texts and text pairs (natural language inference, sentiment, topics), which
+return `LabelledText`.
+"""
 
 from __future__ import annotations
 
@@ -24,14 +26,28 @@ Format = Literal["auto", "header", "pairs", "label-text", "text-label", "jsonl",
 
 # Column names in published data sets, in lower case and in order of preference.
 _PAIRS = (
-    ("premise", "hypothesis"), ("premise", "hypo"), ("sentence1", "sentence2"), ("sentence_1", "sentence_2"),
-    ("sentence_a", "sentence_b"), ("text1", "text2"),
-)  # fmt: skip
-_ENGLISH = ("sentence_a_original", "sentence_b_original")  # English texts in SICK-NL; sentence_A and _B are in Dutch
+    ("premise", "hypothesis"),
+    ("premise", "hypo"),
+    ("sentence1", "sentence2"),
+    ("sentence_1", "sentence_2"),
+    ("sentence_a", "sentence_b"),
+    ("text1", "text2"),
+)
+_ENGLISH = (
+    "sentence_a_original",
+    "sentence_b_original",
+)  # English texts in SICK-NL; sentence_A and _B are in Dutch
 _TEXTS = ("text", "sentence", "content", "review", "tweet", "utt")
 _LABELS = (
-    "gold_label", "entailment_label", "entailment_judgment", "label", "labels", "sentiment", "category", "intent",
-)  # fmt: skip
+    "gold_label",
+    "entailment_label",
+    "entailment_judgment",
+    "label",
+    "labels",
+    "sentiment",
+    "category",
+    "intent",
+)
 _LANGUAGES = ("language", "lang")
 _HEADERS = {
     "pairs": ("premise", "hypothesis", "label"),
@@ -43,7 +59,9 @@ _SPELLINGS = {"contradictory": "contradiction"}  # spelling in XNLI's translated
 _NONE = "-"  # in SNLI, MultiNLI and XNLI: label of pairs on which the annotators did not agree
 
 AnyPath = str | PathLike[str]
-_Rows = Iterable[tuple[int, Mapping[str, Any] | Flaw]]  # line number of each row, and its values by column name
+_Rows = Iterable[
+    tuple[int, Mapping[str, Any] | Flaw]
+]  # line number of each row, and its values by column name
 
 
 class _Names(NamedTuple):
@@ -55,38 +73,52 @@ class _Names(NamedTuple):
 
 
 def read_labelled(
-    path: AnyPath, *, lang: str, format: Format = "auto", pretokenized: bool = False, on_error: OnError = "raise"
+    path: AnyPath,
+    *,
+    lang: str,
+    format: Format = "auto",
+    pretokenized: bool = False,
+    on_error: OnError = "raise",
 ) -> LabelledText:
     """Read labelled texts and segment them into words. Labels are lower-cased.
 
-    Text files may be compressed (gzip, zstd, xz, bzip2). Columns are separated by tabs; quotes have no special meaning.
+    Text files may be compressed (gzip, zstd, xz, bzip2). Columns are separated by tabs; quotes have
+    no special meaning.
 
     Args:
         path: a file, a data set folder, or `hub:NAME` (see `rows.open_rows`).
-        lang: language of the texts; rows with another language in the column `language` are ignored.
+        lang: language of the texts; rows with another language in the column `language` are
+            ignored.
         format: format of the file; `auto` detects it from its name and contents.
 
-            - `header`: the first line contains the column names. The texts are in `premise` and `hypothesis`, in `sentence1`
-              and `sentence2` (MultiNLI, XNLI), in `sentence_A` and `sentence_B` (SICK), or in `text`. In SICK-NL, the Dutch texts
-              are in `sentence_A` and `sentence_B`, and the English texts in `sentence_A_original` and `sentence_B_original`.
-              The labels are in `gold_label`, `label` or `entailment_label`.
+            - `header`: the first line contains the column names. The texts are in `premise` and
+              `hypothesis`, in `sentence1` and `sentence2` (MultiNLI, XNLI), in `sentence_A` and
+              `sentence_B` (SICK), or in `text`. In SICK-NL, the Dutch texts are in `sentence_A` and
+              `sentence_B`, and the English texts in `sentence_A_original` and
+              `sentence_B_original`. The labels are in `gold_label`, `label` or `entailment_label`.
             - `pairs`: `premise⇥hypothesis⇥label`.
-            - `label-text`, `text-label`: two columns in this order. `auto` uses the column with fewer distinct values
-              as labels; it must have at most 50 distinct values, and at most half as many distinct values as rows.
+            - `label-text`, `text-label`: two columns in this order. `auto` uses the column with
+              fewer distinct values as labels; it must have at most 50 distinct values, and at most
+              half as many distinct values as rows.
             - `jsonl`: one JSON object per line, with the column names of `header` as keys.
-            - `hub`: a data set with the column names of `header`; requires the extra `hub`. Numeric labels are replaced by
-              the label names that the data set defines.
-        pretokenized: whether words are already separated by spaces; otherwise `segment.split_words` segments the texts.
-        on_error: how to handle unusable rows: `raise` an error, or `skip` them. Rows marked as unlabelled (`-`, or −1 in
-            data sets) are always skipped. A `SkippedWarning` gives their number.
+            - `hub`: a data set with the column names of `header`; requires the extra `hub`. Numeric
+              labels are replaced by the label names that the data set defines.
+        pretokenized: whether words are already separated by spaces; otherwise `segment.split_words`
+            segments the texts.
+        on_error: how to handle unusable rows: `raise` an error, or `skip` them. Rows marked as
+            unlabelled (`-`, or −1 in data sets) are always skipped. A `SkippedWarning` gives their
+            number.
 
     Raises:
-        InputError: the file cannot be read, has no row in the language, or has no recognised columns; or, with `raise`, a
-            row has the wrong number of columns, an empty text, an empty label, or invalid UTF-8.
+        InputError: the file cannot be read, has no row in the language, or has no recognised
+            columns; or, with `raise`, a row has the wrong number of columns, an empty text, an
+            empty label, or invalid UTF-8.
     """
     if format not in get_args(Format):
         meant = did_you_mean(str(format), get_args(Format))
-        raise SettingError(f"format must be one of {', '.join(get_args(Format))}, got {format!r}{meant}")
+        raise SettingError(
+            f"format must be one of {', '.join(get_args(Format))}, got {format!r}{meant}"
+        )
     losses, split = Losses(path, on_error, "texts"), splitter(lang, pretokenized=pretokenized)
     texts: list[Sequence[Sequence[str]]] = []
     lines, labels = [], []
@@ -111,7 +143,10 @@ def read_labelled(
         labels.append(used[1])
         lines.append(number)
     if others and not any(others.values()):
-        fact = f"no text in {lang!r}; the file has {', '.join(sorted(others)[:20])}: choose one of these languages"
+        fact = (
+            f"no text in {lang!r}; the file has {', '.join(sorted(others)[:20])}: choose one of "
+            "these languages"
+        )
         raise InputError(fact, path=path)
     losses.settle(len(lines))
     columns = tuple(Sentences.of(column, lang) for column in zip(*texts, strict=True))
@@ -121,7 +156,9 @@ def read_labelled(
 def _used(
     number: int, values: Mapping[str, Any], names: _Names, split: Callable[[str], Sequence[str]]
 ) -> tuple[list[Sequence[str]], str] | Flaw | Omission:
-    """Return the words of each text and the label, or a `Flaw` or `Omission` if the row is unusable."""
+    """Return the words of each text and the label, or a `Flaw` or `Omission` if the row is
+    unusable.
+    """
     label = values.get(names.label)
     label = str(label) if isinstance(label, int) else label
     found = [values.get(name) for name in names.texts]
@@ -141,7 +178,8 @@ def _used(
     return texts, _SPELLINGS.get(label, label)
 
 
-# -- formats -----------------------------------------------------------------------------------------------------------
+# -- formats
+# --------------------------------------------------------------------------------------------------
 def _open(path: AnyPath, format: Format) -> _Rows:
     name = fspath(path)
     suffix = Path(unpacked_name(name)).suffix.lower()
@@ -156,7 +194,9 @@ def _open(path: AnyPath, format: Format) -> _Rows:
     every = chain(before, lines)
     if format == "auto":
         cells = {cell.strip().lower() for cell in first.split("\t")}
-        if "\t" not in first and first.lstrip().startswith("["):  # a JSON list is not in the JSON Lines format
+        if "\t" not in first and first.lstrip().startswith(
+            "["
+        ):  # a JSON list is not in the JSON Lines format
             return _dataset(path)
         if "\t" not in first and first.lstrip().startswith("{"):
             format = "jsonl"
@@ -182,14 +222,21 @@ def _choose(columns: Sequence[str], lang: str, path: AnyPath) -> _Names:
     texts = next((group for group in groups if all(name in names for name in group)), None)
     label = next((name for name in _LABELS if name in names), None)
     if texts is None or label is None:
-        fact = f"has the columns {', '.join(columns)[:200]}; expected label, and text or both premise and hypothesis"
+        fact = (
+            f"has the columns {', '.join(columns)[:200]}; expected label, and text or both premise "
+            "and hypothesis"
+        )
         raise InputError(f"{fact}: rename the columns", path=path)
     language = next((names[name] for name in _LANGUAGES if name in names), None)
     return _Names(tuple(names[name] for name in texts), names[label], language)
 
 
-def _columns(lines: Iterable[tuple[int, str | Flaw]], header: Sequence[str], expected: str) -> _Rows:
-    """Yield the number and values of each non-blank line, keyed by column name; duplicate names refer to the first column."""
+def _columns(
+    lines: Iterable[tuple[int, str | Flaw]], header: Sequence[str], expected: str
+) -> _Rows:
+    """Yield the number and values of each non-blank line, keyed by column name; duplicate names
+    refer to the first column.
+    """
     first = {name: header.index(name) for name in header}
     for number, line in lines:
         if isinstance(line, Flaw):
@@ -200,18 +247,29 @@ def _columns(lines: Iterable[tuple[int, str | Flaw]], header: Sequence[str], exp
                 yield number, {name: row[k] for name, k in first.items()}
                 continue
             count = "one column" if len(row) == 1 else f"{len(row)} columns"
-            fact = f"{count}, expected {len(header)}{expected}; is a tab missing, or does the text contain one?"
+            fact = (
+                f"{count}, expected {len(header)}{expected}; is a tab missing, or does the text "
+                "contain one?"
+            )
             yield number, Flaw(number, "other columns", fact)
 
 
-def _which_first(lines: Iterable[tuple[int, str | Flaw]], path: AnyPath) -> Literal["label-text", "text-label"]:
-    """Detect which of the two columns contains the labels, namely the column with fewer distinct values."""
-    rows = [line.split("\t") for _, line in lines if isinstance(line, str) and line.count("\t") == 1]
+def _which_first(
+    lines: Iterable[tuple[int, str | Flaw]], path: AnyPath
+) -> Literal["label-text", "text-label"]:
+    """Detect which of the two columns contains the labels, namely the column with fewer distinct
+    values.
+    """
+    rows = [
+        line.split("\t") for _, line in lines if isinstance(line, str) and line.count("\t") == 1
+    ]
     first, second = (len({row[k] for row in rows}) for k in (0, 1))
     if rows and (min(first, second) > min(_MOST_LABELS, len(rows) / 2) or first == second):
         fact = f"two columns with {first} and {second} different values in {len(rows)} rows"
         remedy = 'set format (--format) to "label-text" or "text-label"'
-        raise InputError(f"{fact}, expected one column with few distinct labels; {remedy}", path=path)
+        raise InputError(
+            f"{fact}, expected one column with few distinct labels; {remedy}", path=path
+        )
     return "label-text" if first < second else "text-label"
 
 
@@ -226,5 +284,15 @@ def _json(lines: Iterable[tuple[int, str | Flaw]]) -> _Rows:
 def _dataset(path: AnyPath) -> _Rows:
     data = open_rows(path)
     for number, values in data.rows:
-        named = {name: data.name_of(name, values[name]) for name in data.labels if values[name] is not None}
-        yield number, {**values, **{name: _NONE if label is None else label for name, label in named.items()}}
+        named = {
+            name: data.name_of(name, values[name])
+            for name in data.labels
+            if values[name] is not None
+        }
+        yield (
+            number,
+            {
+                **values,
+                **{name: _NONE if label is None else label for name, label in named.items()},
+            },
+        )

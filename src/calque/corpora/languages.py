@@ -11,20 +11,37 @@ from os import PathLike, fspath
 from calque.errors import SettingError
 from calque.segment import FORMER, TWO_LETTERS, language_parts
 
-_CODES = frozenset(TWO_LETTERS.values()) - {"ae", "sh"} | {"gsw", "nap"}  # codes recognised in file names
-_OTHERS = {"esp": "es", "ned": "nl"} | {code: TWO_LETTERS[code] for code in ("eng", "deu", "ger", "fra", "spa", "nld")}
+_CODES = frozenset(TWO_LETTERS.values()) - {"ae", "sh"} | {
+    "gsw",
+    "nap",
+}  # codes recognised in file names
+_OTHERS = {"esp": "es", "ned": "nl"} | {
+    code: TWO_LETTERS[code] for code in ("eng", "deu", "ger", "fra", "spa", "nld")
+}
 
 _NAMES = (
-    "afrikaans=af albanian=sq arabic=ar armenian=hy basque=eu belarusian=be bengali=bn bosnian=bs breton=br bulgarian=bg "
-    "catalan=ca chinese=zh croatian=hr czech=cs danish=da dutch=nl english=en estonian=et finnish=fi french=fr galician=gl "
-    "georgian=ka german=de greek=el hebrew=he hindi=hi hungarian=hu icelandic=is indonesian=id irish=ga italian=it japanese=ja "
-    "kazakh=kk korean=ko latin=la latvian=lv lithuanian=lt macedonian=mk malay=ms maltese=mt marathi=mr norwegian=no persian=fa "
-    "polish=pl portuguese=pt romanian=ro russian=ru serbian=sr slovak=sk slovene=sl slovenian=sl spanish=es swahili=sw "
+    "afrikaans=af albanian=sq arabic=ar armenian=hy basque=eu belarusian=be bengali=bn bosnian=bs "
+    "breton=br bulgarian=bg "
+    "catalan=ca chinese=zh croatian=hr czech=cs danish=da dutch=nl english=en estonian=et "
+    "finnish=fi french=fr galician=gl "
+    "georgian=ka german=de greek=el hebrew=he hindi=hi hungarian=hu icelandic=is indonesian=id "
+    "irish=ga italian=it japanese=ja "
+    "kazakh=kk korean=ko latin=la latvian=lv lithuanian=lt macedonian=mk malay=ms maltese=mt "
+    "marathi=mr norwegian=no persian=fa "
+    "polish=pl portuguese=pt romanian=ro russian=ru serbian=sr slovak=sk slovene=sl slovenian=sl "
+    "spanish=es swahili=sw "
     "swedish=sv tamil=ta telugu=te thai=th turkish=tr ukrainian=uk urdu=ur vietnamese=vi welsh=cy"
 )
 #: English names of languages, in lower case, with their codes
 NAMES = {name: code for name, _, code in (pair.partition("=") for pair in _NAMES.split())}
-_CHINESE_SCRIPTS = {"cn": "hans", "sg": "hans", "my": "hans", "tw": "hant", "hk": "hant", "mo": "hant"}
+_CHINESE_SCRIPTS = {
+    "cn": "hans",
+    "sg": "hans",
+    "my": "hans",
+    "tw": "hant",
+    "hk": "hant",
+    "mo": "hant",
+}
 # pairs of codes that match, and how closely; 0 stands for equal codes
 _NORWEGIAN = {frozenset({"no", "nb"}): 1, frozenset({"no", "nn"}): 2}
 
@@ -37,8 +54,9 @@ def two_languages(langs: Sequence[str]) -> tuple[str, str]:
 
 
 def language_of(path: str | PathLike[str]) -> str | None:
-    """Return the language in a file name (`panx.dev.de.tsv`, `en_ewt.train.iob2`, `xsid.valid.de-ba.conll`, `hub:pan-x:de`), or
-    None if the name contains no language or more than one."""
+    """Return the language in a file name (`panx.dev.de.tsv`, `en_ewt.train.iob2`,
+    `xsid.valid.de-ba.conll`, `hub:pan-x:de`), or None if the name contains no language or more than
+    one."""
     name = re.split(r"[/\\]", fspath(path))[-1]
     languages: dict[str, None] = {}  # distinct languages in order of occurrence
     for part in re.split(r"[._:]", name):
@@ -50,10 +68,12 @@ def language_of(path: str | PathLike[str]) -> str | None:
 
 
 def pair_in_name(path: str | PathLike[str]) -> tuple[str, str] | None:
-    """Return the two languages in the name of a parallel text (`train.en-de.tsv`, `europarl.de_en`, `eng-fra.tmx`), or None if
-    the name contains no pair of adjacent languages or more than one."""
+    """Return the two languages in the name of a parallel text (`train.en-de.tsv`, `europarl.de_en`,
+    `eng-fra.tmx`), or None if the name contains no pair of adjacent languages or more than one."""
     parts = re.split(r"[._:-]", re.split(r"[/\\]", fspath(path))[-1])
-    codes = [TWO_LETTERS.get(part.lower(), _OTHERS.get(part.lower(), part.lower())) for part in parts]
+    codes = [
+        TWO_LETTERS.get(part.lower(), _OTHERS.get(part.lower(), part.lower())) for part in parts
+    ]
     pairs = {(a, b) for a, b in pairwise(codes) if a in _CODES and b in _CODES and a != b}
     return next(iter(pairs)) if len(pairs) == 1 else None
 
@@ -61,16 +81,37 @@ def pair_in_name(path: str | PathLike[str]) -> tuple[str, str] | None:
 _PLACEHOLDERS = {"xx", "yy", "zz"}  # written for any language, for example in spaCy
 #: codes of countries that are often written instead of the code of their language
 _COUNTRIES = {
-    "al": "sq", "at": "de", "au": "en", "by": "be", "cn": "zh", "cz": "cs", "dk": "da", "gb": "en", "ge": "ka",
-    "gr": "el", "il": "he", "ir": "fa", "jp": "ja", "kp": "ko", "mx": "es", "nz": "en", "pk": "ur", "rs": "sr", "tw": "zh",
-    "ua": "uk", "us": "en", "vn": "vi",
-}  # fmt: skip
+    "al": "sq",
+    "at": "de",
+    "au": "en",
+    "by": "be",
+    "cn": "zh",
+    "cz": "cs",
+    "dk": "da",
+    "gb": "en",
+    "ge": "ka",
+    "gr": "el",
+    "il": "he",
+    "ir": "fa",
+    "jp": "ja",
+    "kp": "ko",
+    "mx": "es",
+    "nz": "en",
+    "pk": "ur",
+    "rs": "sr",
+    "tw": "zh",
+    "ua": "uk",
+    "us": "en",
+    "vn": "vi",
+}
 
 
 def doubt_about(name: str) -> str | None:
-    """Return why a language code is doubtful and which code is probably meant, or None for a common code.
+    """Return why a language code is doubtful and which code is probably meant, or None for a common
+    code.
 
-    ISO 639-3 has thousands of three-letter codes, so only those with a two-letter equivalent are doubtful.
+    ISO 639-3 has thousands of three-letter codes, so only those with a two-letter equivalent are
+    doubtful.
     """
     code = name.replace("_", "-").partition("-")[0].lower()
     if code in TWO_LETTERS:
@@ -88,10 +129,11 @@ def doubt_about(name: str) -> str | None:
 def best_match(wanted: str, available: Iterable[str]) -> str | None:
     """Return the tag among `available` that matches the language `wanted`, or None.
 
-    An equal tag is preferred (`pt-BR` equals `pt_br`), then the first tag that is more specific or less specific (`en`
-    matches `en-US`, and `en-US` matches `en`). `pt-BR` does not match `pt-PT`. Chinese tags match if their scripts do
-    (`zh-Hans` and `zh-CN`, but not `zh-TW`). Norwegian (`no`) matches Bokmål (`nb`), in which most Norwegian text is written,
-    and otherwise Nynorsk (`nn`); `nb` and `nn` do not match.
+    An equal tag is preferred (`pt-BR` equals `pt_br`), then the first tag that is more specific or
+    less specific (`en` matches `en-US`, and `en-US` matches `en`). `pt-BR` does not match `pt-PT`.
+    Chinese tags match if their scripts do (`zh-Hans` and `zh-CN`, but not `zh-TW`). Norwegian
+    (`no`) matches Bokmål (`nb`), in which most Norwegian text is written, and otherwise Nynorsk
+    (`nn`); `nb` and `nn` do not match.
     """
     return _best_match(wanted, tuple(available))
 
@@ -130,13 +172,21 @@ def _specified(tag: str) -> dict[str, str]:
 
 
 def name_and_path(text: str) -> tuple[str, str]:
-    """Split `NAME=FILE` into the name and the path. The name is "" if there is none or if `=` is part of the path."""
+    """Split `NAME=FILE` into the name and the path. The name is "" if there is none or if `=` is
+    part of the path.
+    """
     name, equals, path = text.partition("=")
-    return (name, path) if equals and name and not any(character in name for character in "/\\:") else ("", text)
+    return (
+        (name, path)
+        if equals and name and not any(character in name for character in "/\\:")
+        else ("", text)
+    )
 
 
 def pair_and_path(text: str) -> tuple[tuple[str, str] | None, str]:
-    """Split `en-de=FILE` into the language pair and the path of the file; the pair is None if `en-de=` is missing."""
+    """Split `en-de=FILE` into the language pair and the path of the file; the pair is None if
+    `en-de=` is missing.
+    """
     name, path = name_and_path(text)
     if not name:
         return None, text
@@ -147,7 +197,9 @@ def pair_and_path(text: str) -> tuple[tuple[str, str] | None, str]:
 
 
 def language_and_path(file: str, otherwise: str | None = None) -> tuple[str, str]:
-    """Return the language and path of `de=FILE`. Without `de=`, use the language in the file name, or else `otherwise`."""
+    """Return the language and path of `de=FILE`. Without `de=`, use the language in the file name,
+    or else `otherwise`.
+    """
     lang, path = name_and_path(file)
     if lang:
         if not path:
@@ -155,10 +207,14 @@ def language_and_path(file: str, otherwise: str | None = None) -> tuple[str, str
         return lang, path
     lang = language_of(file) or otherwise or ""
     if not lang:
-        raise SettingError(f"{file}: the language is unknown; write it before the file name, as in de={file}")
+        raise SettingError(
+            f"{file}: the language is unknown; write it before the file name, as in de={file}"
+        )
     return lang, file
 
 
 def pair_of(name: str, langs: Sequence[str]) -> tuple[str, str] | None:
-    """Split `en-de` into two of `langs`, which may contain hyphens; return None if `name` is not a pair of these languages."""
+    """Split `en-de` into two of `langs`, which may contain hyphens; return None if `name` is not a
+    pair of these languages.
+    """
     return next(((a, b) for a in langs for b in langs if f"{a}-{b}" == name and a != b), None)

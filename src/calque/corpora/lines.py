@@ -27,7 +27,9 @@ class RawPair(NamedTuple):
 
 
 class Omission(NamedTuple):
-    """Item that the format marks as unusable, such as a text without an agreed label; it is counted, but raises no error."""
+    """Item that the format marks as unusable, such as a text without an agreed label; it is
+    counted, but raises no error.
+    """
 
     line: int
     reason: str
@@ -38,7 +40,9 @@ Item = RawPair | Flaw | Omission
 
 
 class Skipped:
-    """Number of skipped items for each reason (`counts`), and position of the first skipped item for each reason (`first`)."""
+    """Number of skipped items for each reason (`counts`), and position of the first skipped item
+    for each reason (`first`).
+    """
 
     def __init__(self):
         self.counts: dict[str, int] = {}
@@ -50,11 +54,14 @@ class Skipped:
         self.first.setdefault(item.reason, f"{fspath(path)} {item.place or f'line {item.line}'}")
 
     def __str__(self) -> str:
-        return ", ".join(f"{count:,} × {why} (first: {self.first[why]})" for why, count in self.counts.items())
+        return ", ".join(
+            f"{count:,} × {why} (first: {self.first[why]})" for why, count in self.counts.items()
+        )
 
 
 class Losses:
-    """Handler that raises an error for an unusable item (`on_error="raise"`), or counts such items and warns at the end ("skip").
+    """Handler that raises an error for an unusable item (`on_error="raise"`), or counts such items
+    and warns at the end ("skip").
 
     `noun` is the word for the items in messages, such as "sentences".
     """
@@ -87,8 +94,12 @@ class Losses:
             raise InputError(fact, path=self._path)
         if skipped:
             lost = sum(self._skipped.counts.values())
-            message = f"{fspath(self._path)}: skipped {lost:,} of {lost + used:,} {self._noun}: {skipped}"
-            warnings.warn(SkippedWarning(message, self._skipped.counts, self._skipped.first), stacklevel=3)
+            message = (
+                f"{fspath(self._path)}: skipped {lost:,} of {lost + used:,} {self._noun}: {skipped}"
+            )
+            warnings.warn(
+                SkippedWarning(message, self._skipped.counts, self._skipped.first), stacklevel=3
+            )
 
 
 class RawCorpus(NamedTuple):
@@ -107,7 +118,9 @@ class RawCorpus(NamedTuple):
 
 
 def json_lines(lines: Iterable[tuple[int, str | Flaw]]) -> Iterator[tuple[int, Any]]:
-    """Yield the number and JSON value of each non-blank line, with None for invalid JSON; a `Flaw` is yielded unchanged."""
+    """Yield the number and JSON value of each non-blank line, with None for invalid JSON; a `Flaw`
+    is yielded unchanged.
+    """
     for number, line in lines:
         if isinstance(line, Flaw):
             yield number, line
@@ -123,14 +136,18 @@ def read_json(path: str | PathLike[str]) -> Any:
     try:
         return json.loads(b"".join(read_blocks(path)).decode("utf-8-sig"))
     except UnicodeDecodeError as error:
-        raise InputError(f"byte {error.start:,} is not UTF-8; convert the file to UTF-8", path=path) from error
+        raise InputError(
+            f"byte {error.start:,} is not UTF-8; convert the file to UTF-8", path=path
+        ) from error
     except (ValueError, RecursionError) as error:
         fact = f"not JSON ({error!s:.100}), expected one JSON object; is the file complete?"
         raise InputError(fact, path=path, line=getattr(error, "lineno", None)) from error
 
 
 def is_text(value: object) -> bool:
-    """Return whether a value is valid Unicode text; strings in JSON can contain unpaired surrogates, which are invalid."""
+    """Return whether a value is valid Unicode text; strings in JSON can contain unpaired
+    surrogates, which are invalid.
+    """
     try:
         return isinstance(value, str) and value.encode() is not None
     except UnicodeEncodeError:

@@ -27,14 +27,17 @@ _BATCH = 16_384  # number of lines held as Python strings at a time
 def read_sentences(
     path: str | PathLike[str], *, lang: str, pretokenized: bool = False, limit: int | None = None
 ) -> Sentences:
-    """Read text with one sentence per line, plain or compressed (gzip, zstd, xz, bzip2). A blank line is an empty sentence.
+    """Read text with one sentence per line, plain or compressed (gzip, zstd, xz, bzip2). A blank
+    line is an empty sentence.
 
-    Up to 32 MB of words are kept in memory; larger text is written to a memory-mapped temporary file (in `TMPDIR`).
+    Up to 32 MB of words are kept in memory; larger text is written to a memory-mapped temporary
+    file (in `TMPDIR`).
 
     Args:
         path: path of the file.
         lang: language of the text.
-        pretokenized: whether words are already separated by spaces; otherwise `segment.split_words` segments the text.
+        pretokenized: whether words are already separated by spaces; otherwise `segment.split_words`
+            segments the text.
         limit: maximum number of lines to keep, evenly spaced over the whole file.
 
     Raises:
@@ -42,14 +45,21 @@ def read_sentences(
     """
     schema = pa.schema([("words", WORDS)])
     batches = Batches(schema)
-    for part in stream_sentences(path, lang=lang, pretokenized=pretokenized, limit=limit, block=_BATCH):
+    for part in stream_sentences(
+        path, lang=lang, pretokenized=pretokenized, limit=limit, block=_BATCH
+    ):
         for words in part.chunks():
             batches.add(pa.RecordBatch.from_arrays([words], schema=schema))
     return Sentences(batches.finish()["words"], lang)
 
 
 def stream_sentences(
-    path: str | PathLike[str], *, lang: str, pretokenized: bool = False, limit: int | None = None, block: int = _BATCH
+    path: str | PathLike[str],
+    *,
+    lang: str,
+    pretokenized: bool = False,
+    limit: int | None = None,
+    block: int = _BATCH,
 ) -> Iterator[Sentences]:
     """Yield the sentences of a file in blocks, for text that does not fit in memory.
 
@@ -66,7 +76,9 @@ def stream_sentences(
         yield Sentences(from_words(words), lang)
     if not any_word:
         where = "the file" if limit is None else f"{limit:,} evenly spaced lines of the file"
-        raise InputError(f"no words in {where}, expected text with one sentence per line", path=path)
+        raise InputError(
+            f"no words in {where}, expected text with one sentence per line", path=path
+        )
 
 
 def _readable_lines(path: str | PathLike[str]) -> Iterator[str]:
@@ -76,21 +88,26 @@ def _readable_lines(path: str | PathLike[str]) -> Iterator[str]:
         yield line
 
 
-def read_dictionary(path: str | PathLike[str], *, langs: tuple[str, str], on_error: OnError = "raise") -> Dictionary:
-    """Read a plain or compressed dictionary (gzip, zstd, xz, bzip2) with one word and its translation per line.
+def read_dictionary(
+    path: str | PathLike[str], *, langs: tuple[str, str], on_error: OnError = "raise"
+) -> Dictionary:
+    """Read a plain or compressed dictionary (gzip, zstd, xz, bzip2) with one word and its
+    translation per line.
 
-    The words are separated by a tab (XLing-Eval, Glavaš et al. 2019) or, in lines without a tab, by the first space (MUSE,
-    Conneau et al. 2018). Surrounding spaces and blank lines are ignored, and so are columns with only numbers, such as scores. A
-    header is skipped and counted (see `columns.find_columns`).
+    The words are separated by a tab (XLing-Eval, Glavaš et al. 2019) or, in lines without a tab, by
+    the first space (MUSE, Conneau et al. 2018). Surrounding spaces and blank lines are ignored, and
+    so are columns with only numbers, such as scores. A header is skipped and counted (see
+    `columns.find_columns`).
 
     Args:
         path: path of the file.
         langs: languages of the two columns.
-        on_error: how to handle lines that are not word pairs: `raise` an error, or `skip` and count them (`SkippedWarning`).
+        on_error: how to handle lines that are not word pairs: `raise` an error, or `skip` and count
+            them (`SkippedWarning`).
 
     Raises:
-        InputError: the file cannot be read or contains no entries; or, with `raise`, a line does not contain two words
-            or is not valid UTF-8.
+        InputError: the file cannot be read or contains no entries; or, with `raise`, a line does
+            not contain two words or is not valid UTF-8.
         SettingError: an argument has an invalid value.
     """
     langs = two_languages(langs)

@@ -1,4 +1,6 @@
-"""Read rows from Hugging Face data sets and tables (Parquet, JSON Lines, CSV), and parallel text in these formats."""
+"""Read rows from Hugging Face data sets and tables (Parquet, JSON Lines, CSV), and parallel text in
+these formats.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +18,19 @@ from calque.corpora.lines import RawCorpus, RawPair
 from calque.errors import CalqueError, InputError, MissingExtraError
 from calque.text_files import Flaw, unpacked_name
 
-TABLES = {".parquet": "parquet", ".jsonl": "json", ".ndjson": "json", ".json": "json", ".csv": "csv"}
+TABLES = {
+    ".parquet": "parquet",
+    ".jsonl": "json",
+    ".ndjson": "json",
+    ".json": "json",
+    ".csv": "csv",
+}
 
 
 class Rows(NamedTuple):
-    """Rows of a data set, numbered from 1, with the first values of each column and the names of numeric labels."""
+    """Rows of a data set, numbered from 1, with the first values of each column and the names of
+    numeric labels.
+    """
 
     first: dict[str, list]
     labels: Mapping[str, Sequence[str]]
@@ -31,7 +41,9 @@ class Rows(NamedTuple):
         return list(self.first)
 
     def name_of(self, column: str, value: object) -> object:
-        """Return the name of a numeric label, or None for −1; other values are returned unchanged."""
+        """Return the name of a numeric label, or None for −1; other values are returned
+        unchanged.
+        """
         names = self.labels.get(column)
         if names is None or not isinstance(value, int):
             return value
@@ -39,9 +51,15 @@ class Rows(NamedTuple):
 
 
 def is_dataset(path: str | PathLike[str]) -> bool:
-    """Return whether `open_rows` can read a path: a name on the hub, a folder, or a file with the suffix of a table format."""
+    """Return whether `open_rows` can read a path: a name on the hub, a folder, or a file with the
+    suffix of a table format.
+    """
     name = fspath(path)
-    return name.startswith(PREFIX) or os.path.isdir(name) or Path(unpacked_name(name)).suffix.lower() in TABLES
+    return (
+        name.startswith(PREFIX)
+        or os.path.isdir(name)
+        or Path(unpacked_name(name)).suffix.lower() in TABLES
+    )
 
 
 def first_of(names: Sequence[str], columns: Sequence[str]) -> str | None:
@@ -53,9 +71,10 @@ def open_rows(path: str | PathLike[str]) -> Rows:
     """Open a data set with the `datasets` library.
 
     Args:
-        path: a table file; a folder saved with `save_to_disk` or containing table files; `hub:NAME`, `hub:NAME:SPLIT` or
-            `hub:NAME:CONFIG:SPLIT`, where NAME is a data set on the hub or a folder; or a name in `by_name`, such as
-            `hub:pan-x:de`. The default split is `train` if it exists, otherwise the only split. Local data needs no network.
+        path: a table file; a folder saved with `save_to_disk` or containing table files;
+            `hub:NAME`, `hub:NAME:SPLIT` or `hub:NAME:CONFIG:SPLIT`, where NAME is a data set on the
+            hub or a folder; or a name in `by_name`, such as `hub:pan-x:de`. The default split is
+            `train` if it exists, otherwise the only split. Local data needs no network.
     """
     try:
         import datasets
@@ -84,7 +103,9 @@ def _rows(
         try:
             batch = next(following, {})
         except Exception as error:  # exceptions of any type, as in `open_rows`
-            raise InputError(f"the next row cannot be read ({_cause(error)})", path=path, line=number + 1) from error
+            raise InputError(
+                f"the next row cannot be read ({_cause(error)})", path=path, line=number + 1
+            ) from error
 
 
 def _open(datasets: Any, path: str) -> Any:
@@ -94,7 +115,9 @@ def _open(datasets: Any, path: str) -> Any:
     if folder.is_file():
         kind = TABLES.get(Path(unpacked_name(folder)).suffix.lower())
         if kind is None:
-            raise InputError(f"unknown suffix, expected one of {', '.join(TABLES)}, or a folder", path=path)
+            raise InputError(
+                f"unknown suffix, expected one of {', '.join(TABLES)}, or a folder", path=path
+            )
         return datasets.load_dataset(kind, data_files=str(folder), split="train", streaming=True)
     if (folder / "dataset_dict.json").exists() or (folder / "state.json").exists():
         data = datasets.load_from_disk(str(folder))
@@ -105,7 +128,10 @@ def _open(datasets: Any, path: str) -> Any:
     if split is None:
         split = "train" if "train" in data else next(iter(data)) if len(data) == 1 else None
     if split not in data:
-        raise InputError(f"has the splits {', '.join(data)}; choose one: {PREFIX}{name}:{next(iter(data))}", path=path)
+        raise InputError(
+            f"has the splits {', '.join(data)}; choose one: {PREFIX}{name}:{next(iter(data))}",
+            path=path,
+        )
     return data[split]
 
 
@@ -113,7 +139,11 @@ def _labels(features: Mapping[str, Any]) -> dict[str, Sequence[str]]:
     """Return the label names of each column that contains labels or lists of labels."""
     labels = {}
     for name, feature in features.items():
-        item = feature[0] if isinstance(feature, list) and feature else getattr(feature, "feature", feature)
+        item = (
+            feature[0]
+            if isinstance(feature, list) and feature
+            else getattr(feature, "feature", feature)
+        )
         if names := getattr(getattr(item, "feature", item), "names", None):
             labels[name] = names
     return labels
@@ -126,15 +156,20 @@ def _cause(error: Exception) -> str:
     return f"{type(error).__name__}: {error!s:.200}"
 
 
-# -- parallel text -----------------------------------------------------------------------------------------------------
-Column = tuple[str, str | None]  # column name, and the language key if the column contains translations
+# -- parallel text
+# --------------------------------------------------------------------------------------------------
+Column = tuple[
+    str, str | None
+]  # column name, and the language key if the column contains translations
 
 
 def read_dataset(path: str | PathLike[str], langs: tuple[str, str]) -> RawCorpus:
-    """Read parallel text from a path that `open_rows` supports, or from a name in `by_name`, such as `hub:tatoeba`.
+    """Read parallel text from a path that `open_rows` supports, or from a name in `by_name`, such
+    as `hub:tatoeba`.
 
-    The text is read from a column of translations (`{"en": …, "de": …}`) or from columns named after the languages (`en`,
-    `sentence_en`), and otherwise from the columns `source` and `target`, `sentence1` and `sentence2`, or similar.
+    The text is read from a column of translations (`{"en": …, "de": …}`) or from columns named
+    after the languages (`en`, `sentence_en`), and otherwise from the columns `source` and `target`,
+    `sentence1` and `sentence2`, or similar.
     """
     if (sides := by_name.sides(path, langs)) is not None:
         return RawCorpus(_joined(sides, path), [])
@@ -142,18 +177,28 @@ def read_dataset(path: str | PathLike[str], langs: tuple[str, str]) -> RawCorpus
     if not data.first:
         return RawCorpus([], [])
     source, target = _sides(data.first, langs, path)
-    nested = {name for name, values in data.first.items() if any(isinstance(x, list | dict | bytes) for x in values)}
+    nested = {
+        name
+        for name, values in data.first.items()
+        if any(isinstance(x, list | dict | bytes) for x in values)
+    }
     extra = [name for name in data.first if name not in {source[0], target[0], *nested}]
-    return RawCorpus((_pair(number, row, row, source, target, extra) for number, row in data.rows), extra)
+    return RawCorpus(
+        (_pair(number, row, row, source, target, extra) for number, row in data.rows), extra
+    )
 
 
-def _sides(batch: dict[str, list], langs: tuple[str, str], path: str | PathLike[str]) -> tuple[Column, Column]:
+def _sides(
+    batch: dict[str, list], langs: tuple[str, str], path: str | PathLike[str]
+) -> tuple[Column, Column]:
     for name, values in batch.items():
         keys = next((list(value) for value in values if isinstance(value, dict)), [])
         source, target = (best_match(lang, keys) for lang in langs)
         if source and target and source != target:
             return (name, source), (name, target)
-    texts = [name for name, values in batch.items() if any(isinstance(value, str) for value in values)]
+    texts = [
+        name for name, values in batch.items() if any(isinstance(value, str) for value in values)
+    ]
     for prefix in ("", "sentence_", "text_"):
         names = {name.removeprefix(prefix): name for name in texts if name.startswith(prefix)}
         source, target = (best_match(lang, names) for lang in langs)
@@ -162,8 +207,12 @@ def _sides(batch: dict[str, list], langs: tuple[str, str], path: str | PathLike[
     for source, target in TEXT_COLUMNS:
         if source in texts and target in texts:
             return (source, None), (target, None)
-    expected = f"a column of translations or columns named {langs[0]} and {langs[1]}, or source and target"
-    raise InputError(f"has the columns {', '.join(batch)}; expected {expected}: rename the columns", path=path)
+    expected = (
+        f"a column of translations or columns named {langs[0]} and {langs[1]}, or source and target"
+    )
+    raise InputError(
+        f"has the columns {', '.join(batch)}; expected {expected}: rename the columns", path=path
+    )
 
 
 def _pair(
@@ -182,11 +231,17 @@ def _pair(
             return Flaw(number, "missing value", f"the {side} side is {text!r:.40}, expected text")
         texts.append(text)
     others = (left.get(name) for name in extra)
-    return RawPair(number, texts[0], texts[1], [None if value is None else str(value) for value in others])
+    return RawPair(
+        number, texts[0], texts[1], [None if value is None else str(value) for value in others]
+    )
 
 
-def _joined(sides: Sequence[tuple[str, str]], path: str | PathLike[str]) -> Iterator[RawPair | Flaw]:
-    """Yield sentence pairs from two columns of one data set, or from one column in each of two parallel data sets."""
+def _joined(
+    sides: Sequence[tuple[str, str]], path: str | PathLike[str]
+) -> Iterator[RawPair | Flaw]:
+    """Yield sentence pairs from two columns of one data set, or from one column in each of two
+    parallel data sets.
+    """
     (first, source), (second, target) = sides
     same = first == second
     rows, other = open_rows(first).rows, iter(()) if same else open_rows(second).rows
@@ -199,4 +254,6 @@ def _joined(sides: Sequence[tuple[str, str]], path: str | PathLike[str]) -> Iter
     else:
         if next(other, None) is None:
             return
-    raise InputError("the two languages have different numbers of sentences", path=path, line=number)
+    raise InputError(
+        "the two languages have different numbers of sentences", path=path, line=number
+    )

@@ -15,7 +15,10 @@ from calque.text import ParallelCorpus
 
 LANGUAGES = ("de", "es", "fr", "zh", "bg", "tr", "ru")
 _FOLDER = files("calque") / "data" / "sample"
-_TESTED, _GOLD = (3, 1), (9, 4)  # (step, first): every third sentence is for testing, and every ninth has gold links
+_TESTED, _GOLD = (
+    (3, 1),
+    (9, 4),
+)  # (step, first): every third sentence is for testing, and every ninth has gold links
 
 
 def sample_text(lang: str, part: Literal["all", "train", "test"] = "all") -> ParallelCorpus:
@@ -29,7 +32,11 @@ def sample_text(lang: str, part: Literal["all", "train", "test"] = "all") -> Par
     tested = np.arange(len(corpus)) % _TESTED[0] == _TESTED[1]
     if part not in ("all", "train", "test"):
         raise SettingError(f"part must be all, train or test, got {part!r}")
-    return corpus if part == "all" else corpus.take(np.flatnonzero(tested if part == "test" else ~tested))
+    return (
+        corpus
+        if part == "all"
+        else corpus.take(np.flatnonzero(tested if part == "test" else ~tested))
+    )
 
 
 def sample_links(lang: str) -> tuple[ParallelCorpus, WordPairs]:

@@ -1,4 +1,6 @@
-"""Choose evenly spaced items of a text. The first items would be a biased sample: files are often sorted by source or label."""
+"""Choose evenly spaced items of a text. The first items would be a biased sample: files are often
+sorted by source or label.
+"""
 
 from __future__ import annotations
 
@@ -18,16 +20,19 @@ def spread_over(n: int, size: int | None) -> np.ndarray | None:
 
 
 def evenly_spaced(items: Iterable[T], size: int | None, *, held: int = _HELD) -> Iterable[T]:
-    """Return `size` evenly spaced items in their order, or all items if there are no more than `size`.
+    """Return `size` evenly spaced items in their order, or all items if there are no more than
+    `size`.
 
-    The items are read once, so they can come from a pipe or a stream whose length is unknown. Whenever the number of
-    items in memory reaches its limit, every second one is dropped, and the step between added items is doubled.
+    The items are read once, so they can come from a pipe or a stream whose length is unknown.
+    Whenever the number of items in memory reaches its limit, every second one is dropped, and the
+    step between added items is doubled.
 
     Args:
         items: items of a text, for example lines.
         size: maximum number of items to return; None returns `items` unchanged.
-        held: maximum number of items in memory; at least twice `size` is used. If there are fewer items, the choice is that of
-            `spread_over`. Otherwise, the gaps between chosen items differ by at most a factor of two.
+        held: maximum number of items in memory; at least twice `size` is used. If there are fewer
+            items, the choice is that of `spread_over`. Otherwise, the gaps between chosen items
+            differ by at most a factor of two.
     """
     if size is None:
         return items

@@ -1,4 +1,6 @@
-"""Readers for translation memories (TMX 1.1 to 1.4b) and other XML documents, with bounded memory use."""
+"""Readers for translation memories (TMX 1.1 to 1.4b) and other XML documents, with bounded memory
+use.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +17,54 @@ from calque.corpora.lines import Omission, RawPair
 from calque.corpora.xml_text import REASONS, read_xml
 from calque.errors import InputError
 
-_CODES = {"bpt", "ept", "it", "ph", "ut"}  # elements that contain markup of the original document, unlike <hi> and <g>
-#: elements of TMX, XLIFF and HTML that mark a part of a text, possibly inside a word; other empty elements separate words
+_CODES = {
+    "bpt",
+    "ept",
+    "it",
+    "ph",
+    "ut",
+}  # elements that contain markup of the original document, unlike <hi> and <g>
+# : elements of TMX, XLIFF and HTML that mark a part of a text, possibly inside a word; other empty
+# elements separate words
 _HIGHLIGHTING = {
-    "bpt", "ept", "hi", "sub", "g", "mrk", "bx", "ex", "sc", "ec", "pc", "sm", "em",
-    "a", "abbr", "b", "big", "code", "font", "i", "kbd", "s", "small", "span", "strong", "sup", "tt", "u", "var",
-}  # fmt: skip
-_BLOCKS = {"p", "div", "li", "td", "th", "tr"}  # elements of HTML whose content is separate from the text around it
+    "bpt",
+    "ept",
+    "hi",
+    "sub",
+    "g",
+    "mrk",
+    "bx",
+    "ex",
+    "sc",
+    "ec",
+    "pc",
+    "sm",
+    "em",
+    "a",
+    "abbr",
+    "b",
+    "big",
+    "code",
+    "font",
+    "i",
+    "kbd",
+    "s",
+    "small",
+    "span",
+    "strong",
+    "sup",
+    "tt",
+    "u",
+    "var",
+}
+_BLOCKS = {
+    "p",
+    "div",
+    "li",
+    "td",
+    "th",
+    "tr",
+}  # elements of HTML whose content is separate from the text around it
 _LANG = "{http://www.w3.org/XML/1998/namespace}lang"
 #: patterns of tags and of character references that were escaped twice
 _ESCAPED_TAG = re.compile(r"&lt;/?([A-Za-z][\w:-]*)(?:\s(?:[^&<>]|&(?!gt;))*)?/?&gt;")
@@ -31,7 +74,8 @@ _ESCAPED = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9
 def read_elements(
     path: str | PathLike[str], root: str, name: str, noun: str, *, repair: bool = False
 ) -> Iterator[tuple[int, Element]]:
-    """Yield the line number of each element with the tag `name`, and the element, which is removed after use to free memory.
+    """Yield the line number of each element with the tag `name`, and the element, which is removed
+    after use to free memory.
 
     Namespaces of tags are removed.
 
@@ -42,7 +86,8 @@ def read_elements(
         repair: whether to replace what XML does not allow by marks, see `read_xml`.
 
     Raises:
-        InputError: the XML is not well-formed, has another root element, or has undeclared or excessively expanding entities.
+        InputError: the XML is not well-formed, has another root element, or has undeclared or
+            excessively expanding entities.
     """
     parser, above, line = XMLPullParser(("start", "end")), [], 1
     for chunk in chain(read_xml(path, repair=repair), [None]):
@@ -51,7 +96,9 @@ def read_elements(
             parser.close() if chunk is None else parser.feed(chunk.text)
             events: list[Any] = list(parser.read_events())
         except (ParseError, ValueError) as error:
-            raise InputError(f"not well-formed XML ({error}), expected {noun}", path=path, line=line) from error
+            raise InputError(
+                f"not well-formed XML ({error}), expected {noun}", path=path, line=line
+            ) from error
         for event, element in events:
             if event == "start":
                 element.tag = element.tag.rpartition("}")[2]
@@ -71,11 +118,12 @@ def read_tmx(
 ) -> Iterator[RawPair | Omission]:
     """Yield the sentence pair of each translation unit, with bounded memory use.
 
-    Languages (`xml:lang`) are matched with `best_match`. Units that lack one of the languages are skipped and counted, and so
-    are units with control characters, bytes in another encoding or undefined entities, which XML does not allow. Inline tags
-    are removed, together with their content if it is markup of the original document. Elements such as `<br/>`, `<ph>` and `<x/>`
-    separate words, and highlighting (`<hi>`, `<bpt>`) does not. This also holds for tags that were escaped twice
-    (`&amp;lt;br&amp;gt;`).
+    Languages (`xml:lang`) are matched with `best_match`. Units that lack one of the languages are
+    skipped and counted, and so are units with control characters, bytes in another encoding or
+    undefined entities, which XML does not allow. Inline tags are removed, together with their
+    content if it is markup of the original document. Elements such as `<br/>`, `<ph>` and `<x/>`
+    separate words, and highlighting (`<hi>`, `<bpt>`) does not. This also holds for tags that were
+    escaped twice (`&amp;lt;br&amp;gt;`).
 
     Args:
         found: set to which the languages of the file are added.
@@ -97,7 +145,9 @@ def read_tmx(
 
 
 def languages_found(found: Collection[str], langs: tuple[str, str]) -> str:
-    """Return advice that names the languages of a file if it lacks one of `langs`, or an empty string."""
+    """Return advice that names the languages of a file if it lacks one of `langs`, or an empty
+    string.
+    """
     if not found or None not in (best_match(lang, found) for lang in langs):
         return ""
     shown = ", ".join(sorted(found)[:30]) + (", …" if len(found) > 30 else "")
@@ -120,7 +170,9 @@ def _text_of(element: Element) -> str:
 
 
 def _unescaped(text: str) -> str:
-    """Remove tags that were escaped twice, and replace references that were escaped twice by the characters they stand for."""
+    """Remove tags that were escaped twice, and replace references that were escaped twice by the
+    characters they stand for.
+    """
     if "&" not in text:
         return text
     text = _ESCAPED_TAG.sub(lambda tag: "" if tag[1].lower() in _HIGHLIGHTING else " ", text)

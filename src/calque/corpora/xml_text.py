@@ -1,4 +1,6 @@
-"""Decode XML documents and replace what XML does not allow, so that one bad character does not make a document unreadable."""
+"""Decode XML documents and replace what XML does not allow, so that one bad character does not make
+a document unreadable.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +19,14 @@ _CHUNK = 1 << 16  # maximum number of bytes decoded at a time
 _HEAD = 1024  # number of bytes that are searched for the XML declaration
 _DECLARED = re.compile(rb"""\s*<\?xml[^>]*?\sencoding\s*=\s*["']([A-Za-z][\w.:-]*)["']""")
 
-#: Marks that replace what XML does not allow, with the reason for which a text with the mark is unusable. The marks are Unicode
-#: noncharacters, which occur in no text but are allowed in XML.
+# : Marks that replace what XML does not allow, with the reason for which a text with the mark is
+# unusable. The marks are Unicode : noncharacters, which occur in no text but are allowed in XML.
 CONTROL, UNDECODABLE, UNDEFINED = "\U0001fffe", "\U0002fffe", "\U0003fffe"
-REASONS = {CONTROL: "control character", UNDECODABLE: "bytes in another encoding", UNDEFINED: "undefined entity"}
+REASONS = {
+    CONTROL: "control character",
+    UNDECODABLE: "bytes in another encoding",
+    UNDEFINED: "undefined entity",
+}
 _ERRORS = "calque.xml"  # name of the decoding error handler
 
 
@@ -34,7 +40,9 @@ codecs.register_error(_ERRORS, _mark_bytes)
 _NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff\ud800-\udfff]")
 _REFERENCE = re.compile(r"&(?:#([0-9]+);|#[xX]([0-9a-fA-F]+);|([A-Za-z_:][\w:.-]*);)?")
 _PREDEFINED = {"amp", "lt", "gt", "quot", "apos"}
-_ENTITY = re.compile(r"""<!ENTITY\s+([\w:.-]+)\s+["']""")  # excludes external entities, which are never loaded
+_ENTITY = re.compile(
+    r"""<!ENTITY\s+([\w:.-]+)\s+["']"""
+)  # excludes external entities, which are never loaded
 #: beginnings and ends of the parts of a document in which & has no special meaning
 _SECTIONS = {"<![CDATA[": "]]>", "<!--": "-->", "<!DOCTYPE": ">", "<?": "?>"}
 _BEGINNING = re.compile("|".join(map(re.escape, _SECTIONS)))
@@ -52,23 +60,31 @@ def read_xml(path: str | PathLike[str], *, repair: bool = False) -> Iterator[Chu
     """Yield the decoded text of an XML document in chunks.
 
     Args:
-        path: file, plain or compressed; the encoding is declared by a byte order mark or in the XML declaration.
-        repair: whether to replace characters that XML does not allow, bytes that do not belong to the encoding and undefined
-            entities by the marks in `REASONS`, HTML entities by their characters, and `&` outside references by `&amp;`.
+        path: file, plain or compressed; the encoding is declared by a byte order mark or in the XML
+            declaration.
+        repair: whether to replace characters that XML does not allow, bytes that do not belong to
+            the encoding and undefined entities by the marks in `REASONS`, HTML entities by their
+            characters, and `&` outside references by `&amp;`.
 
     Raises:
         InputError: the encoding is unknown; or, without `repair`, the text is not in the encoding.
     """
     with opened_text(path) as file:
-        decoder = codecs.getincrementaldecoder(_encoding(file, path))(_ERRORS if repair else "strict")
+        decoder = codecs.getincrementaldecoder(_encoding(file, path))(
+            _ERRORS if repair else "strict"
+        )
         repaired, line = _Repair(), 1
         while chunk := file.readline(_CHUNK):
             try:
                 text = decoder.decode(chunk)
             except UnicodeDecodeError as error:
-                fact = f"not well-formed XML ({error.reason} in {error.encoding} text); convert the file to UTF-8"
+                fact = (
+                    f"not well-formed XML ({error.reason} in {error.encoding} text); convert the "
+                    "file to UTF-8"
+                )
                 raise InputError(fact, path=path, line=line) from error
-            # In UTF-16 with little-endian byte order, the second byte of a line break belongs to the next chunk.
+            # In UTF-16 with little-endian byte order, the second byte of a line break belongs to
+            # the next chunk.
             yield Chunk(line + text.startswith("\n"), repaired.add(text) if repair else text)
             line += text.count("\n")
         yield Chunk(line, repaired.rest() if repair else "")
@@ -83,11 +99,15 @@ def _encoding(file: BufferedIOBase, path: str | PathLike[str]) -> str:
     match = _DECLARED.match(head)
     name = "utf-8" if match is None else match[1].decode("ascii")
     if name.lower().startswith(("utf-16", "utf16", "utf-32", "utf32", "ucs-", "iso-10646-ucs")):
-        return "utf-8"  # the declaration is not in UTF-16, so the file was converted, by `opened_text` or by other software
+        # the declaration is not in UTF-16, so the file was converted, by `opened_text` or by other
+        # software
+        return "utf-8"
     try:
         b"<".decode(name)
     except (LookupError, ValueError) as error:
-        raise InputError(f"the encoding {name!r} is unknown; convert the file to UTF-8", path=path, line=1) from error
+        raise InputError(
+            f"the encoding {name!r} is unknown; convert the file to UTF-8", path=path, line=1
+        ) from error
     return name
 
 
@@ -95,14 +115,21 @@ class _Repair:
     """Replacement of what XML does not allow, in text that is added in chunks."""
 
     def __init__(self) -> None:
-        self._kept = ""  # end of a chunk, if it may be an incomplete reference or the beginning of a section
-        self._end = ""  # delimiter at the end of the current section (see `_SECTIONS`), or empty outside sections
+        self._kept = (
+            ""  # end of a chunk, if it may be an incomplete reference or the beginning of a section
+        )
+        # delimiter at the end of the current section (see `_SECTIONS`), or empty outside sections
+        self._end = ""
         self._declared: set[str] = set()
 
     def add(self, text: str) -> str:
         """Add a chunk, and return the repaired text as far as it is complete."""
         text = self._kept + text
-        start = max(text.rfind("&", -_TAIL), text.rfind("<", -_TAIL), text.rfind(self._end[0], -3) if self._end else -1)
+        start = max(
+            text.rfind("&", -_TAIL),
+            text.rfind("<", -_TAIL),
+            text.rfind(self._end[0], -3) if self._end else -1,
+        )
         complete = start < 0 or any(sign in text[start:] for sign in ";>\n")
         text, self._kept = (text, "") if complete else (text[:start], text[start:])
         return self._replaced(text)
@@ -136,11 +163,17 @@ class _Repair:
         decimal, hexadecimal, name = match.groups()
         if decimal or hexadecimal:
             number = int(decimal) if decimal else int(hexadecimal, 16)
-            allowed = number < 0x110000 and (number in (9, 10, 13) or not _NOT_XML.match(chr(number)))
+            allowed = number < 0x110000 and (
+                number in (9, 10, 13) or not _NOT_XML.match(chr(number))
+            )
             return match[0] if allowed and number else CONTROL
         if name is None:
             return "&amp;"
         if name in _PREDEFINED or name in self._declared:
             return match[0]
         characters = html5.get(f"{name};")
-        return UNDEFINED if characters is None else "".join(f"&#{ord(character)};" for character in characters)
+        return (
+            UNDEFINED
+            if characters is None
+            else "".join(f"&#{ord(character)};" for character in characters)
+        )

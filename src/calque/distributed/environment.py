@@ -16,7 +16,9 @@ _LIBRARIES = ("torch", "transformers", "numpy", "numba")
 
 
 def environment() -> dict[str, Any]:
-    """Return the command line, library versions, number of threads, number of processes, and hardware."""
+    """Return the command line, library versions, number of threads, number of processes, and
+    hardware.
+    """
     import torch
 
     from calque.distributed import world_size
@@ -24,7 +26,10 @@ def environment() -> dict[str, Any]:
     return {
         **({} if (command := command_line()) is None else {"command": command}),
         "calque": VERSION,
-        "versions": {"python": platform.python_version(), **{name: version(name) for name in _LIBRARIES}},
+        "versions": {
+            "python": platform.python_version(),
+            **{name: version(name) for name in _LIBRARIES},
+        },
         "threads": torch.get_num_threads(),  # affects the last digits of trained weights
         "processes": world_size(),
         "hardware": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
@@ -32,10 +37,13 @@ def environment() -> dict[str, Any]:
 
 
 def command_line() -> str | None:
-    """Return the command line in shell syntax, or None if the program is not calque. Absolute paths are shortened to
-    file names, because the record is published with the encoder."""
+    """Return the command line in shell syntax, or None if the program is not calque. Absolute paths
+    are shortened to file names, because the record is published with the encoder."""
     program = Path(sys.argv[0])
-    if program.stem != "calque" and (program.parent.name, program.name) != ("calque", "__main__.py"):
+    if program.stem != "calque" and (program.parent.name, program.name) != (
+        "calque",
+        "__main__.py",
+    ):
         return None
     return shlex.join(["calque", *(_without_folders(word) for word in sys.argv[1:])])
 

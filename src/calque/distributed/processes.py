@@ -1,6 +1,7 @@
 """Process groups for training: sharding batches, gathering vectors and summing gradients.
 
-The model is not wrapped in `DistributedDataParallel`, so the same code runs with one process and with several processes.
+The model is not wrapped in `DistributedDataParallel`, so the same code runs with one process and
+with several processes.
 """
 
 from __future__ import annotations
@@ -20,17 +21,29 @@ from calque.errors import SettingError
 
 # Error messages of Gloo and NCCL when another process has ended.
 _GONE = (
-    "Connection closed by peer", "Connection reset by peer", "Broken pipe", "Connection refused", "Timed out waiting",
-    "remote process exited", "NCCL communicator was aborted", "unhandled system error", "Socket Timeout",
-)  # fmt: skip
+    "Connection closed by peer",
+    "Connection reset by peer",
+    "Broken pipe",
+    "Connection refused",
+    "Timed out waiting",
+    "remote process exited",
+    "NCCL communicator was aborted",
+    "unhandled system error",
+    "Socket Timeout",
+)
 
-#: gradients with at most this number of elements are sent together, because each message adds latency
+# : gradients with at most this number of elements are sent together, because each message adds
+# latency
 SMALL_GRADIENT = 1 << 16
 
 
 def lost_peer(error: BaseException) -> bool:
     """Return whether an error indicates that another process of this run has ended."""
-    return launched.count() > 1 and isinstance(error, RuntimeError | OSError) and any(s in str(error) for s in _GONE)
+    return (
+        launched.count() > 1
+        and isinstance(error, RuntimeError | OSError)
+        and any(s in str(error) for s in _GONE)
+    )
 
 
 def is_first() -> bool:
@@ -51,25 +64,39 @@ def world_size() -> int:
 
 
 def own_device() -> torch.device:
-    """Return the device of this process: the GPU whose index is its local rank, or the CPU if there is no GPU."""
+    """Return the device of this process: the GPU whose index is its local rank, or the CPU if there
+    is no GPU.
+    """
     if launched.uses_cpu() or not torch.cuda.is_available():
         return torch.device("cpu")
     local = os.environ.get("LOCAL_RANK", "")
     cards = torch.cuda.device_count()
-    return torch.device("cuda", int(local) % cards) if local.isdecimal() and cards else torch.device("cuda")
+    return (
+        torch.device("cuda", int(local) % cards)
+        if local.isdecimal() and cards
+        else torch.device("cuda")
+    )
 
 
 def state() -> Any:
-    """Return accelerate's state for this process, and form the process group on the first call. Raise a `SettingError` if
-    several processes were started but cannot connect."""
+    """Return accelerate's state for this process, and form the process group on the first call.
+    Raise a `SettingError` if several processes were started but cannot connect."""
     from accelerate import PartialState
 
     started = launched.count()
     try:
         # accelerate forms a group of CPU processes only with this argument.
-        found = PartialState(cpu=launched.uses_cpu() or (started > 1 and not torch.cuda.is_available()))
-    except (ValueError, RuntimeError, OSError) as error:  # no address, port in use, or missing process
-        raise SettingError(_apart(started, (str(error).strip() or type(error).__name__).splitlines()[0])) from error
+        found = PartialState(
+            cpu=launched.uses_cpu() or (started > 1 and not torch.cuda.is_available())
+        )
+    except (
+        ValueError,
+        RuntimeError,
+        OSError,
+    ) as error:  # no address, port in use, or missing process
+        raise SettingError(
+            _apart(started, (str(error).strip() or type(error).__name__).splitlines()[0])
+        ) from error
     if found.num_processes < started:
         raise SettingError(_apart(started, "each process would be a separate run"))
     return found
@@ -77,19 +104,21 @@ def state() -> Any:
 
 def _apart(started: int, why: str) -> str:
     return (
-        f"WORLD_SIZE is {started}, but the processes could not form a group ({why}); start them with torchrun or "
+        f"WORLD_SIZE is {started}, but the processes could not form a group ({why}); start them "
+        "with torchrun or "
         "accelerate launch, which also set RANK, LOCAL_RANK, MASTER_ADDR and MASTER_PORT"
     )
 
 
 class Processes:
-    """The processes of this run: a single process, or several processes started by `torchrun` or `accelerate launch`.
+    """The processes of this run: a single process, or several processes started by `torchrun` or
+    `accelerate launch`.
 
     CPU processes communicate through Gloo; with GPUs, each process uses one GPU.
 
     Args:
-        precision: "float32", or "bfloat16" to run forward passes under autocast with float32 weights. The mixed-precision
-            setting of accelerate is ignored.
+        precision: "float32", or "bfloat16" to run forward passes under autocast with float32
+            weights. The mixed-precision setting of accelerate is ignored.
 
     Attributes:
         rank, world: rank of this process and number of processes.
@@ -97,26 +126,32 @@ class Processes:
         device: device of this process.
 
     Raises:
-        SettingError: several processes were started but cannot connect, or accelerate is configured for FSDP.
+        SettingError: several processes were started but cannot connect, or accelerate is configured
+            for FSDP.
     """
 
     def __init__(self, precision: str = "float32"):
         if launched.uses_fsdp():
             raise SettingError(
-                "FSDP is not supported: each process needs the whole encoder; set ACCELERATE_USE_FSDP=false, and train "
-                "adapters (--lora RANK) if the encoder and its optimiser state are too large for one GPU"
+                "FSDP is not supported: each process needs the whole encoder; set "
+                "ACCELERATE_USE_FSDP=false, and train "
+                "adapters (--lora RANK) if the encoder and its optimiser state are too large for "
+                "one GPU"
             )
         found = state()
         self.rank: int = found.process_index
         self.world: int = found.num_processes
         self.is_first = self.rank == 0
-        # Tensors have devices such as "cuda:0" and "cpu", but accelerate names the CPU device "cpu:0".
+        # Tensors have devices such as "cuda:0" and "cpu", but accelerate names the CPU device
+        # "cpu:0".
         self.device: torch.device = torch.empty(0, device=found.device).device
         self._precision = precision
 
     @classmethod
     def alone(cls) -> Processes:
-        """Return a group of only this process, without communication, for small models that all processes train identically."""
+        """Return a group of only this process, without communication, for small models that all
+        processes train identically.
+        """
         processes = cls()
         processes.rank, processes.world = 0, 1
         return processes
@@ -133,11 +168,14 @@ class Processes:
             dist.barrier()
 
     def share(self, items: np.ndarray) -> np.ndarray:
-        """Return this process's shard of a list; concatenating the shards in rank order yields the list."""
+        """Return this process's shard of a list; concatenating the shards in rank order yields the
+        list.
+        """
         return np.array_split(items, self.world)[self.rank]
 
     def gather_rows(self, rows: Tensor, counts: Sequence[int]) -> Tensor:
-        """Concatenate the rows of all processes in rank order; gradients flow only to the rows of this process.
+        """Concatenate the rows of all processes in rank order; gradients flow only to the rows of
+        this process.
 
         Args:
             rows: rows of this process, `[counts[rank], dim]`.
@@ -158,21 +196,29 @@ class Processes:
         return torch.cat(parts)
 
     def sum_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
-        """Replace each gradient with its sum over the processes; a gradient that is None in all processes remains None."""
+        """Replace each gradient with its sum over the processes; a gradient that is None in all
+        processes remains None.
+        """
         if self.world == 1:
             return
         trained = [p for p in parameters if p.requires_grad]
-        present = torch.tensor([p.grad is not None for p in trained], dtype=torch.uint8).to(self.device)
+        present = torch.tensor([p.grad is not None for p in trained], dtype=torch.uint8).to(
+            self.device
+        )
         dist.all_reduce(present, op=dist.ReduceOp.MAX)
         summed = [p for p, somewhere in zip(trained, present.tolist(), strict=True) if somewhere]
         for p in summed:
             p.grad = torch.zeros_like(p) if p.grad is None else p.grad.contiguous()
-        sent: list[Any] = [dist.all_reduce(p.grad, async_op=True) for p in summed if p.numel() > SMALL_GRADIENT]
+        sent: list[Any] = [
+            dist.all_reduce(p.grad, async_op=True) for p in summed if p.numel() > SMALL_GRADIENT
+        ]
         small = [p.grad for p in summed if p.grad is not None and p.numel() <= SMALL_GRADIENT]
         if small:
             total = torch.cat([gradient.flatten() for gradient in small])
             dist.all_reduce(total)
-            for gradient, part in zip(small, total.split([gradient.numel() for gradient in small]), strict=True):
+            for gradient, part in zip(
+                small, total.split([gradient.numel() for gradient in small]), strict=True
+            ):
                 gradient.copy_(part.view_as(gradient))
         for message in sent:
             message.wait()

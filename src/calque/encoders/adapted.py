@@ -1,7 +1,8 @@
 """Low-rank adapters (LoRA) for a frozen encoder, which are saved without the encoder.
 
-A weight matrix W becomes W + B A, where A `[r, n]` and B `[m, r]` are trained, and B is initialised to 0 (Hu et al. 2022,
-"LoRA: Low-Rank Adaptation of Large Language Models", Eq. 3). The PEFT library computes, saves and loads adapters.
+A weight matrix W becomes W + B A, where A `[r, n]` and B `[m, r]` are trained, and B is initialised
+to 0 (Hu et al. 2022, "LoRA: Low-Rank Adaptation of Large Language Models", Eq. 3). The PEFT library
+computes, saves and loads adapters.
 """
 
 from __future__ import annotations
@@ -31,7 +32,15 @@ from calque.encoders.adapter_files import (
     read_weights,
 )
 from calque.encoders.checkpoint import first_line, read_checkpoint, read_tokenizer, weights_digest
-from calque.encoders.folder import ABOUT_FILE, ADAPTERS_FILE, BASE_FOLDER, BUNDLED, read_about, saving, write_about
+from calque.encoders.folder import (
+    ABOUT_FILE,
+    ADAPTERS_FILE,
+    BASE_FOLDER,
+    BUNDLED,
+    read_about,
+    saving,
+    write_about,
+)
 from calque.encoders.hub_cache import hub_folder
 from calque.encoders.huggingface import HuggingFaceEncoder, recorded_options
 from calque.encoders.layers import find_blocks
@@ -45,8 +54,8 @@ _NAME = "default"  # PEFT requires a name for each set of adapters; calque uses 
 
 
 class Origin(NamedTuple):
-    """Source of the base encoder: its folder or name on the hub, a hash of its weights (`weights_digest`), their type, and
-    the revision on the hub."""
+    """Source of the base encoder: its folder or name on the hub, a hash of its weights
+    (`weights_digest`), their type, and the revision on the hub."""
 
     place: str
     weights: str
@@ -55,20 +64,31 @@ class Origin(NamedTuple):
 
     @classmethod
     def of(cls, encoder: HuggingFaceEncoder) -> Origin:
-        """Return the origin of an encoder; raise SettingError if its weights differ from those in its folder or on the hub."""
+        """Return the origin of an encoder; raise SettingError if its weights differ from those in
+        its folder or on the hub.
+        """
         model: Any = encoder.model
         place = str(model.name_or_path)
-        place = _absolute(next((name for name, folder in BUNDLED.items() if str(folder) == place), place))
+        place = _absolute(
+            next((name for name, folder in BUNDLED.items() if str(folder) == place), place)
+        )
         origin = cls(place, weights_digest(model), str(model.dtype).removeprefix("torch."))
         if not place or weights_digest(origin.read(None)[0]) != origin.weights:
             fact = f"the weights of {encoder.name} differ from those in {place or 'any folder'}"
-            raise SettingError(f"adapters cannot be added: {fact}; save this encoder, and load it from the new folder")
+            raise SettingError(
+                f"adapters cannot be added: {fact}; save this encoder, and load it from the new "
+                "folder"
+            )
         return origin
 
     def read(self, attention: str | None, beside: str = "") -> tuple[Any, Any]:
-        """Load the model and the tokenizer of the base encoder; for `beside`, see `read_checkpoint`."""
+        """Load the model and the tokenizer of the base encoder; for `beside`, see
+        `read_checkpoint`.
+        """
         place, dtype = str(BUNDLED.get(self.place, self.place)), number_type(self.dtype)
-        return read_checkpoint(place, dtype, attention, revision=self.revision or None, beside=beside)
+        return read_checkpoint(
+            place, dtype, attention, revision=self.revision or None, beside=beside
+        )
 
 
 def _absolute(place: str) -> str:
@@ -78,16 +98,19 @@ def _absolute(place: str) -> str:
 class AdaptedEncoder(HuggingFaceEncoder):
     """An encoder with low-rank adapters in some of its linear modules.
 
-    A saved folder contains only the adapters in PEFT's format (`adapter_config.json`, `adapter_model.safetensors`) and
-    `calque.json`, which records where the base encoder can be loaded from.
+    A saved folder contains only the adapters in PEFT's format (`adapter_config.json`,
+    `adapter_model.safetensors`) and `calque.json`, which records where the base encoder can be
+    loaded from.
 
     Args:
         origin: source of the base encoder, which has no adapters.
         model, tokenizer, options: see `HuggingFaceEncoder`; the model must contain the adapters.
 
     Attributes:
-        own_tokenizer: whether the tokenizer was read from the folder of the adapters, and is saved with them.
-        own_embeddings: whether the adapters replace the embeddings, for example because words were added to the vocabulary.
+        own_tokenizer: whether the tokenizer was read from the folder of the adapters, and is saved
+            with them.
+        own_embeddings: whether the adapters replace the embeddings, for example because words were
+            added to the vocabulary.
     """
 
     def __init__(self, model: PreTrainedModel, tokenizer: Any, *, origin: Origin, **options: Any):
@@ -97,10 +120,12 @@ class AdaptedEncoder(HuggingFaceEncoder):
 
     @torch.no_grad()
     def merged(self) -> HuggingFaceEncoder:
-        """Return an encoder with the merged weights W + (α/r) B A. The merged encoder is saved in full and does not need PEFT.
+        """Return an encoder with the merged weights W + (α/r) B A. The merged encoder is saved in
+        full and does not need PEFT.
 
         Raises:
-            SettingError: PEFT cannot merge these adapters, or merging them would change the vectors.
+            SettingError: PEFT cannot merge these adapters, or merging them would change the
+                vectors.
         """
         plain: Any = copy.copy(self)
         plain.__class__, plain.model = HuggingFaceEncoder, merged_model(self.model)
@@ -110,33 +135,46 @@ class AdaptedEncoder(HuggingFaceEncoder):
             before, after = ours(batch), theirs(batch)
         tolerance = max(1e-3, 32 * torch.finfo(self.model.dtype).eps)
         for layer in layers:
-            if float((after[layer] - before[layer]).abs().max()) > tolerance * float(before[layer].abs().max()):
-                fact = f"merging these adapters would change the vectors of layer {layer} of {self.name}"
+            if float((after[layer] - before[layer]).abs().max()) > tolerance * float(
+                before[layer].abs().max()
+            ):
+                fact = (
+                    f"merging these adapters would change the vectors of layer {layer} of "
+                    f"{self.name}"
+                )
                 raise SettingError(f"{fact}; use the adapters without merging them")
         return plain
 
     def save(self, folder: str | PathLike[str], *, keep_layers: bool = False) -> None:
-        """Write only the adapters; `keep_layers` is ignored. `merged().save(folder)` writes the complete encoder.
+        """Write only the adapters; `keep_layers` is ignored. `merged().save(folder)` writes the
+        complete encoder.
 
-        The modules of a sentence-transformers model are written too, so that `SentenceTransformer(folder)` opens the folder.
-        The adapters of a standardised encoder are written to the subfolder `base`, so that other programs cannot open them
-        without the standardisation.
+        The modules of a sentence-transformers model are written too, so that
+        `SentenceTransformer(folder)` opens the folder. The adapters of a standardised encoder are
+        written to the subfolder `base`, so that other programs cannot open them without the
+        standardisation.
         """
         place, config = self.origin.place, copy.copy(self.model.peft_config[_NAME])
         with saving(folder, self) as path:
-            # Old sentence-transformers folders have the model in a subfolder, where PEFT must look for it.
+            # Old sentence-transformers folders have the model in a subfolder, where PEFT must look
+            # for it.
             base = model_folder(Path(place)) if os.path.isdir(place) else BUNDLED.get(place, place)
             config.base_model_name_or_path, config.inference_mode = str(base), True
             config.revision = self.origin.revision or None
             kind = type(self.model)
             if kind.__module__.partition(".")[0] in MODEL_PACKAGES:
-                config.auto_mapping = {"base_model_class": kind.__name__, "parent_library": kind.__module__}
+                config.auto_mapping = {
+                    "base_model_class": kind.__name__,
+                    "parent_library": kind.__module__,
+                }
             config.target_modules = sorted(config.target_modules)
             inner = path / BASE_FOLDER if self.standard else path
             inner.mkdir(exist_ok=True)
             config.save_pretrained(str(inner))
             weights = _state(self.model, embeddings=self.own_embeddings)
-            state = {f"{PREFIX}{name}": x.detach().cpu().contiguous() for name, x in weights.items()}
+            state = {
+                f"{PREFIX}{name}": x.detach().cpu().contiguous() for name, x in weights.items()
+            }
             save_file(state, inner / WEIGHTS_FILE, metadata={"format": "pt"})
             if self.modules is not None or self.own_tokenizer:
                 self.tokenizer.save_pretrained(inner)
@@ -145,8 +183,14 @@ class AdaptedEncoder(HuggingFaceEncoder):
                 # Only calque opens a standardised encoder, and it reads the layer from calque.json.
                 layer = self.n_layers if self.standard else self.layer
                 write_layer(inner, dim=self.dim, layer=layer, n_layers=self.n_layers)
-            about = {name: value for name, value in self.origin._asdict().items() if name != "revision" or value}
-            if os.path.isdir(place):  # record a relative path too, so that both folders can be moved together
+            about = {
+                name: value
+                for name, value in self.origin._asdict().items()
+                if name != "revision" or value
+            }
+            if os.path.isdir(
+                place
+            ):  # record a relative path too, so that both folders can be moved together
                 about["beside"] = os.path.relpath(place, Path(folder).absolute())
             parts = {"base_folder": BASE_FOLDER} if self.standard else {}
             write_about(path, "adapters", {"adapted": about, **parts, **self._record(path)})
@@ -156,11 +200,18 @@ class AdaptedEncoder(HuggingFaceEncoder):
 
     @classmethod
     def open(
-        cls, folder: str | PathLike[str], *, about: Mapping[str, Any] | None = None,
-        dtype: str | torch.dtype | None = None, device: str | torch.device | None = None, attention: str | None = None,
+        cls,
+        folder: str | PathLike[str],
+        *,
+        about: Mapping[str, Any] | None = None,
+        dtype: str | torch.dtype | None = None,
+        device: str | torch.device | None = None,
+        attention: str | None = None,
         **options: Any,
-    ) -> Self:  # fmt: skip
-        """Load adapters that `save` or PEFT wrote, with their base encoder; raise InputError if the base encoder has changed."""
+    ) -> Self:
+        """Load adapters that `save` or PEFT wrote, with their base encoder; raise InputError if the
+        base encoder has changed.
+        """
         path, number = Path(folder), number_type(dtype)
         recorded = read_about(path) if about is None else about
         inner = path / BASE_FOLDER if "base_folder" in recorded else path
@@ -176,10 +227,14 @@ class AdaptedEncoder(HuggingFaceEncoder):
         try:
             model, tokenizer = origin.read(attention, str(inner) if modules_of(inner) else "")
         except InputError as error:
-            raise InputError(f"the adapters' base encoder cannot be loaded ({error}); {remedy}", path=path) from error
+            raise InputError(
+                f"the adapters' base encoder cannot be loaded ({error}); {remedy}", path=path
+            ) from error
         weights = weights_digest(model)
         if origin.weights not in ("", weights):
-            raise InputError(f"these adapters were not trained on the weights of {place}; {remedy}", path=path)
+            raise InputError(
+                f"these adapters were not trained on the weights of {place}; {remedy}", path=path
+            )
         own_embeddings = _read_adapters(model, inner, config)
         own_tokenizer = any((inner / name).is_file() for name in TOKENIZER_FILES)
         if own_tokenizer:
@@ -191,25 +246,47 @@ class AdaptedEncoder(HuggingFaceEncoder):
         about_base = read_about(base)
         modules = own_modules(str(inner), recorded) or own_modules(str(base), about_base)
         # PEFT does not save these options with its adapters
-        of_base = {**({} if modules is None else {"layer": -1}), **recorded_options(about_base, base)}
-        options = {"name": path.resolve().name, **of_base, **recorded_options(recorded, path), **options}
-        opened = cls._of(model, tokenizer, {"origin": origin._replace(weights=weights), **options}, str(path))
-        opened.modules, opened.own_tokenizer, opened.own_embeddings = modules, own_tokenizer, own_embeddings
+        of_base = {
+            **({} if modules is None else {"layer": -1}),
+            **recorded_options(about_base, base),
+        }
+        options = {
+            "name": path.resolve().name,
+            **of_base,
+            **recorded_options(recorded, path),
+            **options,
+        }
+        opened = cls._of(
+            model, tokenizer, {"origin": origin._replace(weights=weights), **options}, str(path)
+        )
+        opened.modules, opened.own_tokenizer, opened.own_embeddings = (
+            modules,
+            own_tokenizer,
+            own_embeddings,
+        )
         if recorded:
             return opened._read_standard(path, recorded)
         return opened._read_standard(Path(base), about_base)
 
 
 def _recorded_origin(path: Path, recorded: Mapping[str, Any], config: Any) -> Origin:
-    """Return the origin of the base encoder from the content of `calque.json`, or from PEFT's configuration."""
+    """Return the origin of the base encoder from the content of `calque.json`, or from PEFT's
+    configuration.
+    """
     adapted = recorded.get("adapted", {})
     places = [str(path / adapted["beside"])] if "beside" in adapted else []
     places += [str(adapted.get("place") or config.base_model_name_or_path or "")]
     if not adapted and _holds_model(path):
-        places = [str(path)]  # transformers also applies adapters to a complete model in the same folder
-    place = next((place for place in places if place in BUNDLED or os.path.isdir(place)), places[-1])
+        places = [
+            str(path)
+        ]  # transformers also applies adapters to a complete model in the same folder
+    place = next(
+        (place for place in places if place in BUNDLED or os.path.isdir(place)), places[-1]
+    )
     revision = str(adapted.get("revision") or ("" if adapted else config.revision) or "")
-    return Origin(_absolute(place), adapted.get("weights", ""), adapted.get("dtype", "float32"), revision)
+    return Origin(
+        _absolute(place), adapted.get("weights", ""), adapted.get("dtype", "float32"), revision
+    )
 
 
 def _holds_model(folder: Path) -> bool:
@@ -223,78 +300,122 @@ def _check_base(path: Path, place: str) -> None:
     if not place:
         fact = "base_model_name_or_path must name the base encoder of these adapters, got nothing"
         raise InputError(f"{fact}; add a folder or a name on the hub", path=path / ADAPTERS_FILE)
-    if place in BUNDLED or (os.path.isdir(place) and os.path.realpath(place) == os.path.realpath(path)):
+    if place in BUNDLED or (
+        os.path.isdir(place) and os.path.realpath(place) == os.path.realpath(path)
+    ):
         return
-    base = Path(place) if os.path.isdir(place) else hub_folder(place, ADAPTERS_FILE, [ADAPTERS_FILE])
+    base = (
+        Path(place) if os.path.isdir(place) else hub_folder(place, ADAPTERS_FILE, [ADAPTERS_FILE])
+    )
     if base is not None and (base / ADAPTERS_FILE).is_file():
         fact = f"the base encoder of these adapters, {place}, contains adapters itself"
-        raise InputError(f"{fact}; merge them first (calque merge), and name the new folder as base", path=path)
+        raise InputError(
+            f"{fact}; merge them first (calque merge), and name the new folder as base", path=path
+        )
 
 
 def with_adapters(
     encoder: Any, rank: int, *, layers: range, device: torch.device, seed: int, kept: bool = True
 ) -> AdaptedEncoder:
-    """Return the encoder with trainable adapters in float32. If the encoder already has adapters, they are made trainable.
+    """Return the encoder with trainable adapters in float32. If the encoder already has adapters,
+    they are made trainable.
 
-    Frozen weights are shared with `encoder` if they are float32 and on `device`. All weight matrices of a layer get adapters
-    (Dettmers et al. 2023, "QLoRA: Efficient finetuning of quantized LLMs", §4).
+    Frozen weights are shared with `encoder` if they are float32 and on `device`. All weight
+    matrices of a layer get adapters (Dettmers et al. 2023, "QLoRA: Efficient finetuning of
+    quantized LLMs", §4).
 
     Args:
         rank: rank r, which is the number of rows of A and of columns of B.
         layers: indices of the layers that get adapters, counted from 0.
         seed: seed for the initialisation.
-        kept: whether the adapters will be saved; if so, `encoder` must be loadable from a folder or from the hub.
+        kept: whether the adapters will be saved; if so, `encoder` must be loadable from a folder or
+            from the hub.
 
     Raises:
-        SettingError: `encoder` is not a `transformers` model, already has adapters of a different rank, or (if `kept` is set)
-            cannot be reloaded.
+        SettingError: `encoder` is not a `transformers` model, already has adapters of a different
+            rank, or (if `kept` is set) cannot be reloaded.
     """
-    if not isinstance(encoder, HuggingFaceEncoder) or not isinstance(encoder.model, PreTrainedModel):
-        raise SettingError(f"lora requires a Transformers model, but {encoder.name} is a {type(encoder).__name__}")
+    if not isinstance(encoder, HuggingFaceEncoder) or not isinstance(
+        encoder.model, PreTrainedModel
+    ):
+        raise SettingError(
+            f"lora requires a Transformers model, but {encoder.name} is a {type(encoder).__name__}"
+        )
     source: Any = encoder.model
     shared = {id(p): nn.Parameter(p.detach(), requires_grad=False) for p in source.parameters()}
     model = copy.deepcopy(source, shared | {id(buffer): buffer for buffer in source.buffers()})
     if isinstance(encoder, AdaptedEncoder):
         origin, (config,) = encoder.origin, model.peft_config.values()
         if config.r != rank:
-            fact = f"lora must be {config.r}, the rank of the existing adapters of {encoder.name}, got {rank}"
-            raise SettingError(f"{fact}; merge these adapters (calque merge) before adding new ones")
-        for p in _trained_parts(model):  # copy the adapters, so that training does not change `encoder`
+            fact = (
+                f"lora must be {config.r}, the rank of the existing adapters of {encoder.name}, "
+                f"got {rank}"
+            )
+            raise SettingError(
+                f"{fact}; merge these adapters (calque merge) before adding new ones"
+            )
+        for p in _trained_parts(
+            model
+        ):  # copy the adapters, so that training does not change `encoder`
             p.data = p.data.clone()
             p.requires_grad_(True)
     else:
         origin = Origin.of(encoder) if kept else Origin("", "", "")
         targets = _targets(model, layers)
         transposed = any(type(model.get_submodule(name)).__name__ == "Conv1D" for name in targets)
-        config = library().LoraConfig(r=rank, lora_alpha=rank, target_modules=targets, fan_in_fan_out=transposed)
+        config = library().LoraConfig(
+            r=rank, lora_alpha=rank, target_modules=targets, fan_in_fan_out=transposed
+        )
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             _inject(config, model)
     adapted = AdaptedEncoder(
-        model, encoder.tokenizer, origin=origin, layer=encoder.layer, pooling=encoder.pooling,
-        max_length=encoder.max_length, name=encoder.name, precision=encoder.precision or "highest",
-    )  # fmt: skip
+        model,
+        encoder.tokenizer,
+        origin=origin,
+        layer=encoder.layer,
+        pooling=encoder.pooling,
+        max_length=encoder.max_length,
+        name=encoder.name,
+        precision=encoder.precision or "highest",
+    )
     adapted.model.to(device=device).float()
     adapted.standard, adapted.modules = encoder.standard, encoder.modules
     if isinstance(encoder, AdaptedEncoder):
-        adapted.own_tokenizer, adapted.own_embeddings = encoder.own_tokenizer, encoder.own_embeddings
+        adapted.own_tokenizer, adapted.own_embeddings = (
+            encoder.own_tokenizer,
+            encoder.own_embeddings,
+        )
     return adapted
 
 
 def _targets(model: Any, layers: range) -> list[str]:
-    """Return the names of all linear modules in the given layers, or in all layers if the model has no list of layers."""
+    """Return the names of all linear modules in the given layers, or in all layers if the model has
+    no list of layers.
+    """
     blocks = find_blocks(model, getattr(model.config, "num_hidden_layers", None))
-    linear = [name for name, module in model.named_modules() if type(module).__name__ in ("Linear", "Conv1D")]
+    linear = [
+        name
+        for name, module in model.named_modules()
+        if type(module).__name__ in ("Linear", "Conv1D")
+    ]
     if blocks is not None:
         inside = (name for name in linear if name.startswith(f"{blocks}."))
-        linear = [name for name in inside if int(name[len(blocks) + 1 :].partition(".")[0]) in layers]
+        linear = [
+            name for name in inside if int(name[len(blocks) + 1 :].partition(".")[0]) in layers
+        ]
     if not linear:
-        raise SettingError(f"lora: the trained layers of this {model.config.model_type} model contain no linear module")
+        raise SettingError(
+            f"lora: the trained layers of this {model.config.model_type} model contain no linear "
+            "module"
+        )
     return linear
 
 
 def _trained_parts(model: nn.Module) -> list[nn.Parameter]:
-    """Return the trained weights of the low-rank adapters: the matrices A and B, and the magnitudes of DoRA."""
+    """Return the trained weights of the low-rank adapters: the matrices A and B, and the magnitudes
+    of DoRA.
+    """
     return [p for name, p in model.named_parameters() if ".lora_" in name]
 
 
@@ -313,12 +434,15 @@ def _state(model: Any, *, embeddings: bool = False) -> dict[str, Any]:
         embeddings: whether to include the embeddings; PEFT's own default would query the hub.
     """
     with _without_warnings():
-        state = library().get_peft_model_state_dict(model, adapter_name=_NAME, save_embedding_layers=embeddings)
+        state = library().get_peft_model_state_dict(
+            model, adapter_name=_NAME, save_embedding_layers=embeddings
+        )
     return {name.removeprefix(PREFIX): value for name, value in state.items()}
 
 
 def _read_adapters(model: Any, folder: Path, config: Any) -> bool:
-    """Load the adapters in a folder into a model in place, and return whether they replace the embeddings.
+    """Load the adapters in a folder into a model in place, and return whether they replace the
+    embeddings.
 
     Raises:
         InputError: names or shapes do not match the model.
@@ -329,28 +453,37 @@ def _read_adapters(model: Any, folder: Path, config: Any) -> bool:
             _replicate(model, layers, folder)
         state = of_encoder(config, weights, model, folder)
         own_embeddings = _read_embeddings(model, config, state)
-        # The layers are replicated already. PiSSA is initialised with random numbers, which must be the same each time.
+        # The layers are replicated already. PiSSA is initialised with random numbers, which must be
+        # the same each time.
         config.layer_replication = None
         with _without_warnings(), torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
             _inject(config, model)
         config.layer_replication = layers
-        shapes, expected = ({name: x.shape for name, x in each.items()} for each in (state, _state(model)))
+        shapes, expected = (
+            {name: x.shape for name, x in each.items()} for each in (state, _state(model))
+        )
         wrong = [name for name in shapes | expected if shapes.get(name) != expected.get(name)]
         # A model under a head has no pooler, and the pooler does not change the vectors.
         wrong = sorted(name for name in wrong if name in shapes or not name.startswith("pooler."))
         if wrong:
-            raise InputError(f"{wrong[0]} is missing, unexpected or of the wrong shape", path=folder)
+            raise InputError(
+                f"{wrong[0]} is missing, unexpected or of the wrong shape", path=folder
+            )
         library().set_peft_model_state_dict(model, state, adapter_name=_NAME)
     except CalqueError:
         raise
     except Exception as error:  # corrupt files can raise many kinds of exceptions
-        raise InputError(f"the adapters do not match the base encoder ({first_line(error)})", path=folder) from error
+        raise InputError(
+            f"the adapters do not match the base encoder ({first_line(error)})", path=folder
+        ) from error
     return own_embeddings
 
 
 def _replicate(model: Any, layers: list[tuple[int, int]], folder: Path) -> None:
-    """Repeat ranges of layers as PEFT does; raise InputError if the configuration has settings for individual layers."""
+    """Repeat ranges of layers as PEFT does; raise InputError if the configuration has settings for
+    individual layers.
+    """
     from peft.tuners.tuners_utils import replicate_layers
 
     if getattr(model.config, "layer_types", None):
@@ -361,10 +494,11 @@ def _replicate(model: Any, layers: list[tuple[int, int]], folder: Path) -> None:
 
 @torch.no_grad()
 def _read_embeddings(model: Any, config: Any, state: dict[str, torch.Tensor]) -> bool:
-    """Move the embeddings in `state` to the model; return whether they differ from the embeddings of the base encoder.
+    """Move the embeddings in `state` to the model; return whether they differ from the embeddings
+    of the base encoder.
 
-    PEFT saves all embeddings if words were added to the vocabulary, or if the embeddings have adapters. If the embeddings are
-    in `modules_to_save`, they stay in `state`.
+    PEFT saves all embeddings if words were added to the vocabulary, or if the embeddings have
+    adapters. If the embeddings are in `modules_to_save`, they stay in `state`.
     """
     table: Any = model.get_input_embeddings()
     name = next(name for name, part in model.named_modules() if part is table)

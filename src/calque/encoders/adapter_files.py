@@ -1,7 +1,9 @@
-"""Read low-rank adapters in PEFT's format, and rename their weights to the names in the bare encoder.
+"""Read low-rank adapters in PEFT's format, and rename their weights to the names in the bare
+encoder.
 
-Adapters are often trained on an encoder under a head, such as `BertForTokenClassification`. Their weights then have names such
-as `bert.encoder.…`, whereas the encoder itself calls the same module `encoder.…`. Weights of the head are left out.
+Adapters are often trained on an encoder under a head, such as `BertForTokenClassification`. Their
+weights then have names such as `bert.encoder.…`, whereas the encoder itself calls the same module
+`encoder.…`. Weights of the head are left out.
 """
 
 from __future__ import annotations
@@ -26,16 +28,40 @@ TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json")
 
 #: settings that calque passes to PEFT; any other setting must have its default value
 _SUPPORTED = {
-    "r", "target_modules", "exclude_modules", "lora_alpha", "lora_dropout", "fan_in_fan_out", "bias", "use_rslora",
-    "modules_to_save", "init_lora_weights", "layers_to_transform", "layers_pattern", "rank_pattern", "alpha_pattern",
-    "trainable_token_indices", "use_dora", "layer_replication", "lora_bias", "ensure_weight_tying",
-    "base_model_name_or_path", "revision",
-}  # fmt: skip
+    "r",
+    "target_modules",
+    "exclude_modules",
+    "lora_alpha",
+    "lora_dropout",
+    "fan_in_fan_out",
+    "bias",
+    "use_rslora",
+    "modules_to_save",
+    "init_lora_weights",
+    "layers_to_transform",
+    "layers_pattern",
+    "rank_pattern",
+    "alpha_pattern",
+    "trainable_token_indices",
+    "use_dora",
+    "layer_replication",
+    "lora_bias",
+    "ensure_weight_tying",
+    "base_model_name_or_path",
+    "revision",
+}
 #: settings that do not change the vectors of an encoder
 _INERT = {
-    "peft_type", "task_type", "peft_version", "inference_mode", "eva_config", "qalora_group_size", "auto_mapping",
-}  # fmt: skip
-#: packages that the setting `auto_mapping` may name; calque never imports them because of this setting
+    "peft_type",
+    "task_type",
+    "peft_version",
+    "inference_mode",
+    "eva_config",
+    "qalora_group_size",
+    "auto_mapping",
+}
+# : packages that the setting `auto_mapping` may name; calque never imports them because of this
+# setting
 MODEL_PACKAGES = ("transformers", "transformers_modules", "sentence_transformers")
 #: initialisations that only set A and B, which are then replaced by the trained matrices
 _PLAIN_STARTS = (True, False, "gaussian", "orthogonal", "eva")
@@ -53,12 +79,14 @@ def library() -> Any:
     return peft
 
 
-# -- configuration -----------------------------------------------------------------------------------------------------
+# -- configuration
+# --------------------------------------------------------------------------------------------------
 def read_config(folder: Path) -> Any:
     """Read `adapter_config.json` as a `LoraConfig`.
 
     Raises:
-        InputError: the file is corrupt, names a module to import, or contains a setting that calque does not support.
+        InputError: the file is corrupt, names a module to import, or contains a setting that calque
+            does not support.
     """
     path, peft = folder / ADAPTERS_FILE, library()
     settings = read_json_object(path, "invalid configuration")
@@ -76,9 +104,12 @@ def read_config(folder: Path) -> Any:
 def _check_imports(settings: Mapping[str, Any], path: Path) -> None:
     """Refuse settings from which PEFT would import a module.
 
-    PEFT before 0.20 imports `megatron_core` while it loads adapters, and `AutoPeftModel` imports `auto_mapping`.
+    PEFT before 0.20 imports `megatron_core` while it loads adapters, and `AutoPeftModel` imports
+    `auto_mapping`.
     """
-    named = {name: settings.get(name) for name in ("megatron_config", "megatron_core", "runtime_config")}
+    named = {
+        name: settings.get(name) for name in ("megatron_config", "megatron_core", "runtime_config")
+    }
     if named["megatron_core"] == "megatron.core":  # the default, which PEFT writes into every file
         named["megatron_core"] = None
     mapping = settings.get("auto_mapping")
@@ -92,10 +123,14 @@ def _check_imports(settings: Mapping[str, Any], path: Path) -> None:
 
 
 def _check_supported(settings: Mapping[str, Any], default: Any, path: Path) -> None:
-    """Check that the adapters are LoRA adapters, and that all settings are supported or have no effect."""
+    """Check that the adapters are LoRA adapters, and that all settings are supported or have no
+    effect.
+    """
     kind = settings.get("peft_type")
     if kind != "LORA":
-        raise InputError(f"adapters must be of type LORA, got {kind!s:.40}; {_MERGE_WITH_PEFT}", path=path)
+        raise InputError(
+            f"adapters must be of type LORA, got {kind!s:.40}; {_MERGE_WITH_PEFT}", path=path
+        )
     known = {field.name for field in fields(default)}
     for name, value in settings.items():
         if name in _SUPPORTED or name in _INERT or _is_default(name, value, default):
@@ -103,27 +138,35 @@ def _check_supported(settings: Mapping[str, Any], default: Any, path: Path) -> N
         if name in known:
             fact = f"{name}={value!r:.80} is not supported"
             raise InputError(f"{fact}; {_MERGE_WITH_PEFT}", path=path)
-        raise InputError(f"unknown setting {name!r:.60}; update PEFT (pip install -U peft)", path=path)
+        raise InputError(
+            f"unknown setting {name!r:.60}; update PEFT (pip install -U peft)", path=path
+        )
     start = settings.get("init_lora_weights", True)
     recomputed = isinstance(start, str) and start.lower().startswith(_RECOMPUTED_STARTS)
     if start not in _PLAIN_STARTS and not recomputed:
-        fact = f"init_lora_weights={start!r:.80} changes the weights of the base encoder in a way that"
+        fact = (
+            f"init_lora_weights={start!r:.80} changes the weights of the base encoder in a way that"
+        )
         raise InputError(f"{fact} cannot be recomputed; {_MERGE_WITH_PEFT}", path=path)
 
 
 def _is_default(name: str, value: Any, default: Any) -> bool:
     """Return whether a setting has its default value or no effect.
 
-    A number in an unknown setting has no effect, because another setting must switch on the feature that uses the number.
+    A number in an unknown setting has no effect, because another setting must switch on the feature
+    that uses the number.
     """
     if hasattr(default, name):
         return value == getattr(default, name) or not value
     return not value or (isinstance(value, int | float) and not isinstance(value, bool))
 
 
-# -- weights -----------------------------------------------------------------------------------------------------------
+# -- weights
+# --------------------------------------------------------------------------------------------------
 def read_weights(folder: Path) -> dict[str, torch.Tensor]:
-    """Read the adapters' weights from a safetensors file, or from a PyTorch file without running code from it."""
+    """Read the adapters' weights from a safetensors file, or from a PyTorch file without running
+    code from it.
+    """
     try:
         weights = read_tensors(folder, WEIGHTS_FILE, PICKLED_FILE)
         return {name.removeprefix(PREFIX): weight for name, weight in weights.items()}
@@ -156,10 +199,14 @@ class EncoderNames:
         self.other: list[str] = []
 
     def of(self, name: str) -> str | None:
-        """Return the encoder's name of a weight; None if the weight belongs to another part of the model."""
+        """Return the encoder's name of a weight; None if the weight belongs to another part of the
+        model.
+        """
         inner = name.removeprefix(self.prefix)
         part = inner.partition(".")[0]
-        if name.startswith(self.prefix) and (part in self._children or _owner(inner) in self._modules):
+        if name.startswith(self.prefix) and (
+            part in self._children or _owner(inner) in self._modules
+        ):
             return inner
         if part not in self.other:
             self.other.append(part)
@@ -171,7 +218,9 @@ class EncoderNames:
         return {name: weight for name, weight in named.items() if name is not None}
 
     def patterns(self, names: Iterable[str]) -> list[str]:
-        """Return the entries of a setting such as `modules_to_save` that match the end of a module's name."""
+        """Return the entries of a setting such as `modules_to_save` that match the end of a
+        module's name.
+        """
         found = [name.removeprefix(self.prefix) for name in names]
         return [name for name in found if any(module.endswith(name) for module in self._modules)]
 
@@ -185,26 +234,40 @@ def _owner(name: str) -> str:
     return name.rpartition(".")[0]
 
 
-def of_encoder(config: Any, weights: Mapping[str, torch.Tensor], model: Any, folder: Path) -> dict[str, torch.Tensor]:
-    """Return the weights by their names in the encoder, and rewrite the configuration in place to match exactly their modules.
+def of_encoder(
+    config: Any, weights: Mapping[str, torch.Tensor], model: Any, folder: Path
+) -> dict[str, torch.Tensor]:
+    """Return the weights by their names in the encoder, and rewrite the configuration in place to
+    match exactly their modules.
 
     Raises:
-        InputError: no weight belongs to the encoder, or the matrices of a module that the configuration names are missing.
+        InputError: no weight belongs to the encoder, or the matrices of a module that the
+            configuration names are missing.
     """
     names = EncoderNames(model, weights)
     found = names.weights(weights)
     if not found:
         parts = ", ".join(names.other) or "nothing"
-        fact = f"these adapters contain only {parts:.200}, which is not part of the encoder ({type(model).__name__})"
+        fact = (
+            f"these adapters contain only {parts:.200}, which is not part of the encoder "
+            f"({type(model).__name__})"
+        )
         raise InputError(
-            f"{fact}; give adapters of the encoder, or check their base model", path=folder / ADAPTERS_FILE
+            f"{fact}; give adapters of the encoder, or check their base model",
+            path=folder / ADAPTERS_FILE,
         )
     adapted = sorted({_owner(name) for name in found if ".lora_" in name})
     expected = _targets(config, model, names.prefix)
     # A model under a head has no pooler, so its adapters have none either.
-    missing = [name for name in expected if name not in adapted and not (names.prefix and name.startswith("pooler."))]
+    missing = [
+        name
+        for name in expected
+        if name not in adapted and not (names.prefix and name.startswith("pooler."))
+    ]
     if missing:
-        raise InputError(f"the adapters of {missing[0]} are missing; use the complete files", path=folder)
+        raise InputError(
+            f"the adapters of {missing[0]} are missing; use the complete files", path=folder
+        )
     full = {name: f"{names.prefix}{name}" for name in adapted}
     config.rank_pattern = _exact(config.rank_pattern, config.r, full)
     config.alpha_pattern = _exact(config.alpha_pattern, config.lora_alpha, full)
@@ -213,7 +276,8 @@ def of_encoder(config: Any, weights: Mapping[str, torch.Tensor], model: Any, fol
     config.modules_to_save = names.patterns(config.modules_to_save or []) or None
     if isinstance(config.trainable_token_indices, dict):
         config.trainable_token_indices = {
-            name.removeprefix(names.prefix): ids for name, ids in config.trainable_token_indices.items()
+            name.removeprefix(names.prefix): ids
+            for name, ids in config.trainable_token_indices.items()
         }
     return found
 
@@ -225,12 +289,17 @@ def _targets(config: Any, model: nn.Module, prefix: str) -> list[str]:
     selected = config.target_modules
     if selected is None or selected == "all-linear":
         return []  # only the weights show which modules have adapters
-    modules = [name for name, part in model.named_modules() if isinstance(part, nn.Linear | nn.Embedding | Conv1D)]
+    modules = [
+        name
+        for name, part in model.named_modules()
+        if isinstance(part, nn.Linear | nn.Embedding | Conv1D)
+    ]
     return [name for name in modules if check_target_module_exists(config, prefix + name)]
 
 
 def _exact(patterns: Mapping[str, int], usual: int, full: Mapping[str, str]) -> dict[str, int]:
-    """Return the ranks, or the scales α, that differ from the usual value, keyed by the exact name of the module.
+    """Return the ranks, or the scales α, that differ from the usual value, keyed by the exact name
+    of the module.
 
     Args:
         patterns: values by pattern, which PEFT compares with the names under the head.
@@ -238,5 +307,8 @@ def _exact(patterns: Mapping[str, int], usual: int, full: Mapping[str, str]) -> 
     """
     from peft.utils.other import get_pattern_key
 
-    values = {name: patterns.get(get_pattern_key(list(patterns), under), usual) for name, under in full.items()}
+    values = {
+        name: patterns.get(get_pattern_key(list(patterns), under), usual)
+        for name, under in full.items()
+    }
     return {name: value for name, value in values.items() if value != usual}

@@ -35,12 +35,14 @@ def compute_anchors(
     most: int | None = None,
     **options: Any,
 ) -> dict[int, Anchors]:
-    """Return the mean vector of each word type in a text, keyed by layer. The text is encoded block by block.
+    """Return the mean vector of each word type in a text, keyed by layer. The text is encoded block
+    by block.
 
     Args:
         text: text in one language; see `sum_anchors`.
-        layers: layer numbers; negative numbers count from the last layer. Default: the vectors of `encode`; their key is the
-            number of the encoder's layer, or −1 if the encoder combines several layers or is built on another encoder.
+        layers: layer numbers; negative numbers count from the last layer. Default: the vectors of
+            `encode`; their key is the number of the encoder's layer, or −1 if the encoder combines
+            several layers or is built on another encoder.
         at_least: minimum number of times that a word must occur.
         most: maximum number of words; the most frequent words are kept.
         options: further arguments of `sum_anchors`.
@@ -61,24 +63,32 @@ def sum_anchors(
     seed: int = 0,
     progress: bool = False,
 ) -> AnchorSums:
-    """Return the sums from which anchors are computed; `AnchorSums.merge` adds up the sums of several processes.
+    """Return the sums from which anchors are computed; `AnchorSums.merge` adds up the sums of
+    several processes.
 
-    A sentence is not encoded if each of its words is outside `vocabulary` or has reached `most_occurrences`. If anchors
-    are needed only for the words of a dictionary, only part of the text is therefore encoded.
+    A sentence is not encoded if each of its words is outside `vocabulary` or has reached
+    `most_occurrences`. If anchors are needed only for the words of a dictionary, only part of the
+    text is therefore encoded.
 
     Args:
         encoder, layers: see `compute_anchors`.
         text: text in one language, or an iterable of its blocks.
         vocabulary, most_occurrences: see `AnchorSums`.
-        block, seed: number of sentences encoded at a time, and a number that is recorded in `partial` only to distinguish runs.
-        partial: file for partial sums, written every minute; a call with the same arguments resumes from this file.
-        earlier: file written by an earlier call, from which the sums are read if `partial` does not exist.
+        block, seed: number of sentences encoded at a time, and a number that is recorded in
+            `partial` only to distinguish runs.
+        partial: file for partial sums, written every minute; a call with the same arguments resumes
+            from this file.
+        earlier: file written by an earlier call, from which the sums are read if `partial` does not
+            exist.
 
     Raises:
-        SettingError: the text has several languages, the encoder lacks a layer, or a file of sums was written by a different run.
+        SettingError: the text has several languages, the encoder lacks a layer, or a file of sums
+            was written by a different run.
     """
     require(encoder, "measured")
-    if layers is None:  # use -1 for an encoder with maps, because no further maps can be fitted to its layers
+    if (
+        layers is None
+    ):  # use -1 for an encoder with maps, because no further maps can be fitted to its layers
         numbers = [-1 if encoder.layer is None or encoder.base is not None else encoder.layer]
     else:
         numbers = sorted(set(encoder.layer_numbers(layers)))
@@ -87,39 +97,65 @@ def sum_anchors(
         blocks = (text[start : start + block] for start in range(0, len(text), block))
     first = next(blocks, Sentences.of([]))
     words = None if vocabulary is None else list(dict.fromkeys(vocabulary))
-    sums = AnchorSums(encoder.dim, layers=numbers, vocabulary=words, most_occurrences=most_occurrences, lang=first.lang)
+    sums = AnchorSums(
+        encoder.dim,
+        layers=numbers,
+        vocabulary=words,
+        most_occurrences=most_occurrences,
+        lang=first.lang,
+    )
     about, seen, known = {"encoder": encoder.name}, "", partial
     if partial is not None:
-        settings = json_text([numbers, words, most_occurrences, 0, [0, 1], seed, first.lang])  # keeps old hashes valid
+        settings = json_text(
+            [numbers, words, most_occurrences, 0, [0, 1], seed, first.lang]
+        )  # keeps old hashes valid
         about["settings"] = hashlib.blake2b(settings.encode(), digest_size=16).hexdigest()
         about["fingerprint"] = encoder.fingerprint
         known = partial if earlier is None or Path(partial).exists() else earlier
         if Path(known).exists():
             recorded = pass_of(known)
             if any(recorded.get(name) != about[name] for name in ("fingerprint", "settings")):
-                raise SettingError(f"{known} has sums from another run (encoder or settings differ); remove the file")
+                raise SettingError(
+                    f"{known} has sums from another run (encoder or settings differ); remove the "
+                    "file"
+                )
             sums, seen = AnchorSums.open(known), recorded["text"]
     resumed, saved, done = sums.n_sentences, time.monotonic(), 0
     digest = hashlib.blake2b(digest_size=16)  # hash of the text read so far
     total = len(text) if isinstance(text, Sentences) else None
     counter = bar(total, unit=" sentences", title="anchors", show=progress, initial=resumed)
     with counter, warnings.catch_warnings():
-        warnings.simplefilter("ignore", UncoveredWordsWarning)  # a single warning at the end replaces one per block
+        warnings.simplefilter(
+            "ignore", UncoveredWordsWarning
+        )  # a single warning at the end replaces one per block
         for part in chain([first], blocks):
             if part.lang != sums.lang:
-                raise SettingError(f"the text must be in one language, got {sums.lang!r} and {part.lang!r}")
+                raise SettingError(
+                    f"the text must be in one language, got {sums.lang!r} and {part.lang!r}"
+                )
             done += len(part)
             if partial is not None:
-                digest.update(part.lengths().tobytes() + "\n".join(part.flat()[0].to_pylist()).encode())
+                digest.update(
+                    part.lengths().tobytes() + "\n".join(part.flat()[0].to_pylist()).encode()
+                )
                 if done - len(part) < resumed:
                     if done > resumed or (done == resumed and digest.hexdigest() != seen):
-                        raise SettingError(f"{known} contains sums from another text; remove the file")
+                        raise SettingError(
+                            f"{known} contains sums from another text; remove the file"
+                        )
                     continue
             wanted = np.flatnonzero(sums.wanted(part))
             chosen = part if len(wanted) == len(part) else part.take(wanted)
             if len(chosen):
-                sums.add(chosen, encoder.encode(chosen) if layers is None else encoder.encode_layers(chosen, numbers))
-            sums.n_sentences = done  # includes skipped sentences, so that an interrupted run resumes after them
+                sums.add(
+                    chosen,
+                    encoder.encode(chosen)
+                    if layers is None
+                    else encoder.encode_layers(chosen, numbers),
+                )
+            sums.n_sentences = (
+                done  # includes skipped sentences, so that an interrupted run resumes after them
+            )
             if partial is not None and time.monotonic() - saved >= _SAVE_EVERY:
                 sums.save(partial, note=json_text(about | {"text": digest.hexdigest()}))
                 saved = time.monotonic()
@@ -136,7 +172,9 @@ def sum_anchors(
 
 
 def pass_of(path: str | PathLike[str]) -> dict[str, Any]:
-    """Return the encoder's name and the hashes that `sum_anchors` wrote to a file, or an empty dictionary if there are none."""
+    """Return the encoder's name and the hashes that `sum_anchors` wrote to a file, or an empty
+    dictionary if there are none.
+    """
     note = AnchorSums.note_of(path)
     try:
         about = json.loads(note) if note.startswith("{") else {}
@@ -144,13 +182,16 @@ def pass_of(path: str | PathLike[str]) -> dict[str, Any]:
             raise ValueError("its values must be text")
         return about
     except (ValueError, RecursionError) as error:
-        raise InputError("the record of the run is corrupt; compute the sums again", path=path) from error
+        raise InputError(
+            "the record of the run is corrupt; compute the sums again", path=path
+        ) from error
 
 
 def table_anchors(
     encoder: StaticEncoder, lang: str, *, most: int | None = None, also: Iterable[str] = ()
 ) -> dict[int, Anchors]:
-    """Return the static word vectors of a language as anchors with a count of 0; maps and `encoder.sentence` are not applied.
+    """Return the static word vectors of a language as anchors with a count of 0; maps and
+    `encoder.sentence` are not applied.
 
     Args:
         most: maximum number of words, taken from the start of the table.
@@ -158,18 +199,28 @@ def table_anchors(
     """
     table = encoder.tables.get(lang, encoder.tables.get(""))
     if table is None:
-        raise SettingError(f"there are no word vectors for language {lang!r}; use one of {sorted(encoder.tables)}")
+        raise SettingError(
+            f"there are no word vectors for language {lang!r}; use one of {sorted(encoder.tables)}"
+        )
     others = (word for word in also if word in table.index)
     words = list(dict.fromkeys(word for word in chain(table.words[:most], others) if word))
-    encoded = encoder.replace(sentence=None, maps=None).encode(Sentences.of([[word] for word in words], lang))
+    encoded = encoder.replace(sentence=None, maps=None).encode(
+        Sentences.of([[word] for word in words], lang)
+    )
     covered = np.arange(len(words)) if encoded.covered is None else np.flatnonzero(encoded.covered)
     vectors = np.asarray(encoded.data)[covered]
-    return {0: Anchors(tuple(words[k] for k in covered), vectors, np.zeros(len(covered), dtype=np.int64), lang)}
+    return {
+        0: Anchors(
+            tuple(words[k] for k in covered), vectors, np.zeros(len(covered), dtype=np.int64), lang
+        )
+    }
 
 
 def frequent_words(sentences: Sentences, most: int, also: Iterable[str] = ()) -> list[str]:
     """Return the `most` most frequent words in a text, followed by the words in `also`."""
     counted = sentences.flat()[0].value_counts()
-    order = np.argsort(-counted.field("counts").to_numpy(zero_copy_only=False), kind="stable")[:most]
+    order = np.argsort(-counted.field("counts").to_numpy(zero_copy_only=False), kind="stable")[
+        :most
+    ]
     words = counted.field("values")
     return list(dict.fromkeys((*(words[int(k)].as_py() for k in order), *also)))

@@ -30,8 +30,8 @@ _USES = {
 class Encoder(ABC):
     """Base class of encoders, which compute a vector for each word of a sentence.
 
-    A subclass must define `name`, `dim`, `fingerprint` and `encode`. By default an encoder has only layer 0; an encoder with
-    several layers sets `n_layers` and implements `encode_layers`.
+    A subclass must define `name`, `dim`, `fingerprint` and `encode`. By default an encoder has only
+    layer 0; an encoder with several layers sets `n_layers` and implements `encode_layers`.
 
     Attributes:
         dim: number of dimensions of each vector.
@@ -39,7 +39,8 @@ class Encoder(ABC):
         n_layers: number of the last layer, counting from 0.
         layer: layer whose vectors `encode` returns; None if `encode` combines several layers.
         base: encoder that this encoder is built on, or None.
-        precision: precision of the matrix products in `encode`; None if `encode` computes no matrix products.
+        precision: precision of the matrix products in `encode`; None if `encode` computes no matrix
+            products.
         rows: unit that each vector represents: "words", or "key points" (see `KeyPointEncoder`).
         made: record of the alignment, shown in the model card; None if the encoder was not aligned.
     """
@@ -60,12 +61,15 @@ class Encoder(ABC):
 
     @abstractmethod
     def encode(self, sentences: Iterable[Sentence], *, progress: bool = False) -> Embeddings:
-        """Return one vector per word, in the order of the sentences; with `progress`, show a progress bar on standard error."""
+        """Return one vector per word, in the order of the sentences; with `progress`, show a
+        progress bar on standard error.
+        """
 
     def encode_to(
         self, path: str | PathLike[str], sentences: Sequence[Sentence], *, progress: bool = False
     ) -> Embeddings:
-        """Write one vector per word to a safetensors file atomically, and return the memory-mapped vectors.
+        """Write one vector per word to a safetensors file atomically, and return the memory-mapped
+        vectors.
 
         The vectors of at most 4,096 sentences are held in memory at a time.
 
@@ -78,9 +82,15 @@ class Encoder(ABC):
         offsets = offsets_of(word_counts(sentences))
         n = int(offsets[-1])
         arrays_of = {
-            "data": ((n, self.dim), np.float32), "offsets": (offsets.shape, np.int64), "covered": ((n,), np.bool_)
-        }  # fmt: skip
-        with filling(path, arrays_of) as arrays, bar(n, show=progress, **BAR) as counter, warnings.catch_warnings():
+            "data": ((n, self.dim), np.float32),
+            "offsets": (offsets.shape, np.int64),
+            "covered": ((n,), np.bool_),
+        }
+        with (
+            filling(path, arrays_of) as arrays,
+            bar(n, show=progress, **BAR) as counter,
+            warnings.catch_warnings(),
+        ):
             # One warning at the end replaces the warnings about each window.
             warnings.simplefilter("ignore", UncoveredWordsWarning)
             arrays["offsets"][...] = offsets
@@ -93,18 +103,23 @@ class Encoder(ABC):
         vectors = Embeddings.open(path)
         if vectors.covered is not None:
             missing = int((~vectors.covered).sum())
-            fact = f"{missing:,} of {n:,} words have no vector: they exceed the encoder's limit, or the tokenizer drops them"
+            fact = (
+                f"{missing:,} of {n:,} words have no vector: they exceed the encoder's limit, or "
+                "the tokenizer drops them"
+            )
             warnings.warn(UncoveredWordsWarning(f"{fact}; their vectors are zero"), stacklevel=2)
         return vectors
 
     @property
     def languages(self) -> tuple[str, ...]:
-        """Languages for which the encoder has word vector tables, separate encoders or maps; empty if it accepts any language."""
+        """Languages for which the encoder has word vector tables, separate encoders or maps; empty
+        if it accepts any language.
+        """
         return ()
 
     def stored_words(self, lang: str) -> Sequence[str] | None:
-        """Return the words of a language that have a stored vector, usually the most frequent first, or None if
-        the encoder has no such list because it computes vectors from text."""
+        """Return the words of a language that have a stored vector, usually the most frequent
+        first, or None if the encoder has no such list because it computes vectors from text."""
         return None
 
     @property
@@ -113,21 +128,32 @@ class Encoder(ABC):
         return range(self.n_layers + 1)
 
     def layer_number(self, layer: int) -> int:
-        """Return the number of a layer, counting from 0; a negative `layer` counts from the end of `layers`."""
+        """Return the number of a layer, counting from 0; a negative `layer` counts from the end of
+        `layers`.
+        """
         layers = self.layers
         number = layers[layer] if -len(layers) <= layer < 0 else layer
         if number in layers:
             return number
         several = isinstance(layers, range) and len(layers) > 1
-        has = f"layers 0 to {layers[-1]} (-1 is the last)" if several else f"layers {', '.join(map(str, layers))}"
+        has = (
+            f"layers 0 to {layers[-1]} (-1 is the last)"
+            if several
+            else f"layers {', '.join(map(str, layers))}"
+        )
         raise SettingError(f"there is no layer {layer}: {self.name} has {has}")
 
     def layer_numbers(self, layers: Sequence[int] | None) -> tuple[int, ...]:
-        """Return the numbers of the given layers; default: the encoder's `layer`, or the last layer if `layer` is None."""
+        """Return the numbers of the given layers; default: the encoder's `layer`, or the last layer
+        if `layer` is None.
+        """
         if layers is None:
             layers = [-1 if self.layer is None else self.layer]
         if not layers:
-            raise SettingError("layers must not be empty; give at least one, or omit layers to use the encoder's layer")
+            raise SettingError(
+                "layers must not be empty; give at least one, or omit layers to use the encoder's "
+                "layer"
+            )
         return tuple(self.layer_number(layer) for layer in layers)
 
     def encode_layers(
@@ -137,7 +163,9 @@ class Encoder(ABC):
         *,
         progress: bool = False,
     ) -> dict[int, Embeddings]:
-        """Return the vectors of several layers from one forward pass, keyed by the requested layer numbers."""
+        """Return the vectors of several layers from one forward pass, keyed by the requested layer
+        numbers.
+        """
         numbers = {layer: self.layer_number(layer) for layer in layers}
         vectors = self._encode(sentences, sorted(set(numbers.values())), progress)
         return {layer: vectors[number] for layer, number in numbers.items()}
@@ -145,13 +173,20 @@ class Encoder(ABC):
     def _encode(self, sentences: Any, layers: list[int], progress: bool) -> dict[int, Embeddings]:
         """Return the vectors of the given layers, keyed by layer number."""
         if layers != [self.layer]:
-            raise SettingError(f"{self.name} has several layers, so {type(self).__name__} must implement encode_layers")
+            raise SettingError(
+                f"{self.name} has several layers, so {type(self).__name__} must implement "
+                "encode_layers"
+            )
         return {layers[0]: self.encode(sentences, progress=progress)}
 
     def save(self, folder: str | PathLike[str]) -> None:
-        """Write a folder that `load_encoder` can load. This default works only for classes without constructor arguments."""
+        """Write a folder that `load_encoder` can load. This default works only for classes without
+        constructor arguments.
+        """
         if (kind := encoder_kind(self)) == OWN:
-            fact = f"{type(self).__name__} does not implement save, and its module cannot be imported"
+            fact = (
+                f"{type(self).__name__} does not implement save, and its module cannot be imported"
+            )
             raise SettingError(f"{self.name} cannot be saved: {fact}")
         with saving(folder, self) as path:
             write_about(path, kind, {"fingerprint": self.fingerprint})
@@ -164,12 +199,17 @@ class Encoder(ABC):
             write_card(folder, self, self.made)
 
     def save_whole(self, folder: str | PathLike[str]) -> None:
-        """Save the encoder with all layers, so that the layer numbers and the fingerprint stay the same."""
+        """Save the encoder with all layers, so that the layer numbers and the fingerprint stay the
+        same.
+        """
         self.save(folder)
 
     @classmethod
-    def open(cls, folder: str | PathLike[str], *, about: Mapping[str, Any] | None = None, **options: Any) -> Self:
-        """Load an encoder that `save` wrote. This default works only for classes without constructor arguments.
+    def open(
+        cls, folder: str | PathLike[str], *, about: Mapping[str, Any] | None = None, **options: Any
+    ) -> Self:
+        """Load an encoder that `save` wrote. This default works only for classes without
+        constructor arguments.
 
         Args:
             folder: folder to load the encoder from.
@@ -177,16 +217,24 @@ class Encoder(ABC):
             options: arguments that the caller passed to `load_encoder`.
         """
         if cls.save is not Encoder.save:
-            raise InputError(f"{cls.__name__} cannot be loaded, because it implements save but not open", path=folder)
+            raise InputError(
+                f"{cls.__name__} cannot be loaded, because it implements save but not open",
+                path=folder,
+            )
         encoder = build(cls, options)
-        if (read_about(folder) if about is None else about).get("fingerprint") not in (None, encoder.fingerprint):
+        if (read_about(folder) if about is None else about).get("fingerprint") not in (
+            None,
+            encoder.fingerprint,
+        ):
             fact = f"{cls.__name__}() has a different fingerprint from the saved encoder"
             raise InputError(f"{fact}; implement save and open", path=folder)
         return encoder
 
 
 def build(kind: type[Encoder], options: Mapping[str, Any] | None = None) -> Any:
-    """Build an encoder by calling its class without arguments; raise SettingError if any options are given."""
+    """Build an encoder by calling its class without arguments; raise SettingError if any options
+    are given.
+    """
     for option in options or {}:
         raise SettingError(f"{option} does not apply to {kind.__name__}")
     try:
@@ -196,25 +244,49 @@ def build(kind: type[Encoder], options: Mapping[str, Any] | None = None) -> Any:
         raise SettingError(f"{fact}; use a subclass that sets the arguments") from error
 
 
-def require(encoder: Any, use: Literal["measured", "mapped", "trained"], rows: Sequence[str] = ("words",)) -> None:
-    """Check that an encoder has all members required for `use`, and that its attribute `rows` is one of the given units."""
+def require(
+    encoder: Any, use: Literal["measured", "mapped", "trained"], rows: Sequence[str] = ("words",)
+) -> None:
+    """Check that an encoder has all members required for `use`, and that its attribute `rows` is
+    one of the given units.
+    """
     # The class is checked first, because computing the property `fingerprint` can take a long time.
-    missing = [name for name in _USES[use] if not hasattr(type(encoder), name) and not hasattr(encoder, name)]
+    missing = [
+        name
+        for name in _USES[use]
+        if not hasattr(type(encoder), name) and not hasattr(encoder, name)
+    ]
     if missing:
         name = getattr(encoder, "name", "") or type(encoder).__name__
         fact = f"{name} cannot be {use}: {type(encoder).__name__} has no {', '.join(missing)}"
-        raise SettingError(f'{fact}; see "Your own model, method, task" in the documentation (docs/guides/own.md)')
+        raise SettingError(
+            f'{fact}; see "Your own model, method, task" in the documentation (docs/guides/own.md)'
+        )
     if (given := getattr(encoder, "rows", "words")) not in rows:
-        fact = f"{encoder.name} has vectors for {given}, but vectors for {' or '.join(rows)} are required here"
-        raise SettingError(f"{fact}; choose a text-level task, such as nli, which also supports key points")
+        fact = (
+            f"{encoder.name} has vectors for {given}, but vectors for {' or '.join(rows)} are "
+            "required here"
+        )
+        raise SettingError(
+            f"{fact}; choose a text-level task, such as nli, which also supports key points"
+        )
     if use == "mapped" and getattr(encoder, "base", None) is not None:
-        raise SettingError(f"{encoder.name} already has maps; fit new maps to its base encoder, {encoder.base.name}")
+        raise SettingError(
+            f"{encoder.name} already has maps; fit new maps to its base encoder, "
+            f"{encoder.base.name}"
+        )
 
 
 def made_of(
-    base: Encoder, method: str, towards: str, corpora: Sequence[Any], pairs: Sequence[Any], about: Mapping[str, Any]
+    base: Encoder,
+    method: str,
+    towards: str,
+    corpora: Sequence[Any],
+    pairs: Sequence[Any],
+    about: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Return the record of an alignment that was computed from Python; the model card shows this record.
+    """Return the record of an alignment that was computed from Python; the model card shows this
+    record.
 
     Args:
         method, towards: name of the method, and language that the other languages are aligned with.
@@ -222,8 +294,17 @@ def made_of(
         about: result of `Method.record()`, which contains the settings.
     """
     texts = [
-        {"path": "text given in Python", "langs": list(text.langs), "sentence_pairs": len(text), "word_pairs": len(linked)}
+        {
+            "path": "text given in Python",
+            "langs": list(text.langs),
+            "sentence_pairs": len(text),
+            "word_pairs": len(linked),
+        }
         for text, linked in zip(corpora, pairs, strict=True)
-    ]  # fmt: skip
-    facts = {"encoder": base.name, "encoder_fingerprint": base.fingerprint, "encoder_precision": base.precision}
+    ]
+    facts = {
+        "encoder": base.name,
+        "encoder_fingerprint": base.fingerprint,
+        "encoder_precision": base.precision,
+    }
     return {**about, "method": method, "towards": towards, "texts": texts, **facts}

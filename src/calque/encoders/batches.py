@@ -18,14 +18,18 @@ class WordBatch:
 
     Attributes:
         input_ids: subword ids, int64 `[B, T]`.
-        attention_mask: mask with 1 for subwords and 0 for padding, int64 `[B, T]`; None if there is no padding.
-        inside: index of each subword in the flattened batch, int64 `[N]`; None if there is no padding.
-        spread: index of the subword at each position (arbitrary for padding), int64 `[B * T]`; None if there is no padding.
+        attention_mask: mask with 1 for subwords and 0 for padding, int64 `[B, T]`; None if there is
+            no padding.
+        inside: index of each subword in the flattened batch, int64 `[N]`; None if there is no
+            padding.
+        spread: index of the subword at each position (arbitrary for padding), int64 `[B * T]`; None
+            if there is no padding.
         starts: index of each word's first subword in the flattened batch, int64 `[W]`.
         packed: index of each word's first subword among the N subwords, int64 `[W]`.
         lengths: number of subwords of each word, or 0 for a word without a vector, int64 `[W]`.
         word_counts: number of words in each sentence, int64 `[B]`.
-        segments: segment (token type) of each subword in a pair of texts, int64 `[B, T]`; None if all segments are 0.
+        segments: segment (token type) of each subword in a pair of texts, int64 `[B, T]`; None if
+            all segments are 0.
     """
 
     input_ids: Tensor
@@ -46,7 +50,8 @@ class WordBatch:
     def to(self, device: torch.device | str) -> WordBatch:
         """Return the batch on another device."""
         moved = {
-            name: None if value is None else value.to(device, non_blocking=True) for name, value in vars(self).items()
+            name: None if value is None else value.to(device, non_blocking=True)
+            for name, value in vars(self).items()
         }
         return replace(self, **moved)
 
@@ -94,13 +99,15 @@ def collate(split: SplitSentences, sentences: np.ndarray) -> WordBatch:
 
 
 def token_batches(lengths: np.ndarray, budget: int) -> list[np.ndarray]:
-    """Group sentences of similar length into batches, and return the sentence indices of each batch as an int64 array.
+    """Group sentences of similar length into batches, and return the sentence indices of each batch
+    as an int64 array.
 
     Sentences are sorted by length, longest first, so the first batch needs the most memory.
 
     Args:
         lengths: number of subwords in each sentence, `[n_sentences]`.
-        budget: maximum number of subwords in a batch, including padding; a longer sentence forms a batch of its own.
+        budget: maximum number of subwords in a batch, including padding; a longer sentence forms a
+            batch of its own.
     """
     lengths = np.asarray(lengths)
     order = np.argsort(-lengths, kind="stable")

@@ -24,27 +24,43 @@ _UNUSED = {
     "links_without_vector": "word links with a word that has no vector",
     "truncated_words": "words beyond the encoder's length limit",
 }
-_DECODERS = {"decoder_layers", "num_decoder_layers"}  # configuration keys that only encoder-decoder models have
+_DECODERS = {
+    "decoder_layers",
+    "num_decoder_layers",
+}  # configuration keys that only encoder-decoder models have
 
 
 def write_card(folder: Path, encoder: Any, record: dict[str, Any]) -> None:
-    """Write `README.md` and `calque-run.json` for a saved encoder; add the encoder's kind and vector settings to `record`."""
+    """Write `README.md` and `calque-run.json` for a saved encoder; add the encoder's kind and
+    vector settings to `record`.
+    """
     record.pop("vectors", None)
     about = read_about(folder)
-    record["kind"] = "standardized" if "base_folder" in about and about.get("kind") != "mapped" else about.get("kind")
+    record["kind"] = (
+        "standardized"
+        if "base_folder" in about and about.get("kind") != "mapped"
+        else about.get("kind")
+    )
     if about.get("kind") in ("huggingface", "adapters"):
         n_layers = about["layer"] if about.get("cut") else encoder.n_layers
-        record["vectors"] = {"layer": about["layer"], "n_layers": n_layers, "pooling": about["pooling"],
-                             "add_prefix_space": bool(encoder.subwords.needs_space),
-                             "decoder": bool(_DECODERS & encoder.model.config.to_dict().keys())}  # fmt: skip
+        record["vectors"] = {
+            "layer": about["layer"],
+            "n_layers": n_layers,
+            "pooling": about["pooling"],
+            "add_prefix_space": bool(encoder.subwords.needs_space),
+            "decoder": bool(_DECODERS & encoder.model.config.to_dict().keys()),
+        }
         if languages := encoder.subwords.languages:
             record["vectors"]["language"] = encoder.tokenizer.convert_ids_to_tokens(languages[""])
         if "adapted" in about:
             record["vectors"]["adapted"] = about["adapted"]["place"]
             record["vectors"]["revision"] = about["adapted"].get("revision", "")
             record["vectors"]["own_tokenizer"] = (folder / "tokenizer.json").is_file()
-        if ("adapted" in about and (not encoder.tokenizer.name_or_path or encoder.own_embeddings)) or encoder.standard:
-            # transformers cannot load the tokenizer, does not resize the embeddings, or does not standardise vectors
+        if (
+            "adapted" in about and (not encoder.tokenizer.name_or_path or encoder.own_embeddings)
+        ) or encoder.standard:
+            # transformers cannot load the tokenizer, does not resize the embeddings, or does not
+            # standardise vectors
             del record["vectors"]
         elif about.get("kind") == "huggingface" and about.get("own_pooling", True):
             record["vectors"]["sentences"] = _is_sentence_encoder(folder)
@@ -52,7 +68,9 @@ def write_card(folder: Path, encoder: Any, record: dict[str, Any]) -> None:
 
 
 def _is_sentence_encoder(folder: Path) -> bool:
-    """Return whether sentence-transformers opens a folder and computes the same sentence vectors as calque."""
+    """Return whether sentence-transformers opens a folder and computes the same sentence vectors as
+    calque.
+    """
     try:
         return bool(modules_of(folder)) and bool(read_recipe(folder)["modes"])
     except CalqueError:  # calque does not support a module or a setting of the folder
@@ -61,24 +79,39 @@ def _is_sentence_encoder(folder: Path) -> bool:
 
 def model_card(folder: Path, record: dict[str, Any]) -> None:
     """Write the model card (`README.md`) and the record (`calque-run.json`) to the folder."""
-    write_text(folder / RUN_FILE, json_text(environment() | record, indent=2, default=str, ensure_ascii=False) + "\n")
-    languages = record.get("langs") or sorted({lang for text in record["texts"] for lang in text["langs"]})
+    write_text(
+        folder / RUN_FILE,
+        json_text(environment() | record, indent=2, default=str, ensure_ascii=False) + "\n",
+    )
+    languages = record.get("langs") or sorted(
+        {lang for text in record["texts"] for lang in text["langs"]}
+    )
     counts, limit = record.get("counts", {}), record["settings"].get("max_words")
     base = record["encoder"]
     on_hub = base.count("/") == 1 and base[0] not in "/.~" and not Path(base).exists()
-    templates = Environment(loader=PackageLoader("calque.encoders", "."), trim_blocks=True, lstrip_blocks=True)
+    templates = Environment(
+        loader=PackageLoader("calque.encoders", "."), trim_blocks=True, lstrip_blocks=True
+    )
     text = templates.get_template("card.md.j2").render(
         record=record,
         base=base if on_hub else None,
         modules=(folder / "modules.json").is_file(),
         mapped=record.get("kind") == "mapped",
-        library={"huggingface": "transformers", "adapters": "peft"}.get(record.get("kind", "huggingface"), "calque"),
+        library={"huggingface": "transformers", "adapters": "peft"}.get(
+            record.get("kind", "huggingface"), "calque"
+        ),
         languages=languages,
         others=[lang for lang in languages if lang != record["towards"]],
         data=hub_ids(text["path"] for text in record["texts"]),
-        counted=list(dict.fromkeys(name for text in record["texts"] for name in text if name not in ("path", "langs"))),
+        counted=list(
+            dict.fromkeys(
+                name for text in record["texts"] for name in text if name not in ("path", "langs")
+            )
+        ),
         unused=[
-            f"{counts[name]:,} {what.format(max_words=limit)}" for name, what in _UNUSED.items() if counts.get(name)
+            f"{counts[name]:,} {what.format(max_words=limit)}"
+            for name, what in _UNUSED.items()
+            if counts.get(name)
         ],
         version=VERSION,
         json=partial(json_text, indent=2, default=str),

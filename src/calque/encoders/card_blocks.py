@@ -1,7 +1,9 @@
-"""Keep the user's text when a model card is rewritten: calque replaces only its own blocks, which are enclosed in markers.
+"""Keep the user's text when a model card is rewritten: calque replaces only its own blocks, which
+are enclosed in markers.
 
-A card has two blocks: `card` describes the encoder, and `scores` contains its scores. Everything outside the blocks belongs to
-the user, as do keys of the front matter that calque does not write. Cards of earlier versions have no markers.
+A card has two blocks: `card` describes the encoder, and `scores` contains its scores. Everything
+outside the blocks belongs to the user, as do keys of the front matter that calque does not write.
+Cards of earlier versions have no markers.
 """
 
 from __future__ import annotations
@@ -15,8 +17,12 @@ from calque.storage import whole
 
 CARD_FILE = "README.md"
 CARD, SCORES = "card", "scores"
-#: text below the heading of the scores before scores are recorded; earlier versions wrote the same text
-NO_SCORES = "No scores are recorded yet. `calque evaluate` computes scores, and its option `--record` adds them here."
+# : text below the heading of the scores before scores are recorded; earlier versions wrote the same
+# text
+NO_SCORES = (
+    "No scores are recorded yet. `calque evaluate` computes scores, and its option `--record` adds "
+    "them here."
+)
 SCORES_HEADING = "## Scores"
 #: beginning of the header of the table of scores, in this version and in earlier ones
 TABLE_START = "| task | metric | data | languages |"
@@ -41,7 +47,9 @@ def _end(name: str) -> str:
 
 def _pattern(name: str) -> re.Pattern[str]:
     begin = rf"^<!-- calque: {name}\b[^\n]*-->[ \t]*\r?\n"
-    return re.compile(rf"{begin}.*?^<!-- end of calque: {name} -->[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
+    return re.compile(
+        rf"{begin}.*?^<!-- end of calque: {name} -->[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE
+    )
 
 
 def read_card(path: Path) -> str:
@@ -59,16 +67,24 @@ def write_card_text(path: Path, text: str) -> None:
 
 
 def _replaced(text: str, name: str, new: str) -> str:
-    """Return a text in which the block with the given name is replaced or, if there is none, added at the end."""
-    return _pattern(name).sub(lambda _: new, text, count=1) if _pattern(name).search(text) else _joined(text, new)
+    """Return a text in which the block with the given name is replaced or, if there is none, added
+    at the end.
+    """
+    return (
+        _pattern(name).sub(lambda _: new, text, count=1)
+        if _pattern(name).search(text)
+        else _joined(text, new)
+    )
 
 
-# -- scores ------------------------------------------------------------------------------------------------------------
+# -- scores
+# --------------------------------------------------------------------------------------------------
 def with_scores(text: str, content: str) -> str:
-    """Return a card in which only calque's block of scores is replaced; a card without such a block gets one at its end.
+    """Return a card in which only calque's block of scores is replaced; a card without such a block
+    gets one at its end.
 
-    A card of an earlier version has scores without markers: the heading, followed by the table or by `NO_SCORES`. A section
-    "Scores" with other content belongs to the user.
+    A card of an earlier version has scores without markers: the heading, followed by the table or
+    by `NO_SCORES`. A section "Scores" with other content belongs to the user.
     """
     new = _with_endings_of(text, block(SCORES, content.encode("utf-8", "replace").decode()))
     if _pattern(SCORES).search(text):
@@ -81,7 +97,9 @@ def with_scores(text: str, content: str) -> str:
 
 
 def _end_of_old_scores(lines: Sequence[str], start: int) -> int | None:
-    """Return the index of the line after the scores of an earlier version, whose heading is line `start`, or None."""
+    """Return the index of the line after the scores of an earlier version, whose heading is line
+    `start`, or None.
+    """
     number = start + 1
     while number < len(lines) and not lines[number].strip():
         number += 1
@@ -94,12 +112,14 @@ def _end_of_old_scores(lines: Sequence[str], start: int) -> int | None:
     return number
 
 
-# -- the whole card ----------------------------------------------------------------------------------------------------
+# -- the whole card
+# --------------------------------------------------------------------------------------------------
 def with_user_text(old: str, new: str) -> str:
     """Return the new card with the user's text of an old card.
 
     Args:
-        old: card that is replaced; it may have been written by the user, or by an earlier version of calque.
+        old: card that is replaced; it may have been written by the user, or by an earlier version
+            of calque.
         new: card written by calque, with front matter and both blocks.
     """
     if not old.strip():
@@ -162,7 +182,9 @@ def _split(text: str) -> tuple[str, str]:
 
 
 def _merged_front(old: str, new: str) -> str:
-    """Return the new front matter with the keys of the old one that it lacks, such as the licence."""
+    """Return the new front matter with the keys of the old one that it lacks, such as the
+    licence.
+    """
     own = [part for name, part in _keys(old) if name not in dict(_keys(new))]
     if not own:
         return new or old
@@ -207,6 +229,10 @@ def whole_card(text: str) -> str:
 
 
 def keep_user_text(old: Path, new: Path) -> None:
-    """Add the user's text in the card of the folder `old` to the card in the folder `new`, if both folders have a card."""
+    """Add the user's text in the card of the folder `old` to the card in the folder `new`, if both
+    folders have a card.
+    """
     if (old / CARD_FILE).is_file() and (new / CARD_FILE).is_file():
-        write_card_text(new / CARD_FILE, with_user_text(read_card(old / CARD_FILE), read_card(new / CARD_FILE)))
+        write_card_text(
+            new / CARD_FILE, with_user_text(read_card(old / CARD_FILE), read_card(new / CARD_FILE))
+        )

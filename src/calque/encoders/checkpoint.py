@@ -24,21 +24,30 @@ from calque.named import TRUST_CODE
 
 
 def read_checkpoint(
-    name: str, dtype: torch.dtype | str, attention: str | None, *, revision: str | None = None, beside: str = ""
+    name: str,
+    dtype: torch.dtype | str,
+    attention: str | None,
+    *,
+    revision: str | None = None,
+    beside: str = "",
 ) -> tuple[Any, Any]:
-    """Load a model and its tokenizer from a folder or from the hub, and check that both are complete and match each other.
+    """Load a model and its tokenizer from a folder or from the hub, and check that both are
+    complete and match each other.
 
     The settings that a sentence-transformers folder has for its model and tokenizer are applied.
 
     Args:
         dtype: weight type, or "auto" for the type in the file.
-        attention: `attn_implementation` of `transformers`; None leaves the choice to `transformers`.
+        attention: `attn_implementation` of `transformers`; None leaves the choice to
+            `transformers`.
         revision: branch, tag or commit on the hub; default: main. It does not apply to folders.
-        beside: sentence-transformers folder whose settings have priority over those of `name`, such as a folder of adapters.
+        beside: sentence-transformers folder whose settings have priority over those of `name`, such
+            as a folder of adapters.
     """
     from transformers import AutoConfig
 
-    # Only the main branch of a sentence-transformers model on the hub can have settings for its model.
+    # Only the main branch of a sentence-transformers model on the hub can have settings for its
+    # model.
     whole, (name, settings) = name, (name, ModelSettings()) if revision else model_settings(name)
     if beside:
         own = model_settings(beside)[1]
@@ -50,18 +59,29 @@ def read_checkpoint(
             _check_size(config, name)
             how: dict[str, Any] = {"dtype": dtype, **where}
             if settings.config:
-                config = how["config"] = AutoConfig.from_pretrained(name, **settings.config, **where)
+                config = how["config"] = AutoConfig.from_pretrained(
+                    name, **settings.config, **where
+                )
             if attention is not None:
                 how["attn_implementation"] = attention
             model, missing, _ = _load(name, config, how)
-            tokenizer = _with_limit(_load_tokenizer(name, {**settings.tokenizer, **where}), settings)
+            tokenizer = _with_limit(
+                _load_tokenizer(name, {**settings.tokenizer, **where}), settings
+            )
     except CalqueError:
         raise
     except Exception as error:  # corrupt files raise exceptions from many libraries
         if os.path.isdir(name):
-            raise InputError(f"not an encoder that transformers can load ({first_line(error)})", path=name) from error
-        fact = f"{name!r} is not a local folder, and loading it from the Hugging Face hub failed ({first_line(error)})"
-        raise InputError(f"{fact}; check the name and the connection, or use a local folder") from error
+            raise InputError(
+                f"not an encoder that transformers can load ({first_line(error)})", path=name
+            ) from error
+        fact = (
+            f"{name!r} is not a local folder, and loading it from the Hugging Face hub failed "
+            f"({first_line(error)})"
+        )
+        raise InputError(
+            f"{fact}; check the name and the connection, or use a local folder"
+        ) from error
     if len(tokenizer) <= len(
         set(tokenizer.all_special_ids)
     ):  # transformers builds an empty tokenizer if the tokenizer file is missing
@@ -69,7 +89,10 @@ def read_checkpoint(
     if any(key.startswith("pooler.") for key in missing):
         model.pooler = None  # the pooler's random weights must not be hashed or saved
     if missing := [key for key in missing if not key.startswith("pooler.")]:
-        fact = f"{len(missing)} weights are missing ({min(missing)}, …); use a complete {config.model_type} checkpoint"
+        fact = (
+            f"{len(missing)} weights are missing ({min(missing)}, …); use a complete "
+            f"{config.model_type} checkpoint"
+        )
         raise InputError(fact, path=name)
     if name != whole:  # the settings are read from the whole folder, not only from the model's
         model.name_or_path = model.config.name_or_path = whole
@@ -84,12 +107,17 @@ def _where(name: str, revision: str | None) -> dict[str, Any]:
 
 
 def _load(name: str, config: Any, how: dict[str, Any]) -> tuple[Any, set[str], set[str]]:
-    """Load the encoder part of a model; return it with the names of the weights that are missing or unknown."""
+    """Load the encoder part of a model; return it with the names of the weights that are missing or
+    unknown.
+    """
     from transformers import AutoModel, AutoModelForTextEncoding
 
-    # transformers would load adapters in the same folder without calque's checks; a subfolder that does not exist prevents this.
+    # transformers would load adapters in the same folder without calque's checks; a subfolder that
+    # does not exist prevents this.
     how = {"output_loading_info": True, "adapter_kwargs": {"subfolder": "no-adapters"}, **how}
-    if type(config) in AutoModelForTextEncoding._model_mapping:  # load only the encoder of T5 models
+    if (
+        type(config) in AutoModelForTextEncoding._model_mapping
+    ):  # load only the encoder of T5 models
         kind = AutoModelForTextEncoding
     elif config.is_encoder_decoder:
         kind, how["config"] = AutoModel, _without_decoder(config, name)
@@ -106,7 +134,10 @@ def _load_tokenizer(name: str, where: dict[str, Any]) -> Any:
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(name, **where)
-    if type(tokenizer).__name__ in ("MarianTokenizer", "M2M100Tokenizer"):  # these have no fast version
+    if type(tokenizer).__name__ in (
+        "MarianTokenizer",
+        "M2M100Tokenizer",
+    ):  # these have no fast version
         from calque.encoders.sentencepiece_files import fast_tokenizer
 
         return fast_tokenizer(tokenizer)
@@ -114,14 +145,18 @@ def _load_tokenizer(name: str, where: dict[str, Any]) -> Any:
 
 
 def _with_limit(tokenizer: Any, settings: ModelSettings) -> Any:
-    """Return the tokenizer after raising its length limit to that of the sentence model, which may be larger."""
+    """Return the tokenizer after raising its length limit to that of the sentence model, which may
+    be larger.
+    """
     if settings.longest is not None:
         tokenizer.model_max_length = max(tokenizer.model_max_length, settings.longest)
     return tokenizer
 
 
 def read_tokenizer(folder: Path, config: Any) -> Any:
-    """Load a tokenizer from a folder that contains no model; `config` is the configuration of the model."""
+    """Load a tokenizer from a folder that contains no model; `config` is the configuration of the
+    model.
+    """
     place, settings = model_settings(str(folder))
     try:
         with _quiet(local=True):
@@ -130,7 +165,9 @@ def read_tokenizer(folder: Path, config: Any) -> Any:
     except CalqueError:
         raise
     except Exception as error:  # corrupt files raise exceptions from many libraries
-        raise InputError(f"the tokenizer cannot be loaded ({first_line(error)})", path=folder) from error
+        raise InputError(
+            f"the tokenizer cannot be loaded ({first_line(error)})", path=folder
+        ) from error
 
 
 def check_complete(folder: Path) -> None:
@@ -145,20 +182,34 @@ def check_complete(folder: Path) -> None:
     how = {"device_map": "meta", **where}
     try:
         with _quiet(local=True):
-            _, missing, unknown = _load(str(folder), AutoConfig.from_pretrained(folder, **where), how)
+            _, missing, unknown = _load(
+                str(folder), AutoConfig.from_pretrained(folder, **where), how
+            )
     except Exception as error:  # `transformers` raises many kinds of exceptions
-        raise OutputError(f"{folder}: the encoder was not saved completely ({first_line(error)})") from error
+        raise OutputError(
+            f"{folder}: the encoder was not saved completely ({first_line(error)})"
+        ) from error
     wrong = sorted(name for name in missing | unknown if not name.startswith("pooler."))
     if wrong:
         raise OutputError(f"{folder}: the encoder was not saved completely ({wrong[0]})")
 
 
 def _without_decoder(config: Any, name: str) -> Any:
-    """Return the configuration of an encoder-decoder model after setting its number of decoder layers to 0."""
+    """Return the configuration of an encoder-decoder model after setting its number of decoder
+    layers to 0.
+    """
     if not hasattr(config, "decoder_layers"):
-        fact = f"{name} is an encoder-decoder model ({config.model_type}) whose decoder cannot be removed"
-        raise SettingError(f"{fact}; supported models are T5, Marian, M2M100, NLLB, mBART, BART and Pegasus")
-    config.decoder_layers, config.encoder_layerdrop = 0, 0.0  # layers skipped by LayerDrop have no hidden states
+        fact = (
+            f"{name} is an encoder-decoder model ({config.model_type}) whose decoder cannot be "
+            "removed"
+        )
+        raise SettingError(
+            f"{fact}; supported models are T5, Marian, M2M100, NLLB, mBART, BART and Pegasus"
+        )
+    config.decoder_layers, config.encoder_layerdrop = (
+        0,
+        0.0,
+    )  # layers skipped by LayerDrop have no hidden states
     return config
 
 
@@ -166,27 +217,47 @@ def _drop_decoder(model: Any, missing: set[str], name: str) -> set[str]:
     """Remove the decoder, and return the names of the encoder's missing weights."""
     encoder = model.get_encoder()
     if getattr(encoder, "main_input_name", "input_ids") != "input_ids":
-        raise SettingError(f"{name} cannot encode text: its encoder requires {encoder.main_input_name}")
+        raise SettingError(
+            f"{name} cannot encode text: its encoder requires {encoder.main_input_name}"
+        )
     model.decoder = None
-    computed = {f"encoder.{key}.weight" for key, part in encoder.named_modules() if "Sinusoidal" in type(part).__name__}
+    computed = {
+        f"encoder.{key}.weight"
+        for key, part in encoder.named_modules()
+        if "Sinusoidal" in type(part).__name__
+    }
     return {key for key in missing - computed if not key.startswith("decoder.")}
 
 
 def _check_size(config: Any, name: str) -> None:
-    """Check that the sizes in the configuration match the weight files; a corrupt configuration could exhaust memory."""
+    """Check that the sizes in the configuration match the weight files; a corrupt configuration
+    could exhaust memory.
+    """
     keys = ("num_hidden_layers", "hidden_size", "vocab_size", "intermediate_size")
     layers, width, vocabulary, inner = sizes = [getattr(config, key, 0) or 0 for key in keys]
-    held = sum(path.stat().st_size for path in Path(name).glob("*") if path.suffix in (".safetensors", ".bin"))
+    held = sum(
+        path.stat().st_size
+        for path in Path(name).glob("*")
+        if path.suffix in (".safetensors", ".bin")
+    )
     valid = all(isinstance(size, int) and size >= 0 for size in sizes)
-    # Up to 64 layers may share weights, so the files can be 64 times smaller than the sizes suggest.
-    if not valid or 0 < 64 * max(held, (held > 0) << 20) < width * (vocabulary + inner + layers * width):
-        fact = f"the sizes {sizes!r:.80} do not match {held:,} bytes of weights; are all files from the same encoder?"
+    # Up to 64 layers may share weights, so the files can be 64 times smaller than the sizes
+    # suggest.
+    if not valid or 0 < 64 * max(held, (held > 0) << 20) < width * (
+        vocabulary + inner + layers * width
+    ):
+        fact = (
+            f"the sizes {sizes!r:.80} do not match {held:,} bytes of weights; are all files from "
+            "the same encoder?"
+        )
         raise InputError(fact, path=Path(name, "config.json"))
 
 
 @contextmanager
 def _quiet(local: bool) -> Iterator[None]:
-    """Silence log messages of `transformers` inside the `with` block, and also its progress bars if `local` is set."""
+    """Silence log messages of `transformers` inside the `with` block, and also its progress bars if
+    `local` is set.
+    """
     from transformers.utils import logging
 
     verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
@@ -221,11 +292,17 @@ def read_tensors(folder: Path, name: str, pickled: str) -> dict[str, Tensor]:
 
 def adapter_modules(model: nn.Module) -> list[str]:
     """Return the names of the modules that PEFT added to a model."""
-    return [name for name, part in model.named_modules() if type(part).__module__.partition(".")[0] == "peft"]
+    return [
+        name
+        for name, part in model.named_modules()
+        if type(part).__module__.partition(".")[0] == "peft"
+    ]
 
 
 def save_model(model: Any, folder: str | PathLike[str]) -> None:
-    """Call `save_pretrained` without its progress bar; refuse a model with adapters, because the file would not be complete."""
+    """Call `save_pretrained` without its progress bar; refuse a model with adapters, because the
+    file would not be complete.
+    """
     if adapter_modules(model):
         fact = "a model that contains adapters cannot be saved as a complete encoder"
         raise SettingError(f"{fact}; merge them first (merge_and_unload in PEFT)")
@@ -234,8 +311,8 @@ def save_model(model: Any, folder: str | PathLike[str]) -> None:
 
 
 def weights_digest(model: nn.Module) -> str:
-    """Return a hash of all weights with their names and shapes. The hash is not cached, because optimisers can change weights
-    without increasing PyTorch's version counter.
+    """Return a hash of all weights with their names and shapes. The hash is not cached, because
+    optimisers can change weights without increasing PyTorch's version counter.
     """
     digest = hashlib.blake2b(digest_size=16)
     for name, tensor in sorted(model.state_dict().items()):

@@ -1,4 +1,6 @@
-"""Compute vectors for many sentences in batches, and for texts that exceed the encoder's length limit."""
+"""Compute vectors for many sentences in batches, and for texts that exceed the encoder's length
+limit.
+"""
 
 from __future__ import annotations
 
@@ -38,11 +40,13 @@ def extract(
     limit: int | None = None,
     progress: bool = False,
 ) -> dict[int, Embeddings]:
-    """Return the vectors of all words, keyed by layer. Besides the result, only one window of sentences is held in memory.
+    """Return the vectors of all words, keyed by layer. Besides the result, only one window of
+    sentences is held in memory.
 
     Args:
         split: function that splits a window of sentences into subwords.
-        vectors: function that returns the word vectors of a batch, keyed by layer, each `[W, dim]`; words of length 0 get zeros.
+        vectors: function that returns the word vectors of a batch, keyed by layer, each `[W, dim]`;
+            words of length 0 get zeros.
         budget: maximum number of subwords in a batch, including padding.
         window: number of sentences that are split and sorted by length together.
         limit: maximum number of subwords in a sentence, which is only reported in the warning.
@@ -58,20 +62,31 @@ def extract(
             first, left = int(offsets[start]), some.n_words
             covered[first : first + some.n_words] = some.covered
             has_words = np.flatnonzero(np.diff(offsets_of(some.covered)[some.word_offsets]))
-            for numbers in (has_words[batch] for batch in token_batches(some.lengths[has_words], budget)):
-                rows = first + ranges(some.word_offsets[numbers], np.diff(some.word_offsets)[numbers])
+            for numbers in (
+                has_words[batch] for batch in token_batches(some.lengths[has_words], budget)
+            ):
+                rows = first + ranges(
+                    some.word_offsets[numbers], np.diff(some.word_offsets)[numbers]
+                )
                 for layer, states in vectors(collate(some, numbers)).items():
                     data[layer][rows] = states.to("cpu", torch.float32).numpy()
                 counter.update(len(rows))
                 left -= len(rows)
             counter.update(left)
     truncated, cut, empty = lost.tolist()
-    reasons = [f"{truncated:,} in {cut:,} sentences exceed the limit of {limit} subwords"] * bool(truncated)
+    reasons = [f"{truncated:,} in {cut:,} sentences exceed the limit of {limit} subwords"] * bool(
+        truncated
+    )
     reasons += [f"{empty:,} are dropped by the tokenizer"] * bool(empty)
     if reasons:
-        fact = f"{truncated + empty:,} of {offsets[-1]:,} words have no vector: {' and '.join(reasons)}"
+        fact = (
+            f"{truncated + empty:,} of {offsets[-1]:,} words have no vector: "
+            f"{' and '.join(reasons)}"
+        )
         remedy = "their vectors are zero, and Embeddings.covered is False for them"
-        warnings.warn(f"{fact}; {remedy}", UncoveredWordsWarning, stacklevel=4)  # attributed to the caller of `encode`
+        warnings.warn(
+            f"{fact}; {remedy}", UncoveredWordsWarning, stacklevel=4
+        )  # attributed to the caller of `encode`
     return {layer: Embeddings(vectors, offsets, covered) for layer, vectors in data.items()}
 
 
@@ -79,15 +94,20 @@ def word_counts(sentences: Sequence[Sentence | Sequence[str]]) -> np.ndarray:
     """Return the number of words in each sentence, int64."""
     if isinstance(sentences, Sentences):
         return sentences.lengths()
-    return np.fromiter((len(not_a_string(sentence)) for sentence in sentences), dtype=np.int64, count=len(sentences))  # type: ignore[arg-type]
+    return np.fromiter(
+        (len(not_a_string(sentence)) for sentence in sentences),
+        dtype=np.int64,
+        count=len(sentences),
+    )  # type: ignore[arg-type]
 
 
 def encode_long(encoder: Any, texts: Sentences, *, progress: bool = False) -> Embeddings:
     """Return one vector for each word of the texts, which can have any length.
 
-    A long text is encoded in overlapping windows. A word in several windows gets the vector of the window in which the shorter
-    of its left and right contexts is longest (as in BERT's `run_squad.py`, Devlin et al. 2019). A window starts in the middle
-    of the words that the previous window covered, so the encoder's length limit need not be known.
+    A long text is encoded in overlapping windows. A word in several windows gets the vector of the
+    window in which the shorter of its left and right contexts is longest (as in BERT's
+    `run_squad.py`, Devlin et al. 2019). A window starts in the middle of the words that the
+    previous window covered, so the encoder's length limit need not be known.
 
     Warns:
         UncoveredWordsWarning: a word has no vector even when it is encoded alone.
@@ -96,14 +116,25 @@ def encode_long(encoder: Any, texts: Sentences, *, progress: bool = False) -> Em
     if first.covered is None:
         return first
     data, offsets, covered = np.array(first.data), first.offsets, np.zeros_like(first.covered)
-    context = np.full(len(covered), -1)  # length of the shorter of the left and right contexts of each word
-    starts = dict.fromkeys(range(len(first)), 0)  # start of the current window of each unfinished text
+    context = np.full(
+        len(covered), -1
+    )  # length of the shorter of the left and right contexts of each word
+    starts = dict.fromkeys(
+        range(len(first)), 0
+    )  # start of the current window of each unfinished text
     while starts:
         for number, (text, start) in enumerate(list(starts.items())):
             inside = slice(*again.offsets[number : number + 2])
-            has = np.ones(inside.stop - inside.start, bool) if again.covered is None else again.covered[inside]
+            has = (
+                np.ones(inside.stop - inside.start, bool)
+                if again.covered is None
+                else again.covered[inside]
+            )
             size = int(np.flatnonzero(has)[-1]) + 1 if has.any() else 0
-            rows, poorer = offsets[text] + start + np.arange(size), np.minimum(np.arange(size), np.arange(size)[::-1])
+            rows, poorer = (
+                offsets[text] + start + np.arange(size),
+                np.minimum(np.arange(size), np.arange(size)[::-1]),
+            )
             better = np.flatnonzero(has[:size] & (poorer > context[rows]))
             data[rows[better]] = again.data[inside][better]
             covered[rows[better]], context[rows[better]] = True, poorer[better]
@@ -113,13 +144,18 @@ def encode_long(encoder: Any, texts: Sentences, *, progress: bool = False) -> Em
         rest = [texts[text].words[start:] for text, start in starts.items()]
         again = _encoded(encoder, Sentences.of(rest, texts.lang), False) if rest else again
     if missing := int((~covered).sum()):
-        message = f"{missing:,} of {len(covered):,} words have no vector even if encoded alone; their vectors are zero"
+        message = (
+            f"{missing:,} of {len(covered):,} words have no vector even if encoded alone; their "
+            "vectors are zero"
+        )
         warnings.warn(UncoveredWordsWarning(message), stacklevel=2)
     return Embeddings(data, offsets, covered)
 
 
 def _encoded(encoder: Any, texts: Sentences, progress: bool) -> Embeddings:
-    """Encode without the warning about truncated words, because the next window encodes these words."""
+    """Encode without the warning about truncated words, because the next window encodes these
+    words.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UncoveredWordsWarning)
         return encoder.encode(texts, progress=progress)

@@ -28,20 +28,25 @@ from calque.storage import (
 
 ABOUT_FILE, RUN_FILE = "calque.json", "calque-run.json"
 ADAPTERS_FILE = "adapter_config.json"  # written by PEFT
-#: subfolder for the model of an encoder whose vectors other programs cannot compute, such as an encoder with maps; the outer
-#: folder has no config.json, so other programs cannot open it by mistake and compute vectors without maps
+# : subfolder for the model of an encoder whose vectors other programs cannot compute, such as an
+# encoder with maps; the outer : folder has no config.json, so other programs cannot open it by
+# mistake and compute vectors without maps
 BASE_FOLDER = "base"
 ELMO_FILES = "options.json", "weights.hdf5"  # in the format of bilm-tf and AllenNLP
 #: folders of the bundled encoders, keyed by name
 BUNDLED = {"mini": Path(__file__).parent.parent / "data" / "mini"}
-FORMAT = 1  # increased with every change that older versions would misread; a file without a format number has format 1
+# increased with every change that older versions would misread; a file without a format number has
+# format 1
+FORMAT = 1
 OWN = "own"  # kind of an encoder whose class cannot be imported by name
 ENCODER_MARKS = (ABOUT_FILE, "config.json", "options.json", ADAPTERS_FILE)
-#: files that identify the content of a folder as an encoder or another result; they are moved last and removed first
+# : files that identify the content of a folder as an encoder or another result; they are moved last
+# and removed first
 MARKS = (RUN_FILE, *ENCODER_MARKS)
 
 
-# -- types of the values in `calque.json` and `calque-run.json` --------------------------------------------------------
+# -- types of the values in `calque.json` and `calque-run.json`
+# --------------------------------------------------------
 def _is(kind: type) -> Callable[[object], bool]:
     return lambda value: isinstance(value, kind)
 
@@ -60,7 +65,16 @@ def _is_list_of(is_right: Callable[[object], bool]) -> Callable[[object], bool]:
 
 _NUMBERS = ("layer", "max_length", "dim", "seed", "beam")
 _SWITCHES = ("cut", "own_pooling", "bidirectional", "lower", "normalise", "unit")
-_TEXTS = ("name", "base", "base_fingerprint", "fingerprint", "towards", "combine", "pooling", "precision")
+_TEXTS = (
+    "name",
+    "base",
+    "base_fingerprint",
+    "fingerprint",
+    "towards",
+    "combine",
+    "pooling",
+    "precision",
+)
 #: keys of `calque.json`, with a test of their values and its description
 _ABOUT_VALUES: tuple[tuple[tuple[str, ...], Callable[[object], bool], str], ...] = (
     (_NUMBERS, _is_whole, "a whole number"),
@@ -73,18 +87,33 @@ _ABOUT_VALUES: tuple[tuple[tuple[str, ...], Callable[[object], bool], str], ...]
     (("mix", "sentence"), _is_list_of(_is_number), "a list of finite numbers"),
 )
 _CAN_BE_NULL = ("max_length", "bidirectional", "mix", "sentence", "settings")
-_RUN_VALUES: tuple[tuple[tuple[str, ...], Any, str], ...] = (  # types of the values in `calque-run.json`
-    (("method", "encoder", "encoder_path", "encoder_fingerprint", "towards", "kind", "calque"), str | None, "text"),
+_RUN_VALUES: tuple[
+    tuple[tuple[str, ...], Any, str], ...
+] = (  # types of the values in `calque-run.json`
+    (
+        ("method", "encoder", "encoder_path", "encoder_fingerprint", "towards", "kind", "calque"),
+        str | None,
+        "text",
+    ),
     (("settings", "schedule", "counts", "seconds", "vectors"), dict | None, "an object"),
     (("texts", "langs", "scores", "files"), list | None, "a list"),
 )
-_NOT_NULL = ("settings", "counts", "seconds", "texts", "langs", "scores", "files")  # null is read as a missing value
+_NOT_NULL = (
+    "settings",
+    "counts",
+    "seconds",
+    "texts",
+    "langs",
+    "scores",
+    "files",
+)  # null is read as a missing value
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of encoder in `calque.json`. `target` names its class as `package.module:Class`; `Class.open` loads the folder.
-    `help` describes it in messages, and `options` are the arguments of `open` that other kinds do not have."""
+    """A kind of encoder in `calque.json`. `target` names its class as `package.module:Class`;
+    `Class.open` loads the folder. `help` describes it in messages, and `options` are the arguments
+    of `open` that other kinds do not have."""
 
     target: str
     help: str = ""
@@ -95,19 +124,33 @@ class Kind:
 ENCODERS: Table[Kind] = Table(
     "kind of encoder",
     {
-        "huggingface": Kind("calque.encoders.huggingface:HuggingFaceEncoder", "a Transformers model"),
-        "adapters": Kind("calque.encoders.adapted:AdaptedEncoder", "LoRA adapters of a Transformers model"),
-        "mapped": Kind("calque.encoders.mapped:MappedEncoder", "an encoder with maps of its layers"),
-        "static": Kind("calque.encoders.static:StaticEncoder", "static word vectors, with or without maps"),
-        "subwords": Kind("calque.encoders.subword_vectors:SubwordVectors", "static subword vectors"),
+        "huggingface": Kind(
+            "calque.encoders.huggingface:HuggingFaceEncoder", "a Transformers model"
+        ),
+        "adapters": Kind(
+            "calque.encoders.adapted:AdaptedEncoder", "LoRA adapters of a Transformers model"
+        ),
+        "mapped": Kind(
+            "calque.encoders.mapped:MappedEncoder", "an encoder with maps of its layers"
+        ),
+        "static": Kind(
+            "calque.encoders.static:StaticEncoder", "static word vectors, with or without maps"
+        ),
+        "subwords": Kind(
+            "calque.encoders.subword_vectors:SubwordVectors", "static subword vectors"
+        ),
         "elmo": Kind("calque.senses.elmo:ElmoEncoder", "an ELMo model"),
-        "per-language": Kind("calque.encoders.per_language:PerLanguage", "an encoder for each language"),
+        "per-language": Kind(
+            "calque.encoders.per_language:PerLanguage", "an encoder for each language"
+        ),
         "key-points": Kind(
             "calque.clcr.encoder:KeyPointEncoder",
             "a key-point encoder",
             ("steps", "delta", "translations", "pretokenized"),
         ),
-        "random": Kind("calque.encoders.random_vectors:RandomVectors", "a random vector for each word type"),
+        "random": Kind(
+            "calque.encoders.random_vectors:RandomVectors", "a random vector for each word type"
+        ),
     },
     base="calque.encoders.base:Encoder",
     row_of=lambda name, _: Kind(name),
@@ -115,10 +158,14 @@ ENCODERS: Table[Kind] = Table(
 
 
 def encoder_kind(encoder: object) -> str:
-    """Return the kind of an encoder in `calque.json`: a name in `ENCODERS`, `package.module:Class` or `OWN`."""
+    """Return the kind of an encoder in `calque.json`: a name in `ENCODERS`, `package.module:Class`
+    or `OWN`.
+    """
     target = f"{type(encoder).__module__}:{type(encoder).__qualname__}"
     known = {row.target: name for name, row in ENCODERS.items()}
-    return known.get(target) or (target if is_path(target) and not target.startswith("__main__:") else OWN)
+    return known.get(target) or (
+        target if is_path(target) and not target.startswith("__main__:") else OWN
+    )
 
 
 def open_folder(place: str | PathLike[str], *, alike: bool = True, **options: Any) -> Any:
@@ -143,16 +190,25 @@ def open_folder(place: str | PathLike[str], *, alike: bool = True, **options: An
     if kind == "huggingface":
         _check_adapters(path, plain)
     for row in ENCODERS.rows.values():
-        if kind in ENCODERS.rows and (wrong := options.keys() & set(row.options) - {*ENCODERS[kind].options}):
-            raise SettingError(f"{', '.join(sorted(wrong))} does not apply to {place}, only to {row.help}")
+        if kind in ENCODERS.rows and (
+            wrong := options.keys() & set(row.options) - {*ENCODERS[kind].options}
+        ):
+            raise SettingError(
+                f"{', '.join(sorted(wrong))} does not apply to {place}, only to {row.help}"
+            )
     own = {"alike": False} if kind == "per-language" and not alike else {}
     return ENCODERS.load_from_file(kind, place).open(place, about=about, **options, **own)
 
 
 def _check_adapters(path: Path, plain: bool) -> None:
-    """Check that no adapters would be ignored in the folder of a transformers model; `plain` is true if there is a model."""
+    """Check that no adapters would be ignored in the folder of a transformers model; `plain` is
+    true if there is a model.
+    """
     if (path / ADAPTERS_FILE).is_file():
-        fact = f"{ABOUT_FILE} describes an encoder without adapters, but there is a file {ADAPTERS_FILE}"
+        fact = (
+            f"{ABOUT_FILE} describes an encoder without adapters, but there is a file "
+            f"{ADAPTERS_FILE}"
+        )
         raise InputError(f"{fact}; remove one of the two files", path=path)
     inside = [] if plain else sorted(file.parent.name for file in path.glob(f"*/{ADAPTERS_FILE}"))
     if inside:
@@ -164,7 +220,8 @@ def file_pair(path: Path) -> tuple[Path, Path] | None:
     """Return the options file and the weights file of an ELMo model, or None for other paths.
 
     Args:
-        path: folder with both files, or the weights file `NAME_weights.hdf5`, whose options are in `NAME_options.json`.
+        path: folder with both files, or the weights file `NAME_weights.hdf5`, whose options are in
+            `NAME_options.json`.
     """
     if path.is_dir():
         pair = path / ELMO_FILES[0], path / ELMO_FILES[1]
@@ -189,23 +246,33 @@ def read_about(folder: str | PathLike[str]) -> dict[str, Any]:
         raise InputError('this file was not written by calque: it has no key "kind"', path=path)
     format, kind = about.get("format", FORMAT), about["kind"]
     if not isinstance(format, int) or not 0 < format <= FORMAT:
-        fact = f"format must be at most {FORMAT}, got {format!r:.60}; is the file from a later version of calque?"
+        fact = (
+            f"format must be at most {FORMAT}, got {format!r:.60}; is the file from a later "
+            "version of calque?"
+        )
         raise InputError(fact, path=path)
     if not isinstance(kind, str) or kind not in ENCODERS:
-        raise InputError(f"unknown kind {kind!r:.60}; is the file from a later version of calque?", path=path)
+        raise InputError(
+            f"unknown kind {kind!r:.60}; is the file from a later version of calque?", path=path
+        )
     _check_values(about, path)
     return about
 
 
 def _check_values(about: Mapping[str, Any], path: Path) -> None:
-    """Check the types of the values that calque's own kinds of encoders write; other kinds may use the same keys freely."""
+    """Check the types of the values that calque's own kinds of encoders write; other kinds may use
+    the same keys freely.
+    """
     if any(is_path(str(about.get(name, ""))) for name in ("kind", "base")):
         return
     for names, is_right, expected in _ABOUT_VALUES:
         for name in (name for name in names if name in about):
             value = about[name]
             if not is_right(value) and not (value is None and name in _CAN_BE_NULL):
-                fact = f"{name} must be {expected}, got {value!r:.60}; restore the file as calque wrote it"
+                fact = (
+                    f"{name} must be {expected}, got {value!r:.60}; restore the file as calque "
+                    "wrote it"
+                )
                 raise InputError(fact, path=path)
 
 
@@ -222,16 +289,25 @@ def read_run(folder: str | PathLike[str]) -> dict[str, Any]:
     for names, kinds, expected in _RUN_VALUES:
         for name in names:
             if not isinstance(record.get(name), kinds):
-                fact = f"{name} must be {expected}, got {record[name]!r:.60}; restore the file as calque wrote it"
+                fact = (
+                    f"{name} must be {expected}, got {record[name]!r:.60}; restore the file as "
+                    "calque wrote it"
+                )
                 raise InputError(fact, path=path)
     for text in record.get("texts") or ():
         if not isinstance(text, dict) or not isinstance(text.get("langs", []), list):
-            raise InputError("texts must be a list of objects; restore the file as calque wrote it", path=path)
-    return {name: value for name, value in record.items() if value is not None or name not in _NOT_NULL}
+            raise InputError(
+                "texts must be a list of objects; restore the file as calque wrote it", path=path
+            )
+    return {
+        name: value for name, value in record.items() if value is not None or name not in _NOT_NULL
+    }
 
 
 def write_about(folder: Path, kind: str, about: Mapping[str, Any]) -> None:
-    """Write `calque.json` with the kind of encoder and the settings that its class needs to open the folder."""
+    """Write `calque.json` with the kind of encoder and the settings that its class needs to open
+    the folder.
+    """
     head = {"kind": kind, "format": FORMAT}
     about = {**head, **about, **head}  # `head` comes first and overrides `about`
     text = json_text(about, undefined="refuse", indent=2)
@@ -240,10 +316,11 @@ def write_about(folder: Path, kind: str, about: Mapping[str, Any]) -> None:
 
 @contextmanager
 def saving(folder: str | PathLike[str], encoder: Any = None) -> Iterator[Path]:
-    """Yield a temporary folder for the files of an encoder, and move it to `folder` at the end of the block.
+    """Yield a temporary folder for the files of an encoder, and move it to `folder` at the end of
+    the block.
 
-    A new folder is created atomically; in an existing folder, files are replaced one by one. Aligned encoders get a model card,
-    in which the user's text of an existing card is kept.
+    A new folder is created atomically; in an existing folder, files are replaced one by one.
+    Aligned encoders get a model card, in which the user's text of an existing card is kept.
     """
     folder = Path(folder).absolute()
     check_links(folder)
@@ -267,13 +344,17 @@ def saving(folder: str | PathLike[str], encoder: Any = None) -> Iterator[Path]:
 
 
 def move_into(part: Path, folder: Path) -> None:
-    """Move the contents of the folder `part` into `folder`, replacing files with the same names, and remove `part`."""
+    """Move the contents of the folder `part` into `folder`, replacing files with the same names,
+    and remove `part`.
+    """
     ours = any((folder / name).is_file() for name in (RUN_FILE, ABOUT_FILE))
     for mark in MARKS:
         if ours or (part / mark).is_file():
             (folder / mark).unlink(missing_ok=True)
     order = [*reversed(MARKS)]
-    for name in sorted(os.listdir(part), key=lambda name: order.index(name) + 1 if name in order else 0):
+    for name in sorted(
+        os.listdir(part), key=lambda name: order.index(name) + 1 if name in order else 0
+    ):
         if (folder / name).is_dir() and (part / name).is_dir():
             move_into(part / name, folder / name)
         else:

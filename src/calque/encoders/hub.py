@@ -17,7 +17,8 @@ from calque.encoders.hub_cache import unconnected
 from calque.errors import InputError, OutputError, SettingError
 from calque.storage import json_text
 
-#: files that are not uploaded, such as training checkpoints, locks and hidden files; `push` adds the model card separately
+# : files that are not uploaded, such as training checkpoints, locks and hidden files; `push` adds
+# the model card separately
 _NOT_PART = ["training/*", ".*", "*/.*", "*.part", "*.lock", "*.old", CARD_FILE]
 
 
@@ -31,10 +32,12 @@ def push(
     license: str | None = None,
     progress: bool = True,
 ) -> str:
-    """Upload an encoder's folder to a model repository in one commit, and return the URL of the commit.
+    """Upload an encoder's folder to a model repository in one commit, and return the URL of the
+    commit.
 
-    Checkpoints and metrics (`training/`), locks, hidden files and symbolic links are not uploaded. In the uploaded JSON files
-    and model card, the local paths of base encoders are replaced by their last part; the local files are not changed.
+    Checkpoints and metrics (`training/`), locks, hidden files and symbolic links are not uploaded.
+    In the uploaded JSON files and model card, the local paths of base encoders are replaced by
+    their last part; the local files are not changed.
 
     Args:
         folder: folder that contains the encoder.
@@ -54,10 +57,14 @@ def push(
 
     path = Path(folder)
     if not holds_encoder(path):
-        raise InputError("this folder contains no encoder saved by calque or transformers", path=path)
+        raise InputError(
+            "this folder contains no encoder saved by calque or transformers", path=path
+        )
     file = path / CARD_FILE
     try:
-        card: Any = ModelCard.load(file) if file.is_file() else ModelCard(f"# {path.resolve().name}\n")
+        card: Any = (
+            ModelCard.load(file) if file.is_file() else ModelCard(f"# {path.resolve().name}\n")
+        )
         content = file.read_bytes() if file.is_file() else str(card).encode()
     except Exception as error:  # the YAML of a corrupt card raises errors of another library
         raise InputError(f"not a model card ({first_line(error)})", path=file) from error
@@ -65,7 +72,10 @@ def push(
         card.data.license = license
         content = str(card).encode()
     if get_token() is None:
-        raise OutputError(f"{repo}: there is no token for the Hugging Face hub; run hf auth login, or set HF_TOKEN")
+        raise OutputError(
+            f"{repo}: there is no token for the Hugging Face hub; run hf auth login, or set "
+            "HF_TOKEN"
+        )
     if not progress:
         disable_progress_bars()
     api = HfApi()
@@ -73,7 +83,9 @@ def push(
         name = api.create_repo(repo, private=private, exist_ok=True).repo_id
         if revision is not None:
             api.create_branch(name, branch=revision, exist_ok=True)
-        names = [file.relative_to(path).as_posix() for file in sorted(path.rglob("*")) if file.is_file()]
+        names = [
+            file.relative_to(path).as_posix() for file in sorted(path.rglob("*")) if file.is_file()
+        ]
         names = [*filter_repo_objects(names, ignore_patterns=_NOT_PART)]
         places = _local_places(path)
         files = [
@@ -83,8 +95,12 @@ def push(
         ]
         files.append(CommitOperationAdd(CARD_FILE, _without(places, content.decode()).encode()))
         message = message or f"Upload {path.resolve().name} with calque"
-        return str(api.create_commit(name, files, commit_message=message, revision=revision).commit_url)
-    except Exception as error:  # the HTTP library and its errors depend on the version of huggingface_hub
+        return str(
+            api.create_commit(name, files, commit_message=message, revision=revision).commit_url
+        )
+    except (
+        Exception
+    ) as error:  # the HTTP library and its errors depend on the version of huggingface_hub
         remedy = "check the connection, the token (hf auth whoami), HF_ENDPOINT and HF_HUB_OFFLINE"
         raise OutputError(f"{repo}: the upload failed ({first_line(error)}); {remedy}") from error
 
@@ -104,7 +120,11 @@ def _local_places(folder: Path) -> list[str]:
         elif isinstance(value, list):
             for each in value:
                 collect(each, key)
-        elif isinstance(value, str) and key in _PLACES and (os.path.isabs(value) or value.startswith(("~", ".."))):
+        elif (
+            isinstance(value, str)
+            and key in _PLACES
+            and (os.path.isabs(value) or value.startswith(("~", "..")))
+        ):
             found.add(value)
 
     for file in sorted(folder.rglob("*.json")):
@@ -114,7 +134,9 @@ def _local_places(folder: Path) -> list[str]:
 
 
 def _published(file: Path, places: Sequence[str]) -> Path | bytes:
-    """Return the content of a JSON file or model card without local paths, or the path of any other file."""
+    """Return the content of a JSON file or model card without local paths, or the path of any other
+    file.
+    """
     if file.suffix not in (".json", ".md") or not places:
         return file
     try:
@@ -135,7 +157,9 @@ def _without(places: Sequence[str], text: str) -> str:
 
 
 def has_encoder(repo: str) -> bool:
-    """Return whether a repository on the hub, or its local copy, can be reached and contains a file that marks an encoder."""
+    """Return whether a repository on the hub, or its local copy, can be reached and contains a file
+    that marks an encoder.
+    """
     from huggingface_hub import hf_hub_download
     from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError
 
@@ -146,7 +170,11 @@ def has_encoder(repo: str) -> bool:
             return True
         except EntryNotFoundError:
             continue
-        except (OSError, ValueError, HfHubHTTPError):  # no such repository, no access or no connection
+        except (
+            OSError,
+            ValueError,
+            HfHubHTTPError,
+        ):  # no such repository, no access or no connection
             return False
     return False
 
@@ -158,5 +186,7 @@ def check_repo(repo: str) -> str:
     try:
         validate_repo_id(repo)
     except HFValidationError as error:
-        raise SettingError(f"{repo!r} is not a valid repository name; use USER/NAME or NAME ({error})") from error
+        raise SettingError(
+            f"{repo!r} is not a valid repository name; use USER/NAME or NAME ({error})"
+        ) from error
     return repo

@@ -1,4 +1,6 @@
-"""Find files of Hugging Face hub repositories, which are downloaded to the local cache if there is a connection."""
+"""Find files of Hugging Face hub repositories, which are downloaded to the local cache if there is
+a connection.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,9 @@ from urllib.request import getproxies
 
 
 def hub_folder(name: str, mark: str, patterns: Sequence[str] = ()) -> Path | None:
-    """Return the local copy of a hub repository that contains the file `mark`, or None. `patterns` selects the files to fetch."""
+    """Return the local copy of a hub repository that contains the file `mark`, or None. `patterns`
+    selects the files to fetch.
+    """
     from huggingface_hub import hf_hub_download, snapshot_download
     from huggingface_hub.errors import HfHubHTTPError
 
@@ -19,13 +23,21 @@ def hub_folder(name: str, mark: str, patterns: Sequence[str] = ()) -> Path | Non
     try:
         here = unconnected()
         hf_hub_download(name, mark, local_files_only=here)
-        return Path(snapshot_download(name, allow_patterns=list(patterns) or None, local_files_only=here))
-    except (OSError, ValueError, HfHubHTTPError):  # the file does not exist, or there is no access or no connection
+        return Path(
+            snapshot_download(name, allow_patterns=list(patterns) or None, local_files_only=here)
+        )
+    except (
+        OSError,
+        ValueError,
+        HfHubHTTPError,
+    ):  # the file does not exist, or there is no access or no connection
         return None
 
 
 def unconnected() -> bool:
-    """Return whether the hub's host name cannot be resolved; this check avoids half a minute of connection attempts."""
+    """Return whether the hub's host name cannot be resolved; this check avoids half a minute of
+    connection attempts.
+    """
     from huggingface_hub.constants import ENDPOINT
 
     try:

@@ -40,29 +40,40 @@ from calque.vectors import map_arrays, write_arrays
 
 Pooling = Literal["last", "first", "mean"]
 POOLINGS = ("last", "first", "mean")
-_OPTIONS = ("layer", "pooling", "max_length", "precision", "bidirectional")  # recorded in `calque.json`
+_OPTIONS = (
+    "layer",
+    "pooling",
+    "max_length",
+    "precision",
+    "bidirectional",
+)  # recorded in `calque.json`
 STANDARD_FILE = "standardization.safetensors"
-_ACTIVATIONS = 1_000_000_000  # training recomputes activations if they would take more than this number of bytes
+# training recomputes activations if they would take more than this number of bytes
+_ACTIVATIONS = 1_000_000_000
 
 
 class HuggingFaceEncoder(TrainableEncoder):
     """Encoder whose word vectors are hidden states from one layer of a `transformers` model.
 
-    Layer 0 is the embedding output; layer L is the last layer, also called −1. The vectors of a sentence do not depend on the
-    other sentences in its batch, except for relative differences up to 1e-5 in float32 (`precision` "highest", the default).
+    Layer 0 is the embedding output; layer L is the last layer, also called −1. The vectors of a
+    sentence do not depend on the other sentences in its batch, except for relative differences up
+    to 1e-5 in float32 (`precision` "highest", the default).
 
     Args:
-        model: model whose `hidden_states` all have the same shape. Only the encoder of an encoder-decoder model is used.
+        model: model whose `hidden_states` all have the same shape. Only the encoder of an
+            encoder-decoder model is used.
         tokenizer: fast tokenizer of the model.
         layer, pooling, max_length, precision: see `load_encoder`.
         name: name shown in reports.
-        bidirectional: whether the subwords of a decoder attend to all subwords of the sentence, as in LLM2Vec (BehnamGhader et
-            al. 2024), instead of only to previous subwords; default: the setting in the model's configuration.
+        bidirectional: whether the subwords of a decoder attend to all subwords of the sentence, as
+            in LLM2Vec (BehnamGhader et al. 2024), instead of only to previous subwords; default:
+            the setting in the model's configuration.
 
     Attributes:
         subwords: the encoder's subword splitter.
-        standard: means and standard deviations `[2, dim]`, keyed by layer, of the layers with standardised word vectors (see
-            `calque.encoders.standard`). Hidden states are not standardised.
+        standard: means and standard deviations `[2, dim]`, keyed by layer, of the layers with
+            standardised word vectors (see `calque.encoders.standard`). Hidden states are not
+            standardised.
         modules: folder of the sentence-transformers model whose modules `save` copies, or None.
 
     Raises:
@@ -89,44 +100,72 @@ class HuggingFaceEncoder(TrainableEncoder):
         self.modules: Path | None = None
         self.standard: dict[int, Tensor] = {}
         vocabulary = _vocabulary_size(model)
-        self.subwords = Subwords(tokenizer, max_length=self._limit(max_length), vocabulary=vocabulary)
+        self.subwords = Subwords(
+            tokenizer, max_length=self._limit(max_length), vocabulary=vocabulary
+        )
         self.max_length = self.subwords.max_length
         self.bidirectional = passes.attend_both_ways(model, bidirectional, self._probe())
         self.n_layers, self.dim, self._flat, self._shortened = passes.examine(model, self._probe())
-        self.padding = 2.0 if self._flat else 1.2  # without padding, fewer but larger batches are faster
+        self.padding = (
+            2.0 if self._flat else 1.2
+        )  # without padding, fewer but larger batches are faster
         self._blocks = passes.find_blocks(model, self.n_layers)
         self.layer = self.layer_number(self._default_layer() if layer is None else layer)
-        # The fastest batches on two cores fit in the CPU cache: 1,024 subwords of 128 dimensions, or 512 of 768 dimensions.
-        self.budget = min(1024, max(512, 131_072 // self.dim)) if self.device.type == "cpu" else 16_384
+        # The fastest batches on two cores fit in the CPU cache: 1,024 subwords of 128 dimensions,
+        # or 512 of 768 dimensions.
+        self.budget = (
+            min(1024, max(512, 131_072 // self.dim)) if self.device.type == "cpu" else 16_384
+        )
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.name}, layer {self.layer} of {self.n_layers}, {self.pooling}, {self.dim}d)"
+        return (
+            f"{type(self).__name__}({self.name}, layer {self.layer} of {self.n_layers}, "
+            f"{self.pooling}, {self.dim}d)"
+        )
 
-    # -- properties of the model ------------------------------------------------------------------------------------
+    # -- properties of the model
+    # ------------------------------------------------------------------------------------
     def split(self, sentences: Iterable[Sentence | Sequence[str]]) -> SplitSentences:
         return self.subwords.split(sentences)
 
     def _probe(self) -> WordBatch:
         """Return a small batch with padding."""
-        return collate(self.split([["a"] * 2, ["the", "a", "in"] * 3]), np.arange(2)).to(self.device)
+        return collate(self.split([["a"] * 2, ["the", "a", "in"] * 3]), np.arange(2)).to(
+            self.device
+        )
 
     def _default_layer(self) -> int:
-        if self._flat or not (self.bidirectional or passes.reads_left_to_right(self.model, self._probe())):
+        if self._flat or not (
+            self.bidirectional or passes.reads_left_to_right(self.model, self._probe())
+        ):
             return -1
         layer = round(2 * self.n_layers / 3)
         fact = f"{self.name} is a decoder, so its default layer is {layer} of {self.n_layers}"
-        remedy = "set another layer with --layer, or compare layers with calque evaluate … retrieval --layers all"
+        remedy = (
+            "set another layer with --layer, or compare layers with calque evaluate … retrieval "
+            "--layers all"
+        )
         warnings.warn(passes.DefaultLayerWarning(f"{fact}; {remedy}"), stacklevel=2)
         return layer
 
     def _limit(self, wanted: int | None) -> int | None:
-        """Return `wanted`, or by default the maximum number of subwords that the tokenizer and the model support."""
+        """Return `wanted`, or by default the maximum number of subwords that the tokenizer and the
+        model support.
+        """
         limits = [self.tokenizer.model_max_length]
         positions = getattr(self.model.config, "max_position_embeddings", None) or 0
         if positions > 0:
-            # RoBERTa numbers positions from the padding id + 1, so 514 positions allow 512 subwords.
-            tables: Any = [part for name, part in self.model.named_modules() if name.endswith("position_embeddings")]
-            unused = [1 + (-1 if (pad := getattr(part, "padding_idx", None)) is None else pad) for part in tables]
+            # RoBERTa numbers positions from the padding id + 1, so 514 positions allow 512
+            # subwords.
+            tables: Any = [
+                part
+                for name, part in self.model.named_modules()
+                if name.endswith("position_embeddings")
+            ]
+            unused = [
+                1 + (-1 if (pad := getattr(part, "padding_idx", None)) is None else pad)
+                for part in tables
+            ]
             limits.append(positions - max(unused, default=0))
         limit = int(min(limits))
         if wanted is None:
@@ -135,41 +174,61 @@ class HuggingFaceEncoder(TrainableEncoder):
             raise SettingError(f"max_length must be at most {limit} for {self.name}, got {wanted}")
         return wanted
 
-    # -- one batch -------------------------------------------------------------------------------------------------
-    def forward(self, batch: WordBatch | Sequence[WordBatch], layers: Sequence[int]) -> dict[int, Tensor]:
+    # -- one batch
+    # ----------------------------------------------------------------------------------------------
+    def forward(
+        self, batch: WordBatch | Sequence[WordBatch], layers: Sequence[int]
+    ) -> dict[int, Tensor]:
         batches = [batch] if isinstance(batch, WordBatch) else list(batch)
         numbers = {layer: self.layer_number(layer) for layer in layers}
-        found = (self._flat_forward if self.is_flat() else self._plain_forward)(batches, sorted(set(numbers.values())))
+        found = (self._flat_forward if self.is_flat() else self._plain_forward)(
+            batches, sorted(set(numbers.values()))
+        )
         for number in found.keys() & self.standard.keys():
             rows, covered = found[number], torch.cat([batch.lengths for batch in batches]) > 0
             mean, deviation = self.standard[number].to(rows.device)
             found[number] = ((rows - mean) / deviation * covered[:, None]).to(rows.dtype)
         return {layer: found[number] for layer, number in numbers.items()}
 
-    def _plain_forward(self, batches: Sequence[WordBatch], layers: Sequence[int]) -> dict[int, Tensor]:
+    def _plain_forward(
+        self, batches: Sequence[WordBatch], layers: Sequence[int]
+    ) -> dict[int, Tensor]:
         """Compute word vectors with the forward pass of `transformers`, batch by batch."""
         self._save_memory(batches, max(layers))
         pooled = []
         for batch in batches:
-            states = passes.states_up_to(self.model, batch, layers, self._blocks if self._shortened else None)
+            states = passes.states_up_to(
+                self.model, batch, layers, self._blocks if self._shortened else None
+            )
             pooled.append([self.pool(states[layer], batch) for layer in layers])
-        return {layer: torch.cat(vectors) for layer, vectors in zip(layers, zip(*pooled, strict=True), strict=True)}
+        return {
+            layer: torch.cat(vectors)
+            for layer, vectors in zip(layers, zip(*pooled, strict=True), strict=True)
+        }
 
     def _save_memory(self, batches: Sequence[WordBatch], top: int) -> None:
-        """Enable gradient checkpointing (Chen et al. 2016) if activations would take more than 1 GB.
+        """Enable gradient checkpointing (Chen et al. 2016) if activations would take more than 1
+        GB.
 
-        Gradients remain bitwise identical. The estimate per subword and layer is 16 vectors of the hidden size and 3 of the
-        feed-forward size.
+        Gradients remain bitwise identical. The estimate per subword and layer is 16 vectors of the
+        hidden size and 3 of the feed-forward size.
         """
         model: Any = self.model
         trained = torch.is_grad_enabled() and model.training
         if not trained or not getattr(model, "supports_gradient_checkpointing", False):
             return
         inner = getattr(model.config, "intermediate_size", None) or 4 * self.dim
-        numbers = sum(batch.input_ids.numel() for batch in batches) * top * (16 * self.dim + 3 * inner)
-        if 4 * numbers > _ACTIVATIONS and not any(getattr(m, "gradient_checkpointing", False) for m in model.modules()):
+        numbers = (
+            sum(batch.input_ids.numel() for batch in batches) * top * (16 * self.dim + 3 * inner)
+        )
+        if 4 * numbers > _ACTIVATIONS and not any(
+            getattr(m, "gradient_checkpointing", False) for m in model.modules()
+        ):
             # The method was renamed in transformers 5.
-            enable = getattr(model, "activation_checkpointing_enable", None) or model.gradient_checkpointing_enable
+            enable = (
+                getattr(model, "activation_checkpointing_enable", None)
+                or model.gradient_checkpointing_enable
+            )
             enable({"use_reentrant": False})
 
     def pool(self, states: Tensor, batch: WordBatch) -> Tensor:
@@ -183,30 +242,50 @@ class HuggingFaceEncoder(TrainableEncoder):
         """Return the position of each word's first or last subword, int64 `[W]`."""
         return starts if self.pooling == "first" else starts + (lengths - 1).clamp(min=0)
 
-    # -- without padding ----------------------------------------------------------------------------------
+    # -- without padding
+    # ----------------------------------------------------------------------------------
     def is_flat(self) -> bool:
-        """Return whether `forward` currently uses the forward pass without padding (`bert_states`)."""
-        return self._flat and isinstance(self.model, PreTrainedModel) and passes.is_bert_like(self.model)
+        """Return whether `forward` currently uses the forward pass without padding
+        (`bert_states`).
+        """
+        return (
+            self._flat
+            and isinstance(self.model, PreTrainedModel)
+            and passes.is_bert_like(self.model)
+        )
 
-    def _flat_forward(self, batches: Sequence[WordBatch], layers: Sequence[int]) -> dict[int, Tensor]:
+    def _flat_forward(
+        self, batches: Sequence[WordBatch], layers: Sequence[int]
+    ) -> dict[int, Tensor]:
         """Compute word vectors with the forward pass without padding."""
         starts = offsets_of([batch.n_subwords for batch in batches]).tolist()
-        first = torch.cat([batch.packed + start for batch, start in zip(batches, starts, strict=False)])
+        first = torch.cat(
+            [batch.packed + start for batch, start in zip(batches, starts, strict=False)]
+        )
         lengths = torch.cat([batch.lengths for batch in batches])
         rows = None if self.pooling == "mean" else self._ends(first, lengths)
-        states = passes.bert_states(self.model, passes.embedded(self.model, batches), batches, layers, rows)
+        states = passes.bert_states(
+            self.model, passes.embedded(self.model, batches), batches, layers, rows
+        )
         if rows is None:
             return {layer: word_means(states[layer], first, lengths) for layer in layers}
         return {layer: states[layer] * (lengths > 0)[:, None] for layer in layers}
 
-    # -- fingerprint and files -------------------------------------------------------------------------------------
+    # -- fingerprint and files
+    # -------------------------------------------------------------------------------------
     @property
     def fingerprint(self) -> str:
-        """Hash of the weights, tokenizer, layer, pooling, length limit, and all settings that differ from their defaults. It is
-        recomputed on each access (half a second for BERT-base), because weight changes cannot be detected reliably."""
+        """Hash of the weights, tokenizer, layer, pooling, length limit, and all settings that
+        differ from their defaults. It is recomputed on each access (half a second for BERT-base),
+        because weight changes cannot be detected reliably."""
         digest = hashlib.blake2b(digest_size=16)
         backend = json.loads(stable_text(self.subwords.backend))
-        about = [self.layer, self.pooling, self.max_length, {**backend, "truncation": None, "padding": None}]
+        about = [
+            self.layer,
+            self.pooling,
+            self.max_length,
+            {**backend, "truncation": None, "padding": None},
+        ]
         about += [self.precision] if self.precision != "highest" else []
         about += ["bidirectional"] if self.bidirectional else []
         digest.update(json_text(about, undefined="name", sort_keys=True).encode())
@@ -216,17 +295,21 @@ class HuggingFaceEncoder(TrainableEncoder):
         return digest.hexdigest()
 
     def save(self, folder: str | PathLike[str], *, keep_layers: bool = False) -> None:
-        """Write a folder that `load_encoder`, `transformers.AutoModel` and `AutoTokenizer` can load.
+        """Write a folder that `load_encoder`, `transformers.AutoModel` and `AutoTokenizer` can
+        load.
 
-        Layers above the encoder's layer are removed, because other programs use the last layer. A model that cannot be
-        truncated (see `cut_above`) is saved with all layers, and `calque.json` records the layer. An encoder-decoder model is
-        saved with 0 decoder layers. `AutoModel.from_pretrained(folder).get_encoder()` returns the aligned encoder, but the
-        saved model cannot translate.
+        Layers above the encoder's layer are removed, because other programs use the last layer. A
+        model that cannot be truncated (see `cut_above`) is saved with all layers, and `calque.json`
+        records the layer. An encoder-decoder model is saved with 0 decoder layers.
+        `AutoModel.from_pretrained(folder).get_encoder()` returns the aligned encoder, but the saved
+        model cannot translate.
 
-        `SentenceTransformer(folder)` can also load the folder. The modules of a sentence-transformers folder are copied; other
-        encoders get mean pooling over all subwords including special tokens (`subwords` in `sentence_vectors`). Encoder-decoder
-        models get no modules, because sentence-transformers would compute different vectors. A standardised encoder is saved
-        with its model in the subfolder `base`, so that other programs cannot open it without the standardisation.
+        `SentenceTransformer(folder)` can also load the folder. The modules of a
+        sentence-transformers folder are copied; other encoders get mean pooling over all subwords
+        including special tokens (`subwords` in `sentence_vectors`). Encoder-decoder models get no
+        modules, because sentence-transformers would compute different vectors. A standardised
+        encoder is saved with its model in the subfolder `base`, so that other programs cannot open
+        it without the standardisation.
 
         Args:
             folder: folder to write to; existing files with the same names are replaced.
@@ -238,21 +321,37 @@ class HuggingFaceEncoder(TrainableEncoder):
         self._save(folder, keep_layers=True, declare=False)
 
     def _save(self, folder: str | PathLike[str], keep_layers: bool, *, declare: bool) -> None:
-        """Write the folder as described in `save`, but add new sentence-transformers modules only if `declare` is set."""
-        declare = declare and self.modules is None and not self.standard and not self.model.config.is_encoder_decoder
+        """Write the folder as described in `save`, but add new sentence-transformers modules only
+        if `declare` is set.
+        """
+        declare = (
+            declare
+            and self.modules is None
+            and not self.standard
+            and not self.model.config.is_encoder_decoder
+        )
         with saving(folder, self) as path:
             self.model.eval()
             place = path / BASE_FOLDER if self.standard else path
-            with passes.cut_above(self.model, None if keep_layers else self._blocks, self.layer, self._probe()) as cut:
+            with passes.cut_above(
+                self.model, None if keep_layers else self._blocks, self.layer, self._probe()
+            ) as cut:
                 save_model(self.model, place)
             self.tokenizer.save_pretrained(place)
             if self.modules is not None:
                 copy_modules(self.modules, place)
             if declare:
-                write_modules(place, dim=self.dim, max_length=self.max_length, tokenizer=self.tokenizer)
+                write_modules(
+                    place, dim=self.dim, max_length=self.max_length, tokenizer=self.tokenizer
+                )
             n_layers = self.layer if cut else self.n_layers
             # Only calque opens a standardised encoder, and it reads the layer from calque.json.
-            write_layer(place, dim=self.dim, layer=n_layers if self.standard else self.layer, n_layers=n_layers)
+            write_layer(
+                place,
+                dim=self.dim,
+                layer=n_layers if self.standard else self.layer,
+                n_layers=n_layers,
+            )
             about = {"cut": cut, **self._record(path)}
             if declare:
                 about["own_pooling"] = False
@@ -261,35 +360,59 @@ class HuggingFaceEncoder(TrainableEncoder):
             write_about(path, "huggingface", about)
 
     def _record(self, folder: Path) -> dict[str, Any]:
-        """Return the settings for `calque.json`, and write the means and standard deviations of standardised layers."""
+        """Return the settings for `calque.json`, and write the means and standard deviations of
+        standardised layers.
+        """
         usual = {"precision": "highest", "bidirectional": False}
         options = {key: getattr(self, key) for key in _OPTIONS}
-        recorded: dict[str, Any] = {key: value for key, value in options.items() if usual.get(key, ...) != value}
+        recorded: dict[str, Any] = {
+            key: value for key, value in options.items() if usual.get(key, ...) != value
+        }
         if self.standard:
-            write_arrays(folder / STANDARD_FILE, {f"{layer}": rows.numpy() for layer, rows in self.standard.items()})
+            write_arrays(
+                folder / STANDARD_FILE,
+                {f"{layer}": rows.numpy() for layer, rows in self.standard.items()},
+            )
             recorded["standardized"] = sorted(self.standard)
         return recorded
 
     def _read_standard(self, folder: Path, about: Mapping[str, Any]) -> Self:
-        """Read the means and standard deviations from a folder if its `calque.json` lists standardised layers."""
+        """Read the means and standard deviations from a folder if its `calque.json` lists
+        standardised layers.
+        """
         if layers := about.get("standardized"):
             arrays, _ = map_arrays(folder / STANDARD_FILE)
-            if any(f"{layer}" not in arrays or arrays[f"{layer}"].shape != (2, self.dim) for layer in layers):
-                fact = "means or standard deviations are missing or have the wrong shape; save the encoder again"
+            if any(
+                f"{layer}" not in arrays or arrays[f"{layer}"].shape != (2, self.dim)
+                for layer in layers
+            ):
+                fact = (
+                    "means or standard deviations are missing or have the wrong shape; save the "
+                    "encoder again"
+                )
                 raise InputError(fact, path=folder / STANDARD_FILE)
-            self.standard = {layer: torch.from_numpy(np.array(arrays[f"{layer}"])) for layer in layers}
+            self.standard = {
+                layer: torch.from_numpy(np.array(arrays[f"{layer}"])) for layer in layers
+            }
         return self
 
     @classmethod
     def open(
-        cls, folder: str | PathLike[str], *, about: Mapping[str, Any] | None = None,
-        dtype: str | torch.dtype | None = None, device: str | torch.device | None = None, attention: str | None = None,
+        cls,
+        folder: str | PathLike[str],
+        *,
+        about: Mapping[str, Any] | None = None,
+        dtype: str | torch.dtype | None = None,
+        device: str | torch.device | None = None,
+        attention: str | None = None,
         **options: Any,
-    ) -> Self:  # fmt: skip
+    ) -> Self:
         """Load an encoder from a folder or from the hub; for the options, see `load_encoder`."""
         path, number = Path(folder), number_type(dtype)
         about = read_about(path) if about is None else about
-        name = fspath(path / BASE_FOLDER if "base_folder" in about and "standardized" in about else folder)
+        name = fspath(
+            path / BASE_FOLDER if "base_folder" in about and "standardized" in about else folder
+        )
         _check_folder(name)
         modules = own_modules(name, about)
         recorded = {**({} if modules is None else {"layer": -1}), **recorded_options(about, path)}
@@ -302,20 +425,29 @@ class HuggingFaceEncoder(TrainableEncoder):
 
     @classmethod
     def _of(cls, model: Any, tokenizer: Any, options: Mapping[str, Any], place: str) -> Self:
-        """Build an encoder from a model and its tokenizer; raise InputError with the path `place` if they do not match."""
+        """Build an encoder from a model and its tokenizer; raise InputError with the path `place`
+        if they do not match.
+        """
         try:
             return cls(model, tokenizer, **options)
         except InputError as error:
             raise InputError(error.fact, path=error.path or place) from error
         except (CalqueError, CalqueWarning):
             raise
-        except Exception as error:  # the model needs other inputs, such as pixels, or the files are corrupt
-            fact = f"the tokenizer and {type(model).__name__} do not work together ({first_line(error)})"
+        except (
+            Exception
+        ) as error:  # the model needs other inputs, such as pixels, or the files are corrupt
+            fact = (
+                f"the tokenizer and {type(model).__name__} do not work together "
+                f"({first_line(error)})"
+            )
             raise InputError(fact, path=place) from error
 
 
 def _vocabulary_size(model: PreTrainedModel) -> int:
-    """Return the number of embeddings. PEFT's wrappers of embeddings have their weights, but no `num_embeddings`."""
+    """Return the number of embeddings. PEFT's wrappers of embeddings have their weights, but no
+    `num_embeddings`.
+    """
     table: Any = model.get_input_embeddings()
     return table.num_embeddings if hasattr(table, "num_embeddings") else len(table.weight)
 
@@ -327,7 +459,9 @@ def _check_folder(name: str) -> None:
         return
     if path.exists() or path.is_absolute() or name.count(os.sep) > 1:
         fact = "this folder has no config.json; give an encoder saved by transformers or calque"
-        raise InputError(fact if path.exists() else f"no such folder{similar_path(path)}", path=path)
+        raise InputError(
+            fact if path.exists() else f"no such folder{similar_path(path)}", path=path
+        )
 
 
 def recorded_options(about: Mapping[str, Any], folder: str | PathLike[str]) -> dict[str, Any]:

@@ -17,7 +17,8 @@ from calque.encoders.batches import WordBatch
 from calque.encoders.numerics import why_not_finite
 from calque.errors import CalqueWarning, InputError, SettingError
 
-#: model types of `transformers` (`config.model_type`) that have the same layers and embeddings as BERT
+# : model types of `transformers` (`config.model_type`) that have the same layers and embeddings as
+# BERT
 FAMILIES = ("bert", "camembert", "electra", "roberta", "xlm-roberta")
 _LOCK = RLock()  # other threads must wait while the list of layers is truncated
 
@@ -27,12 +28,19 @@ class DefaultLayerWarning(CalqueWarning):
 
 
 def find_blocks(model: nn.Module, n_layers: int | None) -> str | None:
-    """Return the name of the model's outermost `ModuleList` with `n_layers` modules, or None if there is no such list."""
-    lists = (name for name, part in model.named_modules() if isinstance(part, nn.ModuleList) and len(part) == n_layers)
+    """Return the name of the model's outermost `ModuleList` with `n_layers` modules, or None if
+    there is no such list.
+    """
+    lists = (
+        name
+        for name, part in model.named_modules()
+        if isinstance(part, nn.ModuleList) and len(part) == n_layers
+    )
     return next(lists, None)
 
 
-# -- forward pass of transformers --------------------------------------------------------------------------------------
+# -- forward pass of transformers
+# --------------------------------------------------------------------------------------
 def encoder_of(model: Any) -> Any:
     """Return the encoder of an encoder-decoder model, or the model itself."""
     both = getattr(getattr(model, "config", None), "is_encoder_decoder", False)
@@ -40,7 +48,9 @@ def encoder_of(model: Any) -> Any:
 
 
 def all_states(model: Any, batch: WordBatch) -> tuple[Tensor, ...]:
-    """Return the hidden states of layers 0 to L as computed by `transformers`, each `[B, T, dim]`."""
+    """Return the hidden states of layers 0 to L as computed by `transformers`, each `[B, T,
+    dim]`.
+    """
     model = encoder_of(model)
     inputs: dict[str, Any] = {"input_ids": batch.input_ids, "attention_mask": batch.attention_mask}
     if batch.segments is not None:
@@ -51,11 +61,15 @@ def all_states(model: Any, batch: WordBatch) -> tuple[Tensor, ...]:
         return model(**inputs, output_hidden_states=True).hidden_states
 
 
-def states_up_to(model: nn.Module, batch: WordBatch, layers: Sequence[int], blocks: str | None) -> dict[int, Tensor]:
-    """Return the hidden states `[B, T, dim]` of the given layers (0 to L) without computing higher layers.
+def states_up_to(
+    model: nn.Module, batch: WordBatch, layers: Sequence[int], blocks: str | None
+) -> dict[int, Tensor]:
+    """Return the hidden states `[B, T, dim]` of the given layers (0 to L) without computing higher
+    layers.
 
-    During the forward pass, the model's list of layers (named `blocks`) is truncated after the highest requested layer, and a
-    hook records the output of this layer before the final norm. If `blocks` is None, all layers are computed.
+    During the forward pass, the model's list of layers (named `blocks`) is truncated after the
+    highest requested layer, and a hook records the output of this layer before the final norm. If
+    `blocks` is None, all layers are computed.
     """
     stack: Any = () if blocks is None else model.get_submodule(blocks)
     top, found = max(1, *layers), []
@@ -88,10 +102,12 @@ def _ended(model: nn.Module, blocks: str, layer: int) -> Iterator[None]:
         setattr(owner, name, stack)
 
 
-# -- forward pass without padding --------------------------------------------------------------------------------------
+# -- forward pass without padding
+# --------------------------------------------------------------------------------------
 def is_bert_like(model: Any) -> bool:
-    """Return whether `bert_states` supports a model. The model must be an encoder from `FAMILIES` with `sdpa` attention and
-    without additional hooks; gradient checkpointing must be disabled during training."""
+    """Return whether `bert_states` supports a model. The model must be an encoder from `FAMILIES`
+    with `sdpa` attention and without additional hooks; gradient checkpointing must be disabled
+    during training."""
     config, layers = model.config, getattr(getattr(model, "encoder", None), "layer", None)
     if config.model_type not in FAMILIES or config._attn_implementation != "sdpa" or layers is None:
         return False
@@ -99,20 +115,32 @@ def is_bert_like(model: Any) -> bool:
         return False
     if any(layer.training and getattr(layer, "gradient_checkpointing", False) for layer in layers):
         return False
-    kinds = [hooks for part in model.modules() for hooks in (part._forward_hooks, part._forward_pre_hooks)]
-    own = "transformers.utils.output_capturing"  # hooks that transformers itself registers are allowed
+    kinds = [
+        hooks
+        for part in model.modules()
+        for hooks in (part._forward_hooks, part._forward_pre_hooks)
+    ]
+    # hooks that transformers itself registers are allowed
+    own = "transformers.utils.output_capturing"
     return all(hook.__module__ == own for hooks in kinds for hook in hooks.values())
 
 
 def embedded(model: Any, batches: Sequence[WordBatch]) -> Tensor:
-    """Return the differentiable embeddings of all subwords in the batches, without padding, `[N, dim]`."""
+    """Return the differentiable embeddings of all subwords in the batches, without padding, `[N,
+    dim]`.
+    """
     width = max(batch.input_ids.shape[1] for batch in batches)
     padding = getattr(model.config, "pad_token_id", None) or 0
-    # All batches are embedded in one call, because each call creates a gradient as large as the embedding table.
-    ids = torch.cat([F.pad(b.input_ids, (0, width - b.input_ids.shape[1]), value=padding) for b in batches])
+    # All batches are embedded in one call, because each call creates a gradient as large as the
+    # embedding table.
+    ids = torch.cat(
+        [F.pad(b.input_ids, (0, width - b.input_ids.shape[1]), value=padding) for b in batches]
+    )
     segments = None
     if any(batch.segments is not None for batch in batches):
-        parts = [torch.zeros_like(b.input_ids) if b.segments is None else b.segments for b in batches]
+        parts = [
+            torch.zeros_like(b.input_ids) if b.segments is None else b.segments for b in batches
+        ]
         segments = torch.cat([F.pad(part, (0, width - part.shape[1])) for part in parts])
     x = model.embeddings(input_ids=ids, token_type_ids=segments)
     if hasattr(model, "embeddings_project"):  # ELECTRA projects embeddings to the hidden size
@@ -127,12 +155,17 @@ def embedded(model: Any, batches: Sequence[WordBatch]) -> Tensor:
 
 
 def bert_states(
-    model: Any, x: Tensor, batches: Sequence[WordBatch], layers: Sequence[int], rows: Tensor | None = None
+    model: Any,
+    x: Tensor,
+    batches: Sequence[WordBatch],
+    layers: Sequence[int],
+    rows: Tensor | None = None,
 ) -> dict[int, Tensor]:
     """Return differentiable hidden states `[len(rows), dim]` of a BERT-like model, keyed by layer.
 
-    Matrix products are computed for the subwords of all batches together, without padding; attention is computed for
-    each batch. In the highest layer, the part after attention is computed only for the requested subwords.
+    Matrix products are computed for the subwords of all batches together, without padding;
+    attention is computed for each batch. In the highest layer, the part after attention is computed
+    only for the requested subwords.
 
     Args:
         x: output of `embedded` for these batches.
@@ -146,23 +179,33 @@ def bert_states(
     for number, layer in enumerate(model.encoder.layer[:top], start=1):
         attention = layer.attention.self
         parts = (part(x).split(sizes) for part in (attention.query, attention.key, attention.value))
-        context = torch.cat([_attended(attention, *each) for each in zip(batches, *parts, strict=True)])
+        context = torch.cat(
+            [_attended(attention, *each) for each in zip(batches, *parts, strict=True)]
+        )
         if number == top and rows is not None:
             context, x = context.index_select(0, rows), x.index_select(0, rows)
         x = _added(layer.attention.output, context, x)
-        x = _added(layer.output, layer.intermediate.intermediate_act_fn(layer.intermediate.dense(x)), x)
+        x = _added(
+            layer.output, layer.intermediate.intermediate_act_fn(layer.intermediate.dense(x)), x
+        )
         if number in wanted:
             states[number] = x if rows is None or number == top else x.index_select(0, rows)
     return states
 
 
 def _attended(attention: Any, batch: WordBatch, *parts: Tensor) -> Tensor:
-    """Return the attention output of one batch, `[N, dim]`, from the queries, keys and values of its subwords."""
+    """Return the attention output of one batch, `[N, dim]`, from the queries, keys and values of
+    its subwords.
+    """
     n, width = batch.input_ids.shape
     mask = None if batch.attention_mask is None else batch.attention_mask.bool()[:, None, None, :]
     if batch.spread is not None:
-        parts = tuple(part.index_select(0, batch.spread) for part in parts)  # the attention mask hides padding
-    query, key, value = (part.view(n, width, attention.num_attention_heads, -1).transpose(1, 2) for part in parts)
+        parts = tuple(
+            part.index_select(0, batch.spread) for part in parts
+        )  # the attention mask hides padding
+    query, key, value = (
+        part.view(n, width, attention.num_attention_heads, -1).transpose(1, 2) for part in parts
+    )
     dropout = attention.dropout.p if attention.training else 0.0
     context = F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=dropout)
     context = context.transpose(1, 2).reshape(n * width, -1)
@@ -174,12 +217,15 @@ def _added(part: Any, x: Tensor, residual: Tensor) -> Tensor:
     return part.LayerNorm(part.dropout(part.dense(x)) + residual)
 
 
-# -- checks of a model -------------------------------------------------------------------------------------------------
+# -- checks of a model
+# -------------------------------------------------------------------------------------------------
 def attend_both_ways(model: nn.Module, wanted: bool | None, batch: WordBatch) -> bool:
-    """Make a decoder's attention bidirectional or causal (default: as configured), and return whether it was made bidirectional.
+    """Make a decoder's attention bidirectional or causal (default: as configured), and return
+    whether it was made bidirectional.
 
-    `transformers` builds a decoder's attention mask according to `config.is_causal`, which is saved with the configuration.
-    The function returns False for encoders and for models that are bidirectional by another part of their configuration.
+    `transformers` builds a decoder's attention mask according to `config.is_causal`, which is saved
+    with the configuration. The function returns False for encoders and for models that are
+    bidirectional by another part of their configuration.
 
     Raises:
         SettingError: the attention cannot be changed as requested.
@@ -193,7 +239,10 @@ def attend_both_ways(model: nn.Module, wanted: bool | None, batch: WordBatch) ->
     if not switched:
         causal = reads_left_to_right(model, batch)
         if not wanted and not causal:
-            fact = f"the attention of {name} cannot be made causal, because its configuration makes it bidirectional"
+            fact = (
+                f"the attention of {name} cannot be made causal, because its configuration makes "
+                "it bidirectional"
+            )
             raise SettingError(f"{fact}; omit bidirectional=False, or use a decoder")
         if wanted != causal:  # the attention is as requested already
             return False
@@ -203,13 +252,19 @@ def attend_both_ways(model: nn.Module, wanted: bool | None, batch: WordBatch) ->
             module.is_causal = not wanted  # type: ignore[assignment]
     if reads_left_to_right(model, batch) == wanted:
         fact = f"the attention of {name} cannot be made {'bidirectional' if wanted else 'causal'}"
-        raise SettingError(f"{fact}; this requires a decoder from transformers 5 with 'sdpa' or 'eager' attention")
+        raise SettingError(
+            f"{fact}; this requires a decoder from transformers 5 with 'sdpa' or 'eager' attention"
+        )
     return wanted
 
 
 def reads_left_to_right(model: nn.Module, batch: WordBatch) -> bool:
-    """Return whether attention is causal, so that the last subword does not affect the hidden states of earlier subwords."""
-    inside = torch.ones_like(batch.input_ids) if batch.attention_mask is None else batch.attention_mask
+    """Return whether attention is causal, so that the last subword does not affect the hidden
+    states of earlier subwords.
+    """
+    inside = (
+        torch.ones_like(batch.input_ids) if batch.attention_mask is None else batch.attention_mask
+    )
     row, last = int(inside.sum(1).argmax()), int(inside.sum(1).max()) - 1
     ids = batch.input_ids[row : row + 1, : last + 1].repeat(2, 1)
     ids[1, last] = int(ids[1, last] == 0)  # replace the last subword with another one
@@ -219,19 +274,23 @@ def reads_left_to_right(model: nn.Module, batch: WordBatch) -> bool:
 
 
 def _close(found: Tensor, state: Tensor, tolerance: float = 1e-5) -> bool:
-    """Return whether `found` differs from `state` by at most `tolerance` times the largest absolute entry of `state`."""
+    """Return whether `found` differs from `state` by at most `tolerance` times the largest absolute
+    entry of `state`.
+    """
     return torch.allclose(found, state, rtol=0, atol=tolerance * float(state.abs().max()))
 
 
 def examine(model: nn.Module, batch: WordBatch) -> tuple[int, int, bool, bool]:
     """Choose the forward pass of a model, and check the choice on a small batch with padding.
 
-    Models from `FAMILIES` use the forward pass without padding if its hidden states equal those of `transformers` up to 1e-5 of
-    the largest entry. Other models skip unused layers if this does not change the hidden states. Models whose hidden states
-    depend on padding, such as ConvBERT because of its convolutions, are rejected.
+    Models from `FAMILIES` use the forward pass without padding if its hidden states equal those of
+    `transformers` up to 1e-5 of the largest entry. Other models skip unused layers if this does not
+    change the hidden states. Models whose hidden states depend on padding, such as ConvBERT because
+    of its convolutions, are rejected.
 
     Returns:
-        number of layers L, number of dimensions, whether `bert_states` can be used, and whether unused layers can be skipped.
+        number of layers L, number of dimensions, whether `bert_states` can be used, and whether
+        unused layers can be skipped.
     """
     name = type(model).__name__
     with torch.inference_mode():
@@ -239,11 +298,19 @@ def examine(model: nn.Module, batch: WordBatch) -> tuple[int, int, bool, bool]:
         n, dim = len(states) - 1, states[-1].shape[-1]
         if shapes := {tuple(state.shape) for state in states} - {(*batch.input_ids.shape, dim)}:
             fact = f"{name} has hidden states of shapes {', '.join(map(str, sorted(shapes)))}"
-            raise SettingError(f"{fact}; expected one vector per subword, with the same size in all layers")
+            raise SettingError(
+                f"{fact}; expected one vector per subword, with the same size in all layers"
+            )
         if not all(bool(state.isfinite().all()) for state in states):
-            raise InputError(f"{name} computes vectors that are not finite; {why_not_finite(states[-1].dtype)}")
+            raise InputError(
+                f"{name} computes vectors that are not finite; {why_not_finite(states[-1].dtype)}"
+            )
         flat = shortened = False
-        mask = torch.ones_like(batch.input_ids) if batch.attention_mask is None else batch.attention_mask
+        mask = (
+            torch.ones_like(batch.input_ids)
+            if batch.attention_mask is None
+            else batch.attention_mask
+        )
         if is_bert_like(model):
             ours = bert_states(model, embedded(model, [batch]), [batch], range(n + 1))
             flat = all(_close(ours[k], state[mask.bool()]) for k, state in enumerate(states))
@@ -251,8 +318,12 @@ def examine(model: nn.Module, batch: WordBatch) -> tuple[int, int, bool, bool]:
             shortest, size = int(mask.sum(1).argmin()), int(mask.sum(1).min())
             ids = batch.input_ids[shortest : shortest + 1, :size]
             alone = encoder_of(model)(input_ids=ids, output_hidden_states=True).hidden_states[-1][0]
-            if not _close(alone, states[-1][shortest, :size], max(1e-4, 10 * torch.finfo(alone.dtype).eps)):
-                raise SettingError(f"{name} is not supported: its vectors depend on padding; use another encoder")
+            if not _close(
+                alone, states[-1][shortest, :size], max(1e-4, 10 * torch.finfo(alone.dtype).eps)
+            ):
+                raise SettingError(
+                    f"{name} is not supported: its vectors depend on padding; use another encoder"
+                )
         if not flat and (blocks := find_blocks(model, n)) is not None:
             with suppress(Exception):  # the code of some models fails with fewer layers
                 found = states_up_to(model, batch, [0, n // 2], blocks)
@@ -261,20 +332,30 @@ def examine(model: nn.Module, batch: WordBatch) -> tuple[int, int, bool, bool]:
 
 
 @contextmanager
-def cut_above(model: PreTrainedModel, blocks: str | None, layer: int, batch: WordBatch) -> Iterator[bool]:
-    """Remove the layers above `layer` (1 to L) inside the `with` block, e.g. to save the model; yield whether this worked.
+def cut_above(
+    model: PreTrainedModel, blocks: str | None, layer: int, batch: WordBatch
+) -> Iterator[bool]:
+    """Remove the layers above `layer` (1 to L) inside the `with` block, e.g. to save the model;
+    yield whether this worked.
 
-    This works if the model has a single list of layers and its configuration contains the number of layers, and if the hidden
-    states of `layer` stay the same, which is tested on `batch`; a final norm would change them. Other models are not changed.
+    This works if the model has a single list of layers and its configuration contains the number of
+    layers, and if the hidden states of `layer` stay the same, which is tested on `batch`; a final
+    norm would change them. Other models are not changed.
     """
     config: Any = model.config
     n = 0 if blocks is None else len(model.get_submodule(blocks))  # type: ignore[arg-type]
-    depths = [key for key in ("num_hidden_layers", "encoder_layers") if getattr(config, key, None) == n]
+    depths = [
+        key for key in ("num_hidden_layers", "encoder_layers") if getattr(config, key, None) == n
+    ]
     if not 0 < layer < n or "num_hidden_layers" not in depths:
         yield False
         return
     # Configuration lists with one value per layer (layer_types, …) are truncated as well.
-    lists = {key: value for key, value in vars(config).items() if isinstance(value, list) and len(value) == n}
+    lists = {
+        key: value
+        for key, value in vars(config).items()
+        if isinstance(value, list) and len(value) == n
+    }
     inside = slice(None) if batch.attention_mask is None else batch.attention_mask.bool()
     same = False
     with torch.inference_mode():

@@ -11,12 +11,20 @@ import torch
 
 from calque.corpora.languages import name_and_path
 from calque.encoders.base import Encoder, build
-from calque.encoders.folder import ABOUT_FILE, ADAPTERS_FILE, BUNDLED, ENCODERS, file_pair, open_folder
+from calque.encoders.folder import (
+    ABOUT_FILE,
+    ADAPTERS_FILE,
+    BUNDLED,
+    ENCODERS,
+    file_pair,
+    open_folder,
+)
 from calque.encoders.hub_cache import hub_folder
 from calque.errors import SettingError
 from calque.named import TRUST_CODE, is_path
 
-#: files that are fetched from a hub repository of adapters: the adapters, the tokenizer, and modules of sentence-transformers
+# : files that are fetched from a hub repository of adapters: the adapters, the tokenizer, and
+# modules of sentence-transformers
 _ADAPTER_PARTS = (
     "*.json",
     "adapter_model.*",
@@ -47,22 +55,33 @@ def load_encoder(
     """Load an encoder from a name or a path.
 
     Args:
-        name_or_path: "mini" (the bundled encoder); a name on the Hugging Face hub; a folder that `transformers` or calque
-            saved; a folder of LoRA adapters; an ELMo model (a folder with options.json and weights.hdf5, or NAME_weights.hdf5
-            with NAME_options.json); or a file of static word vectors (word2vec or fastText). "en=elmo-en,de=elmo-de" loads one
-            encoder per language. "./mini" is a local folder. "package.module:Class" names a class that needs no arguments.
-        layer: layer number; 0 is the embedding output, −1 the last layer. Default: the saved layer; else the last layer, or
-            layer round(2/3 · L) of a decoder with L layers, because a decoder's last layers predict the next token.
-        pooling: how to pool subword vectors into word vectors: "last", "first" or "mean"; default: as saved, or "last".
-        dtype: weight type, "float32" (default), "bfloat16", "float16", or "auto" for the type in the file. The base of
-            an encoder with maps is loaded with the weight type that the maps were fitted with, and then converted.
+        name_or_path: "mini" (the bundled encoder); a name on the Hugging Face hub; a folder that
+            `transformers` or calque saved; a folder of LoRA adapters; an ELMo model (a folder with
+            options.json and weights.hdf5, or NAME_weights.hdf5 with NAME_options.json); or a file
+            of static word vectors (word2vec or fastText). "en=elmo-en,de=elmo-de" loads one encoder
+            per language. "./mini" is a local folder. "package.module:Class" names a class that
+            needs no arguments.
+        layer: layer number; 0 is the embedding output, −1 the last layer. Default: the saved layer;
+            else the last layer, or layer round(2/3 · L) of a decoder with L layers, because a
+            decoder's last layers predict the next token.
+        pooling: how to pool subword vectors into word vectors: "last", "first" or "mean"; default:
+            as saved, or "last".
+        dtype: weight type, "float32" (default), "bfloat16", "float16", or "auto" for the type in
+            the file. The base of an encoder with maps is loaded with the weight type that the maps
+            were fitted with, and then converted.
         device: "cpu", "cuda", …; default: the GPU of this process, or the CPU if there is no GPU.
-        max_length: maximum number of subwords in a sentence, including special tokens; default: the model's limit.
-        attention: `attn_implementation` of `transformers`, such as "eager" or "sdpa"; `transformers` chooses it by default.
-        precision: "highest" (full float32) or "bfloat16", which changes the fingerprint; default: as saved, or "highest".
-        bidirectional: whether a decoder's subwords also attend to later subwords; default: the saved setting, else false.
-        alike: whether the encoders of several languages must have the same dimensions and layers; see `PerLanguage`.
-        trust_code: whether to import classes of other packages that the folder names. Imported classes are always allowed.
+        max_length: maximum number of subwords in a sentence, including special tokens; default: the
+            model's limit.
+        attention: `attn_implementation` of `transformers`, such as "eager" or "sdpa";
+            `transformers` chooses it by default.
+        precision: "highest" (full float32) or "bfloat16", which changes the fingerprint; default:
+            as saved, or "highest".
+        bidirectional: whether a decoder's subwords also attend to later subwords; default: the
+            saved setting, else false.
+        alike: whether the encoders of several languages must have the same dimensions and layers;
+            see `PerLanguage`.
+        trust_code: whether to import classes of other packages that the folder names. Imported
+            classes are always allowed.
         own: additional arguments for specific kinds of encoders; see `ENCODERS`.
 
     Raises:
@@ -70,8 +89,17 @@ def load_encoder(
         SettingError: the encoder does not support an argument.
     """
     name = fspath(name_or_path)
-    options = {"layer": layer, "pooling": pooling, "dtype": dtype, "device": device, "max_length": max_length,
-               "attention": attention, "precision": precision, "bidirectional": bidirectional, **own}  # fmt: skip
+    options = {
+        "layer": layer,
+        "pooling": pooling,
+        "dtype": dtype,
+        "device": device,
+        "max_length": max_length,
+        "attention": attention,
+        "precision": precision,
+        "bidirectional": bidirectional,
+        **own,
+    }
     given = {option: value for option, value in options.items() if value is not None}
     with TRUST_CODE.given(trust_code):
         if (several := by_language(name)) is not None:
@@ -86,14 +114,20 @@ def load_encoder(
 
 
 def fetched_folder(name: str | PathLike[str]) -> Path | None:
-    """Return the local copy of a hub repository that contains `calque.json` or adapters, or None for other names."""
+    """Return the local copy of a hub repository that contains `calque.json` or adapters, or None
+    for other names.
+    """
     if file_pair(Path(name)) is not None:
         return None
-    return hub_folder(fspath(name), ABOUT_FILE) or hub_folder(fspath(name), ADAPTERS_FILE, _ADAPTER_PARTS)
+    return hub_folder(fspath(name), ABOUT_FILE) or hub_folder(
+        fspath(name), ADAPTERS_FILE, _ADAPTER_PARTS
+    )
 
 
 def by_language(name: str) -> dict[str, str] | None:
-    """Parse `en=elmo-en,de=elmo-de` into names of encoders by language; return None for the name of a single encoder."""
+    """Parse `en=elmo-en,de=elmo-de` into names of encoders by language; return None for the name of
+    a single encoder.
+    """
     paths = dict(name_and_path(part) for part in name.split(","))
     return None if "" in paths or os.path.exists(name) else paths
 
@@ -102,9 +136,13 @@ def _per_language(paths: dict[str, str], options: dict[str, Any], alike: bool) -
     from calque.encoders.per_language import PerLanguage
     from calque.encoders.static import load_static
 
-    if alike and all(os.path.isfile(path) and file_pair(Path(path)) is None for path in paths.values()):
+    if alike and all(
+        os.path.isfile(path) and file_pair(Path(path)) is None for path in paths.values()
+    ):
         of_one_kind = {name for row in ENCODERS.rows.values() for name in row.options}
         if unused := {"layer", "pooling", *of_one_kind} & options.keys():
             raise SettingError(f"{', '.join(sorted(unused))} does not apply to static word vectors")
         return load_static(paths)
-    return PerLanguage({lang: load_encoder(path, **options) for lang, path in paths.items()}, alike=alike)
+    return PerLanguage(
+        {lang: load_encoder(path, **options) for lang, path in paths.items()}, alike=alike
+    )

@@ -15,7 +15,15 @@ import torch
 from calque.algebra.procrustes import Moments
 from calque.corpora.languages import best_match
 from calque.encoders.base import Encoder, made_of, require
-from calque.encoders.folder import BASE_FOLDER, ENCODERS, OWN, encoder_kind, read_about, saving, write_about
+from calque.encoders.folder import (
+    BASE_FOLDER,
+    ENCODERS,
+    OWN,
+    encoder_kind,
+    read_about,
+    saving,
+    write_about,
+)
 from calque.encoders.numerics import number_type
 from calque.encoders.per_language import PerLanguage, check_language, encode_by_language
 from calque.encoders.trainable import TrainableEncoder
@@ -37,16 +45,17 @@ MAPS_FILE = "maps.safetensors"
 class MappedEncoder(Encoder):
     """An encoder whose word vectors are mapped into the vector space of one language.
 
-    Word vectors are mapped with the maps of the sentence's language; a variety (de-AT) without maps uses the maps of de.
-    Vectors of languages without maps do not change. The language `towards` has maps only if the method maps both languages.
-    Every sentence must have a language; plain lists of words are rejected.
+    Word vectors are mapped with the maps of the sentence's language; a variety (de-AT) without maps
+    uses the maps of de. Vectors of languages without maps do not change. The language `towards` has
+    maps only if the method maps both languages. Every sentence must have a language; plain lists of
+    words are rejected.
 
     Args:
         base: encoder whose layers are mapped.
         maps: `{language: {layer: map}}`; all languages must have maps for the same layers.
         towards: language of the common space.
-        combine: word vector to return: the sum, mean or concatenation of all mapped layers, or only the last mapped layer.
-            Kulshreshtha et al. (2020) use the sum of four layers.
+        combine: word vector to return: the sum, mean or concatenation of all mapped layers, or only
+            the last mapped layer. Kulshreshtha et al. (2020) use the sum of four layers.
         settings: settings of the method, which are saved in `calque.json`.
     """
 
@@ -63,7 +72,9 @@ class MappedEncoder(Encoder):
             raise SettingError(f"combine must be one of {', '.join(COMBINATIONS)}, got {combine!r}")
         layers = {tuple(sorted(by_layer)) for by_layer in maps.values()}
         if len(layers) != 1 or not min(layers):
-            raise SettingError(f"all languages must have maps for the same layers, got {sorted(layers)}")
+            raise SettingError(
+                f"all languages must have maps for the same layers, got {sorted(layers)}"
+            )
         require(base, "mapped")
         self.base: Encoder = base  # type: ignore[assignment]
         self.combine: Combine = combine
@@ -92,22 +103,25 @@ class MappedEncoder(Encoder):
     ) -> MappedEncoder:
         """Fit one map per language and layer on linked words or on sentences.
 
-        The text is encoded block by block, and only moments are kept, so memory use does not grow with the text.
+        The text is encoded block by block, and only moments are kept, so memory use does not grow
+        with the text.
 
         Args:
             base: encoder to fit maps for.
             corpus, pairs: parallel text and its word links, or sequences of both.
             make: function that returns a new map to fit, such as the class `Rotation`.
             towards: language of the common space; every corpus must contain this language.
-            layers: layers to map; default: the encoder's layer, or the last layer if the encoder combines several layers.
+            layers: layers to map; default: the encoder's layer, or the last layer if the encoder
+                combines several layers.
             combine: see `MappedEncoder`.
-            unit: whether maps are fitted on linked words (Wang et al. 2019), or on sentence means (Aldarmaki & Diab 2019;
-                Cao 2020, "sentence-aligned"), which need no word links.
+            unit: whether maps are fitted on linked words (Wang et al. 2019), or on sentence means
+                (Aldarmaki & Diab 2019; Cao 2020, "sentence-aligned"), which need no word links.
             block: number of sentence pairs encoded at a time.
             progress: whether to show a progress bar on standard error.
 
         Raises:
-            SettingError: the encoder already has maps, a corpus does not contain `towards`, or a setting is invalid.
+            SettingError: the encoder already has maps, a corpus does not contain `towards`, or a
+                setting is invalid.
         """
         require(base, "mapped")
         corpora = [corpus] if not isinstance(corpus, Sequence) else list(corpus)
@@ -119,19 +133,33 @@ class MappedEncoder(Encoder):
             linked.check(text)
             if text.side(towards) == "source":
                 text, linked = text.swapped(), linked.swapped()
-            sums = moments.setdefault(text.langs[0], {n: Moments(base.dim, base.dim) for n in numbers})
+            sums = moments.setdefault(
+                text.langs[0], {n: Moments(base.dim, base.dim) for n in numbers}
+            )
             for start in range(0, len(text), block):
                 part, part_pairs = text[start : start + block], linked.slice(start, start + block)
-                source, target = (base.encode_layers(side, numbers) for side in (part.source, part.target))
+                source, target = (
+                    base.encode_layers(side, numbers) for side in (part.source, part.target)
+                )
                 for n in numbers:
-                    sums[n].update(*_paired(source[n], target[n], part_pairs if unit == "words" else None))
+                    sums[n].update(
+                        *_paired(source[n], target[n], part_pairs if unit == "words" else None)
+                    )
                 counter.update(len(part))
         counter.close()
-        maps = {lang: {n: make().fit_moments(m) for n, m in sums.items()} for lang, sums in moments.items()}
+        maps = {
+            lang: {n: make().fit_moments(m) for n, m in sums.items()}
+            for lang, sums in moments.items()
+        }
         kind = next(iter(next(iter(maps.values())).values())).kind
         method = kind if unit == "words" else f"sentence-{kind}"
         used = sum(sums[numbers[0]].n for sums in moments.values())
-        settings = {"method": method, "unit": unit, "sentence_pairs": sum(map(len, corpora)), "pairs": used}
+        settings = {
+            "method": method,
+            "unit": unit,
+            "sentence_pairs": sum(map(len, corpora)),
+            "pairs": used,
+        }
         aligned = cls(base, maps, towards=towards, combine=combine, settings=settings)
         about = {"settings": {**settings, "layers": list(aligned.layers), "combine": combine}}
         aligned.made = made_of(base, method, towards, corpora, pairs_of, about)
@@ -140,7 +168,12 @@ class MappedEncoder(Encoder):
     def without_maps(self) -> MappedEncoder:
         """Return an encoder that combines the layers in the same way, but without mapping them."""
         unmapped = copy.copy(self)
-        unmapped.maps, unmapped.settings, unmapped.name, unmapped.made = {}, {}, self.base.name, None
+        unmapped.maps, unmapped.settings, unmapped.name, unmapped.made = (
+            {},
+            {},
+            self.base.name,
+            None,
+        )
         return unmapped
 
     @property
@@ -155,11 +188,15 @@ class MappedEncoder(Encoder):
     @property
     def fingerprint(self) -> str:
         digest = hashlib.blake2b(digest_size=16)
-        digest.update(json_text([self.base.fingerprint, self.towards, self.combine, self.layers]).encode())
+        digest.update(
+            json_text([self.base.fingerprint, self.towards, self.combine, self.layers]).encode()
+        )
         for lang in sorted(self.maps):
             for layer in self.layers:
                 for name, array in sorted(self.maps[lang][layer].arrays().items()):
-                    digest.update(f"{lang}.{layer}.{name}".encode() + np.ascontiguousarray(array).tobytes())
+                    digest.update(
+                        f"{lang}.{layer}.{name}".encode() + np.ascontiguousarray(array).tobytes()
+                    )
         return digest.hexdigest()
 
     def stored_words(self, lang: str) -> Sequence[str] | None:
@@ -193,27 +230,35 @@ class MappedEncoder(Encoder):
         return encode_by_language(sentences, layers, self.base.dim, mapped)
 
     def _maps_of(self, lang: str) -> Mapping[int, VectorMap]:
-        """Return the maps of a language by layer; they are empty for a language that is not mapped."""
+        """Return the maps of a language by layer; they are empty for a language that is not
+        mapped.
+        """
         check_language(self, lang)
         return self.maps.get(best_match(lang, [*self.maps, self.towards]) or "", {})
 
     def map_vectors(self, vectors: np.ndarray, lang: str, layer: int) -> np.ndarray:
-        """Map vectors `[n, dim]` of a layer of the base encoder to float32 vectors; without a map, return them unchanged."""
+        """Map vectors `[n, dim]` of a layer of the base encoder to float32 vectors; without a map,
+        return them unchanged.
+        """
         maps = self._maps_of(lang)
         if layer not in maps:
             return vectors
         mapped = maps[layer].transform(vectors).astype(np.float32, copy=False)
         if not np.isfinite(mapped).all():
-            raise InputError(f"{self.name}: mapped vectors of layer {layer} are not finite; fit the maps again")
+            raise InputError(
+                f"{self.name}: mapped vectors of layer {layer} are not finite; fit the maps again"
+            )
         return mapped
 
     def save(self, folder: str | PathLike[str]) -> None:
-        """Write `maps.safetensors`, `calque.json`, and the base encoder in its own format in the subfolder `base`.
+        """Write `maps.safetensors`, `calque.json`, and the base encoder in its own format in the
+        subfolder `base`.
 
-        transformers and sentence-transformers cannot open the folder itself, so they never compute vectors without maps by
-        mistake. They can open the base encoder in the subfolder. If the class of the base encoder cannot be imported, the base
-        encoder must be passed to `open`. A word vector x is mapped to `(x - source_mean) @ matrix + target_mean`; the saved
-        tensors have names such as `LANGUAGE.LAYER.matrix`.
+        transformers and sentence-transformers cannot open the folder itself, so they never compute
+        vectors without maps by mistake. They can open the base encoder in the subfolder. If the
+        class of the base encoder cannot be imported, the base encoder must be passed to `open`. A
+        word vector x is mapped to `(x - source_mean) @ matrix + target_mean`; the saved tensors
+        have names such as `LANGUAGE.LAYER.matrix`.
         """
         with saving(folder, self) as path:
             inner = path / BASE_FOLDER
@@ -225,9 +270,14 @@ class MappedEncoder(Encoder):
                 for name, array in fitted.arrays().items()
             }
             write_arrays(path / MAPS_FILE, tensors)
-            base = read_about(inner)  # empty if the base is from another package and writes no calque.json
+            base = read_about(
+                inner
+            )  # empty if the base is from another package and writes no calque.json
             if "maps" in base:
-                fact = f"{self.base.name} cannot be saved as the base of maps, because it stores its own maps"
+                fact = (
+                    f"{self.base.name} cannot be saved as the base of maps, because it stores its "
+                    "own maps"
+                )
                 raise SettingError(f"{fact}; use StaticEncoder.replace or an alignment method")
             about = {
                 "base": base.get("kind", encoder_kind(self.base)),
@@ -267,33 +317,57 @@ class MappedEncoder(Encoder):
         about = read_about(path) if about is None else about
         if base is None:
             if "pooling" in options:
-                raise SettingError("pooling cannot be set, because the maps were fitted with the saved pooling")
+                raise SettingError(
+                    "pooling cannot be set, because the maps were fitted with the saved pooling"
+                )
             if (kind := about.get("base") or "huggingface") == OWN:
                 fact = "the class of the base encoder of these maps cannot be imported"
-                raise InputError(f"{fact}; pass the encoder to MappedEncoder.open(folder, base)", path=path)
+                raise InputError(
+                    f"{fact}; pass the encoder to MappedEncoder.open(folder, base)", path=path
+                )
             as_fitted = {} if is_path(kind) else {"dtype": "auto"}
             inner, base_about = _base_of(path, about)
-            opened = ENCODERS.load_from_file(kind, path).open(inner, about=base_about, **as_fitted, **options)
+            opened = ENCODERS.load_from_file(kind, path).open(
+                inner, about=base_about, **as_fitted, **options
+            )
             opened.name = path.resolve().name if opened.name == BASE_FOLDER else opened.name
             base = opened
         assert base is not None
         try:
             arrays, _ = map_arrays(path / MAPS_FILE)
             maps = {
-                lang: {int(k): open_map(record, arrays, f"{lang}.{k}", path) for k, record in by_layer.items()}
+                lang: {
+                    int(k): open_map(record, arrays, f"{lang}.{k}", path)
+                    for k, record in by_layer.items()
+                }
                 for lang, by_layer in about["maps"].items()
             }
             towards, combine, settings = about["towards"], about["combine"], about["settings"]
             fingerprint = about["base_fingerprint"]
-            shapes = {fitted.arrays()["matrix"].shape for by_layer in maps.values() for fitted in by_layer.values()}
+            shapes = {
+                fitted.arrays()["matrix"].shape
+                for by_layer in maps.values()
+                for fitted in by_layer.values()
+            }
             if wrong := shapes - {(base.dim, base.dim)}:
-                raise ValueError(f"maps must have shape ({base.dim}, {base.dim}), got {min(wrong)}; fit the maps again")
+                raise ValueError(
+                    f"maps must have shape ({base.dim}, {base.dim}), got {min(wrong)}; fit the "
+                    "maps again"
+                )
         except (OSError, ValueError, LookupError, AttributeError, TypeError, SettingError) as error:
-            raise InputError(f"incomplete or invalid maps ({type(error).__name__}: {error})", path=path) from error
+            raise InputError(
+                f"incomplete or invalid maps ({type(error).__name__}: {error})", path=path
+            ) from error
         if base.fingerprint != fingerprint:
-            fact = "the maps were fitted with different weights, tokenizer, layer, pooling or precision"
+            fact = (
+                "the maps were fitted with different weights, tokenizer, layer, pooling or "
+                "precision"
+            )
             raise InputError(f"{fact}; fit the maps again", path=path)
-        if dtype not in (None, "auto"):  # convert the weights only after checking the base's fingerprint
+        if dtype not in (
+            None,
+            "auto",
+        ):  # convert the weights only after checking the base's fingerprint
             for part in base.encoders.values() if isinstance(base, PerLanguage) else [base]:
                 if not isinstance(part, TrainableEncoder):
                     raise SettingError(f"dtype does not apply to {part.name}")
@@ -302,26 +376,38 @@ class MappedEncoder(Encoder):
             number = base.layer_number(layer)
             if any(number not in by_layer for by_layer in maps.values()):
                 known = ", ".join(map(str, sorted(next(iter(maps.values())))))
-                raise SettingError(f"layer must be one of the mapped layers {known} of {base.name}, got {layer}")
-            maps, combine = {lang: {number: by_layer[number]} for lang, by_layer in maps.items()}, "last"
+                raise SettingError(
+                    f"layer must be one of the mapped layers {known} of {base.name}, got {layer}"
+                )
+            maps, combine = (
+                {lang: {number: by_layer[number]} for lang, by_layer in maps.items()},
+                "last",
+            )
         return cls(base, maps, towards=towards, combine=combine, settings=settings)
 
 
 def _base_of(folder: Path, about: Mapping[str, Any]) -> tuple[Path, Mapping[str, Any]]:
     """Return the folder of the base encoder and the content of its `calque.json`.
 
-    Earlier versions wrote the base encoder to the folder itself, and both records to one `calque.json`.
+    Earlier versions wrote the base encoder to the folder itself, and both records to one
+    `calque.json`.
     """
     if "base_folder" not in about:
         return folder, about
     inner = folder / BASE_FOLDER
     if not inner.is_dir():
-        raise InputError("the base encoder of the maps is missing; copy the whole folder again", path=inner)
+        raise InputError(
+            "the base encoder of the maps is missing; copy the whole folder again", path=inner
+        )
     return inner, read_about(inner)
 
 
-def _paired(source: Embeddings, target: Embeddings, pairs: WordPairs | None) -> tuple[np.ndarray, np.ndarray]:
-    """Return the vectors `[n, dim]` of linked words (or of sentences if `pairs` is None) that have vectors on both sides."""
+def _paired(
+    source: Embeddings, target: Embeddings, pairs: WordPairs | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the vectors `[n, dim]` of linked words (or of sentences if `pairs` is None) that have
+    vectors on both sides.
+    """
     if pairs is None:
         x, y = source.sentence_means(), target.sentence_means()
         both = x.any(axis=1) & y.any(axis=1)

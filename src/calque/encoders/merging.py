@@ -15,7 +15,8 @@ from calque.errors import SettingError
 
 @torch.no_grad()
 def merged_model(model: Any) -> Any:
-    """Return a copy of a model in which the adapters are merged into the weights, as by PEFT's `merge_and_unload`.
+    """Return a copy of a model in which the adapters are merged into the weights, as by PEFT's
+    `merge_and_unload`.
 
     Raises:
         SettingError: PEFT cannot merge these adapters.
@@ -31,13 +32,15 @@ def merged_model(model: Any) -> Any:
         fact = f"PEFT cannot merge these adapters ({first_line(error)})"
         raise SettingError(f"{fact}; use the adapters without merging them") from error
     if left := adapter_modules(merged):
-        raise SettingError(f"the adapters of {left[0]} cannot be merged; use the adapters without merging them")
+        raise SettingError(
+            f"the adapters of {left[0]} cannot be merged; use the adapters without merging them"
+        )
     return merged.requires_grad_(True)
 
 
 def _separate_layers(model: Any) -> None:
-    """Give each layer its own copy of the weights, because adapters would be merged several times into weights that replicated
-    layers share."""
+    """Give each layer its own copy of the weights, because adapters would be merged several times
+    into weights that replicated layers share."""
     blocks = find_blocks(model, model.config.num_hidden_layers)
     for layer in () if blocks is None else model.get_submodule(blocks):
         for module in layer.modules():
@@ -57,6 +60,8 @@ def _replace(parent: nn.Module) -> None:
 def _unloaded(module: Any) -> Any:
     """Return the module inside an adapter, with merged weights."""
     if hasattr(module, "unload_and_optionally_merge_module"):
-        return module.unload_and_optionally_merge_module(merge=True, safe_merge=False, adapter_names=None)
+        return module.unload_and_optionally_merge_module(
+            merge=True, safe_merge=False, adapter_names=None
+        )
     module.merge()
     return module.get_base_layer()

@@ -1,4 +1,6 @@
-"""Check the names of encoders without loading them, and record where the base of an aligned encoder is."""
+"""Check the names of encoders without loading them, and record where the base of an aligned encoder
+is.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,8 @@ _FILE_SUFFIXES = (*SUFFIXES, ".vec", ".txt", ".bin", ".hdf5", ".h5")
 
 
 def check_encoder(name: str, *, folder: str = "") -> None:
-    """Check that a name, or each name in `en=NAME,de=NAME`, is an encoder that `load_encoder` can find.
+    """Check that a name, or each name in `en=NAME,de=NAME`, is an encoder that `load_encoder` can
+    find.
 
     Only the presence of the files is checked; no weights are read.
 
@@ -25,8 +28,8 @@ def check_encoder(name: str, *, folder: str = "") -> None:
         folder: folder to which paths are relative; default: the current folder.
 
     Raises:
-        InputError: the name is neither a bundled encoder, a class, a folder or file with an encoder, nor an encoder on the
-            hub that can be reached.
+        InputError: the name is neither a bundled encoder, a class, a folder or file with an
+            encoder, nor an encoder on the hub that can be reached.
     """
     languages = [name_and_path(part) for part in name.split(",")]
     several = all(lang for lang, _ in languages) and not os.path.exists(os.path.join(folder, name))
@@ -35,10 +38,12 @@ def check_encoder(name: str, *, folder: str = "") -> None:
 
 
 def recorded_place(name: str, folder: str | os.PathLike[str]) -> str | None:
-    """Return the path of an encoder as it is recorded in another encoder's folder; None if `name` is not a path.
+    """Return the path of an encoder as it is recorded in another encoder's folder; None if `name`
+    is not a path.
 
-    The path is relative to the folder, so both can be moved together. It starts with `~` if the encoder is in the home folder
-    and the folder is not, so that the record never contains the name of the user.
+    The path is relative to the folder, so both can be moved together. It starts with `~` if the
+    encoder is in the home folder and the folder is not, so that the record never contains the name
+    of the user.
     """
     if not os.path.exists(name) or "\0" in name:
         return None
@@ -51,7 +56,11 @@ def recorded_place(name: str, folder: str | os.PathLike[str]) -> str | None:
 
 def found_place(recorded: str, folder: str | os.PathLike[str]) -> Path:
     """Return the path that `recorded_place` recorded."""
-    return Path(recorded).expanduser() if recorded.startswith("~") else Path(folder).resolve() / recorded
+    return (
+        Path(recorded).expanduser()
+        if recorded.startswith("~")
+        else Path(folder).resolve() / recorded
+    )
 
 
 def _is_inside(path: str, folder: str) -> bool:
@@ -61,7 +70,10 @@ def _is_inside(path: str, folder: str) -> bool:
 def _check_one(name: str, path: Path) -> None:
     if path.exists():
         if path.is_dir() and not holds_encoder(path) and file_pair(path) is None:
-            raise InputError("this folder contains no encoder; expected one saved by calque or transformers", path=path)
+            raise InputError(
+                "this folder contains no encoder; expected one saved by calque or transformers",
+                path=path,
+            )
         if path.is_file():
             check_content(path)
         return
@@ -69,9 +81,15 @@ def _check_one(name: str, path: Path) -> None:
         return
     beside = os.listdir(path.parent) if path.parent.is_dir() else []
     meant = did_you_mean(name, BUNDLED) or did_you_mean(path.name, beside)
-    expected = "a folder, a file of word vectors, mini, a name on the Hugging Face hub, or package.module:Class"
+    expected = (
+        "a folder, a file of word vectors, mini, a name on the Hugging Face hub, or "
+        "package.module:Class"
+    )
     if not is_hub_name(name) or path.suffix.lower() in _FILE_SUFFIXES:
         raise InputError(f"no such file or folder; expected {expected}{meant}", path=path)
     if not has_encoder(name):
-        fact = f"{name!r} is neither a local folder nor an encoder on the Hugging Face hub that can be reached"
+        fact = (
+            f"{name!r} is neither a local folder nor an encoder on the Hugging Face hub that can "
+            "be reached"
+        )
         raise InputError(f"{fact}; expected {expected}{meant}")

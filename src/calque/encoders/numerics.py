@@ -31,10 +31,14 @@ def check_precision(precision: str, names: tuple[str, ...] = (*PRECISIONS, *_FOR
 
 
 def check_finite(vectors: dict[int, Tensor], name: str) -> dict[int, Tensor]:
-    """Return the word vectors if all of them are finite; otherwise raise InputError with the encoder's name."""
+    """Return the word vectors if all of them are finite; otherwise raise InputError with the
+    encoder's name.
+    """
     for layer, rows in vectors.items():
         if not bool(rows.isfinite().all()):
-            raise InputError(f"{name}: vectors of layer {layer} are not finite; {why_not_finite(rows.dtype)}")
+            raise InputError(
+                f"{name}: vectors of layer {layer} are not finite; {why_not_finite(rows.dtype)}"
+            )
     return vectors
 
 
@@ -42,18 +46,25 @@ def why_not_finite(dtype: torch.dtype) -> str:
     """Return the likely reason for vectors that are not finite, and the remedy."""
     if dtype == torch.float16:
         largest = f"{torch.finfo(dtype).max:,.0f}"
-        return f"numbers above {largest} overflow in float16, so load the encoder with dtype bfloat16 or float32"
+        return (
+            f"numbers above {largest} overflow in float16, so load the encoder with dtype bfloat16 "
+            "or float32"
+        )
     return "the weights may be corrupt; download or copy them again"
 
 
 @contextmanager
 def arithmetic(precision: str, device: torch.device = CPU) -> Iterator[None]:
-    """Compute matrix products inside the `with` block in full float32, or under autocast if `precision` is "bfloat16"; then
-    restore PyTorch's setting."""
+    """Compute matrix products inside the `with` block in full float32, or under autocast if
+    `precision` is "bfloat16"; then restore PyTorch's setting."""
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("highest")
     try:
-        with torch.autocast(device.type, dtype=torch.bfloat16) if precision == "bfloat16" else nullcontext():
+        with (
+            torch.autocast(device.type, dtype=torch.bfloat16)
+            if precision == "bfloat16"
+            else nullcontext()
+        ):
             yield
     finally:
         torch.set_float32_matmul_precision(before)
@@ -69,7 +80,9 @@ def number_type(dtype: str | torch.dtype | None) -> torch.dtype | str:
 
 
 def usable_device(device: str | torch.device | None) -> torch.device:
-    """Return the device if it can be used; default: the GPU of this process, or the CPU if there is no GPU."""
+    """Return the device if it can be used; default: the GPU of this process, or the CPU if there is
+    no GPU.
+    """
     if device is None:
         return own_device()
     try:

@@ -24,26 +24,36 @@ from calque.vectors import Embeddings
 class PerLanguage(Encoder):
     """Encoder that passes each sentence to the encoder of its language.
 
-    The vector spaces of the encoders are unrelated until maps are fitted, for example on anchors (`calque.encoders.anchors`).
+    The vector spaces of the encoders are unrelated until maps are fitted, for example on anchors
+    (`calque.encoders.anchors`).
 
     Args:
         encoders: encoders, keyed by language.
         name: name shown in reports; default: the joined names of the encoders.
-        alike: whether all encoders must have the same `dim`, `n_layers` and `layer`. This argument is not saved.
+        alike: whether all encoders must have the same `dim`, `n_layers` and `layer`. This argument
+            is not saved.
 
     Raises:
-        SettingError: the encoders differ although `alike` is true, or an encoder lacks required members.
+        SettingError: the encoders differ although `alike` is true, or an encoder lacks required
+            members.
     """
 
-    def __init__(self, encoders: Mapping[str, Encoder], *, name: str | None = None, alike: bool = True):
+    def __init__(
+        self, encoders: Mapping[str, Encoder], *, name: str | None = None, alike: bool = True
+    ):
         if not encoders:
             raise SettingError("no encoder was given")
         self.encoders = dict(encoders)
         for encoder in self.encoders.values():
             require(encoder, "measured")
-        shapes = {lang: (encoder.dim, encoder.n_layers, encoder.layer) for lang, encoder in self.encoders.items()}
+        shapes = {
+            lang: (encoder.dim, encoder.n_layers, encoder.layer)
+            for lang, encoder in self.encoders.items()
+        }
         if alike and len(set(shapes.values())) != 1:
-            raise SettingError(f"all encoders must have the same dim, n_layers and layer, got {shapes}")
+            raise SettingError(
+                f"all encoders must have the same dim, n_layers and layer, got {shapes}"
+            )
         self.dim, self.n_layers, self.layer = next(iter(shapes.values()))
         self.name = name or "+".join(encoder.name for encoder in self.encoders.values())
 
@@ -59,18 +69,28 @@ class PerLanguage(Encoder):
     def encode(self, sentences: Iterable[Sentence], *, progress: bool = False) -> Embeddings:
         """Return one vector per word; raise SettingError if a language has no encoder."""
         return encode_by_language(
-            sentences, [0], self.dim, lambda part: {0: self._of(part.lang).encode(part, progress=progress)}
+            sentences,
+            [0],
+            self.dim,
+            lambda part: {0: self._of(part.lang).encode(part, progress=progress)},
         )[0]
 
     def _encode(self, sentences: Any, layers: list[int], progress: bool) -> dict[int, Embeddings]:
         return encode_by_language(
-            sentences, layers, self.dim, lambda part: self._of(part.lang).encode_layers(part, layers, progress=progress)
+            sentences,
+            layers,
+            self.dim,
+            lambda part: self._of(part.lang).encode_layers(part, layers, progress=progress),
         )
 
     def _of(self, lang: str) -> Encoder:
-        match = best_match(lang, self.encoders)  # a variety such as de-AT uses the encoder of its language
+        match = best_match(
+            lang, self.encoders
+        )  # a variety such as de-AT uses the encoder of its language
         if match is None:
-            raise SettingError(f"there is no encoder for language {lang!r}; use one of {', '.join(self.encoders)}")
+            raise SettingError(
+                f"there is no encoder for language {lang!r}; use one of {', '.join(self.encoders)}"
+            )
         return self.encoders[match]
 
     @property
@@ -87,16 +107,27 @@ class PerLanguage(Encoder):
 
     @classmethod
     def open(
-        cls, folder: str | PathLike[str], *, about: Mapping[str, Any] | None = None, alike: bool = True, **options: Any
+        cls,
+        folder: str | PathLike[str],
+        *,
+        about: Mapping[str, Any] | None = None,
+        alike: bool = True,
+        **options: Any,
     ) -> Self:
-        """Load a folder that `save` wrote, with the same options for all encoders; for `alike`, see `PerLanguage`."""
+        """Load a folder that `save` wrote, with the same options for all encoders; for `alike`, see
+        `PerLanguage`.
+        """
         path = Path(folder)
         about = read_about(path) if about is None else about
         try:
             langs, name = list(about["langs"]), str(about["name"])
         except (KeyError, TypeError) as error:
-            raise InputError(f"no list of encoders by language ({error} is missing)", path=path / ABOUT_FILE) from error
-        encoders = {lang: open_folder(path / f"encoder-{n}", **options) for n, lang in enumerate(langs)}
+            raise InputError(
+                f"no list of encoders by language ({error} is missing)", path=path / ABOUT_FILE
+            ) from error
+        encoders = {
+            lang: open_folder(path / f"encoder-{n}", **options) for n, lang in enumerate(langs)
+        }
         return cls(encoders, name=name, alike=alike)
 
 
@@ -106,7 +137,9 @@ def encode_by_language(
     dim: int,
     encode: Callable[[Sentences], Mapping[int, Embeddings]],
 ) -> dict[int, Embeddings]:
-    """Call `encode` for the sentences of each language, and return the vectors, keyed by layer, in sentence order."""
+    """Call `encode` for the sentences of each language, and return the vectors, keyed by layer, in
+    sentence order.
+    """
     if isinstance(sentences, Sentences) and len(sentences):
         return dict(encode(sentences))
     sentences = list(sentences)
@@ -123,12 +156,19 @@ def encode_by_language(
 
 
 def sentences_by_language(sentences: Sequence[Any]) -> list[tuple[Sentences, np.ndarray]]:
-    """Return the sentences of each language with their indices; a plain list of words has the language ""."""
+    """Return the sentences of each language with their indices; a plain list of words has the
+    language "".
+    """
     places: dict[str, list[int]] = {}
     for place, sentence in enumerate(sentences):
         places.setdefault(getattr(sentence, "lang", ""), []).append(place)
     return [
-        (Sentences.of([getattr(sentences[place], "words", sentences[place]) for place in mine], lang), np.array(mine))
+        (
+            Sentences.of(
+                [getattr(sentences[place], "words", sentences[place]) for place in mine], lang
+            ),
+            np.array(mine),
+        )
         for lang, mine in places.items()
     ]
 
@@ -136,6 +176,8 @@ def sentences_by_language(sentences: Sequence[Any]) -> list[tuple[Sentences, np.
 def check_language(encoder: Any, lang: str) -> None:
     """Raise SettingError if the encoder has maps and a sentence has no language."""
     if encoder.maps and not lang:
-        fact = f"a sentence has no language, but {encoder.name} has maps for {', '.join(encoder.maps)}"
+        fact = (
+            f"a sentence has no language, but {encoder.name} has maps for {', '.join(encoder.maps)}"
+        )
         example = f'calque.Sentence(words, lang="{next(iter(encoder.maps))}")'
         raise SettingError(f"{fact}; use {example} or calque.Sentences.of(lists, lang=…)")

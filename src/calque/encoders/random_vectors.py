@@ -21,9 +21,11 @@ from calque.vectors import Embeddings
 
 
 class RandomVectors(Encoder):
-    """Bag-of-words baseline: a random vector for each word type, which is the same in every context.
+    """Bag-of-words baseline: a random vector for each word type, which is the same in every
+    context.
 
-    The components are independent standard normal numbers that depend only on the word type and the seed.
+    The components are independent standard normal numbers that depend only on the word type and the
+    seed.
 
     Args:
         dim: number of dimensions.
@@ -49,7 +51,9 @@ class RandomVectors(Encoder):
         word_types, numbers, offsets = number_words(sentences)
         vectors = np.zeros((len(word_types), self.dim), dtype=np.float32)
         for number, word in enumerate(word_types):
-            key = hashlib.blake2b(f"{self.seed} {word}".encode("utf-8", "surrogatepass"), digest_size=16).digest()
+            key = hashlib.blake2b(
+                f"{self.seed} {word}".encode("utf-8", "surrogatepass"), digest_size=16
+            ).digest()
             generator = np.random.Generator(np.random.Philox(key=int.from_bytes(key, "little")))
             vectors[number] = generator.standard_normal(self.dim, dtype=np.float32)
         return Embeddings(vectors[numbers], offsets)
@@ -60,18 +64,26 @@ class RandomVectors(Encoder):
             write_about(path, encoder_kind(self), {"dim": self.dim, "seed": self.seed})
 
     @classmethod
-    def open(cls, folder: str | PathLike[str], *, about: Mapping[str, Any] | None = None, **options: Any) -> Self:
-        for option in options.keys() - {"device", "dtype"}:  # there are no weights to convert or move
+    def open(
+        cls, folder: str | PathLike[str], *, about: Mapping[str, Any] | None = None, **options: Any
+    ) -> Self:
+        for option in options.keys() - {
+            "device",
+            "dtype",
+        }:  # there are no weights to convert or move
             raise SettingError(f"{option} does not apply to random vectors")
         about = read_about(folder) if about is None else about
         try:
             return cls(about["dim"], about["seed"])
         except (KeyError, SettingError) as error:
-            raise InputError(f"invalid settings for random vectors ({error})", path=folder) from error
+            raise InputError(
+                f"invalid settings for random vectors ({error})", path=folder
+            ) from error
 
 
 def untrained(encoder: Encoder, seed: int = 0) -> HuggingFaceEncoder:
-    """Return a copy of an encoder with new random weights, as a baseline with the same architecture.
+    """Return a copy of an encoder with new random weights, as a baseline with the same
+    architecture.
 
     Vocabulary, layer and pooling stay the same; `encoder` is not changed.
 
@@ -79,13 +91,20 @@ def untrained(encoder: Encoder, seed: int = 0) -> HuggingFaceEncoder:
         SettingError: the encoder is not a `transformers` model.
     """
     if not isinstance(encoder, HuggingFaceEncoder):
-        raise SettingError(f"{encoder.name} is not a Transformers model; use an encoder without maps")
+        raise SettingError(
+            f"{encoder.name} is not a Transformers model; use an encoder without maps"
+        )
     kind: Any = type(encoder.model)
     pooling: Any = encoder.pooling
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = kind(encoder.model.config)
     return HuggingFaceEncoder(
-        model, encoder.tokenizer, layer=encoder.layer or 0, pooling=pooling, max_length=encoder.max_length,
-        name=f"{encoder.name} untrained", precision=encoder.precision or "highest",
-    )  # fmt: skip
+        model,
+        encoder.tokenizer,
+        layer=encoder.layer or 0,
+        pooling=pooling,
+        max_length=encoder.max_length,
+        name=f"{encoder.name} untrained",
+        precision=encoder.precision or "highest",
+    )

@@ -1,4 +1,6 @@
-"""Find the modules and the model in sentence-transformers folders, and static models of other programs."""
+"""Find the modules and the model in sentence-transformers folders, and static models of other
+programs.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ ROOT = ("", ".")  # paths of a model that is in the folder itself
 
 
 def modules_of(folder: Path) -> list[dict[str, Any]]:
-    """Return the modules of a sentence-transformers folder, with the encoder first; the list is empty for other folders."""
+    """Return the modules of a sentence-transformers folder, with the encoder first; the list is
+    empty for other folders.
+    """
     file = folder / MODULES_FILE
     if not file.is_file():
         return []
@@ -25,7 +29,9 @@ def modules_of(folder: Path) -> list[dict[str, Any]]:
         modules = list(json.loads(file.read_text(encoding="utf-8")))
         paths = [str(module["path"]) for module in modules]
         for path in paths:
-            path.encode("utf-8", "surrogateescape")  # raises an error for surrogates that cannot be part of a file name
+            path.encode(
+                "utf-8", "surrogateescape"
+            )  # raises an error for surrogates that cannot be part of a file name
     except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
         raise InputError(
             f"not a list of modules as written by sentence-transformers ({error!s:.200})", path=file
@@ -37,27 +43,37 @@ def modules_of(folder: Path) -> list[dict[str, Any]]:
 
 
 def model_folder(folder: Path) -> Path:
-    """Return the folder of the model itself, which versions before 0.4 wrote to a subfolder such as `0_Transformer`."""
+    """Return the folder of the model itself, which versions before 0.4 wrote to a subfolder such as
+    `0_Transformer`.
+    """
     modules = modules_of(folder)
     inner = str(modules[0]["path"]) if modules else ""
     return folder if inner in ROOT else folder / inner
 
 
 def modules_folder(name: str) -> Path | None:
-    """Return the local folder with the modules of a sentence-transformers model, or None for other models.
+    """Return the local folder with the modules of a sentence-transformers model, or None for other
+    models.
 
     Args:
         name: folder, or name on the hub.
     """
     folder: Path | None = Path(name)
     if not Path(name).is_dir():
-        parts = ["*.json", "*/config.json", "*/sentence_*_config.json", "*/model.safetensors", "*/pytorch_model.bin"]
+        parts = [
+            "*.json",
+            "*/config.json",
+            "*/sentence_*_config.json",
+            "*/model.safetensors",
+            "*/pytorch_model.bin",
+        ]
         folder = hub_folder(name, MODULES_FILE, parts)
     return folder if folder is not None and modules_of(folder) else None
 
 
 def module_kind(module: Mapping[str, Any]) -> str:
-    """Return the class name of a module without the import path, which depends on the library's version.
+    """Return the class name of a module without the import path, which depends on the library's
+    version.
 
     The result is empty for a class from another package, whose code may compute anything.
     """
@@ -69,7 +85,8 @@ def model_settings(name: str) -> tuple[str, ModelSettings]:
     """Return where the model of a sentence-transformers folder is, and the settings for loading it.
 
     Args:
-        name: folder, or name on the hub; for other models, `name` itself and the default settings are returned.
+        name: folder, or name on the hub; for other models, `name` itself and the default settings
+            are returned.
     """
     folder = modules_folder(name)
     if folder is None:
@@ -79,7 +96,8 @@ def model_settings(name: str) -> tuple[str, ModelSettings]:
 
 
 def static_folder(place: str | PathLike[str]) -> Path | None:
-    """Return the local folder of a static model that sentence-transformers or model2vec wrote, or None for other models.
+    """Return the local folder of a static model that sentence-transformers or model2vec wrote, or
+    None for other models.
 
     Args:
         place: folder, or name on the hub.
@@ -89,7 +107,11 @@ def static_folder(place: str | PathLike[str]) -> Path | None:
         if module_kind(modules_of(folder)[0]) != "StaticEmbedding":
             return None
         if not Path(place).is_dir():  # the tokenizer and the vectors may not be in the cache yet
-            folder = hub_folder(fspath(place), MODULES_FILE, ["*.json", "*/*.json", "*.safetensors", "*/*.safetensors"])
+            folder = hub_folder(
+                fspath(place),
+                MODULES_FILE,
+                ["*.json", "*/*.json", "*.safetensors", "*/*.safetensors"],
+            )
         return folder
     config = Path(place) / "config.json"
     if not config.is_file() or not (Path(place) / TOKENIZER_FILE).is_file():
@@ -101,10 +123,15 @@ def static_folder(place: str | PathLike[str]) -> Path | None:
 
 
 def check_within(folder: Path, name: Path) -> None:
-    """Check that the resolved path of a module or file is inside the folder. Files from the hub are symbolic links to `blobs`."""
+    """Check that the resolved path of a module or file is inside the folder. Files from the hub are
+    symbolic links to `blobs`.
+    """
     root = folder.resolve()
     root = root.parents[1] if root.parent.name == "snapshots" else root
     place = (folder / name).resolve()
     if not name.parts or ".." in name.parts or name.is_absolute() or root not in place.parents:
-        fact = f"the path of the module {str(name)!r:.60} is outside this folder; modules must be in subfolders"
+        fact = (
+            f"the path of the module {str(name)!r:.60} is outside this folder; modules must be in "
+            "subfolders"
+        )
         raise InputError(fact, path=folder / MODULES_FILE)

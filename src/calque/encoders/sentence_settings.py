@@ -1,8 +1,10 @@
-"""Settings of sentence-transformers folders (versions 5 and 6): which ones calque applies, ignores or refuses.
+"""Settings of sentence-transformers folders (versions 5 and 6): which ones calque applies, ignores
+or refuses.
 
-sentence-transformers reads its settings from two files: one next to the model (`sentence_bert_config.json`, or a name from an
-earlier version) and `config_sentence_transformers.json`. A setting that could change a vector is either applied, so that the
-vectors stay equal, or refused with an error. It is never ignored.
+sentence-transformers reads its settings from two files: one next to the model
+(`sentence_bert_config.json`, or a name from an earlier version) and
+`config_sentence_transformers.json`. A setting that could change a vector is either applied, so that
+the vectors stay equal, or refused with an error. It is never ignored.
 """
 
 from __future__ import annotations
@@ -16,7 +18,8 @@ from calque.errors import InputError, SettingError
 from calque.storage import read_json_object
 
 LIMIT_FILE, PROMPTS_FILE = "sentence_bert_config.json", "config_sentence_transformers.json"
-#: names of the file next to the model; sentence-transformers reads the first that contains a setting
+# : names of the file next to the model; sentence-transformers reads the first that contains a
+# setting
 LIMIT_FILES = (
     LIMIT_FILE,
     *(
@@ -24,33 +27,81 @@ LIMIT_FILES = (
         for kind in ("roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
     ),
 )
-#: tasks of `encode_query` and `encode_document`, each with the names of its prompts, the first of which is used
+# : tasks of `encode_query` and `encode_document`, each with the names of its prompts, the first of
+# which is used
 PROMPT_NAMES = {"query": ("query",), "document": ("document", "passage", "corpus")}
 
-_RENAMED = {"model_args": "model_kwargs", "tokenizer_args": "processor_kwargs", "config_args": "config_kwargs"}
-#: settings that cannot change the vector of a text: file locations, memory, and how fast attention is computed
+_RENAMED = {
+    "model_args": "model_kwargs",
+    "tokenizer_args": "processor_kwargs",
+    "config_args": "config_kwargs",
+}
+# : settings that cannot change the vector of a text: file locations, memory, and how fast attention
+# is computed
 _WITHOUT_EFFECT = {
-    "model_kwargs": {"add_pooling_layer", "device_map", "low_cpu_mem_usage", "use_safetensors", "trust_remote_code"},
+    "model_kwargs": {
+        "add_pooling_layer",
+        "device_map",
+        "low_cpu_mem_usage",
+        "use_safetensors",
+        "trust_remote_code",
+    },
     "processor_kwargs": {
-        "padding_side", "pad_token", "padding", "clean_up_tokenization_spaces", "legacy", "trust_remote_code",
+        "padding_side",
+        "pad_token",
+        "padding",
+        "clean_up_tokenization_spaces",
+        "legacy",
+        "trust_remote_code",
     },
     "config_kwargs": {
-        "output_hidden_states", "output_attentions", "return_dict", "use_cache", "add_pooling_layer", "pad_token_id",
-        "id2label", "label2id", "num_labels", "trust_remote_code",
+        "output_hidden_states",
+        "output_attentions",
+        "return_dict",
+        "use_cache",
+        "add_pooling_layer",
+        "pad_token_id",
+        "id2label",
+        "label2id",
+        "num_labels",
+        "trust_remote_code",
     },
-}  # fmt: skip
+}
 _ATTENTIONS = (None, "eager", "sdpa", "flex_attention", "flash_attention_2", "flash_attention_3")
 #: arguments of tokenizers that change subwords; calque loads the tokenizer with them
 _OF_TOKENIZERS = {
-    "add_bos_token", "add_eos_token", "add_prefix_space", "bos_token", "cls_token", "do_lower_case", "eos_token",
-    "keep_accents", "mask_token", "sep_token", "split_special_tokens", "src_lang", "strip_accents", "tgt_lang",
-    "tokenize_chinese_chars", "truncation_side", "unk_token",
-}  # fmt: skip
+    "add_bos_token",
+    "add_eos_token",
+    "add_prefix_space",
+    "bos_token",
+    "cls_token",
+    "do_lower_case",
+    "eos_token",
+    "keep_accents",
+    "mask_token",
+    "sep_token",
+    "split_special_tokens",
+    "src_lang",
+    "strip_accents",
+    "tgt_lang",
+    "tokenize_chinese_chars",
+    "truncation_side",
+    "unk_token",
+}
 #: attributes of a configuration that name files, classes or code; a folder must not set them
 _NOT_APPLIED = {
-    "architectures", "auto_map", "code_revision", "experts_implementation", "model_type", "name_or_path",
-    "quantization_config", "revision", "subfolder", "tokenizer_class", "transformers_version",
-}  # fmt: skip
+    "architectures",
+    "auto_map",
+    "code_revision",
+    "experts_implementation",
+    "model_type",
+    "name_or_path",
+    "quantization_config",
+    "revision",
+    "subfolder",
+    "tokenizer_class",
+    "transformers_version",
+}
 _DTYPES = ("float32", "float16", "bfloat16")
 _SIMILARITIES = ("cosine", "dot", "euclidean", "manhattan")
 _PLAIN_TEXT = {"method": "forward", "method_output_name": "last_hidden_state"}
@@ -64,7 +115,8 @@ class ModelSettings:
         config: attributes of the model's configuration to set before the model is loaded.
         tokenizer: arguments for loading the tokenizer.
         max_length: maximum number of subwords in a text, including special tokens, or None.
-        task_lengths: the same for queries and documents, keyed by task; without a value, `max_length` applies.
+        task_lengths: the same for queries and documents, keyed by task; without a value,
+            `max_length` applies.
         lower: whether texts are lower-cased.
         dtype: weight type that the folder asks for, or None.
         refused: one message for each setting that calque does not support.
@@ -81,7 +133,10 @@ class ModelSettings:
     @property
     def longest(self) -> int | None:
         """The largest limit for any text, or None if there is no limit."""
-        return max((limit for limit in (self.max_length, *self.task_lengths.values()) if limit), default=None)
+        return max(
+            (limit for limit in (self.max_length, *self.task_lengths.values()) if limit),
+            default=None,
+        )
 
 
 @dataclass
@@ -89,7 +144,8 @@ class TextSettings:
     """Settings in `config_sentence_transformers.json`.
 
     Attributes:
-        prompts: prompts by name; `default` is the prompt that is put before a text if no other is requested.
+        prompts: prompts by name; `default` is the prompt that is put before a text if no other is
+            requested.
         truncate: number of dimensions that are kept at the end, or None for all dimensions.
         similarity: name of the similarity between two vectors.
     """
@@ -100,16 +156,21 @@ class TextSettings:
     similarity: str = "cosine"
 
 
-# -- the file next to the model ----------------------------------------------------------------------------------------
+# -- the file next to the model
+# ----------------------------------------------------------------------------------------
 def read_model_settings(folder: Path) -> ModelSettings:
-    """Read the settings next to the model in a folder; all settings have their defaults if there is no such file."""
+    """Read the settings next to the model in a folder; all settings have their defaults if there is
+    no such file.
+    """
     found = ModelSettings()
     content, path = _first_settings(folder)
     for name, value in content.items():
         name = _RENAMED.get(name, name)
         reader = _READERS.get(name)
         if reader is None:
-            found.refused.append(f"{name} is not supported; was the folder written by a later sentence-transformers?")
+            found.refused.append(
+                f"{name} is not supported; was the folder written by a later sentence-transformers?"
+            )
         elif value is not None:
             reader(found, value, path)
     _set_lengths(found, content, path)
@@ -124,21 +185,29 @@ def _first_settings(folder: Path) -> tuple[dict[str, Any], Path]:
 
 
 def without_config(content: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings for a model saved by calque, whose own configuration already contains the changes."""
+    """Return the settings for a model saved by calque, whose own configuration already contains the
+    changes.
+    """
     kept = dict(content)
     for name in ("config_args", "config_kwargs"):
         if isinstance(kept.get(name), dict):
-            kept[name] = {key: kept[name][key] for key in kept[name].keys() & _WITHOUT_EFFECT["config_kwargs"]}
+            kept[name] = {
+                key: kept[name][key] for key in kept[name].keys() & _WITHOUT_EFFECT["config_kwargs"]
+            }
     return kept
 
 
 def _set_lengths(found: ModelSettings, content: Mapping[str, Any], path: Path) -> None:
-    """Set the maximum lengths: `processing_kwargs` overrides `model_max_length`, which overrides the older `max_seq_length`."""
+    """Set the maximum lengths: `processing_kwargs` overrides `model_max_length`, which overrides
+    the older `max_seq_length`.
+    """
     new = {_RENAMED.get(name, name): value or {} for name, value in content.items()}
     limits = {
         "max_seq_length": content.get("max_seq_length"),
         "model_max_length": _mapping(new.get("processor_kwargs", {})).get("model_max_length"),
-        "max_length": _mapping(_mapping(new.get("processing_kwargs", {})).get("text", {})).get("max_length"),
+        "max_length": _mapping(_mapping(new.get("processing_kwargs", {})).get("text", {})).get(
+            "max_length"
+        ),
     }
     for name, value in limits.items():
         if value is not None:
@@ -185,7 +254,12 @@ def _read_config(found: ModelSettings, value: Any, path: Path) -> None:
             _read_dtype(found, name, each)
         elif name == "attn_implementation":
             _read_attention(found, each)
-        elif name.startswith("_") or not name.isidentifier() or name in _NOT_APPLIED or isinstance(each, dict):
+        elif (
+            name.startswith("_")
+            or not name.isidentifier()
+            or name in _NOT_APPLIED
+            or isinstance(each, dict)
+        ):
             found.refused.append(f"config_kwargs.{name} is not supported")
         else:
             found.config[name] = each
@@ -196,7 +270,9 @@ def _read_dtype(found: ModelSettings, name: str, value: Any) -> None:
     if kind in _DTYPES:
         found.dtype = kind
     elif kind != "auto" and value is not None:
-        found.refused.append(f"{name} must be one of {', '.join(_DTYPES)} or auto, got {value!r:.60}")
+        found.refused.append(
+            f"{name} must be one of {', '.join(_DTYPES)} or auto, got {value!r:.60}"
+        )
 
 
 def _read_attention(found: ModelSettings, value: Any) -> None:
@@ -205,7 +281,9 @@ def _read_attention(found: ModelSettings, value: Any) -> None:
 
 
 def _read_call(found: ModelSettings, value: Any, path: Path) -> None:
-    """Read `processing_kwargs`, the arguments of every tokenizer call; only those for text are used."""
+    """Read `processing_kwargs`, the arguments of every tokenizer call; only those for text are
+    used.
+    """
     parts = _checked("processing_kwargs", value, path)
     known = {
         "padding": (True, "longest", "max_length"),
@@ -215,7 +293,9 @@ def _read_call(found: ModelSettings, value: Any, path: Path) -> None:
     for part in ("common", "text"):
         for name, each in _mapping(parts.get(part) or {}).items():
             if not (part == "text" and name == "max_length") and each not in known.get(name, ()):
-                found.refused.append(f"processing_kwargs.{part}.{name} = {each!r:.60} is not supported")
+                found.refused.append(
+                    f"processing_kwargs.{part}.{name} = {each!r:.60} is not supported"
+                )
     for part in parts.keys() - {"common", "text", "audio", "image", "video", "chat_template"}:
         found.refused.append(f"processing_kwargs.{part} is not supported")
 
@@ -227,7 +307,9 @@ def _read_modalities(found: ModelSettings, value: Any, path: Path) -> None:
     if text["method_output_name"] == ["last_hidden_state"]:
         text["method_output_name"] = "last_hidden_state"
     if "text" not in kinds or "message" in kinds or text != _PLAIN_TEXT:
-        found.refused.append("modality_config must use the last hidden state for text, without a chat template")
+        found.refused.append(
+            "modality_config must use the last hidden state for text, without a chat template"
+        )
 
 
 def _checked(name: str, value: Any, path: Path) -> dict[str, Any]:
@@ -282,28 +364,47 @@ _READERS: dict[str, Any] = {
 }
 
 
-# -- config_sentence_transformers.json ---------------------------------------------------------------------------------
+# -- config_sentence_transformers.json
+# ---------------------------------------------------------------------------------
 def read_text_settings(folder: Path) -> TextSettings:
-    """Read the prompts and the settings for the whole model; raise SettingError for a setting that is not supported."""
+    """Read the prompts and the settings for the whole model; raise SettingError for a setting that
+    is not supported.
+    """
     path = folder / PROMPTS_FILE
     return parse_text_settings(read_object(path, {}), path)
 
 
 def parse_text_settings(content: Mapping[str, Any], path: Path) -> TextSettings:
     """Check the content of `config_sentence_transformers.json`; see `read_text_settings`."""
-    known = {"__version__", "requirements", "prompts", "default_prompt_name", "similarity_fn_name", "truncate_dim"}
+    known = {
+        "__version__",
+        "requirements",
+        "prompts",
+        "default_prompt_name",
+        "similarity_fn_name",
+        "truncate_dim",
+    }
     if unknown := sorted(content.keys() - known - {"model_type"}):
-        raise SettingError(not_supported(path, f"{unknown[0]} is not a setting of sentence-transformers 5 or 6"))
+        raise SettingError(
+            not_supported(path, f"{unknown[0]} is not a setting of sentence-transformers 5 or 6")
+        )
     if (kind := content.get("model_type") or "SentenceTransformer") != "SentenceTransformer":
-        raise SettingError(not_supported(path, f"model_type must be SentenceTransformer, got {kind!r:.60}"))
+        raise SettingError(
+            not_supported(path, f"model_type must be SentenceTransformer, got {kind!r:.60}")
+        )
     prompts = _prompts(content.get("prompts") or {}, path)
     name = content.get("default_prompt_name")
     if name is not None and (not isinstance(name, str) or name not in (*prompts, *PROMPT_NAMES)):
-        raise InputError(f"default_prompt_name must be one of {', '.join(prompts)}, got {name!r:.60}", path=path)
-    similarity = content.get("similarity_fn_name")
-    if similarity is not None and (not isinstance(similarity, str) or similarity not in _SIMILARITIES):
         raise InputError(
-            f"similarity_fn_name must be one of {', '.join(_SIMILARITIES)}, got {similarity!r:.60}", path=path
+            f"default_prompt_name must be one of {', '.join(prompts)}, got {name!r:.60}", path=path
+        )
+    similarity = content.get("similarity_fn_name")
+    if similarity is not None and (
+        not isinstance(similarity, str) or similarity not in _SIMILARITIES
+    ):
+        raise InputError(
+            f"similarity_fn_name must be one of {', '.join(_SIMILARITIES)}, got {similarity!r:.60}",
+            path=path,
         )
     truncate = content.get("truncate_dim")
     return TextSettings(
@@ -315,7 +416,9 @@ def parse_text_settings(content: Mapping[str, Any], path: Path) -> TextSettings:
 
 
 def _prompts(prompts: Any, path: Path) -> dict[str, str]:
-    if not isinstance(prompts, dict) or not all(isinstance(text, str | None) for text in prompts.values()):
+    if not isinstance(prompts, dict) or not all(
+        isinstance(text, str | None) for text in prompts.values()
+    ):
         raise InputError(f"prompts must map names to strings, got {prompts!r:.60}", path=path)
     return {name: text or "" for name, text in prompts.items()}
 

@@ -23,16 +23,18 @@ _BLOCK = 4096  # number of sentences per file
 
 
 class TeacherVectors:
-    """Cache of sentence vectors in a folder, keyed by encoder and text. Cached vectors are not computed again.
+    """Cache of sentence vectors in a folder, keyed by encoder and text. Cached vectors are not
+    computed again.
 
-    Texts are identified by a 64-bit hash of their words; for ten million texts, the probability of a collision is 3e-6.
+    Texts are identified by a 64-bit hash of their words; for ten million texts, the probability of
+    a collision is 3e-6.
 
     Args:
         folder: folder for the files; it can also contain the files of other encoders.
         encoder: teacher encoder.
         pooling: sentence pooling used with the teacher.
-        counts: file in which a run records how many vectors existed when it began, so that `computed` includes the vectors
-            that it computed before it was interrupted.
+        counts: file in which a run records how many vectors existed when it began, so that
+            `computed` includes the vectors that it computed before it was interrupted.
     """
 
     def __init__(
@@ -71,8 +73,13 @@ class TeacherVectors:
         self._parts: list[np.ndarray] = []
         for path in sorted(self.folder.glob("*.safetensors")):
             arrays, _ = map_arrays(path)
-            if set(arrays) != {"texts", "vectors"} or len(arrays["texts"]) != len(arrays["vectors"]):
-                raise InputError("not a file of sentence vectors; delete it to compute the vectors again", path=path)
+            if set(arrays) != {"texts", "vectors"} or len(arrays["texts"]) != len(
+                arrays["vectors"]
+            ):
+                raise InputError(
+                    "not a file of sentence vectors; delete it to compute the vectors again",
+                    path=path,
+                )
             texts.append(np.asarray(arrays["texts"]))
             self._parts.append(arrays["vectors"])
         self._starts = np.cumsum([0, *map(len, self._parts)])
@@ -97,7 +104,8 @@ class TeacherVectors:
         meet: Callable[[], None] = lambda: None,
         progress: bool = False,
     ) -> int:
-        """Compute and write the missing vectors, and return their number. An interrupted run resumes after the last saved file.
+        """Compute and write the missing vectors, and return their number. An interrupted run
+        resumes after the last saved file.
 
         Args:
             sentences: texts, split at spaces; an empty text gets no vector.
@@ -110,24 +118,34 @@ class TeacherVectors:
         if len(first) and not rank and self._counts is not None:
             write_text(self._counts, json_text({self.key: self._before}) + "\n")
         meet()  # all processes must list the missing texts before any process writes
-        blocks = [first[start : start + _BLOCK] for start in range(0, len(first), _BLOCK)][rank::world]
-        with bar(sum(map(len, blocks)), unit="sentence", title="teacher", show=progress and not rank) as counter:
+        blocks = [first[start : start + _BLOCK] for start in range(0, len(first), _BLOCK)][
+            rank::world
+        ]
+        with bar(
+            sum(map(len, blocks)), unit="sentence", title="teacher", show=progress and not rank
+        ) as counter:
             for rows in blocks:
                 part = sentences.take(rows)
                 if self.pooling.unit == "words":  # split the text into words as the encoder expects
                     split = splitter(part.lang, pretokenized=False)
-                    part = Sentences.of([split(" ".join(sentence.words)) for sentence in part], part.lang)
+                    part = Sentences.of(
+                        [split(" ".join(sentence.words)) for sentence in part], part.lang
+                    )
                 vectors = sentence_vectors(self.encoder, part, self.pooling).data
                 self.folder.mkdir(parents=True, exist_ok=True)
                 name = hashlib.blake2b(texts[rows].tobytes(), digest_size=8).hexdigest()
-                write_arrays(self.folder / f"{name}.safetensors", {"texts": texts[rows], "vectors": vectors})
+                write_arrays(
+                    self.folder / f"{name}.safetensors", {"texts": texts[rows], "vectors": vectors}
+                )
                 counter.update(len(rows))
         meet()
         self._read()
         return len(first)
 
     def places(self, sentences: Sentences) -> np.ndarray:
-        """Return the index of each text's vector, int64. All vectors must exist; equal texts have equal indices."""
+        """Return the index of each text's vector, int64. All vectors must exist; equal texts have
+        equal indices.
+        """
         texts = digests(sentences)
         assert np.isin(texts, self._sorted).all()
         return self._order[np.searchsorted(self._sorted, texts)]
@@ -144,15 +162,28 @@ class TeacherVectors:
 
 def digests(sentences: Iterable) -> np.ndarray:
     """Return a 64-bit hash of each sentence's text, int64 `[n_sentences]`."""
-    hashes = [hashlib.blake2b(" ".join(s.words).encode(), digest_size=8).digest() for s in sentences]
+    hashes = [
+        hashlib.blake2b(" ".join(s.words).encode(), digest_size=8).digest() for s in sentences
+    ]
     return np.frombuffer(b"".join(hashes), dtype="<i8")
 
 
 def _key(encoder: Encoder, pooling: SentencePooling) -> str:
     """Return a hash of everything that determines a sentence vector except the text."""
-    about = [encoder.fingerprint, pooling.unit, pooling.modes, pooling.max_length, pooling.lower, pooling.prompt]
+    about = [
+        encoder.fingerprint,
+        pooling.unit,
+        pooling.modes,
+        pooling.max_length,
+        pooling.lower,
+        pooling.prompt,
+    ]
     about += [] if pooling.truncate is None else [pooling.truncate]
-    about += ["left"] if getattr(getattr(encoder, "tokenizer", None), "truncation_side", "right") == "left" else []
+    about += (
+        ["left"]
+        if getattr(getattr(encoder, "tokenizer", None), "truncation_side", "right") == "left"
+        else []
+    )
     digest = hashlib.blake2b(json_text([*about, str(pooling.after)]).encode(), digest_size=12)
     for weight in pooling.state_dict().values():
         digest.update(weight.detach().cpu().contiguous().to(torch.float32).numpy().tobytes())

@@ -37,17 +37,29 @@ from calque.storage import json_text
 
 #: name and folder of the module that selects a layer other than the last
 LAYER_MODULE = "WeightedLayerPooling"
-#: pooling flags of sentence-transformers before version 6, in the order of concatenation, with the names used since version 6
+# : pooling flags of sentence-transformers before version 6, in the order of concatenation, with the
+# names used since version 6
 MODES = {
-    "pooling_mode_cls_token": "cls", "pooling_mode_max_tokens": "max", "pooling_mode_mean_tokens": "mean",
-    "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len_tokens", "pooling_mode_weightedmean_tokens": "weightedmean",
+    "pooling_mode_cls_token": "cls",
+    "pooling_mode_max_tokens": "max",
+    "pooling_mode_mean_tokens": "mean",
+    "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len_tokens",
+    "pooling_mode_weightedmean_tokens": "weightedmean",
     "pooling_mode_lasttoken": "lasttoken",
-}  # fmt: skip
+}
 _VECTOR = "sentence_embedding"  # name of the sentence vector in sentence-transformers
 _OF_DENSE = {
-    "in_features", "out_features", "bias", "activation_function", "module_input_name", "module_output_name", "use_residual",
-}  # fmt: skip
-_ACTIVATIONS = {name: getattr(nn, name) for name in ("Identity", "Tanh", "ReLU", "GELU", "Sigmoid", "SiLU")}
+    "in_features",
+    "out_features",
+    "bias",
+    "activation_function",
+    "module_input_name",
+    "module_output_name",
+    "use_residual",
+}
+_ACTIVATIONS = {
+    name: getattr(nn, name) for name in ("Identity", "Tanh", "ReLU", "GELU", "Sigmoid", "SiLU")
+}
 
 
 class UnitLength(nn.Module):
@@ -57,20 +69,25 @@ class UnitLength(nn.Module):
         return nn.functional.normalize(x, dim=1)
 
 
-# -- reading -----------------------------------------------------------------------------------------------------------
+# -- reading
+# --------------------------------------------------------------------------------------------------
 def own_modules(name: str, about: Mapping[str, Any]) -> Path | None:
-    """Return the local folder with the modules of an encoder's own pooling, or None if there are no such modules.
+    """Return the local folder with the modules of an encoder's own pooling, or None if there are no
+    such modules.
 
-    Modules that calque added for other programs are ignored. `about` is the content of `calque.json`.
+    Modules that calque added for other programs are ignored. `about` is the content of
+    `calque.json`.
     """
     return modules_folder(name) if about.get("own_pooling", True) else None
 
 
 def copy_modules(source: Path, target: Path, *, keep_config: bool = False) -> None:
-    """Copy the list of modules, and the folders of all modules except the encoder, to another folder.
+    """Copy the list of modules, and the folders of all modules except the encoder, to another
+    folder.
 
     Args:
-        keep_config: whether to copy changes of the model's configuration, for a folder without a configuration of its own.
+        keep_config: whether to copy changes of the model's configuration, for a folder without a
+            configuration of its own.
     """
     modules = modules_of(source)
     # Modules without parameters may have no folder.
@@ -95,7 +112,8 @@ def read_recipe(folder: Path, *, task: str | None = None) -> dict[str, Any]:
     """Return the modules of a folder as arguments for `SentencePooling`.
 
     Args:
-        task: "query" or "document" for the maximum length of such texts; default: the length for all texts.
+        task: "query" or "document" for the maximum length of such texts; default: the length for
+            all texts.
 
     Raises:
         SettingError: a module or a setting is not supported.
@@ -117,34 +135,47 @@ def read_recipe(folder: Path, *, task: str | None = None) -> dict[str, Any]:
 
 
 def check_loaded(folder: Path, model: Any) -> None:
-    """Check that a model was loaded with the settings of a folder, which may belong to the adapters of another model.
+    """Check that a model was loaded with the settings of a folder, which may belong to the adapters
+    of another model.
 
     Raises:
-        SettingError: the folder asks for half precision, or changes the configuration, but the model differs.
+        SettingError: the folder asks for half precision, or changes the configuration, but the
+            model differs.
     """
     settings = read_model_settings(model_folder(folder))
     dtype = str(model.dtype).removeprefix("torch.")
     if settings.dtype not in (None, "float32", dtype):
-        fact = f"{folder / LIMIT_FILE}: the folder asks for weights in {settings.dtype}, but they are {dtype}"
+        fact = (
+            f"{folder / LIMIT_FILE}: the folder asks for weights in {settings.dtype}, but they are "
+            f"{dtype}"
+        )
         raise SettingError(
-            f"{fact}; load the encoder with dtype {settings.dtype}, or set the sentence pooling to subwords"
+            f"{fact}; load the encoder with dtype {settings.dtype}, or set the sentence pooling to "
+            "subwords"
         )
     for name, value in settings.config.items():
         if hasattr(model.config, name) and getattr(model.config, name) != value:
             found = getattr(model.config, name)
-            fact = f"config_kwargs.{name} is {value!r:.60}, but the model was loaded with {found!r:.60}"
+            fact = (
+                f"config_kwargs.{name} is {value!r:.60}, but the model was loaded with "
+                f"{found!r:.60}"
+            )
             raise SettingError(not_supported(folder / LIMIT_FILE, fact))
 
 
 def _read_modules(folder: Path) -> tuple[tuple[str, ...], list[nn.Module], bool]:
-    """Return the pooling modes, the modules after the pooling, and whether the pooling excludes the prompt."""
+    """Return the pooling modes, the modules after the pooling, and whether the pooling excludes the
+    prompt.
+    """
     modes: tuple[str, ...] = ()
     after: list[nn.Module] = []
     without_prompt = False
     modules = modules_of(folder)
     if modules and module_kind(modules[0]) != "Transformer":
         kind = _named(modules[0])
-        raise SettingError(not_supported(folder, f"the first module must be Transformer, got {kind}"))
+        raise SettingError(
+            not_supported(folder, f"the first module must be Transformer, got {kind}")
+        )
     for module in modules[1:]:
         place, kind = folder / str(module["path"]), module_kind(module)
         if kind == "Pooling" and not modes:
@@ -155,8 +186,12 @@ def _read_modules(folder: Path) -> tuple[tuple[str, ...], list[nn.Module], bool]
             _check_normalize(place)
             after.append(UnitLength())
         elif kind != "Dropout" and not (kind == LAYER_MODULE and read_about(folder)):
-            # Dropout has no effect at inference. In folders saved by calque, the layer is read from calque.json instead.
-            fact = f"the module {_named(module) or place.name} is not supported (only Pooling, then Dense or Normalize)"
+            # Dropout has no effect at inference. In folders saved by calque, the layer is read from
+            # calque.json instead.
+            fact = (
+                f"the module {_named(module) or place.name} is not supported (only Pooling, then "
+                "Dense or Normalize)"
+            )
             raise SettingError(not_supported(folder, fact))
     if not modes:
         raise SettingError(not_supported(folder, f"{MODULES_FILE} lists no Pooling module"))
@@ -167,25 +202,39 @@ def _read_pooling(place: Path) -> tuple[tuple[str, ...], bool]:
     """Return the pooling modes in a folder, and whether the prompt is excluded from the pooling."""
     about = read_object(place / "config.json")
     _check_keys(
-        place, about, {"word_embedding_dimension", "embedding_dimension", "pooling_mode", "include_prompt", *MODES}
+        place,
+        about,
+        {
+            "word_embedding_dimension",
+            "embedding_dimension",
+            "pooling_mode",
+            "include_prompt",
+            *MODES,
+        },
     )
     return _pooling_modes(about), not about.get("include_prompt", True)
 
 
 def _pooling_modes(about: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the pooling modes of a configuration. Before version 6, sentence-transformers saved flags instead of names."""
+    """Return the pooling modes of a configuration. Before version 6, sentence-transformers saved
+    flags instead of names.
+    """
     named = about.get("pooling_mode")
     listed = named if isinstance(named, list) else [named] if named else []
     modes = tuple(listed or (mode for flag, mode in MODES.items() if about.get(flag))) or ("mean",)
     if unknown := [mode for mode in modes if mode not in MODES.values()]:
-        raise SettingError(f"pooling mode must be one of {', '.join(MODES.values())}, got {unknown[0]!r}")
+        raise SettingError(
+            f"pooling mode must be one of {', '.join(MODES.values())}, got {unknown[0]!r}"
+        )
     return modes
 
 
 def _check_normalize(place: Path) -> None:
     about = read_object(place / "config.json", {})
     _check_keys(place, about, {"module_input_name", "module_output_name"})
-    if {about.get("module_input_name") or _VECTOR, about.get("module_output_name") or _VECTOR} != {_VECTOR}:
+    if {about.get("module_input_name") or _VECTOR, about.get("module_output_name") or _VECTOR} != {
+        _VECTOR
+    }:
         raise SettingError(not_supported(place, "only sentence vectors can be L2-normalised"))
 
 
@@ -200,18 +249,34 @@ def _dense(folder: Path) -> list[nn.Module]:
     try:
         about = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         weights = read_tensors(folder, "model.safetensors", "pytorch_model.bin")
-        residual, names = about.get("use_residual"), {about.get(f"module_{end}_name") for end in ("input", "output")}
-        linear = nn.Linear(about["in_features"], about["out_features"], bias=about.get("bias", True))
+        residual, names = (
+            about.get("use_residual"),
+            {about.get(f"module_{end}_name") for end in ("input", "output")},
+        )
+        linear = nn.Linear(
+            about["in_features"], about["out_features"], bias=about.get("bias", True)
+        )
         if not residual:
-            linear.load_state_dict({name.removeprefix("linear."): weight.float() for name, weight in weights.items()})
-        package, _, activation = str(about.get("activation_function", "torch.nn.Tanh")).rpartition(".")
+            linear.load_state_dict(
+                {name.removeprefix("linear."): weight.float() for name, weight in weights.items()}
+            )
+        package, _, activation = str(about.get("activation_function", "torch.nn.Tanh")).rpartition(
+            "."
+        )
     except Exception as error:  # corrupt files raise exceptions from several libraries
-        raise InputError(f"not a sentence-transformers dense layer ({error!s:.200})", path=folder) from error
+        raise InputError(
+            f"not a sentence-transformers dense layer ({error!s:.200})", path=folder
+        ) from error
     _check_keys(folder, about, _OF_DENSE)
     if residual or names - {None, _VECTOR}:
-        raise SettingError(f"{folder}: residual connections and inputs other than sentence vectors are not supported")
+        raise SettingError(
+            f"{folder}: residual connections and inputs other than sentence vectors are not "
+            "supported"
+        )
     if activation not in _ACTIVATIONS or package.partition(".")[0] != "torch":
-        raise SettingError(f"{folder}: the activation must be one of {', '.join(_ACTIVATIONS)}, got {activation}")
+        raise SettingError(
+            f"{folder}: the activation must be one of {', '.join(_ACTIVATIONS)}, got {activation}"
+        )
     return [linear, _ACTIVATIONS[activation]()]
 
 
@@ -220,7 +285,8 @@ def _named(module: Mapping[str, Any]) -> str:
     return module_kind(module) or str(module.get("type", ""))[:100]
 
 
-# -- writing -----------------------------------------------------------------------------------------------------------
+# -- writing
+# --------------------------------------------------------------------------------------------------
 def write_modules(
     folder: Path,
     *,
@@ -233,63 +299,101 @@ def write_modules(
     prompt: str = "",
     truncate: int | None = None,
 ) -> None:
-    """Add sentence-transformers modules (for version 3 or later) to the folder of an encoder and its tokenizer.
+    """Add sentence-transformers modules (for version 3 or later) to the folder of an encoder and
+    its tokenizer.
 
-    The modules use the last layer; `write_layer` selects another layer. Half-precision weights are loaded as float32, as in
-    calque. If a tokenizer has no padding token, as in GPT-2, another special token is used for padding.
+    The modules use the last layer; `write_layer` selects another layer. Half-precision weights are
+    loaded as float32, as in calque. If a tokenizer has no padding token, as in GPT-2, another
+    special token is used for padding.
 
     Args:
         max_length: maximum number of subwords in a text, including special tokens, or None.
         modes: pooling modes in the order of `MODES`; the vectors of several modes are concatenated.
-        after: modules that follow the pooling: linear layers with optional activations, and `UnitLength`.
+        after: modules that follow the pooling: linear layers with optional activations, and
+            `UnitLength`.
         lower, prompt: whether to lower-case texts, and a prompt to put before each text.
         truncate: number of dimensions of the final vector that are kept; default: all.
     """
     names = [("", "Transformer"), ("1_Pooling", "Pooling")]
     if [mode for mode in MODES.values() if mode in modes] != list(modes):
         known = ", ".join(MODES.values())
-        raise SettingError(f"pooling modes must be among {known} and in this order, got {', '.join(modes)}")
+        raise SettingError(
+            f"pooling modes must be among {known} and in this order, got {', '.join(modes)}"
+        )
     flags = {flag: mode in modes for flag, mode in MODES.items()}
-    _write(folder / "1_Pooling" / "config.json", {"word_embedding_dimension": dim, **flags, "include_prompt": True})
+    _write(
+        folder / "1_Pooling" / "config.json",
+        {"word_embedding_dimension": dim, **flags, "include_prompt": True},
+    )
     parts = list(after)
     while parts:
         part = parts.pop(0)
         if not isinstance(part, nn.Linear | UnitLength):
-            kinds = f"linear layers, each with or without an activation ({', '.join(_ACTIVATIONS)}), and UnitLength"
+            kinds = (
+                f"linear layers, each with or without an activation ({', '.join(_ACTIVATIONS)}), "
+                "and UnitLength"
+            )
             fact = f"sentence-transformers does not support {type(part).__name__} after the pooling"
             raise SettingError(f"{fact}; use only {kinds}")
         kind = "Dense" if isinstance(part, nn.Linear) else "Normalize"
         names.append((f"{len(names)}_{kind}", kind))
         if isinstance(part, nn.Linear):  # a linear layer and its activation form one module
-            activation = parts.pop(0) if parts and type(parts[0]) in _ACTIVATIONS.values() else nn.Identity()
+            activation = (
+                parts.pop(0) if parts and type(parts[0]) in _ACTIVATIONS.values() else nn.Identity()
+            )
             _write_dense(folder / names[-1][0], part, activation)
     write_list(folder, names)
     limits: dict[str, Any] = {"max_seq_length": max_length, "do_lower_case": lower}
     path = folder / "config.json"
     config = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     if (config.get("dtype") or config.get("torch_dtype") or "float32") != "float32":
-        limits["model_args"] = {"torch_dtype": "float32"}  # every transformers version accepts this key
-    if tokenizer is not None and tokenizer.pad_token is None and (special := tokenizer.all_special_tokens):
-        limits["tokenizer_args"] = {"pad_token": special[-1]}  # any token works, because padding is masked
+        limits["model_args"] = {
+            "torch_dtype": "float32"
+        }  # every transformers version accepts this key
+    if (
+        tokenizer is not None
+        and tokenizer.pad_token is None
+        and (special := tokenizer.all_special_tokens)
+    ):
+        limits["tokenizer_args"] = {
+            "pad_token": special[-1]
+        }  # any token works, because padding is masked
     _write(folder / LIMIT_FILE, limits)
-    prompts = {"prompts": {"text": prompt} if prompt else {}, "default_prompt_name": "text" if prompt else None}
+    prompts = {
+        "prompts": {"text": prompt} if prompt else {},
+        "default_prompt_name": "text" if prompt else None,
+    }
     kept = {} if truncate is None else {"truncate_dim": truncate}
     _write(folder / PROMPTS_FILE, {**prompts, "similarity_fn_name": "cosine", **kept})
     if about := read_about(folder):
-        write_about(folder, about["kind"], {name: value for name, value in about.items() if name != "own_pooling"})
+        write_about(
+            folder,
+            about["kind"],
+            {name: value for name, value in about.items() if name != "own_pooling"},
+        )
 
 
 def write_layer(folder: Path, *, dim: int, layer: int, n_layers: int) -> None:
-    """Make sentence-transformers use `layer` by adding a module that selects this layer, unless it is the last (`n_layers`)."""
+    """Make sentence-transformers use `layer` by adding a module that selects this layer, unless it
+    is the last (`n_layers`).
+    """
     modules = modules_of(folder)
-    names = [(str(module["path"]), module_kind(module)) for module in modules if module_kind(module) != LAYER_MODULE]
+    names = [
+        (str(module["path"]), module_kind(module))
+        for module in modules
+        if module_kind(module) != LAYER_MODULE
+    ]
     if not modules or (layer == n_layers and len(names) == len(modules)):
         return
     if layer != n_layers:
         names.insert(1, (LAYER_MODULE, LAYER_MODULE))
         place, weights = folder / LAYER_MODULE, torch.zeros(n_layers + 1 - layer)
         weights[0] = 1.0
-        about = {"word_embedding_dimension": dim, "layer_start": layer, "num_hidden_layers": n_layers}
+        about = {
+            "word_embedding_dimension": dim,
+            "layer_start": layer,
+            "num_hidden_layers": n_layers,
+        }
         _write(place / "config.json", about)
         save_file({"layer_weights": weights}, place / "model.safetensors")
         limits = read_object(folder / LIMIT_FILE, {})
@@ -300,7 +404,9 @@ def write_layer(folder: Path, *, dim: int, layer: int, n_layers: int) -> None:
 
 
 def write_list(folder: Path, modules: Iterable[tuple[str, str]]) -> None:
-    """Write `modules.json` from pairs of a module's folder and class name, and create the folders."""
+    """Write `modules.json` from pairs of a module's folder and class name, and create the
+    folders.
+    """
     rows = [
         {"idx": k, "name": str(k), "path": place, "type": f"sentence_transformers.models.{kind}"}
         for k, (place, kind) in enumerate(modules)
@@ -317,9 +423,19 @@ def _write(path: Path, content: Any) -> None:
 
 def _write_dense(place: Path, linear: nn.Linear, activation: nn.Module) -> None:
     kind = f"{type(activation).__module__}.{type(activation).__qualname__}"
-    _write(place / "config.json", {
-        "in_features": linear.in_features, "out_features": linear.out_features, "bias": linear.bias is not None,
-        "activation_function": kind,
-    })  # fmt: skip
-    weights = {f"linear.{name}": weight.detach().float().cpu() for name, weight in linear.named_parameters()}
-    save_file({name: weight.contiguous() for name, weight in weights.items()}, place / "model.safetensors")
+    _write(
+        place / "config.json",
+        {
+            "in_features": linear.in_features,
+            "out_features": linear.out_features,
+            "bias": linear.bias is not None,
+            "activation_function": kind,
+        },
+    )
+    weights = {
+        f"linear.{name}": weight.detach().float().cpu()
+        for name, weight in linear.named_parameters()
+    }
+    save_file(
+        {name: weight.contiguous() for name, weight in weights.items()}, place / "model.safetensors"
+    )

@@ -18,9 +18,21 @@ from calque.encoders.folder import read_about
 from calque.encoders.huggingface import HuggingFaceEncoder
 from calque.encoders.mapped import MappedEncoder
 from calque.encoders.per_language import sentences_by_language
-from calque.encoders.sentence_settings import PROMPTS_FILE, TextSettings, parse_text_settings, read_text_settings
-from calque.encoders.sentence_transformers import UnitLength as UnitLength  # re-exported for the argument `after`
-from calque.encoders.sentence_transformers import check_loaded, read_recipe, write_layer, write_modules
+from calque.encoders.sentence_settings import (
+    PROMPTS_FILE,
+    TextSettings,
+    parse_text_settings,
+    read_text_settings,
+)
+from calque.encoders.sentence_transformers import (
+    UnitLength as UnitLength,
+)  # re-exported for the argument `after`
+from calque.encoders.sentence_transformers import (
+    check_loaded,
+    read_recipe,
+    write_layer,
+    write_modules,
+)
 from calque.encoders.split import SplitSentences
 from calque.encoders.subword_vectors import SubwordVectors
 from calque.encoders.trainable import TrainableEncoder
@@ -38,7 +50,9 @@ _BLOCK = 16_384  # number of sentences whose word or subword vectors are in memo
 
 
 class SentenceVectors(NamedTuple):
-    """Sentence vectors, float32 `[n_sentences, dim]`, and a mask of the sentences with a vector; other vectors are zero."""
+    """Sentence vectors, float32 `[n_sentences, dim]`, and a mask of the sentences with a vector;
+    other vectors are zero.
+    """
 
     data: np.ndarray
     covered: np.ndarray
@@ -50,18 +64,21 @@ class SentenceVectors(NamedTuple):
 class SentencePooling(nn.Module):
     """Differentiable pooling of word or subword vectors into sentence vectors.
 
-    In training, the encoder's `forward` turns the output of `split` into vectors, and this module pools them. Dense
-    layers in `after` are trainable.
+    In training, the encoder's `forward` turns the output of `split` into vectors, and this module
+    pools them. Dense layers in `after` are trainable.
 
     Args:
         name: name of the pooling method, which is saved with results.
         unit: units whose vectors are pooled: words, or all subwords including special tokens.
-        modes: pooling modes from `sentence_transformers.MODES`; the vectors of several modes are concatenated.
+        modes: pooling modes from `sentence_transformers.MODES`; the vectors of several modes are
+            concatenated.
         after: modules that are applied after the pooling.
-        max_length, lower, prompt: settings for subword pooling only: the maximum number of subwords in a text (if below the
-            encoder's limit), whether to lower-case texts, and a prompt to put before each text.
+        max_length, lower, prompt: settings for subword pooling only: the maximum number of subwords
+            in a text (if below the encoder's limit), whether to lower-case texts, and a prompt to
+            put before each text.
         truncate: number of dimensions of the final vector that are kept; default: all.
-        include_prompt: whether the subwords of the prompt are pooled with the text; False is supported only without a prompt.
+        include_prompt: whether the subwords of the prompt are pooled with the text; False is
+            supported only without a prompt.
     """
 
     def __init__(
@@ -80,30 +97,45 @@ class SentencePooling(nn.Module):
         super().__init__()
         self.name, self.unit, self.modes = name, unit, tuple(modes)
         self.after = nn.Sequential(*after)
-        self.max_length, self.lower, self.prompt, self.truncate = max_length, lower, prompt, truncate
+        self.max_length, self.lower, self.prompt, self.truncate = (
+            max_length,
+            lower,
+            prompt,
+            truncate,
+        )
         self.include_prompt = include_prompt
         self.note = ""  # reason why the encoder's own pooling is not used by default
 
     @classmethod
     def of(
-        cls, encoder: Encoder, name: Pooling | None = None, *, prompt: str | None = None, task: str | None = None
+        cls,
+        encoder: Encoder,
+        name: Pooling | None = None,
+        *,
+        prompt: str | None = None,
+        task: str | None = None,
     ) -> SentencePooling:
         """Return the pooling called `name` for an encoder.
 
         Args:
-            name: "own" (the modules of the encoder's sentence-transformers folder), "words" (mean of word vectors, for any
-                encoder), "subwords" (mean of all subwords including special tokens), or "cls" (the first special token).
-                Default: "own" if the folder has modules, else "words".
-            prompt: prompt to put before each text: the name of a prompt saved in the folder, such as "query", or the prompt
-                itself, such as "query: ". Default: the folder's default prompt for "own", else none.
-            task: "query" or "document", for the maximum length that some folders set for such texts.
+            name: "own" (the modules of the encoder's sentence-transformers folder), "words" (mean
+                of word vectors, for any encoder), "subwords" (mean of all subwords including
+                special tokens), or "cls" (the first special token). Default: "own" if the folder
+                has modules, else "words".
+            prompt: prompt to put before each text: the name of a prompt saved in the folder, such
+                as "query", or the prompt itself, such as "query: ". Default: the folder's default
+                prompt for "own", else none.
+            task: "query" or "document", for the maximum length that some folders set for such
+                texts.
 
         Raises:
             SettingError: the encoder does not support this pooling or prompt.
             InputError: a file in the encoder's folder is corrupt.
         """
         if name is not None and name not in POOLINGS:
-            raise SettingError(f"sentence pooling must be one of {', '.join(POOLINGS)}, got {name!r}")
+            raise SettingError(
+                f"sentence pooling must be one of {', '.join(POOLINGS)}, got {name!r}"
+            )
         pooling = cls._own(encoder, task) if name in (None, "own") else None
         problem = "" if pooling is None else _problem(encoder, pooling)
         if problem and name == "own":
@@ -111,12 +143,18 @@ class SentencePooling(nn.Module):
         if pooling is None or problem:
             pooling = cls._other(encoder, name)
             pooling.note = problem
-        pooling = pooling if prompt is None else pooling.with_prompt(encoder, cls._prompt_text(encoder, prompt))
+        pooling = (
+            pooling
+            if prompt is None
+            else pooling.with_prompt(encoder, cls._prompt_text(encoder, prompt))
+        )
         pooling._check_prompt(encoder)
         return pooling
 
     def with_prompt(self, encoder: Encoder, prompt: str) -> SentencePooling:
-        """Return the pooling with another prompt; raise SettingError if it does not support prompts."""
+        """Return the pooling with another prompt; raise SettingError if it does not support
+        prompts.
+        """
         changed = copy.copy(self)
         changed.prompt = prompt
         changed._check_prompt(encoder)
@@ -124,17 +162,24 @@ class SentencePooling(nn.Module):
 
     def _check_prompt(self, encoder: Encoder) -> None:
         if self.prompt and self.unit == "words":
-            fact = f"a prompt requires the sentence pooling own, subwords or cls, got words for {encoder.name}"
+            fact = (
+                "a prompt requires the sentence pooling own, subwords or cls, got words for "
+                f"{encoder.name}"
+            )
             raise SettingError(f"{fact}; add --sentence-pooling subwords")
         if self.prompt and not self.include_prompt:
-            fact = f"{encoder.name}: excluding the prompt {self.prompt!r} from the mean is not supported"
+            fact = (
+                f"{encoder.name}: excluding the prompt {self.prompt!r} from the mean is not "
+                "supported"
+            )
             raise SettingError(f"{fact}; set the sentence pooling to subwords")
 
     @classmethod
     def _own(cls, encoder: Encoder, task: str | None) -> SentencePooling | None:
         """Return the pooling in the folder of an encoder, or None if the folder has no modules.
 
-        For an encoder with maps, this is the pooling of its base encoder, which then pools mapped subword vectors.
+        For an encoder with maps, this is the pooling of its base encoder, which then pools mapped
+        subword vectors.
         """
         base = _unmapped(encoder)
         if isinstance(base, SubwordVectors):
@@ -151,14 +196,21 @@ class SentencePooling(nn.Module):
     def _other(cls, encoder: Encoder, name: Pooling | None) -> SentencePooling:
         """Return a pooling that does not depend on the encoder's folder."""
         if name == "own":
-            fact = f"sentence pooling own: {encoder.name} has no sentence-transformers pooling modules"
+            fact = (
+                f"sentence pooling own: {encoder.name} has no sentence-transformers pooling modules"
+            )
             raise SettingError(f"{fact}; use words, subwords or cls")
         if name in (None, "words"):
             return cls("words", "words")
         if not isinstance(encoder, HuggingFaceEncoder):
-            raise SettingError(f"sentence pooling {name}: {encoder.name} has no subwords; use words")
+            raise SettingError(
+                f"sentence pooling {name}: {encoder.name} has no subwords; use words"
+            )
         if name == "cls" and not len(encoder.subwords.prefix):
-            fact = f"sentence pooling cls: {type(encoder.tokenizer).__name__} adds no special token before a text"
+            fact = (
+                f"sentence pooling cls: {type(encoder.tokenizer).__name__} adds no special token "
+                "before a text"
+            )
             raise SettingError(f"{fact}; set the pooling to subwords")
         return cls(name, "subwords", ("cls",) if name == "cls" else ("mean",))
 
@@ -170,7 +222,9 @@ class SentencePooling(nn.Module):
             return saved[prompt]
         if saved and prompt.isidentifier():
             fact = f"{encoder.name} has no prompt named {prompt!r}, only {', '.join(saved)}"
-            raise SettingError(f"{fact}; give one of these names, or the text of the prompt, such as '{prompt}: '")
+            raise SettingError(
+                f"{fact}; give one of these names, or the text of the prompt, such as '{prompt}: '"
+            )
         return prompt
 
     @property
@@ -179,11 +233,14 @@ class SentencePooling(nn.Module):
         modes = f" ({'+'.join(self.modes)})" if self.name == "own" else ""
         return f"{self.name}{modes}" + (f", prompt {self.prompt!r}" if self.prompt else "")
 
-    def split(self, encoder: TrainableEncoder | SubwordVectors, sentences: Sentences) -> SplitSentences:
-        """Split sentences into subwords; the "words" of the result are the units that this pooling combines.
+    def split(
+        self, encoder: TrainableEncoder | SubwordVectors, sentences: Sentences
+    ) -> SplitSentences:
+        """Split sentences into subwords; the "words" of the result are the units that this pooling
+        combines.
 
-        For subword pooling, the words of a sentence are joined by spaces. This restores the original text if the text was
-        split only at spaces (`pretokenized=True`).
+        For subword pooling, the words of a sentence are joined by spaces. This restores the
+        original text if the text was split only at spaces (`pretokenized=True`).
         """
         if isinstance(encoder, SubwordVectors):
             return encoder.split(sentences)
@@ -191,21 +248,33 @@ class SentencePooling(nn.Module):
             return encoder.split(sentences).covered_words()
         assert isinstance(encoder, HuggingFaceEncoder)
         texts = [self.prompt + " ".join(sentence.words) for sentence in sentences]
-        return encoder.subwords.split_texts(texts, limit=self._limit(encoder), lang=sentences.lang, lower=self.lower)
+        return encoder.subwords.split_texts(
+            texts, limit=self._limit(encoder), lang=sentences.lang, lower=self.lower
+        )
 
     def save(self, encoder: Encoder, folder: str | PathLike[str]) -> None:
         """Write this pooling as sentence-transformers modules, which `of` loads as "own".
 
         Args:
-            folder: folder that the encoder was saved to, or an empty folder to be used as the encoder's `modules`.
+            folder: folder that the encoder was saved to, or an empty folder to be used as the
+                encoder's `modules`.
         """
         path = Path(folder)
         if self.unit == "words" or not isinstance(encoder, HuggingFaceEncoder):
-            raise SettingError(f"{encoder.name}: sentence-transformers cannot pool word vectors; use subwords")
+            raise SettingError(
+                f"{encoder.name}: sentence-transformers cannot pool word vectors; use subwords"
+            )
         write_modules(
-            path, dim=encoder.dim, max_length=self._limit(encoder), tokenizer=encoder.tokenizer, modes=self.modes,
-            after=self.after, lower=self.lower, prompt=self.prompt, truncate=self.truncate,
-        )  # fmt: skip
+            path,
+            dim=encoder.dim,
+            max_length=self._limit(encoder),
+            tokenizer=encoder.tokenizer,
+            modes=self.modes,
+            after=self.after,
+            lower=self.lower,
+            prompt=self.prompt,
+            truncate=self.truncate,
+        )
         if about := read_about(path):
             n_layers = encoder.layer if about["cut"] else encoder.n_layers
             write_layer(path, dim=encoder.dim, layer=encoder.layer, n_layers=n_layers)
@@ -216,7 +285,9 @@ class SentencePooling(nn.Module):
         return min(limits, default=None)
 
     def width(self, dim: int) -> int:
-        """Return the number of dimensions of the sentence vectors for an encoder with `dim` dimensions."""
+        """Return the number of dimensions of the sentence vectors for an encoder with `dim`
+        dimensions.
+        """
         full = self.full_width(dim)
         return full if self.truncate is None else min(full, self.truncate)
 
@@ -228,10 +299,13 @@ class SentencePooling(nn.Module):
     @property
     def unit_length(self) -> bool:
         """Whether all sentence vectors are L2-normalised."""
-        return self.truncate is None and any(isinstance(part, UnitLength) for part in list(self.after)[-1:])
+        return self.truncate is None and any(
+            isinstance(part, UnitLength) for part in list(self.after)[-1:]
+        )
 
     def forward(self, rows: Tensor, lengths: Tensor) -> Tensor:
-        """Return the vectors of S sentences, `[S, dim]`; a sentence without words or subwords is pooled to the zero vector.
+        """Return the vectors of S sentences, `[S, dim]`; a sentence without words or subwords is
+        pooled to the zero vector.
 
         Args:
             rows: word or subword vectors of all sentences, `[W, dim]`.
@@ -240,12 +314,16 @@ class SentencePooling(nn.Module):
         return self.finish(torch.cat([_REDUCED[mode](rows, lengths) for mode in self.modes], dim=1))
 
     def finish(self, pooled: Tensor) -> Tensor:
-        """Return the output of the modules after the pooling, truncated to the first dimensions if `truncate` is set."""
+        """Return the output of the modules after the pooling, truncated to the first dimensions if
+        `truncate` is set.
+        """
         return self.after(pooled)[:, : self.truncate]
 
 
 def text_settings(encoder: Encoder) -> TextSettings:
-    """Return the prompts and the similarity saved in the sentence-transformers folder of an encoder."""
+    """Return the prompts and the similarity saved in the sentence-transformers folder of an
+    encoder.
+    """
     base = _unmapped(encoder)
     if isinstance(base, SubwordVectors):
         return parse_text_settings(base.settings, Path(base.name) / PROMPTS_FILE)
@@ -260,11 +338,13 @@ def sentence_vectors(
     *,
     progress: bool = False,
 ) -> SentenceVectors:
-    """Return one vector per sentence. Besides the result, only one block of word or subword vectors is held in memory.
+    """Return one vector per sentence. Besides the result, only one block of word or subword vectors
+    is held in memory.
 
     Args:
-        sentences: `Sentences`, or a list of sentences: strings, which are split at spaces, lists of words, or `Sentence`
-            objects. Only `Sentences` and `Sentence` objects have a language, which encoders with maps require.
+        sentences: `Sentences`, or a list of sentences: strings, which are split at spaces, lists of
+            words, or `Sentence` objects. Only `Sentences` and `Sentence` objects have a language,
+            which encoders with maps require.
         pooling: pooling of the encoder; default: `SentencePooling.of(encoder)`.
 
     Raises:
@@ -291,8 +371,11 @@ def _by_language(sentences: Any, pooling: SentencePooling) -> list[tuple[Sentenc
     if isinstance(sentences, Sentences):
         return [(sentences, np.arange(len(sentences)))]
     if isinstance(sentences, str):
-        raise SettingError('sentences must be a list of sentences, got one string; try ["' + sentences[:40] + '"]')
-    # Subword pooling joins the words with single spaces, so repeated spaces must be kept as empty words.
+        raise SettingError(
+            'sentences must be a list of sentences, got one string; try ["' + sentences[:40] + '"]'
+        )
+    # Subword pooling joins the words with single spaces, so repeated spaces must be kept as empty
+    # words.
     split = split_spaces if pooling.unit == "words" else _split_each_space
     listed = [split(each) if isinstance(each, str) else each for each in sentences]
     return sentences_by_language(listed) or [(Sentences.of([]), np.arange(0))]
@@ -306,7 +389,9 @@ def _of_part(encoder: Encoder, sentences: Sentences, pooling: SentencePooling) -
     """Return the vectors of a block of sentences."""
     if pooling.unit == "words":
         vectors = encoder.encode(sentences)
-        covered = np.ones(vectors.n_words, dtype=bool) if vectors.covered is None else vectors.covered
+        covered = (
+            np.ones(vectors.n_words, dtype=bool) if vectors.covered is None else vectors.covered
+        )
         filled = np.diff(offsets_of(covered)[vectors.offsets]) > 0
         return SentenceVectors(vectors.sentence_means().astype(np.float32), filled)
     base = _unmapped(encoder)
@@ -320,7 +405,9 @@ def _of_part(encoder: Encoder, sentences: Sentences, pooling: SentencePooling) -
 
     if isinstance(base, SubwordVectors):
         means, filled = base.text_means(sentences, pooling.prompt)
-        with torch.inference_mode():  # maps are affine: the mapped mean is the mean of the mapped vectors
+        with (
+            torch.inference_mode()
+        ):  # maps are affine: the mapped mean is the mean of the mapped vectors
             data = pooling.finish(mapped(means)).numpy()
         return SentenceVectors(data * filled[:, None], filled)
     assert isinstance(base, HuggingFaceEncoder)
@@ -346,23 +433,39 @@ def _problem(encoder: Encoder, pooling: SentencePooling) -> str:
     base = _unmapped(encoder)
     if isinstance(encoder, MappedEncoder) and encoder.layer != base.layer:
         layers = ", ".join(map(str, encoder.layers))
-        return f"{encoder.name} returns the mapped layers {layers}, but the pooling of {base.name} reads layer {base.layer}"
+        return (
+            f"{encoder.name} returns the mapped layers {layers}, but the pooling of {base.name} "
+            f"reads layer {base.layer}"
+        )
     standard = getattr(base, "standard", {})
     if base.layer in standard and any(isinstance(part, nn.Linear) for part in pooling.after):
-        return f"the word vectors of {encoder.name} are standardised, which its dense layers after the pooling do not allow"
+        return (
+            f"the word vectors of {encoder.name} are standardised, which its dense layers after "
+            "the pooling do not allow"
+        )
     return ""
 
 
 def _picked(rows: Tensor, places: Tensor, lengths: Tensor) -> Tensor:
-    """Return one vector per sentence, at the index given in `places`; a sentence without vectors gets a zero vector."""
+    """Return one vector per sentence, at the index given in `places`; a sentence without vectors
+    gets a zero vector.
+    """
     filled = (lengths > 0).to(rows)[:, None]
-    return rows[places.clamp(min=0, max=max(0, len(rows) - 1))] * filled if len(rows) else sums(rows, lengths)
+    return (
+        rows[places.clamp(min=0, max=max(0, len(rows) - 1))] * filled
+        if len(rows)
+        else sums(rows, lengths)
+    )
 
 
 def _weighted(rows: Tensor, lengths: Tensor) -> Tensor:
-    """Return the mean of each sentence's vectors, weighted by their positions, which are counted from 1."""
+    """Return the mean of each sentence's vectors, weighted by their positions, which are counted
+    from 1.
+    """
     firsts = lengths.cumsum(0) - lengths
-    weights = (torch.arange(1, len(rows) + 1, device=rows.device) - firsts[owners(lengths, rows.device)]).to(rows)
+    weights = (
+        torch.arange(1, len(rows) + 1, device=rows.device) - firsts[owners(lengths, rows.device)]
+    ).to(rows)
     total = (lengths * (lengths + 1) / 2).clamp(min=1)
     return sums(rows * weights[:, None], lengths) / total.to(rows)[:, None]
 

@@ -1,25 +1,39 @@
-"""Convert Marian and M2M100 tokenizers to fast tokenizers, which `transformers` does not provide."""
+"""Convert Marian and M2M100 tokenizers to fast tokenizers, which `transformers` does not
+provide.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
+from tokenizers import (
+    AddedToken,
+    Regex,
+    Tokenizer,
+    decoders,
+    models,
+    normalizers,
+    pre_tokenizers,
+    processors,
+)
 from transformers import PreTrainedTokenizerFast
 from transformers.convert_slow_tokenizer import import_protobuf
 
 from calque.errors import InputError
 
-# Score of vocabulary pieces that the source language's model lacks. Any segmentation without such pieces scores higher.
+# Score of vocabulary pieces that the source language's model lacks. Any segmentation without such
+# pieces scores higher.
 _FOREIGN = -1e4
 
 
 def fast_tokenizer(slow: Any) -> PreTrainedTokenizerFast:
-    """Return a fast tokenizer with the SentencePiece model, the vocabulary and the language tokens of a slow tokenizer.
+    """Return a fast tokenizer with the SentencePiece model, the vocabulary and the language tokens
+    of a slow tokenizer.
 
-    The result differs from `MarianTokenizer` in two ways. Pieces outside the vocabulary are not used, whereas `MarianTokenizer`
-    maps them to `<unk>`. Unknown text is split into pieces of the target language; `MarianTokenizer` looks it up as one piece.
+    The result differs from `MarianTokenizer` in two ways. Pieces outside the vocabulary are not
+    used, whereas `MarianTokenizer` maps them to `<unk>`. Unknown text is split into pieces of the
+    target language; `MarianTokenizer` looks it up as one piece.
 
     Args:
         slow: slow tokenizer, a `MarianTokenizer` or `M2M100Tokenizer`.
@@ -27,7 +41,9 @@ def fast_tokenizer(slow: Any) -> PreTrainedTokenizerFast:
     Raises:
         InputError: the model is neither Unigram nor BPE, or the vocabulary ids are not consecutive.
     """
-    languages = list(getattr(slow, "lang_token_to_id", ()))  # language tokens, whose ids follow the vocabulary
+    languages = list(
+        getattr(slow, "lang_token_to_id", ())
+    )  # language tokens, whose ids follow the vocabulary
     first = slow.get_lang_token(slow.src_lang) if languages else ""
     vocabulary: dict[str, int] = slow.encoder
     tokens = sorted(vocabulary, key=vocabulary.__getitem__)
@@ -36,15 +52,25 @@ def fast_tokenizer(slow: Any) -> PreTrainedTokenizerFast:
     messages: Any = import_protobuf()
     spm = messages.ModelProto()
     spm.ParseFromString((slow.sp_model if languages else slow.spm_source).serialized_model_proto())
-    scores = {piece.piece: piece.score for piece in spm.pieces if piece.type in (piece.NORMAL, piece.USER_DEFINED)}
+    scores = {
+        piece.piece: piece.score
+        for piece in spm.pieces
+        if piece.type in (piece.NORMAL, piece.USER_DEFINED)
+    }
     trainer, norm = spm.trainer_spec, spm.normalizer_spec
     if trainer.model_type == trainer.UNIGRAM:
-        model = models.Unigram([(token, scores.get(token, _FOREIGN)) for token in tokens], unk_id=vocabulary["<unk>"])
+        model = models.Unigram(
+            [(token, scores.get(token, _FOREIGN)) for token in tokens], unk_id=vocabulary["<unk>"]
+        )
     elif trainer.model_type == trainer.BPE:
         known = {piece: score for piece, score in scores.items() if piece in vocabulary}
-        model = models.BPE(vocab=vocabulary, merges=_merges(known, vocabulary), unk_token="<unk>", fuse_unk=True)
+        model = models.BPE(
+            vocab=vocabulary, merges=_merges(known, vocabulary), unk_token="<unk>", fuse_unk=True
+        )
     else:
-        raise InputError(f"SentencePiece models must be of type Unigram (1) or BPE (2), got {trainer.model_type}")
+        raise InputError(
+            f"SentencePiece models must be of type Unigram (1) or BPE (2), got {trainer.model_type}"
+        )
     backend = Tokenizer(model)
     charsmap = norm.precompiled_charsmap
     steps: list[Any] = [normalizers.Precompiled(charsmap)] if charsmap else []
@@ -59,11 +85,15 @@ def fast_tokenizer(slow: Any) -> PreTrainedTokenizerFast:
     backend.add_special_tokens([AddedToken(token, normalized=False) for token in languages])
     special = [(token, backend.token_to_id(token)) for token in ("</s>", first) if token]
     backend.post_processor = processors.TemplateProcessing(
-        single=f"{first} $A </s>".strip(), pair=f"{first} $A $B </s>".strip(), special_tokens=special
+        single=f"{first} $A </s>".strip(),
+        pair=f"{first} $A $B </s>".strip(),
+        special_tokens=special,
     )
     names = {"unk_token": "<unk>", "eos_token": "</s>", "pad_token": "<pad>"}
     names |= {"bos_token": "<s>", "sep_token": "</s>"} if languages else {}
-    return PreTrainedTokenizerFast(tokenizer_object=backend, model_max_length=slow.model_max_length, **names)
+    return PreTrainedTokenizerFast(
+        tokenizer_object=backend, model_max_length=slow.model_max_length, **names
+    )
 
 
 def _merges(scores: Mapping[str, float], vocabulary: Mapping[str, int]) -> list[tuple[str, str]]:
@@ -71,5 +101,9 @@ def _merges(scores: Mapping[str, float], vocabulary: Mapping[str, int]) -> list[
     pairs = []
     for piece, score in scores.items():
         parts = [(piece[:place], piece[place:]) for place in range(1, len(piece))]
-        pairs += [(-score, vocabulary[a], vocabulary[b], a, b) for a, b in parts if a in scores and b in scores]
+        pairs += [
+            (-score, vocabulary[a], vocabulary[b], a, b)
+            for a, b in parts
+            if a in scores and b in scores
+        ]
     return [(a, b) for *_, a, b in sorted(pairs)]

@@ -19,14 +19,17 @@ class SplitSentences:
     Attributes:
         ids: subword ids, including the special tokens around each sentence, int32 `[n_subwords]`.
         offsets: offsets of the sentences in `ids`, int64 `[n_sentences + 1]`.
-        word_offsets: offsets of the sentences in `word_starts` and `word_lengths`, int64 `[n_sentences + 1]`.
+        word_offsets: offsets of the sentences in `word_starts` and `word_lengths`, int64
+            `[n_sentences + 1]`.
         word_starts: position of each word's first subword in its sentence, int32 `[n_words]`.
-        word_lengths: number of subwords of each word, or 0 for a word without a vector, int32 `[n_words]`.
+        word_lengths: number of subwords of each word, or 0 for a word without a vector, int32
+            `[n_words]`.
         truncated_words: number of words removed by the length limit.
         empty_words: number of words that the tokenizer drops, such as control characters.
         truncated_sentences: number of sentences truncated by the length limit.
         pad_id: id of the padding token.
-        segments: segment (token type) of each subword in a pair of texts, int32 `[n_subwords]`; None if all are 0.
+        segments: segment (token type) of each subword in a pair of texts, int32 `[n_subwords]`;
+            None if all are 0.
     """
 
     ids: np.ndarray
@@ -59,44 +62,68 @@ class SplitSentences:
 
     @classmethod
     def joined(cls, parts: Iterable[SplitSentences]) -> SplitSentences:
-        """Concatenate the sentences of all parts, and add up the counts of truncated and empty words."""
+        """Concatenate the sentences of all parts, and add up the counts of truncated and empty
+        words.
+        """
         parts = list(parts)
         names = ("ids", "word_starts", "word_lengths")
         whole: dict[str, Any] = {
-            name: np.concatenate([np.zeros(0, np.int32), *(getattr(part, name) for part in parts)]) for name in names
+            name: np.concatenate([np.zeros(0, np.int32), *(getattr(part, name) for part in parts)])
+            for name in names
         }
         if any(part.segments is not None for part in parts):
-            segments = [np.zeros_like(part.ids) if part.segments is None else part.segments for part in parts]
+            segments = [
+                np.zeros_like(part.ids) if part.segments is None else part.segments
+                for part in parts
+            ]
             whole["segments"] = np.concatenate(segments)
         lost = ("truncated_words", "empty_words", "truncated_sentences")
         nothing = np.zeros(0, np.int64)
         return cls(
             offsets=offsets_of(np.concatenate([nothing, *(part.lengths for part in parts)])),
-            word_offsets=offsets_of(np.concatenate([nothing, *(np.diff(part.word_offsets) for part in parts)])),
+            word_offsets=offsets_of(
+                np.concatenate([nothing, *(np.diff(part.word_offsets) for part in parts)])
+            ),
             **{name: sum(getattr(part, name) for part in parts) for name in lost},
-            pad_id=parts[0].pad_id if parts else 0, **whole,
-        )  # fmt: skip
+            pad_id=parts[0].pad_id if parts else 0,
+            **whole,
+        )
 
     def take(self, numbers: np.ndarray) -> SplitSentences:
-        """Return the sentences at the given indices. The counts of truncated and empty words are copied unchanged."""
+        """Return the sentences at the given indices. The counts of truncated and empty words are
+        copied unchanged.
+        """
         sizes, counts = self.lengths[numbers], np.diff(self.word_offsets)[numbers]
-        subwords, words = ranges(self.offsets[numbers], sizes), ranges(self.word_offsets[numbers], counts)
+        subwords, words = (
+            ranges(self.offsets[numbers], sizes),
+            ranges(self.word_offsets[numbers], counts),
+        )
         return replace(
-            self, ids=self.ids[subwords], offsets=offsets_of(sizes), word_offsets=offsets_of(counts),
-            word_starts=self.word_starts[words], word_lengths=self.word_lengths[words],
+            self,
+            ids=self.ids[subwords],
+            offsets=offsets_of(sizes),
+            word_offsets=offsets_of(counts),
+            word_starts=self.word_starts[words],
+            word_lengths=self.word_lengths[words],
             segments=None if self.segments is None else self.segments[subwords],
-        )  # fmt: skip
+        )
 
     def covered_words(self) -> SplitSentences:
-        """Return the sentences reduced to words that have a vector. The counts of truncated and empty words do not change."""
+        """Return the sentences reduced to words that have a vector. The counts of truncated and
+        empty words do not change.
+        """
         covered = self.covered
         return replace(
-            self, word_offsets=offsets_of(covered)[self.word_offsets], word_starts=self.word_starts[covered],
+            self,
+            word_offsets=offsets_of(covered)[self.word_offsets],
+            word_starts=self.word_starts[covered],
             word_lengths=self.word_lengths[covered],
-        )  # fmt: skip
+        )
 
     def with_special(self) -> SplitSentences:
-        """Return the sentences with their first and last subwords, such as [CLS] and [SEP], as additional words."""
+        """Return the sentences with their first and last subwords, such as [CLS] and [SEP], as
+        additional words.
+        """
         n, counts = len(self), np.diff(self.word_offsets)
         word_offsets = self.word_offsets + 2 * np.arange(n + 1)
         inner = np.arange(self.n_words) + 2 * np.repeat(np.arange(n), counts) + 1
@@ -107,15 +134,21 @@ class SplitSentences:
         return replace(self, word_offsets=word_offsets, word_starts=starts, word_lengths=lengths)
 
 
-def number_words(sentences: Iterable[Sentence | Sequence[str]]) -> tuple[list[str], np.ndarray, np.ndarray]:
-    """Return the word types in order of first occurrence, the index of each word's type, and the offsets of the sentences."""
+def number_words(
+    sentences: Iterable[Sentence | Sequence[str]],
+) -> tuple[list[str], np.ndarray, np.ndarray]:
+    """Return the word types in order of first occurrence, the index of each word's type, and the
+    offsets of the sentences.
+    """
     numbers: dict[str, int] = {}
     if isinstance(sentences, Sentences):
         words, offsets = sentences.flat()
         of_chunks = [np.zeros(0, dtype=np.int64)]
         for chunk in words.chunks:
             encoded = chunk.dictionary_encode()
-            table = [numbers.setdefault(word, len(numbers)) for word in encoded.dictionary.to_pylist()]
+            table = [
+                numbers.setdefault(word, len(numbers)) for word in encoded.dictionary.to_pylist()
+            ]
             of_chunks.append(np.array(table, dtype=np.int64)[np.array(encoded.indices)])
         return list(numbers), np.concatenate(of_chunks), offsets
     of_words: list[int] = []

@@ -35,9 +35,15 @@ from calque.text_files import LONGEST_LINE, Flaw, flaw_of_bytes, opened_text
 from calque.vectors import Embeddings, map_arrays, read_rows, write_arrays
 
 VECTORS_FILE, WORDS_FILE = "vectors.safetensors", "words.json"
-_CENTRE_ON = 200_000  # the mean is taken over this number of most frequent words; many published files have this size
+# the mean is taken over this number of most frequent words; many published files have this size
+_CENTRE_ON = 200_000
 _SENTENCES = 1 << 12  # number of sentences that are encoded together
-_SETTINGS = ("name", "normalise", "lower", "sentence")  # arguments of `StaticEncoder` saved in `calque.json`
+_SETTINGS = (
+    "name",
+    "normalise",
+    "lower",
+    "sentence",
+)  # arguments of `StaticEncoder` saved in `calque.json`
 _EOS = "</s>"  # the only word that has no character n-grams in fastText
 _ROWS = 4096
 
@@ -45,20 +51,25 @@ _ROWS = 4096
 class StaticEncoder(Encoder):
     """Encoder for static word vectors, with one table per language.
 
-    A vector is L2-normalised, mean-centred and L2-normalised again, then mapped by the map of its language. With `sentence`,
-    the mean, maximum and minimum over the sentence are computed after mapping, because a rotation changes the maximum.
+    A vector is L2-normalised, mean-centred and L2-normalised again, then mapped by the map of its
+    language. With `sentence`, the mean, maximum and minimum over the sentence are computed after
+    mapping, because a rotation changes the maximum.
 
     Args:
-        tables: tables of word vectors, keyed by language; the table with the key "" is used for all other languages.
-        normalise: whether to L2-normalise, centre and L2-normalise again; the mean is taken over the first 200,000 words.
+        tables: tables of word vectors, keyed by language; the table with the key "" is used for all
+            other languages.
+        normalise: whether to L2-normalise, centre and L2-normalise again; the mean is taken over
+            the first 200,000 words.
         lower: whether to look up the lower-case form of a word that is not in the table.
         maps: maps, keyed by language, which are applied to normalised vectors.
-        sentence: weights for the word vector and for the mean, maximum and minimum over its sentence (`add_sentence`). The four
-            vectors are concatenated to 4 × dim dimensions; default: the word vector alone.
+        sentence: weights for the word vector and for the mean, maximum and minimum over its
+            sentence (`add_sentence`). The four vectors are concatenated to 4 × dim dimensions;
+            default: the word vector alone.
         name: name shown in reports.
 
     Raises:
-        SettingError: the tables have different numbers of dimensions, or a map does not match this number.
+        SettingError: the tables have different numbers of dimensions, or a map does not match this
+            number.
     """
 
     def __init__(
@@ -81,12 +92,17 @@ class StaticEncoder(Encoder):
         self.word_dim = next(iter(dims.values()))
         for lang, fitted in self.maps.items():
             if fitted.matrix is None or fitted.matrix.shape != (self.word_dim, self.word_dim):
-                raise SettingError(f"the map for {lang!r} must be fitted on vectors with {self.word_dim} dimensions")
+                raise SettingError(
+                    f"the map for {lang!r} must be fitted on vectors with {self.word_dim} "
+                    "dimensions"
+                )
         self.dim = self.word_dim * (1 if sentence is None else 4)
         self._means: dict[str, np.ndarray] = {}
 
     def replace(self, **changes: Any) -> StaticEncoder:
-        """Return an encoder with the same tables but some arguments changed, for example `encoder.replace(maps=None)`."""
+        """Return an encoder with the same tables but some arguments changed, for example
+        `encoder.replace(maps=None)`.
+        """
         same = {key: getattr(self, key) for key in ("maps", *_SETTINGS)}
         changed = StaticEncoder(self.tables, **{**same, **changes})
         if changed.normalise == self.normalise:
@@ -98,9 +114,11 @@ class StaticEncoder(Encoder):
         return () if "" in self.tables else tuple(self.tables)
 
     def stored_words(self, lang: str) -> Sequence[str] | None:
-        """Return the words of the language's table in file order, or None if the language has no table of its own.
+        """Return the words of the language's table in file order, or None if the language has no
+        table of its own.
 
-        A table that is used for all languages may contain words of several languages; `lang=""` returns its words.
+        A table that is used for all languages may contain words of several languages; `lang=""`
+        returns its words.
         """
         if lang:
             table = self.tables.get(best_match(lang, [key for key in self.tables if key]) or lang)
@@ -109,19 +127,30 @@ class StaticEncoder(Encoder):
         return None if table is None else table.words
 
     def encode(self, sentences: Iterable[Sentence], *, progress: bool = False) -> Embeddings:
-        """Return one vector per word; out-of-vocabulary words have no vector and are not `covered`."""
-        return encode_by_language(sentences, [0], self.dim, lambda part: {0: self._of_language(part, progress)})[0]
+        """Return one vector per word; out-of-vocabulary words have no vector and are not
+        `covered`.
+        """
+        return encode_by_language(
+            sentences, [0], self.dim, lambda part: {0: self._of_language(part, progress)}
+        )[0]
 
     def _of_language(self, text: Sentences, progress: bool) -> Embeddings:
         lang = text.lang
-        key = best_match(lang, self.tables) or ""  # a variety such as de-AT uses the table and maps of its language
+        key = (
+            best_match(lang, self.tables) or ""
+        )  # a variety such as de-AT uses the table and maps of its language
         if key not in self.tables:
-            raise SettingError(f"there are no word vectors for language {lang!r}; use one of {sorted(self.tables)}")
+            raise SettingError(
+                f"there are no word vectors for language {lang!r}; use one of {sorted(self.tables)}"
+            )
         word_types, numbers, offsets = number_words(text)
         vectors, known = self.tables[key].lookup(word_types, lower=self.lower)
         if not (finite := np.isfinite(vectors).all(axis=1)).all():
             word = word_types[int(np.flatnonzero(~finite)[0])][:40]
-            raise InputError(f"{self.name}: the vector of {word!r} is not finite; download or copy the file again")
+            raise InputError(
+                f"{self.name}: the vector of {word!r} is not finite; download or copy the file "
+                "again"
+            )
         if self.normalise:
             vectors, _ = unit_centre_unit(vectors, self.mean(key))
         check_language(self, lang)
@@ -141,7 +170,9 @@ class StaticEncoder(Encoder):
         return Embeddings(data, offsets, covered)
 
     def mean(self, lang: str) -> np.ndarray:
-        """Return the mean of the table's first 200,000 L2-normalised vectors, float64 `[word_dim]`."""
+        """Return the mean of the table's first 200,000 L2-normalised vectors, float64
+        `[word_dim]`.
+        """
         if lang not in self._means:
             total, n = np.zeros(self.word_dim), min(_CENTRE_ON, len(self.tables[lang]))
             for start in range(0, n, _ROWS):
@@ -150,7 +181,8 @@ class StaticEncoder(Encoder):
             self._means[lang] = total / max(1, n)
         return self._means[lang]
 
-    # -- fingerprint and files -------------------------------------------------------------------------------
+    # -- fingerprint and files
+    # -------------------------------------------------------------------------------
     @cached_property
     def fingerprint(self) -> str:  # type: ignore[override]
         digest = hashlib.blake2b(digest_size=16)
@@ -163,7 +195,9 @@ class StaticEncoder(Encoder):
         return digest.hexdigest()
 
     def save(self, folder: str | PathLike[str]) -> None:
-        """Write tables, means, maps and settings to a folder that `load_static` and `load_encoder` can load."""
+        """Write tables, means, maps and settings to a folder that `load_static` and `load_encoder`
+        can load.
+        """
         with saving(folder, self) as path:
             arrays: dict[str, np.ndarray] = {}
             for lang, table in self.tables.items():
@@ -171,7 +205,9 @@ class StaticEncoder(Encoder):
                 if self.normalise:
                     arrays[f"{lang}.mean"] = self.mean(lang)
             for lang, fitted in self.maps.items():
-                arrays.update({f"map.{lang}.{name}": array for name, array in fitted.arrays().items()})
+                arrays.update(
+                    {f"map.{lang}.{name}": array for name, array in fitted.arrays().items()}
+                )
             write_arrays(path / VECTORS_FILE, arrays)
             words = {lang: table.words for lang, table in self.tables.items()}
             (path / WORDS_FILE).write_text(json_text(words), encoding="utf-8")
@@ -183,8 +219,12 @@ class StaticEncoder(Encoder):
             write_about(path, "static", about)
 
     @classmethod
-    def open(cls, folder: str | PathLike[str], *, about: Mapping[str, Any] | None = None, **options: Any) -> Self:
-        """Load a folder that `save` wrote, or a file of word vectors; the vectors in a folder are memory-mapped."""
+    def open(
+        cls, folder: str | PathLike[str], *, about: Mapping[str, Any] | None = None, **options: Any
+    ) -> Self:
+        """Load a folder that `save` wrote, or a file of word vectors; the vectors in a folder are
+        memory-mapped.
+        """
         path = Path(folder)
         for option in ("layer", "pooling", "precision"):
             if option in options:
@@ -201,8 +241,14 @@ class StaticEncoder(Encoder):
                 numbers = {name: value for name, value in settings.items() if name != "kind"}
                 tables[lang] = WordTable(words[lang], arrays[f"{lang}.matrix"], **numbers)
                 if len(tables[lang]) > len(tables[lang].matrix):
-                    raise ValueError(f"{len(tables[lang])} words in {lang}, but {len(tables[lang].matrix)} vectors")
-            maps = {lang: open_map(record, arrays, f"map.{lang}", path) for lang, record in about["maps"].items()}
+                    raise ValueError(
+                        f"{len(tables[lang])} words in {lang}, but {len(tables[lang].matrix)} "
+                        "vectors"
+                    )
+            maps = {
+                lang: open_map(record, arrays, f"map.{lang}", path)
+                for lang, record in about["maps"].items()
+            }
             for name, kind in (("name", str), ("normalise", bool), ("lower", bool)):
                 if not isinstance(about[name], kind):
                     raise ValueError(f"{name} must be {kind.__name__}, got {about[name]!r:.60}")
@@ -214,7 +260,9 @@ class StaticEncoder(Encoder):
                 if any(mean.shape != (encoder.word_dim,) for mean in encoder._means.values()):
                     raise ValueError("each mean must have one number for each dimension")
         except Exception as error:  # corrupt files can raise many kinds of exceptions
-            raise InputError(f"incomplete or invalid vectors ({type(error).__name__}: {error})", path=path) from error
+            raise InputError(
+                f"incomplete or invalid vectors ({type(error).__name__}: {error})", path=path
+            ) from error
         return encoder
 
 
@@ -229,7 +277,8 @@ def load_static(
     """Load static word vectors from files (see `read_table` for formats) or from a saved folder.
 
     Args:
-        path: one file for all languages, one file per language (`{"en": "wiki.en.vec", "de": "wiki.de.bin"}`), or a saved folder.
+        path: one file for all languages, one file per language (`{"en": "wiki.en.vec", "de":
+            "wiki.de.bin"}`), or a saved folder.
         normalise, lower, sentence: see `StaticEncoder`.
         limit: maximum number of words to read from each file.
     """
@@ -247,48 +296,70 @@ def load_static(
 def _check_weights(sentence: object) -> None:
     """Check the weights of `add_sentence`."""
     if isinstance(sentence, str) or not isinstance(sentence, Sequence) or len(sentence) != 4:
-        fact = "a list of four numbers (for the word, and for the mean, maximum and minimum over the sentence)"
+        fact = (
+            "a list of four numbers (for the word, and for the mean, maximum and minimum over the "
+            "sentence)"
+        )
         raise SettingError(f"sentence must be {fact}, got {sentence!r:.60}")
     for number in sentence:
         check_number("each number in sentence", number)
 
 
-def add_sentence(words: np.ndarray, offsets: np.ndarray, covered: np.ndarray, weights: Sequence[float]) -> np.ndarray:
-    """Concatenate each word vector with the mean, maximum and minimum over its sentence (Rücklé et al. 2018).
+def add_sentence(
+    words: np.ndarray, offsets: np.ndarray, covered: np.ndarray, weights: Sequence[float]
+) -> np.ndarray:
+    """Concatenate each word vector with the mean, maximum and minimum over its sentence (Rücklé et
+    al. 2018).
 
     Args:
-        words: word vectors `[n_words, dim]`. The concatenated vectors are float32 `[n_words, 4 × dim]`.
+        words: word vectors `[n_words, dim]`. The concatenated vectors are float32 `[n_words, 4 ×
+            dim]`.
         offsets: offsets of the sentences, int64 `[n_sentences + 1]`.
-        covered: mask of the words with a vector, bool `[n_words]`; the results for other words are zero.
+        covered: mask of the words with a vector, bool `[n_words]`; the results for other words are
+            zero.
         weights: factors for the word vector, the mean, the maximum and the minimum.
     """
     result = np.zeros((len(words), 4 * words.shape[1]), dtype=np.float32)
-    rows, lengths = torch.from_numpy(words[covered]), torch.from_numpy(np.diff(offsets_of(covered)[offsets]))
+    rows, lengths = (
+        torch.from_numpy(words[covered]),
+        torch.from_numpy(np.diff(offsets_of(covered)[offsets])),
+    )
     parts = means(rows.double(), lengths), maxima(rows, lengths), -maxima(-rows, lengths)
     owner = owners(lengths)
-    columns = [weights[0] * rows, *(weight * part[owner] for weight, part in zip(weights[1:], parts, strict=True))]
+    columns = [
+        weights[0] * rows,
+        *(weight * part[owner] for weight, part in zip(weights[1:], parts, strict=True)),
+    ]
     result[covered] = torch.cat(columns, dim=1).numpy()
     return result
 
 
-# -- tables and their files ----------------------------------------------------------------------------------------------
+# -- tables and their files
+# ----------------------------------------------------------------------------------------------
 class WordTable:
     """Table of words and their vectors; a fastText model also has vectors for character n-grams.
 
-    In a fastText model, a word's vector is the mean of the matrix rows of the word and its n-grams, so out-of-vocabulary words
-    also have vectors (Bojanowski et al. 2017, §3.2). The row index of an n-gram is its FNV-1a hash modulo `bucket`, plus the
-    number of words.
+    In a fastText model, a word's vector is the mean of the matrix rows of the word and its n-grams,
+    so out-of-vocabulary words also have vectors (Bojanowski et al. 2017, §3.2). The row index of an
+    n-gram is its FNV-1a hash modulo `bucket`, plus the number of words.
 
     Args:
-        words: words in the order of the file, usually by frequency; only the first of several duplicates is used.
+        words: words in the order of the file, usually by frequency; only the first of several
+            duplicates is used.
         matrix: vectors of the words, followed by those of the n-grams, float32 `[rows, dim]`.
         bucket: number of n-gram vectors; None if the table is not a fastText model.
-        minn, maxn: minimum and maximum length of n-grams in characters, including the word boundary markers < and >; `maxn` is
-            0 for a model without n-grams.
+        minn, maxn: minimum and maximum length of n-grams in characters, including the word boundary
+            markers < and >; `maxn` is 0 for a model without n-grams.
     """
 
     def __init__(
-        self, words: list[str], matrix: np.ndarray, *, bucket: int | None = None, minn: int = 0, maxn: int = 0
+        self,
+        words: list[str],
+        matrix: np.ndarray,
+        *,
+        bucket: int | None = None,
+        minn: int = 0,
+        maxn: int = 0,
     ):
         self.words, self.matrix, self.dim = words, matrix, matrix.shape[1]
         self.bucket, self.minn, self.maxn = bucket, minn, maxn
@@ -297,18 +368,27 @@ class WordTable:
     def __len__(self) -> int:
         return len(self.words)
 
-    def lookup(self, word_types: Sequence[str], *, lower: bool = True) -> tuple[np.ndarray, np.ndarray]:
-        """Return the vectors, float32 `[n, dim]`, and a mask of the words with a vector, bool `[n]`; other vectors are zero.
+    def lookup(
+        self, word_types: Sequence[str], *, lower: bool = True
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return the vectors, float32 `[n, dim]`, and a mask of the words with a vector, bool
+        `[n]`; other vectors are zero.
 
         Args:
             lower: whether to look up the lower-case form of an out-of-vocabulary word.
         """
-        numbers = [self.index.get(word, self.index.get(word.lower(), -1) if lower else -1) for word in word_types]
+        numbers = [
+            self.index.get(word, self.index.get(word.lower(), -1) if lower else -1)
+            for word in word_types
+        ]
         rows = np.array(numbers, dtype=np.int64)
         vectors, known = np.zeros((len(rows), self.dim), dtype=np.float32), rows >= 0
         vectors[known] = self.vectors(rows[known])
         if self.bucket is not None:
-            ngrams = {place: self.ngrams(str(word_types[place])) for place in np.flatnonzero(~known).tolist()}
+            ngrams = {
+                place: self.ngrams(str(word_types[place]))
+                for place in np.flatnonzero(~known).tolist()
+            }
             guessed = [place for place, found in ngrams.items() if found]
             vectors[guessed] = self._means([ngrams[place] for place in guessed])
             known[guessed] = True
@@ -316,11 +396,18 @@ class WordTable:
 
     def settings(self) -> dict[str, Any]:
         """Return the settings that are saved with the words and the matrix."""
-        return {} if self.bucket is None else {"bucket": self.bucket, "minn": self.minn, "maxn": self.maxn}
+        return (
+            {}
+            if self.bucket is None
+            else {"bucket": self.bucket, "minn": self.minn, "maxn": self.maxn}
+        )
 
     def digest(self) -> bytes:
         """Return a hash of everything that determines the vectors."""
-        digest, kind = hashlib.blake2b(digest_size=16), "plain" if self.bucket is None else "subwords"
+        digest, kind = (
+            hashlib.blake2b(digest_size=16),
+            "plain" if self.bucket is None else "subwords",
+        )
         digest.update(repr((kind, self.matrix.shape, sorted(self.settings().items()))).encode())
         digest.update("\n".join(self.words).encode("utf-8", "surrogatepass"))
         for start in range(0, len(self.matrix), 65536):
@@ -331,7 +418,9 @@ class WordTable:
         """Return the vectors of the words with the given indices."""
         if self.bucket is None:
             return np.asarray(self.matrix[numbers], dtype=np.float32)
-        return self._means([[number, *self.ngrams(self.words[number])] for number in numbers.tolist()])
+        return self._means(
+            [[number, *self.ngrams(self.words[number])] for number in numbers.tolist()]
+        )
 
     def _means(self, rows: list[list[int]]) -> np.ndarray:
         """Return the mean of the matrix rows in each list of row indices; no list may be empty."""
@@ -339,13 +428,17 @@ class WordTable:
         for start in range(0, len(rows), _ROWS):
             part = rows[start : start + _ROWS]
             lengths = np.array([len(numbers) for numbers in part])
-            gathered = self.matrix[np.concatenate([np.array(numbers, dtype=np.int64) for numbers in part])]
+            gathered = self.matrix[
+                np.concatenate([np.array(numbers, dtype=np.int64) for numbers in part])
+            ]
             sums = np.add.reduceat(gathered, offsets_of(lengths)[:-1], axis=0, dtype=np.float64)
             means[start : start + len(part)] = sums / lengths[:, None]
         return means
 
     def ngrams(self, word: str) -> list[int]:
-        """Return the row index of each n-gram occurrence in the word (fastText, `Dictionary::computeSubwords`)."""
+        """Return the row index of each n-gram occurrence in the word (fastText,
+        `Dictionary::computeSubwords`).
+        """
         if word == _EOS or not self.bucket or not self.maxn:
             return []
         characters = [character.encode("utf-8", "surrogatepass") for character in f"<{word}>"]
@@ -368,27 +461,32 @@ _MAX_DIMENSIONS = 65_536  # more dimensions mean that the file is corrupt
 
 
 def read_table(path: str | PathLike[str], *, limit: int | None = None) -> WordTable:
-    """Read word vectors in one of these formats, uncompressed or compressed with gzip, zstd, xz or bzip2:
+    """Read word vectors in one of these formats, uncompressed or compressed with gzip, zstd, xz or
+    bzip2:
 
-    - text (word2vec, fastText `.vec`, GloVe): a header `words dimensions`, except in GloVe, then one line per word, with fields
-      separated by spaces or tabs;
-    - word2vec binary: the same header; then, for each word, the word, a space and little-endian float32 numbers;
-    - fastText model (`.bin`): memory-mapped unless compressed, so only the rows that are used are read.
+    - text (word2vec, fastText `.vec`, GloVe): a header `words dimensions`, except in GloVe, then
+      one line per word, with fields separated by spaces or tabs;
+    - word2vec binary: the same header; then, for each word, the word, a space and little-endian
+      float32 numbers;
+    - fastText model (`.bin`): memory-mapped unless compressed, so only the rows that are used are
+      read.
 
-    Lines whose word is empty or not UTF-8, or that have more numbers than dimensions, are skipped and counted in a
-    `SkippedWarning`. Other warnings give the number of words in excess of the header, which are read, and of repeated words.
+    Lines whose word is empty or not UTF-8, or that have more numbers than dimensions, are skipped
+    and counted in a `SkippedWarning`. Other warnings give the number of words in excess of the
+    header, which are read, and of repeated words.
 
     Args:
         limit: maximum number of words; ignored for a fastText model.
 
     Raises:
-        InputError: the file is in none of these formats, is incomplete, or has a vector that is not finite; or more than a tenth
-            of the lines must be skipped.
+        InputError: the file is in none of these formats, is incomplete, or has a vector that is not
+            finite; or more than a tenth of the lines must be skipped.
     """
     table = _read_table(path, limit)
     if repeated := len(table.words) - len(table.index):
         message = (
-            f"{fspath(path)}: {repeated:,} of {len(table.words):,} words are repeated; the first vector of each is used"
+            f"{fspath(path)}: {repeated:,} of {len(table.words):,} words are repeated; the first "
+            "vector of each is used"
         )
         warnings.warn(CalqueWarning(message), stacklevel=2)
     return table
@@ -401,20 +499,32 @@ def _read_table(path: str | PathLike[str], limit: int | None) -> WordTable:
         first = file.readline(LONGEST_LINE)
         fields = first.split()
         if len(fields) == 2 and all(field.isdigit() for field in fields):
-            n, dim = (int(field[:19]) for field in fields)  # Python refuses to parse numbers with thousands of digits
+            n, dim = (
+                int(field[:19]) for field in fields
+            )  # Python refuses to parse numbers with thousands of digits
             if not (0 < n < 10**18 and 0 < dim <= _MAX_DIMENSIONS):
-                fact = f"the header must declare 1 to 10^18 words with 1 to {_MAX_DIMENSIONS:,} dimensions, got {n} and {dim}"
+                fact = (
+                    f"the header must declare 1 to 10^18 words with 1 to {_MAX_DIMENSIONS:,} "
+                    f"dimensions, got {n} and {dim}"
+                )
                 raise InputError(fact, path=path, line=1)
             if any(byte < 32 and byte not in b"\t\n\r" for byte in file.peek(4096)[:4096]):  # type: ignore[attr-defined]
                 return _read_binary(file, path, n, dim, limit)
             return _read_text(file, path, n, dim, limit)
         if not 2 <= len(fields) <= _MAX_DIMENSIONS or b"\0" in first:
-            fact = "not a word vector file: it must start with `words dimensions`, or with a word and its numbers"
+            fact = (
+                "not a word vector file: it must start with `words dimensions`, or with a word and "
+                "its numbers"
+            )
             raise InputError(fact, path=path, line=1)
-        # One-dimensional vectors do not occur, so the line is a misspelt header or belongs to another kind of file.
+        # One-dimensional vectors do not occur, so the line is a misspelt header or belongs to
+        # another kind of file.
         if len(fields) == 2:
             shown = first.strip()[:60].decode("utf-8", "replace")
-            fact = f"the first line is {shown!r}, expected `words dimensions` (two whole numbers), or a word and its numbers"
+            fact = (
+                f"the first line is {shown!r}, expected `words dimensions` (two whole numbers), or "
+                "a word and its numbers"
+            )
             raise InputError(f"{fact} (at least 2); is this a word vector file?", path=path, line=1)
         return _read_text(chain([first], file), path, None, len(fields) - 1, limit)
 
@@ -429,9 +539,11 @@ def _read_text(
 
 
 def _report(flaws: Sequence[Flaw], used: int, path: str | PathLike[str]) -> None:
-    """Warn about skipped words, or raise an `InputError` if they are more than a tenth of the words.
+    """Warn about skipped words, or raise an `InputError` if they are more than a tenth of the
+    words.
 
-    A file with a few bad words is common; many bad words show that the file has another encoding or other dimensions.
+    A file with a few bad words is common; many bad words show that the file has another encoding or
+    other dimensions.
     """
     if not flaws:
         return
@@ -439,12 +551,16 @@ def _report(flaws: Sequence[Flaw], used: int, path: str | PathLike[str]) -> None
     for flaw in flaws:
         losses.take(flaw)
     if 10 * len(flaws) > len(flaws) + used:
-        fact = f"{len(flaws):,} of {len(flaws) + used:,} words cannot be used, expected at most a tenth"
+        fact = (
+            f"{len(flaws):,} of {len(flaws) + used:,} words cannot be used, expected at most a "
+            "tenth"
+        )
         raise InputError(f"{fact}; the first: {flaws[0].fact}", path=path, line=flaws[0].line)
     losses.settle(used)
 
 
-# -- binary word2vec -----------------------------------------------------------------------------------------
+# -- binary word2vec
+# -----------------------------------------------------------------------------------------
 def _read_binary(file: BufferedIOBase, path, n: int, dim: int, limit: int | None) -> WordTable:
     words: list[str] = []
     rows: list[np.ndarray] = []
@@ -452,9 +568,13 @@ def _read_binary(file: BufferedIOBase, path, n: int, dim: int, limit: int | None
     for number in range(1, min(n, limit or n) + 1):
         word, data = _until(file, b" "), file.read(4 * dim)
         if len(data) != 4 * dim or word is None:
-            raise InputError(f"the first line declares {n} words, but word {number} is incomplete", path=path)
+            raise InputError(
+                f"the first line declares {n} words, but word {number} is incomplete", path=path
+            )
         if not np.isfinite(vector := np.frombuffer(data, dtype="<f4")).all():
-            raise InputError(f"the vector of word {number} is not finite; is the file corrupt?", path=path)
+            raise InputError(
+                f"the vector of word {number} is not finite; is the file corrupt?", path=path
+            )
         word = word.lstrip(b"\n")
         flaw = _flaw_of_binary(word, number)
         if flaw is None:
@@ -463,20 +583,31 @@ def _read_binary(file: BufferedIOBase, path, n: int, dim: int, limit: int | None
         else:
             flaws.append(flaw)
     if (limit is None or limit >= n) and file.read(_ROWS).strip(b"\n"):
-        fact = f"the first line declares {n} words, but more data follow; correct the number, or copy the file again"
+        fact = (
+            f"the first line declares {n} words, but more data follow; correct the number, or copy "
+            "the file again"
+        )
         raise InputError(fact, path=path)
     _report(flaws, len(words), path)
     return WordTable(words, np.stack(rows))
 
 
 def _flaw_of_binary(word: bytes, number: int) -> Flaw | None:
-    """Return a `Flaw` that gives the number of the entry if its word is empty or not UTF-8, or None if the word is usable."""
-    flaw = Flaw(number, "no word", "the vector has no word") if not word else flaw_of_bytes(word, number)
+    """Return a `Flaw` that gives the number of the entry if its word is empty or not UTF-8, or None
+    if the word is usable.
+    """
+    flaw = (
+        Flaw(number, "no word", "the vector has no word")
+        if not word
+        else flaw_of_bytes(word, number)
+    )
     return None if flaw is None else flaw._replace(place=f"word {number}")
 
 
 def _until(file: BufferedIOBase, mark: bytes) -> bytes | None:
-    """Return the bytes before the next `mark` and skip the mark; return None if no mark follows within 64 KiB."""
+    """Return the bytes before the next `mark` and skip the mark; return None if no mark follows
+    within 64 KiB.
+    """
     found = bytearray()
     while len(found) < 1 << 16 and (byte := file.read(1)):
         if byte == mark:
@@ -485,27 +616,37 @@ def _until(file: BufferedIOBase, mark: bytes) -> bytes | None:
     return None
 
 
-# -- fastText models -----------------------------------------------------------------------------------------
+# -- fastText models
+# -----------------------------------------------------------------------------------------
 def _read_fasttext(file: BufferedIOBase, path: str | PathLike[str]) -> WordTable:
-    """Read the dictionary and the input matrix of a model in the format of `FastText::saveModel`."""
+    """Read the dictionary and the input matrix of a model in the format of
+    `FastText::saveModel`.
+    """
 
     def take(layout: str) -> tuple:
         data = file.read(struct.calcsize("<" + layout))
         if len(data) != struct.calcsize("<" + layout):
-            raise InputError("the fastText model is truncated; was the file copied completely?", path=path)
+            raise InputError(
+                "the fastText model is truncated; was the file copied completely?", path=path
+            )
         return struct.unpack("<" + layout, data)
 
     _, version = take("ii")
     if version not in (11, 12):
-        raise InputError(f"the version of a fastText model must be 11 or 12, got {version}", path=path)
+        raise InputError(
+            f"the version of a fastText model must be 11 or 12, got {version}", path=path
+        )
     arguments = take("12i")
     dim, model, bucket, minn, maxn = arguments[0], arguments[7], *arguments[8:11]
     take("d")
     if version == 11 and model == 3:
-        maxn = 0  # classifiers of version 11 have no n-grams, although the file contains n-gram lengths
+        # classifiers of version 11 have no n-grams, although the file contains n-gram lengths
+        maxn = 0
     entries, n_words, _, _, pruned = take("iiiqq")
     if not (0 < dim < 1 << 20 and 0 <= n_words <= entries and bucket >= 0):
-        raise InputError("the dictionary of the fastText model is invalid; is the file corrupt?", path=path)
+        raise InputError(
+            "the dictionary of the fastText model is invalid; is the file corrupt?", path=path
+        )
     words: list[str] = []
     n_unreadable = 0
     for _ in range(entries):
@@ -514,25 +655,42 @@ def _read_fasttext(file: BufferedIOBase, path: str | PathLike[str]) -> WordTable
         if not label:
             try:
                 words.append(word.decode())
-            except UnicodeDecodeError:  # the entry must be kept, because the matrix has a row for it
+            except (
+                UnicodeDecodeError
+            ):  # the entry must be kept, because the matrix has a row for it
                 words.append(f"\ufffd{len(words)}")
                 n_unreadable += 1
     if n_unreadable:
-        message = f"{fspath(path)}: {n_unreadable:,} of {len(words):,} words are not UTF-8, so no word of a text can match them"
+        message = (
+            f"{fspath(path)}: {n_unreadable:,} of {len(words):,} words are not UTF-8, so no word "
+            "of a text can match them"
+        )
         warnings.warn(CalqueWarning(message), stacklevel=4)
     if len(words) != n_words:
-        raise InputError(f"the model declares {n_words} words, but has {len(words)}; is the file corrupt?", path=path)
+        raise InputError(
+            f"the model declares {n_words} words, but has {len(words)}; is the file corrupt?",
+            path=path,
+        )
     (quantised,) = take("b")
     if quantised or pruned > 0:
-        raise InputError("quantised fastText models (.ftz) are not supported; use the .bin or .vec file", path=path)
+        raise InputError(
+            "quantised fastText models (.ftz) are not supported; use the .bin or .vec file",
+            path=path,
+        )
     rows, columns = take("qq")
     if columns != dim or rows < n_words + (bucket if maxn else 0):
-        raise InputError(f"the matrix is {rows} × {columns} for {n_words} words; is the file corrupt?", path=path)
+        raise InputError(
+            f"the matrix is {rows} × {columns} for {n_words} words; is the file corrupt?", path=path
+        )
     try:
-        if isinstance(getattr(file, "raw", None), FileIO):  # memory-map the matrix, so that only used rows are read
+        if isinstance(
+            getattr(file, "raw", None), FileIO
+        ):  # memory-map the matrix, so that only used rows are read
             matrix = np.memmap(path, "<f4", "r", file.tell(), (rows, dim))
         else:
             matrix = np.frombuffer(file.read(rows * dim * 4), dtype="<f4").reshape(rows, dim)
     except ValueError as error:
-        raise InputError("the fastText model is truncated; was the file copied completely?", path=path) from error
+        raise InputError(
+            "the fastText model is truncated; was the file copied completely?", path=path
+        ) from error
     return WordTable(words, matrix, bucket=bucket, minn=minn, maxn=maxn)

@@ -20,7 +20,13 @@ from transformers import PreTrainedTokenizerFast
 from calque.encoders.base import Encoder
 from calque.encoders.checkpoint import read_tensors
 from calque.encoders.folder import read_about, saving, write_about
-from calque.encoders.sentence_folders import TOKENIZER_FILE, model_folder, module_kind, modules_of, static_folder
+from calque.encoders.sentence_folders import (
+    TOKENIZER_FILE,
+    model_folder,
+    module_kind,
+    modules_of,
+    static_folder,
+)
 from calque.encoders.sentence_settings import PROMPTS_FILE, read_object, read_text_settings
 from calque.encoders.sentence_transformers import write_list
 from calque.encoders.split import SplitSentences
@@ -33,27 +39,35 @@ from calque.text import Sentence, Sentences
 from calque.vectors import Embeddings
 
 _MODEL = "model.safetensors"
-_WEIGHT = "embedding.weight"  # name of the vectors in the StaticEmbedding module of sentence-transformers
+_WEIGHT = (
+    "embedding.weight"  # name of the vectors in the StaticEmbedding module of sentence-transformers
+)
 
 
 class SubwordVectors(Encoder):
-    """Encoder with one static vector for each subword of a tokenizer (as in model2vec, Tulkens & van Dongen 2024).
+    """Encoder with one static vector for each subword of a tokenizer (as in model2vec, Tulkens &
+    van Dongen 2024).
 
-    A word vector is the mean of the word's subword vectors. A sentence vector is the mean of all its subword vectors, excluding
-    special tokens. sentence-transformers loads a saved encoder as `StaticEmbedding` and computes equal sentence vectors if the
-    tokenizer splits text at spaces, as in BERT. Byte-level tokenizers include the space in subwords, so a space is put
-    before each text. Special tokens in a text, such as [SEP], are split like ordinary words, unlike in sentence-transformers.
+    A word vector is the mean of the word's subword vectors. A sentence vector is the mean of all
+    its subword vectors, excluding special tokens. sentence-transformers loads a saved encoder as
+    `StaticEmbedding` and computes equal sentence vectors if the tokenizer splits text at spaces, as
+    in BERT. Byte-level tokenizers include the space in subwords, so a space is put before each
+    text. Special tokens in a text, such as [SEP], are split like ordinary words, unlike in
+    sentence-transformers.
 
-    Models from other programs differ in one point: for a sentence vector, the tokenizer `texts` splits the whole text, as in
-    sentence-transformers, instead of each word separately.
+    Models from other programs differ in one point: for a sentence vector, the tokenizer `texts`
+    splits the whole text, as in sentence-transformers, instead of each word separately.
 
     Args:
         tokenizer: fast `transformers` tokenizer.
-        matrix: subword vectors, already multiplied by the subword weights, float32 `[n_subwords, dim]`.
+        matrix: subword vectors, already multiplied by the subword weights, float32 `[n_subwords,
+            dim]`.
         unit: whether to L2-normalise sentence vectors.
         name: name shown in reports.
-        texts: tokenizer for whole texts, whose truncation is applied; default: each text is first split into words.
-        settings: content of `config_sentence_transformers.json`, such as prompts; it is saved with the encoder.
+        texts: tokenizer for whole texts, whose truncation is applied; default: each text is first
+            split into words.
+        settings: content of `config_sentence_transformers.json`, such as prompts; it is saved with
+            the encoder.
     """
 
     def __init__(
@@ -67,7 +81,9 @@ class SubwordVectors(Encoder):
         settings: Mapping[str, Any] | None = None,
     ):
         if len(matrix) < len(tokenizer):
-            raise SettingError(f"matrix must have one row per subword ({len(tokenizer)}), got {len(matrix)} rows")
+            raise SettingError(
+                f"matrix must have one row per subword ({len(tokenizer)}), got {len(matrix)} rows"
+            )
         self.subwords = Subwords(tokenizer, vocabulary=len(matrix), special=False)
         if self.subwords.needs_space:
             self.subwords = Subwords(_after_space(tokenizer), vocabulary=len(matrix), special=False)
@@ -76,16 +92,29 @@ class SubwordVectors(Encoder):
         self.texts, self.settings = texts, dict(settings or {})
 
     def split(self, sentences: Sentences) -> SplitSentences:
-        """Split sentences into subwords without special tokens; each subword is a "word" of the result."""
+        """Split sentences into subwords without special tokens; each subword is a "word" of the
+        result.
+        """
         words = self.subwords.split(sentences)
-        starts = (np.arange(len(words.ids)) - np.repeat(words.offsets[:-1], words.lengths)).astype(np.int32)
-        return replace(words, word_offsets=words.offsets, word_starts=starts, word_lengths=np.ones_like(words.ids))
+        starts = (np.arange(len(words.ids)) - np.repeat(words.offsets[:-1], words.lengths)).astype(
+            np.int32
+        )
+        return replace(
+            words,
+            word_offsets=words.offsets,
+            word_starts=starts,
+            word_lengths=np.ones_like(words.ids),
+        )
 
     @torch.inference_mode()
     def _means(self, ids: np.ndarray, offsets: np.ndarray) -> Tensor:
-        """Return the mean of the subword vectors between consecutive offsets, `[n, dim]`; a mean over no subwords is zero."""
+        """Return the mean of the subword vectors between consecutive offsets, `[n, dim]`; a mean
+        over no subwords is zero.
+        """
         bags = torch.from_numpy(offsets[:-1].astype(np.int32))
-        return nn.functional.embedding_bag(torch.from_numpy(ids), self.model.weight, bags, mode="mean")
+        return nn.functional.embedding_bag(
+            torch.from_numpy(ids), self.model.weight, bags, mode="mean"
+        )
 
     def encode(self, sentences: Iterable[Sentence], *, progress: bool = False) -> Embeddings:
         split = self.subwords.split(sentences)
@@ -94,7 +123,8 @@ class SubwordVectors(Encoder):
 
     @torch.inference_mode()
     def text_means(self, sentences: Sentences, prompt: str = "") -> tuple[Tensor, np.ndarray]:
-        """Return the mean subword vector of each text, `[n, dim]`, and a mask of the texts with subwords, bool `[n]`.
+        """Return the mean subword vector of each text, `[n, dim]`, and a mask of the texts with
+        subwords, bool `[n]`.
 
         Args:
             prompt: prompt to put before each text.
@@ -107,12 +137,16 @@ class SubwordVectors(Encoder):
             return self._means(split.ids, split.offsets), split.lengths > 0
         texts = [without_surrogates(prompt + " ".join(sentence.words)) for sentence in sentences]
         encodings = self.texts.encode_batch(texts, add_special_tokens=False)
-        ids = np.array([number for encoding in encodings for number in encoding.ids], dtype=np.int32)
+        ids = np.array(
+            [number for encoding in encodings for number in encoding.ids], dtype=np.int32
+        )
         lengths = np.array([len(encoding.ids) for encoding in encodings], dtype=np.int64)
         return self._means(ids, offsets_of(lengths)), lengths > 0
 
     def sentence_vectors(self, sentences: Sentences) -> tuple[np.ndarray, np.ndarray]:
-        """Return sentence vectors, float32 `[n, dim]`, and a mask of the sentences with subwords, bool `[n]`."""
+        """Return sentence vectors, float32 `[n, dim]`, and a mask of the sentences with subwords,
+        bool `[n]`.
+        """
         found, filled = self.text_means(sentences)
         return (nn.functional.normalize(found, dim=1) if self.unit else found).numpy(), filled
 
@@ -127,7 +161,10 @@ class SubwordVectors(Encoder):
         with saving(folder, self) as path:
             self.subwords.tokenizer.save_pretrained(path)
             save_file({_WEIGHT: self.model.weight.detach().contiguous()}, path / _MODEL)
-            kinds = [("", "StaticEmbedding"), *([("1_Normalize", "Normalize")] if self.unit else [])]
+            kinds = [
+                ("", "StaticEmbedding"),
+                *([("1_Normalize", "Normalize")] if self.unit else []),
+            ]
             write_list(path, kinds)
             about = {"name": self.name, "unit": self.unit}
             if self.texts is not None:
@@ -139,14 +176,20 @@ class SubwordVectors(Encoder):
             write_about(path, "subwords", about)
 
     @classmethod
-    def open(cls, folder: str | PathLike[str], *, about: Mapping[str, Any] | None = None, **options: Any) -> Self:
-        """Load a folder that `save`, sentence-transformers (`StaticEmbedding`) or model2vec wrote, or such a model on the hub.
+    def open(
+        cls, folder: str | PathLike[str], *, about: Mapping[str, Any] | None = None, **options: Any
+    ) -> Self:
+        """Load a folder that `save`, sentence-transformers (`StaticEmbedding`) or model2vec wrote,
+        or such a model on the hub.
 
         Raises:
-            SettingError: an option other than `device`, which is ignored, or a module of the folder is not supported.
+            SettingError: an option other than `device`, which is ignored, or a module of the folder
+                is not supported.
             InputError: a file is missing or corrupt.
         """
-        for option in options.keys() - {"device"}:  # the table stays on the CPU, like static word vectors
+        for option in options.keys() - {
+            "device"
+        }:  # the table stays on the CPU, like static word vectors
             raise SettingError(f"{option} does not apply to static subword vectors ({folder})")
         about = read_about(folder) if about is None else about
         root = static_folder(folder) or Path(folder)
@@ -165,29 +208,41 @@ class SubwordVectors(Encoder):
             texts = Tokenizer.from_file(str(inner / TOKENIZER_FILE)) if whole else None
             if texts is not None:
                 texts.no_padding()
-            name = str(about.get("name") or (Path(folder).resolve().name if Path(folder).is_dir() else folder))
+            name = str(
+                about.get("name")
+                or (Path(folder).resolve().name if Path(folder).is_dir() else folder)
+            )
             return cls(tokenizer, matrix, unit=unit, name=name, texts=texts, settings=settings)
         except SettingError:
             raise
         except Exception as error:  # corrupt files raise exceptions from several libraries
-            raise InputError(f"not a folder with static subword vectors ({error!s:.200})", path=root) from error
+            raise InputError(
+                f"not a folder with static subword vectors ({error!s:.200})", path=root
+            ) from error
 
 
 def _normalised(folder: Path) -> bool:
-    """Return whether a folder from another program normalises sentence vectors; raise SettingError for other modules."""
+    """Return whether a folder from another program normalises sentence vectors; raise SettingError
+    for other modules.
+    """
     modules = modules_of(folder)
     if not modules:  # model2vec without the modules of sentence-transformers
         return bool(read_object(folder / "config.json", {}).get("normalize", False))
     kinds = [module_kind(module) for module in modules[1:]]
     for module, kind in zip(modules[1:], kinds, strict=True):
         if kind not in ("Normalize", "Dropout"):
-            fact = f"the module {kind or module.get('type')} after StaticEmbedding is not supported, only Normalize"
+            fact = (
+                f"the module {kind or module.get('type')} after StaticEmbedding is not supported, "
+                "only Normalize"
+            )
             raise SettingError(f"{folder}: {fact}")
     return "Normalize" in kinds
 
 
 def _matrix(folder: Path) -> Tensor:
-    """Read one vector for each subword. model2vec may store fewer vectors, with an index and a weight for each subword."""
+    """Read one vector for each subword. model2vec may store fewer vectors, with an index and a
+    weight for each subword.
+    """
     tensors = read_tensors(folder, _MODEL, "pytorch_model.bin")
     matrix = (tensors[_WEIGHT] if _WEIGHT in tensors else tensors["embeddings"]).float()
     if "mapping" in tensors:
@@ -200,11 +255,19 @@ def _matrix(folder: Path) -> Tensor:
 
 
 def _after_space(tokenizer: Any) -> Any:
-    """Return a copy of a tokenizer that puts a space before each text and replaces several spaces with one."""
+    """Return a copy of a tokenizer that puts a space before each text and replaces several spaces
+    with one.
+    """
     from tokenizers import Regex, normalizers
 
     copied = copy.deepcopy(tokenizer)
-    spaces = [normalizers.Replace(Regex("[ \t]+"), " "), normalizers.Strip(), normalizers.Prepend(" ")]
+    spaces = [
+        normalizers.Replace(Regex("[ \t]+"), " "),
+        normalizers.Strip(),
+        normalizers.Prepend(" "),
+    ]
     before = copied.backend_tokenizer.normalizer
-    copied.backend_tokenizer.normalizer = normalizers.Sequence([*([before] if before else []), *spaces])
+    copied.backend_tokenizer.normalizer = normalizers.Sequence(
+        [*([before] if before else []), *spaces]
+    )
     return copied

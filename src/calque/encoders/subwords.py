@@ -31,33 +31,40 @@ _SCORE = re.compile(r"(?<=[ ,\[:])-?\d+\.\d{13,}(?:e-?\d+)?")
 
 
 def stable_text(backend: Any) -> str:
-    """Return a tokenizer as JSON for hashing. Unigram scores are rounded to 12 digits, because their last bit can change when
-    `tokenizers` reads a file."""
+    """Return a tokenizer as JSON for hashing. Unigram scores are rounded to 12 digits, because
+    their last bit can change when `tokenizers` reads a file."""
     return _SCORE.sub(lambda found: f"{float(found[0]):.12g}", backend.to_str())
 
 
 class Subwords:
     """Subword splitter that applies a fast `transformers` tokenizer to each word separately.
 
-    Each distinct word of a text is split once, as in `tokenizer(words, is_split_into_words=True)`, with three differences:
+    Each distinct word of a text is split once, as in `tokenizer(words, is_split_into_words=True)`,
+    with three differences:
 
-    - A word is split as it would be *after a space*. Byte-level BPE (RoBERTa, GPT-2, …) includes the space in the subword, so
-      a plain call on a list of words would join them. This is equivalent to `add_prefix_space=True`; see `_needs_space`.
-    - A word that spells a special token (`[SEP]`, `</s>`) is split like other words (`split_special_tokens=True`), or becomes
-      the unknown token.
-    - A sentence that exceeds the length limit is truncated after the last word that fits completely.
+    - A word is split as it would be *after a space*. Byte-level BPE (RoBERTa, GPT-2, …) includes
+      the space in the subword, so a plain call on a list of words would join them. This is
+      equivalent to `add_prefix_space=True`; see `_needs_space`.
+    - A word that spells a special token (`[SEP]`, `</s>`) is split like other words
+      (`split_special_tokens=True`), or becomes the unknown token.
+    - A sentence that exceeds the length limit is truncated after the last word that fits
+      completely.
 
-    For models with language tokens (M2M100, NLLB, mBART), each sentence gets the language token for its `lang`, which
-    is a two-letter code or the model's own code. Without `lang`, the token of the tokenizer's `src_lang` is used.
+    For models with language tokens (M2M100, NLLB, mBART), each sentence gets the language token for
+    its `lang`, which is a two-letter code or the model's own code. Without `lang`, the token of the
+    tokenizer's `src_lang` is used.
 
     Args:
         tokenizer: fast `transformers` tokenizer, whose settings are not changed.
-        max_length: maximum number of subwords in a sentence, including special tokens; default: the tokenizer's limit.
-        vocabulary: number of embeddings in the model, for checking subword ids; None if there is no model.
+        max_length: maximum number of subwords in a sentence, including special tokens; default: the
+            tokenizer's limit.
+        vocabulary: number of embeddings in the model, for checking subword ids; None if there is no
+            model.
         special: whether to add special tokens and apply a length limit.
 
     Raises:
-        SettingError: the tokenizer is not a fast tokenizer, or `max_length` leaves no space for a word.
+        SettingError: the tokenizer is not a fast tokenizer, or `max_length` leaves no space for a
+            word.
     """
 
     def __init__(
@@ -69,27 +76,44 @@ class Subwords:
         special: bool = True,
     ):
         if not getattr(tokenizer, "is_fast", False):
-            fact = f"{type(tokenizer).__name__} is a slow tokenizer, which does not report word boundaries"
+            fact = (
+                f"{type(tokenizer).__name__} is a slow tokenizer, which does not report word "
+                "boundaries"
+            )
             raise SettingError(f"{fact}; use a fast tokenizer, which has a tokenizer.json")
         self.tokenizer = tokenizer
         self.backend: Tokenizer = tokenizer.backend_tokenizer  # type: ignore[assignment]
-        self.prefix, self.suffix = frame_of(tokenizer) if special else (np.zeros(0, np.int32), np.zeros(0, np.int32))
+        self.prefix, self.suffix = (
+            frame_of(tokenizer) if special else (np.zeros(0, np.int32), np.zeros(0, np.int32))
+        )
         self.languages, self._language_place = self._language_tokens()
-        limit = (tokenizer.model_max_length if max_length is None else max_length) if special else np.inf
-        self.max_length = int(limit) if limit < 1_000_000 else None  # transformers writes "no limit" as 1e30
+        limit = (
+            (tokenizer.model_max_length if max_length is None else max_length)
+            if special
+            else np.inf
+        )
+        self.max_length = (
+            int(limit) if limit < 1_000_000 else None
+        )  # transformers writes "no limit" as 1e30
         n_special = len(self.prefix) + len(self.suffix)
         if self.max_length is not None and self.max_length <= n_special:
-            raise SettingError(f"max_length must exceed the {n_special} special tokens, got {self.max_length}")
+            raise SettingError(
+                f"max_length must exceed the {n_special} special tokens, got {self.max_length}"
+            )
         self.pad_id = int(tokenizer.pad_token_id or 0)  # type: ignore[arg-type]
         self.unk_id: int | None = tokenizer.unk_token_id  # type: ignore[assignment]
-        self._special_ids = np.array(sorted(set(tokenizer.all_special_ids) - {self.unk_id}), dtype=np.int32)
+        self._special_ids = np.array(
+            sorted(set(tokenizer.all_special_ids) - {self.unk_id}), dtype=np.int32
+        )
         self.needs_space = self._needs_space()
         self.vocabulary = vocabulary
 
-    # -- language tokens -------------------------------------------------------------------------------------------
+    # -- language tokens
+    # -------------------------------------------------------------------------------------------
     def _language_tokens(self) -> tuple[dict[str, int], int]:
-        """Return the ids of language tokens by name, and the position of the language token in a sentence (from the end if
-        negative). The dictionary is empty if the tokenizer adds no language token."""
+        """Return the ids of language tokens by name, and the position of the language token in a
+        sentence (from the end if negative). The dictionary is empty if the tokenizer adds no
+        language token."""
         known: dict[str, int] = {}
         for number, token in sorted(self.backend.get_added_tokens_decoder().items()):
             if found := _LANGUAGE.fullmatch(token.content):
@@ -99,46 +123,68 @@ class Subwords:
                 for name in (base, two, "-".join([two, *script]).lower()):
                     known.setdefault(name, number)
         frame = [*self.prefix.tolist(), *self.suffix.tolist()]
-        place = next((place for place, number in enumerate(frame) if number in known.values()), None)
+        place = next(
+            (place for place, number in enumerate(frame) if number in known.values()), None
+        )
         if place is None:
             return {}, 0
         known[""] = frame[place]
         return known, place if place < len(self.prefix) else place - len(frame)
 
-    def put_languages(self, ids: np.ndarray, offsets: np.ndarray, langs: str | Sequence[str]) -> None:
+    def put_languages(
+        self, ids: np.ndarray, offsets: np.ndarray, langs: str | Sequence[str]
+    ) -> None:
         """Set the language token of each sentence in place if the tokenizer has language tokens.
 
         Args:
-            ids, offsets: subword ids, which are modified in place, and sentence offsets, as in `SplitSentences`.
+            ids, offsets: subword ids, which are modified in place, and sentence offsets, as in
+                `SplitSentences`.
             langs: language of each sentence, or one language for all sentences.
         """
         if self.languages:
             langs = [langs] if isinstance(langs, str) else langs
             known = {lang: self._token_of(lang) for lang in langs}
             place = self._language_place
-            ids[(offsets[:-1] if place >= 0 else offsets[1:]) + place] = [known[lang] for lang in langs]
+            ids[(offsets[:-1] if place >= 0 else offsets[1:]) + place] = [
+                known[lang] for lang in langs
+            ]
 
     def _token_of(self, lang: str) -> int:
-        """Return the id of a language's token, looked up by the full name, by language and script, or by language."""
+        """Return the id of a language's token, looked up by the full name, by language and script,
+        or by language.
+        """
         language, *rest = language_parts(lang)
         names = [lang, "-".join([language, *rest])]
-        if not any(len(part) == 4 and name.startswith(f"{language}-") for part in rest for name in self.languages):
-            names.append(language)  # drop the region, and the script unless language tokens distinguish scripts
+        if not any(
+            len(part) == 4 and name.startswith(f"{language}-")
+            for part in rest
+            for name in self.languages
+        ):
+            names.append(
+                language
+            )  # drop the region, and the script unless language tokens distinguish scripts
         for name in names:
             if name in self.languages:
                 return self.languages[name]
         tokens = [name for name in self.languages if _LANGUAGE.fullmatch(name)]
         some = ", ".join(tokens[:20]) + (f", … ({len(tokens)} in all)" if len(tokens) > 20 else "")
-        raise SettingError(f"there is no token for the language {lang!r}; use one of {some}, or a two-letter code")
+        raise SettingError(
+            f"there is no token for the language {lang!r}; use one of {some}, or a two-letter code"
+        )
 
-    # -- tokenizer --------------------------------------------------------------------------------------------
+    # -- tokenizer
+    # --------------------------------------------------------------------------------------------
     def _needs_space(self) -> bool:
-        """Return whether a single word needs a preceding space to be split as it would be in a text."""
+        """Return whether a single word needs a preceding space to be split as it would be in a
+        text.
+        """
         votes = 0
         with as_words(self.backend):
 
             def ids(text, pretokenized):
-                return self.backend.encode(text, is_pretokenized=pretokenized, add_special_tokens=False).ids
+                return self.backend.encode(
+                    text, is_pretokenized=pretokenized, add_special_tokens=False
+                ).ids
 
             for word in PROBES:
                 after_space = ids(f"{word} {word}", False)[len(ids(word, False)) :]
@@ -148,35 +194,53 @@ class Subwords:
 
     def _spaced(self, words: Iterable[str]) -> list[str]:
         """Return the words, each preceded by a space if the tokenizer needs one."""
-        return [f" {word}" if self.needs_space and word and not word[0].isspace() else word for word in words]
+        return [
+            f" {word}" if self.needs_space and word and not word[0].isspace() else word
+            for word in words
+        ]
 
     def _split_types(self, words: list[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Return the concatenated ids of distinct words, int32, and the number of ids of each word, int64 `[len(words)]`."""
+        """Return the concatenated ids of distinct words, int32, and the number of ids of each word,
+        int64 `[len(words)]`.
+        """
         words = self._spaced(map(without_surrogates, words))
         chunks = [words[start : start + _CHUNK] for start in range(0, len(words), _CHUNK)]
         with as_words(self.backend):
-            encodings = self.backend.encode_batch(chunks, is_pretokenized=True, add_special_tokens=False)
+            encodings = self.backend.encode_batch(
+                chunks, is_pretokenized=True, add_special_tokens=False
+            )
         ids = np.array([i for encoding in encodings for i in encoding.ids], dtype=np.int32)
-        owner = [n * _CHUNK + word for n, encoding in enumerate(encodings) for word in encoding.word_ids]  # type: ignore[operator]
+        owner = [
+            n * _CHUNK + word for n, encoding in enumerate(encodings) for word in encoding.word_ids
+        ]  # type: ignore[operator]
         counts = np.bincount(np.array(owner, dtype=np.int64), minlength=len(words))
         special = np.isin(ids, self._special_ids)
         if special.any():  # Unigram vocabularies contain </s> as an ordinary piece
             if self.unk_id is not None and self.unk_id not in self._special_ids:
                 ids[special] = self.unk_id
             else:
-                ids, counts = ids[~special], counts - np.bincount(np.array(owner)[special], minlength=len(words))
+                ids, counts = (
+                    ids[~special],
+                    counts - np.bincount(np.array(owner)[special], minlength=len(words)),
+                )
         self._check(ids)
         return ids, counts
 
     def _check(self, ids: np.ndarray) -> None:
         if self.vocabulary is not None and len(ids) and ids.max() >= self.vocabulary:
-            fact = f"the tokenizer returns the id {ids.max()}, but the model has only {self.vocabulary} embeddings"
+            fact = (
+                f"the tokenizer returns the id {ids.max()}, but the model has only "
+                f"{self.vocabulary} embeddings"
+            )
             raise SettingError(f"{fact}; use the model's own tokenizer")
 
-    # -- sentences -------------------------------------------------------------------------------------------------
+    # -- sentences
+    # ----------------------------------------------------------------------------------------------
     def split(self, sentences: Iterable[Sentence | Sequence[str]]) -> SplitSentences:
         """Split sentences into subwords; this is fastest for a `Sentences` object."""
-        sentences = sentences if isinstance(sentences, Sentences) or not self.languages else list(sentences)
+        sentences = (
+            sentences if isinstance(sentences, Sentences) or not self.languages else list(sentences)
+        )
         types, numbers, word_offsets = number_words(sentences)
         table, sizes = self._split_types(types)
         lengths, counts = sizes[numbers], np.diff(word_offsets)
@@ -195,41 +259,61 @@ class Subwords:
         ids[offsets[:-1, None] + np.arange(len(self.prefix))] = self.prefix
         ids[offsets[1:, None] + np.arange(-len(self.suffix), 0)] = self.suffix
         if self.languages:
-            langs = sentences.lang if isinstance(sentences, Sentences) else [getattr(s, "lang", "") for s in sentences]
+            langs = (
+                sentences.lang
+                if isinstance(sentences, Sentences)
+                else [getattr(s, "lang", "") for s in sentences]
+            )
             self.put_languages(ids, offsets, langs)
         return SplitSentences(
-            ids, offsets, word_offsets, np.where(lengths > 0, word_starts, 0).astype(np.int32), lengths.astype(np.int32),
-            truncated_words=int(lost.sum()), empty_words=empty, pad_id=self.pad_id,
-            truncated_sentences=int((lost_before[word_offsets[1:]] > lost_before[word_offsets[:-1]]).sum()),
-        )  # fmt: skip
+            ids,
+            offsets,
+            word_offsets,
+            np.where(lengths > 0, word_starts, 0).astype(np.int32),
+            lengths.astype(np.int32),
+            truncated_words=int(lost.sum()),
+            empty_words=empty,
+            pad_id=self.pad_id,
+            truncated_sentences=int(
+                (lost_before[word_offsets[1:]] > lost_before[word_offsets[:-1]]).sum()
+            ),
+        )
 
     def split_texts(
         self, texts: Sequence[str], *, limit: int | None = None, lang: str = "", lower: bool = False
     ) -> SplitSentences:
-        """Split texts with a plain call to the tokenizer; every subword, including special tokens, is a "word" of the result.
+        """Split texts with a plain call to the tokenizer; every subword, including special tokens,
+        is a "word" of the result.
 
-        A special token in a text, such as [SEP], remains a special token unless the tokenizer's `split_special_tokens` is set,
-        as in sentence-transformers.
+        A special token in a text, such as [SEP], remains a special token unless the tokenizer's
+        `split_special_tokens` is set, as in sentence-transformers.
 
         Args:
-            limit: maximum number of subwords in a text; the end of a longer text is dropped, or its beginning if the
-                tokenizer's `truncation_side` is "left".
+            limit: maximum number of subwords in a text; the end of a longer text is dropped, or its
+                beginning if the tokenizer's `truncation_side` is "left".
             lower: whether the text, except special tokens, is lower-cased first.
         """
         blind = bool(getattr(self.tokenizer, "split_special_tokens", False))
         with as_words(self.backend, blind=blind), lowered(self.backend, lower):
             if limit is not None:
                 shortest = len(self.prefix) + len(self.suffix) + 1
-                self.backend.enable_truncation(max(limit, shortest), direction=self.tokenizer.truncation_side)
+                self.backend.enable_truncation(
+                    max(limit, shortest), direction=self.tokenizer.truncation_side
+                )
             encodings = self.backend.encode_batch(list(map(without_surrogates, texts)))
         found = self._whole(encodings, lang)
         starts = np.arange(len(found.ids)) - np.repeat(found.offsets[:-1], found.lengths)
         return replace(
-            found, word_offsets=found.offsets, word_starts=starts.astype(np.int32), word_lengths=np.ones_like(found.ids)
+            found,
+            word_offsets=found.offsets,
+            word_starts=starts.astype(np.int32),
+            word_lengths=np.ones_like(found.ids),
         )
 
     def _whole(self, encodings: Sequence[Any], lang: str) -> SplitSentences:
-        """Convert the tokenizer's encodings of texts; the only "word" of each text is its first subword."""
+        """Convert the tokenizer's encodings of texts; the only "word" of each text is its first
+        subword.
+        """
         n, offsets = len(encodings), offsets_of([len(encoding.ids) for encoding in encodings])
         ids = np.array([i for encoding in encodings for i in encoding.ids], dtype=np.int32)
         self._check(ids)
@@ -239,7 +323,8 @@ class Subwords:
         return SplitSentences(ids, offsets, *words, truncated_sentences=cut, pad_id=self.pad_id)
 
     def with_first(self, texts: Sequence[Sentences], *, segments: bool = False) -> SplitSentences:
-        """Split texts, or pairs of texts joined into one sequence; the only "word" of a sequence is its first special token.
+        """Split texts, or pairs of texts joined into one sequence; the only "word" of a sequence is
+        its first special token.
 
         A pair that exceeds the length limit is truncated at the end of its longer text.
 
@@ -247,7 +332,10 @@ class Subwords:
             texts: one column of texts, or two columns for pairs.
             segments: whether the model has segment (token type) embeddings.
         """
-        columns = [[self._spaced(map(without_surrogates, text.words)) for text in column] for column in texts]
+        columns = [
+            [self._spaced(map(without_surrogates, text.words)) for text in column]
+            for column in texts
+        ]
         with as_words(self.backend):
             if self.max_length is not None:
                 self.backend.enable_truncation(self.max_length)
@@ -255,10 +343,15 @@ class Subwords:
             encodings = self.backend.encode_batch(inputs, is_pretokenized=True)
         if any(encoding.special_tokens_mask[:1] != [1] for encoding in encodings):
             name = type(self.tokenizer).__name__
-            fact = f"head cls requires a special token before each text, but {name} adds no such token"
+            fact = (
+                f"head cls requires a special token before each text, but {name} adds no such token"
+            )
             raise SettingError(f"{fact}; use head mean or bilstm")
         kinds = np.array([i for encoding in encodings for i in encoding.type_ids], dtype=np.int32)
-        return replace(self._whole(encodings, texts[0].lang), segments=kinds if segments and kinds.any() else None)
+        return replace(
+            self._whole(encodings, texts[0].lang),
+            segments=kinds if segments and kinds.any() else None,
+        )
 
 
 def without_surrogates(word: str) -> str:
@@ -272,10 +365,14 @@ PROBES = ("the", "in", "a", "e", "1", "de", "и", "ve", "的")
 
 @contextmanager
 def as_words(backend: Tokenizer, *, blind: bool = True) -> Iterator[None]:
-    """Disable the tokenizer's truncation and padding inside the `with` block. If `blind`, special tokens written in a text are
-    split like other words."""
+    """Disable the tokenizer's truncation and padding inside the `with` block. If `blind`, special
+    tokens written in a text are split like other words."""
     with _LOCK:
-        truncation, padding, special = backend.truncation, backend.padding, backend.encode_special_tokens
+        truncation, padding, special = (
+            backend.truncation,
+            backend.padding,
+            backend.encode_special_tokens,
+        )
         backend.no_truncation()
         backend.no_padding()
         backend.encode_special_tokens = blind or special
@@ -292,7 +389,9 @@ def as_words(backend: Tokenizer, *, blind: bool = True) -> Iterator[None]:
 
 @contextmanager
 def lowered(backend: Tokenizer, wanted: bool) -> Iterator[None]:
-    """Lower-case all text inside the `with` block if `wanted` is set, in the same way as sentence-transformers 6."""
+    """Lower-case all text inside the `with` block if `wanted` is set, in the same way as
+    sentence-transformers 6.
+    """
     from tokenizers import normalizers
 
     before = backend.normalizer
@@ -301,7 +400,9 @@ def lowered(backend: Tokenizer, wanted: bool) -> Iterator[None]:
     wanted = wanted and not any(isinstance(part, normalizers.Lowercase) for part in parts)
     with _LOCK:
         if wanted:
-            backend.normalizer = normalizers.Sequence([normalizers.Lowercase(), *([] if before is None else [before])])
+            backend.normalizer = normalizers.Sequence(
+                [normalizers.Lowercase(), *([] if before is None else [before])]
+            )
         try:
             yield
         finally:
@@ -310,15 +411,24 @@ def lowered(backend: Tokenizer, wanted: bool) -> Iterator[None]:
 
 
 def frame_of(tokenizer: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Return the ids of the special tokens that the tokenizer adds before and after a text, int32, as found for a test word."""
+    """Return the ids of the special tokens that the tokenizer adds before and after a text, int32,
+    as found for a test word.
+    """
     backend = tokenizer.backend_tokenizer
     with as_words(backend):
         examples = (backend.encode([word], is_pretokenized=True) for word in PROBES)
-        encoding = next((encoding for encoding in examples if not all(encoding.special_tokens_mask)), None)
+        encoding = next(
+            (encoding for encoding in examples if not all(encoding.special_tokens_mask)), None
+        )
     name = type(tokenizer).__name__
     if encoding is None:
         raise SettingError(f"{name} returns no subwords for any test word, such as 'the'")
-    ids, places = np.array(encoding.ids, dtype=np.int32), np.flatnonzero(np.array(encoding.special_tokens_mask) == 0)
+    ids, places = (
+        np.array(encoding.ids, dtype=np.int32),
+        np.flatnonzero(np.array(encoding.special_tokens_mask) == 0),
+    )
     if places[-1] - places[0] >= len(places):
-        raise SettingError(f"{name} adds special tokens inside a sentence, not only before and after it")
+        raise SettingError(
+            f"{name} adds special tokens inside a sentence, not only before and after it"
+        )
     return ids[: places[0]], ids[places[-1] + 1 :]

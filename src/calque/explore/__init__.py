@@ -1,1 +1,3 @@
-"""Local web page that shows a word's nearest neighbours in other languages, before and after alignment."""
+"""Local web page that shows a word's nearest neighbours in other languages, before and after
+alignment.
+"""

@@ -1,29 +1,36 @@
 """Local web server for the explorer's page.
 
-All requests are `GET` requests and return JSON; only the keys of objects are listed here. A sentence is given by its number,
-`id=12`, or its text, `text=…&lang=en` (`lang` is optional). Encoders and layers are named as in `about`. Word 0 is the first.
+All requests are `GET` requests and return JSON; only the keys of objects are listed here. A
+sentence is given by its number, `id=12`, or its text, `text=…&lang=en` (`lang` is optional).
+Encoders and layers are named as in `about`. Word 0 is the first.
 
     /api/about
-        {"languages": [{"lang", "first", "sentences"}], "encoders": [{"name", "before", "layers", "own"}], "before",
-        "after", "start": {"id", "word"}, "words"}
+        {"languages": [{"lang", "first", "sentences"}],
+        "encoders": [{"name", "before", "layers", "own"}],
+        "before", "after", "start": {"id", "word"}, "words"}
     /api/search?q=river bank[&lang=en][&limit=20]
         {"total", "sentences": [SENTENCE]}; each sentence contains all words of q
     /api/sentence?id=12                 or ?text=…[&lang=en]
-        SENTENCE, with the additional keys "translations": [SENTENCE] and "trained", or "guessed" for a typed sentence
+        SENTENCE, with the additional keys "translations": [SENTENCE] and "trained", or "guessed"
+        for a typed sentence
     /api/neighbours?encoder=mini[&layer=6]&id=12&word=3[&n=10]
         {"encoder", "layer", "word", "covered", "languages": [{"lang", "own", "words": [HIT]}],
-        "same": {"total", "nearest": [HIT], "farthest": [HIT]}}; "same" contains other occurrences of the word type
+        "same": {"total", "nearest": [HIT], "farthest": [HIT]}}; "same" contains other occurrences
+        of the word type
     /api/links?encoder=mini[&layer=6]&id=12&to=40
         {"encoder", "layer", "links": [[word, word]]}
 
 While the word vectors of the layer are being computed, the last two requests are answered with status 202 and
-{"pending": {"text", "fraction", "layers"}}; "layers" is the number of layers that are still to be computed. Ask again later.
+{"pending": {"text", "fraction", "layers"}}; "layers" is the number of layers that are still to be
+computed. Ask again later.
 
-SENTENCE is {"id" or "text", "lang", "words"}. HIT is a SENTENCE with the keys "word", "cosine", "csls" (except in "same") and
-"translation", which is true if the sentence is a translation of the requested sentence.
+SENTENCE is {"id" or "text", "lang", "words"}. HIT is a SENTENCE with the keys "word", "cosine",
+"csls" (except in "same") and "translation", which is true if the sentence is a translation of the
+requested sentence.
 
-An error is {"error": message} with status 400, or 404 for an unknown path. The `Host` header of a request must name this
-server; this prevents other web pages from reaching the server by DNS rebinding.
+An error is {"error": message} with status 400, or 404 for an unknown path. The `Host` header of a
+request must name this server; this prevents other web pages from reaching the server by DNS
+rebinding.
 """
 
 from __future__ import annotations
@@ -68,17 +75,27 @@ class Answer(JSONResponse):
     """Response in strict JSON, which has no NaN or infinity."""
 
     def render(self, content: Any) -> bytes:
-        return json_text(content, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+        return json_text(content, ensure_ascii=False, separators=(",", ":")).encode(
+            "utf-8", "replace"
+        )
 
 
-# -- the application ---------------------------------------------------------------------------------------------------
-def make_app(explorer: Explorer, *, background: Background | None = None, hosts: Iterable[str] = LOCAL) -> Starlette:
+# -- the application
+# --------------------------------------------------------------------------------------------------
+def make_app(
+    explorer: Explorer, *, background: Background | None = None, hosts: Iterable[str] = LOCAL
+) -> Starlette:
     """Build the web application, which accepts the given host names.
 
     Args:
-        background: thread that computes the word vectors; without it, a request waits for the computation.
+        background: thread that computes the word vectors; without it, a request waits for the
+            computation.
     """
-    page = {path.name: path.read_bytes() for path in (files("calque.explore") / "page").iterdir() if path.is_file()}
+    page = {
+        path.name: path.read_bytes()
+        for path in (files("calque.explore") / "page").iterdir()
+        if path.is_file()
+    }
 
     def file(request: Request) -> Response:
         name = request.path_params.get("name", "index.html")
@@ -87,7 +104,9 @@ def make_app(explorer: Explorer, *, background: Background | None = None, hosts:
         return Response(page[name], media_type=mimetypes.guess_type(name)[0], headers=_HEADERS)
 
     def answering(work: Callable[[Explorer, Any], dict[str, Any]]) -> Callable[[Request], Response]:
-        def answer(request: Request) -> Response:  # not async, so that Starlette runs the function in a thread
+        def answer(
+            request: Request,
+        ) -> Response:  # not async, so that Starlette runs the function in a thread
             pending = None if background is None else _pending(background, request)
             if pending is not None:
                 return Answer({"pending": pending}, 202, _HEADERS)
@@ -99,7 +118,9 @@ def make_app(explorer: Explorer, *, background: Background | None = None, hosts:
     return Starlette(
         routes=[Route("/", file), Route("/static/{name}", file), *api],
         exception_handlers={CalqueError: _refused, HTTPException: _refused},  # pyright: ignore[reportArgumentType]
-        middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=list(hosts), www_redirect=False)],
+        middleware=[
+            Middleware(TrustedHostMiddleware, allowed_hosts=list(hosts), www_redirect=False)
+        ],
     )
 
 
@@ -108,7 +129,9 @@ def _pending(background: Background, request: Request) -> dict[str, Any] | None:
     query = request.query_params
     if request.url.path not in ("/api/neighbours", "/api/links") or query.get("encoder") is None:
         return None
-    return background.pending(query["encoder"], query.get("layer"), typed=query.get("text") is not None)
+    return background.pending(
+        query["encoder"], query.get("layer"), typed=query.get("text") is not None
+    )
 
 
 def _refused(request: Request, error: Exception) -> Response:
@@ -130,13 +153,16 @@ _ANSWERS: dict[str, Callable[[Explorer, Any], dict[str, Any]]] = {
     ),
     "sentence": _sentence,
     "neighbours": lambda explorer, query: explorer.neighbours(
-        _text(query, "encoder"), query.get("layer"), _which(explorer, query), _number(query, "word"),
+        _text(query, "encoder"),
+        query.get("layer"),
+        _which(explorer, query),
+        _number(query, "word"),
         n=_number(query, "n", 10),
     ),
     "links": lambda explorer, query: explorer.links(
         _text(query, "encoder"), query.get("layer"), _which(explorer, query), _number(query, "to")
     ),
-}  # fmt: skip
+}
 
 
 def _which(explorer: Explorer, query: Any) -> int | Typed:
@@ -160,9 +186,12 @@ def _number(query: Any, name: str, default: int | None = None) -> int:
         raise SettingError(f"{name}= must be a whole number, got {str(value)[:40]!r}") from None
 
 
-# -- the server --------------------------------------------------------------------------------------------------------
+# -- the server
+# --------------------------------------------------------------------------------------------------
 def listen(host: str, port: int | None) -> socket.socket:
-    """Return a listening socket. If no port is given, use the default port, or any free port if the default is taken."""
+    """Return a listening socket. If no port is given, use the default port, or any free port if the
+    default is taken.
+    """
     try:
         return socket.create_server((host, PORT if port is None else port), backlog=128)
     except (OSError, OverflowError) as error:
@@ -180,14 +209,19 @@ def url_of(listening: socket.socket) -> str:
 
 
 def serve(
-    explorer: Explorer, listening: socket.socket, *, host: str, browser: bool = True,
+    explorer: Explorer,
+    listening: socket.socket,
+    *,
+    host: str,
+    browser: bool = True,
     say: Callable[[str], None] = lambda line: None,
-) -> None:  # fmt: skip
+) -> None:
     """Serve the page until Ctrl-C is pressed, and compute the word vectors in the background.
 
     Args:
         listening: socket returned by `listen`.
-        host: address of the socket; other machines can reach the server unless this is a localhost address.
+        host: address of the socket; other machines can reach the server unless this is a localhost
+            address.
         browser: whether to open the page in a browser if there is a display.
         say: function that prints messages.
     """
@@ -199,16 +233,32 @@ def serve(
         with suppress(OSError):
             names |= set(socket.gethostbyname_ex(name)[2])
         names |= {name, socket.getfqdn()}
-        say(f"there is no password: anyone who can reach {host} can read the text and encode sentences on this machine")
-    if browser and sys.platform.startswith("linux") and not (os.environ.keys() & {"DISPLAY", "WAYLAND_DISPLAY"}):
-        say("no display was found; open the address in a browser (from another machine, use ssh -L)")
-    elif browser:  # the browser can connect before the server starts, because the socket is already listening
+        say(
+            f"there is no password: anyone who can reach {host} can read the text and encode "
+            "sentences on this machine"
+        )
+    if (
+        browser
+        and sys.platform.startswith("linux")
+        and not (os.environ.keys() & {"DISPLAY", "WAYLAND_DISPLAY"})
+    ):
+        say(
+            "no display was found; open the address in a browser (from another machine, use ssh -L)"
+        )
+    elif (
+        browser
+    ):  # the browser can connect before the server starts, because the socket is already listening
         threading.Thread(target=webbrowser.open, args=(url_of(listening),), daemon=True).start()
     background = Background(explorer, say=say)
     config = uvicorn.Config(
-        make_app(explorer, background=background, hosts=names), log_level="warning", access_log=False, lifespan="off", ws="none",
-        server_header=False, timeout_graceful_shutdown=1,
-    )  # fmt: skip
+        make_app(explorer, background=background, hosts=names),
+        log_level="warning",
+        access_log=False,
+        lifespan="off",
+        ws="none",
+        server_header=False,
+        timeout_graceful_shutdown=1,
+    )
     background.start()
     try:
         with suppress(KeyboardInterrupt):  # Ctrl-C is the normal way to stop the server

@@ -17,7 +17,8 @@ class _Cancelled(Exception):
 
 
 class Background:
-    """Thread that computes the word vectors of one layer after the other, starting with the output layers of both encoders.
+    """Thread that computes the word vectors of one layer after the other, starting with the output
+    layers of both encoders.
 
     Args:
         say: function that prints the message of an error.
@@ -45,8 +46,11 @@ class Background:
         if self._thread.is_alive():
             self._thread.join()
 
-    def pending(self, encoder: str, layer: str | None, *, typed: bool = False) -> dict[str, Any] | None:
-        """Return the progress of the computation that an answer must wait for, or None if the answer can be given now.
+    def pending(
+        self, encoder: str, layer: str | None, *, typed: bool = False
+    ) -> dict[str, Any] | None:
+        """Return the progress of the computation that an answer must wait for, or None if the
+        answer can be given now.
 
         Args:
             typed: whether the answer needs the encoder itself, which encodes a typed sentence.
@@ -75,7 +79,8 @@ class Background:
                 self._left.append((encoder, layer))
                 self._condition.notify()
 
-    # -- the thread --------------------------------------------------------------------------------------------------------
+    # -- the thread
+    # ----------------------------------------------------------------------------------------------
     def _run(self) -> None:
         while True:
             with self._condition:
@@ -92,8 +97,15 @@ class Background:
             except _Cancelled:
                 return
             except Exception as error:  # the page shows the message, and the server stays available for other layers
-                reason = str(error) if isinstance(error, CalqueError) else f"{type(error).__name__}: {error}"
-                message = f"the word vectors of {self._name()} could not be computed: {' '.join(reason.split())}"
+                reason = (
+                    str(error)
+                    if isinstance(error, CalqueError)
+                    else f"{type(error).__name__}: {error}"
+                )
+                message = (
+                    f"the word vectors of {self._name()} could not be computed: "
+                    f"{' '.join(reason.split())}"
+                )
                 with self._condition:
                     self._errors[encoder, layer] = message
                 self._say(message)
@@ -103,7 +115,9 @@ class Background:
         return f"{encoder}, layer {layer}"
 
     def _watch(self, title: str, done: int, total: int | None) -> None:
-        """Record the progress: the first half of the bar is encoding, the second half the comparison of all words."""
+        """Record the progress: the first half of the bar is encoding, the second half the
+        comparison of all words.
+        """
         with self._condition:
             if self._stopped:
                 raise _Cancelled

@@ -1,4 +1,6 @@
-"""Data for the explorer page: sentences, nearest neighbours of a word in context, and word links between two sentences."""
+"""Data for the explorer page: sentences, nearest neighbours of a word in context, and word links
+between two sentences.
+"""
 
 from __future__ import annotations
 
@@ -34,20 +36,31 @@ _FORMAT = 1  # version of the file format for word vectors
 
 
 def hubness(vectors: Embeddings, collection: Collection, *, progress: bool = False) -> np.ndarray:
-    """Return the term r of CSLS, float32 `[n_languages, n_words]`: each word's mean cosine with its `K` nearest words in each
-    language, excluding the word itself; 0 for a word without a vector. The vectors must be L2-normalised."""
+    """Return the term r of CSLS, float32 `[n_languages, n_words]`: each word's mean cosine with its
+    `K` nearest words in each language, excluding the word itself; 0 for a word without a vector.
+    The vectors must be L2-normalised."""
     import torch
 
     from calque.algebra.similarity import largest_products
 
-    known = np.ones(vectors.n_words, dtype=bool) if vectors.covered is None else np.asarray(vectors.covered)
-    rows = [np.flatnonzero(known[of]) + of.start for of in map(collection.rows, collection.languages)]
-    matrices = [torch.from_numpy(np.ascontiguousarray(vectors.data[of], dtype=np.float32)) for of in rows]
+    known = (
+        np.ones(vectors.n_words, dtype=bool)
+        if vectors.covered is None
+        else np.asarray(vectors.covered)
+    )
+    rows = [
+        np.flatnonzero(known[of]) + of.start for of in map(collection.rows, collection.languages)
+    ]
+    matrices = [
+        torch.from_numpy(np.ascontiguousarray(vectors.data[of], dtype=np.float32)) for of in rows
+    ]
     found = np.zeros((len(rows), vectors.n_words), dtype=np.float32)
     total = sum(map(len, rows)) ** 2
     with bar(total, unit="pair", title=NEIGHBOURHOODS, show=progress, scaled=True) as shown:
         for a, b in product(range(len(rows)), repeat=2):
-            own = int(a == b)  # within its own language, each word's nearest neighbour is the word itself
+            own = int(
+                a == b
+            )  # within its own language, each word's nearest neighbour is the word itself
             for start in range(0, len(rows[a]), _BLOCK):
                 block = slice(start, start + _BLOCK)
                 if len(rows[b]) > own:
@@ -58,8 +71,9 @@ def hubness(vectors: Embeddings, collection: Collection, *, progress: bool = Fal
 
 
 class WordVectors:
-    """L2-normalised vectors of all words in a collection, with the hubness for CSLS. Uncovered words have a zero vector. The
-    file is an `Embeddings` file with an additional tensor `hubness`."""
+    """L2-normalised vectors of all words in a collection, with the hubness for CSLS. Uncovered
+    words have a zero vector. The file is an `Embeddings` file with an additional tensor
+    `hubness`."""
 
     def __init__(self, collection: Collection, embeddings: Embeddings, hubness: np.ndarray):
         self.collection, self.embeddings, self.hubness = collection, embeddings, hubness
@@ -69,14 +83,18 @@ class WordVectors:
         """Memory-map a file that was written for the same collection."""
         arrays, about = map_arrays(path)
         if about.get("calque.explore") != _about(collection):
-            raise InputError("must contain the word vectors of this text in the current file format", path=path)
+            raise InputError(
+                "must contain the word vectors of this text in the current file format", path=path
+            )
         return cls(collection, Embeddings.open(path), arrays["hubness"])
 
     @classmethod
     def build(
         cls, path: Path, collection: Collection, embeddings: Embeddings, *, progress: bool = False
     ) -> WordVectors:
-        """L2-normalise the vectors, compute the hubness of each word in each language, and write both to a file."""
+        """L2-normalise the vectors, compute the hubness of each word in each language, and write
+        both to a file.
+        """
         unit = Embeddings(unit_rows(embeddings.data), embeddings.offsets, embeddings.covered)
         arrays = {"data": unit.data.astype(np.float32), "offsets": unit.offsets}
         arrays |= {} if unit.covered is None else {"covered": unit.covered}
@@ -88,7 +106,8 @@ class WordVectors:
     def neighbours(
         self, vector: np.ndarray, lang: str, n: int, *, but: int | None = None
     ) -> dict[str, list[tuple[int, float, float]]]:
-        """Return the words in each language that are nearest to a vector x by CSLS, 2·cos(x, y) − r(x) − r(y).
+        """Return the words in each language that are nearest to a vector x by CSLS, 2·cos(x, y) −
+        r(x) − r(y).
 
         The term r(x) is computed from the cosines of x, and r(y) is read from the file.
 
@@ -133,7 +152,8 @@ class Typed:
 
 
 class CollectionView:
-    """Word vectors of a collection from one encoder. Each layer is encoded when it is first requested.
+    """Word vectors of a collection from one encoder. Each layer is encoded when it is first
+    requested.
 
     Args:
         folder: folder for this encoder's vectors of this text.
@@ -145,10 +165,21 @@ class CollectionView:
     """
 
     def __init__(
-        self, named: NamedEncoder, collection: Collection, folder: Path, lock: threading.RLock,
-        layers: Sequence[int] | None = None, *, progress: bool = False,
-    ):  # fmt: skip
-        self.encoder, self.name, self.before, self.progress = named.encoder, named.name, named.before, progress
+        self,
+        named: NamedEncoder,
+        collection: Collection,
+        folder: Path,
+        lock: threading.RLock,
+        layers: Sequence[int] | None = None,
+        *,
+        progress: bool = False,
+    ):
+        self.encoder, self.name, self.before, self.progress = (
+            named.encoder,
+            named.name,
+            named.before,
+            progress,
+        )
         self.numbers, self.own = layers_of(named.encoder, layers)
         self._collection, self._folder, self._lock = collection, folder, lock
         self._open: dict[str, WordVectors] = {}
@@ -160,10 +191,14 @@ class CollectionView:
         return self.encoder.encode_layers(sentences, [number], progress=self.progress)[number]
 
     def store(self, layer: str | None) -> tuple[WordVectors, str]:
-        """Return the vectors and name of a layer, by default the encoder's output layer; the first call computes them."""
+        """Return the vectors and name of a layer, by default the encoder's output layer; the first
+        call computes them.
+        """
         name = layer or self.own
         if name not in self.numbers:
-            raise SettingError(f"the layer of {self.name} must be one of {', '.join(self.numbers)}, got {name!r}")
+            raise SettingError(
+                f"the layer of {self.name} must be one of {', '.join(self.numbers)}, got {name!r}"
+            )
         if name in self._open:  # without the lock, because another layer may be being computed
             return self._open[name], name
         with self._lock:
@@ -173,7 +208,9 @@ class CollectionView:
                     self._open[name] = WordVectors.open(path, self._collection)
                 except InputError:  # the file is missing, truncated or out of date
                     encoded = self._encode(self._collection.sentences, name)
-                    self._open[name] = WordVectors.build(path, self._collection, encoded, progress=self.progress)
+                    self._open[name] = WordVectors.build(
+                        path, self._collection, encoded, progress=self.progress
+                    )
         return self._open[name], name
 
     def is_open(self, layer: str | None) -> bool:
@@ -187,15 +224,20 @@ class CollectionView:
         if not isinstance(which, Typed):
             return self.store(layer)[0].embeddings.take(np.array([which]))
         with self._lock, warnings.catch_warnings():
-            warnings.simplefilter("ignore", UncoveredWordsWarning)  # the answers already report words without a vector
+            warnings.simplefilter(
+                "ignore", UncoveredWordsWarning
+            )  # the answers already report words without a vector
             found = self._encode([Sentence(which.words, which.lang)], layer)
         return Embeddings(unit_rows(found.data), found.offsets, found.covered)
 
 
-def layers_of(encoder: Encoder, wanted: Sequence[int] | None = None) -> tuple[dict[str, int | None], str]:
-    """Return the index of each layer to explore, keyed by its name (None stands for the encoder's output), and the name of
-    the output layer. `wanted` contains layer indices, where −1 is the last layer; default: the embeddings, the middle layer and
-    the output layer. If an encoder combines layers, only its output can be explored."""
+def layers_of(
+    encoder: Encoder, wanted: Sequence[int] | None = None
+) -> tuple[dict[str, int | None], str]:
+    """Return the index of each layer to explore, keyed by its name (None stands for the encoder's
+    output), and the name of the output layer. `wanted` contains layer indices, where −1 is the last
+    layer; default: the embeddings, the middle layer and the output layer. If an encoder combines
+    layers, only its output can be explored."""
     from calque.encoders.mapped import MappedEncoder
 
     layer = encoder.layer
@@ -217,8 +259,9 @@ _MAX_NEIGHBOURS = 50  # maximum number of nearest words per language
 class Explorer:
     """Data for the explorer page, as JSON-compatible dictionaries.
 
-    A sentence is given by its number in the collection, or as `Typed`. Word positions start at 0. The class is thread-safe. The
-    vectors of a layer are computed when they are first needed; `calque.explore.background` computes them in a thread.
+    A sentence is given by its number in the collection, or as `Typed`. Word positions start at 0.
+    The class is thread-safe. The vectors of a layer are computed when they are first needed;
+    `calque.explore.background` computes them in a thread.
 
     Args:
         folder: folder for the word vectors of all encoders and texts.
@@ -229,9 +272,14 @@ class Explorer:
     """
 
     def __init__(
-        self, collection: Collection, encoders: Sequence[NamedEncoder], folder: Path, *,
-        layers: Sequence[int] | None = None, progress: bool = False,
-    ):  # fmt: skip
+        self,
+        collection: Collection,
+        encoders: Sequence[NamedEncoder],
+        folder: Path,
+        *,
+        layers: Sequence[int] | None = None,
+        progress: bool = False,
+    ):
         if not encoders:
             raise SettingError("at least one encoder must be given, got none")
         self.collection, self._lock = collection, threading.RLock()
@@ -239,33 +287,44 @@ class Explorer:
         for named in encoders:
             require(named.encoder, "measured")
             place = folder / f"{collection.fingerprint[:12]}-{named.encoder.fingerprint[:12]}"
-            self.views[named.name] = CollectionView(named, collection, place, self._lock, layers, progress=progress)
+            self.views[named.name] = CollectionView(
+                named, collection, place, self._lock, layers, progress=progress
+            )
         befores = [name for name, view in self.views.items() if view.before]
         afters = [name for name in self.views if name not in befores] or befores
         self.before = (befores or afters)[0]
         self.after = "contrastive" if "contrastive" in afters else afters[-1]
 
-    # -- content -------------------------------------------------------------------------------------------------------
+    # -- content
+    # ----------------------------------------------------------------------------------------------
     def about(self) -> dict[str, Any]:
-        """Return the languages, the encoders with their layers, and the first word to show. This word is the longest in a
-        sentence with translations into many languages, preferably a sentence outside the training text."""
+        """Return the languages, the encoders with their layers, and the first word to show. This
+        word is the longest in a sentence with translations into many languages, preferably a
+        sentence outside the training text."""
         text = self.collection
         start = max(
             range(*next(iter(text.ranges.values()))),
-            key=lambda k: (len(text.translations(k)), not text.trained[k], -abs(len(text.sentences[k]) - 10)),
+            key=lambda k: (
+                len(text.translations(k)),
+                not text.trained[k],
+                -abs(len(text.sentences[k]) - 10),
+            ),
         )
         lengths = [len(word) for word in text.sentences[start].words]
         return {
             "words": text.n_words,
             "languages": [
-                {"lang": lang, "first": first, "sentences": last - first} for lang, (first, last) in text.ranges.items()
+                {"lang": lang, "first": first, "sentences": last - first}
+                for lang, (first, last) in text.ranges.items()
             ],
             "encoders": [
                 {"name": name, "before": view.before, "layers": list(view.numbers), "own": view.own}
                 for name, view in self.views.items()
             ],
-            "before": self.before, "after": self.after, "start": {"id": start, "word": lengths.index(max(lengths))},
-        }  # fmt: skip
+            "before": self.before,
+            "after": self.after,
+            "start": {"id": start, "word": lengths.index(max(lengths))},
+        }
 
     def search(self, query: str, lang: str | None = None, limit: int = 20) -> dict[str, Any]:
         """Return the sentences that contain all words of the query."""
@@ -277,7 +336,9 @@ class Explorer:
         answer = self._answer(which)
         if isinstance(which, int):
             answer["trained"] = bool(self.collection.trained[which])
-            answer["translations"] = [self._answer(other) for other in self.collection.translations(which).values()]
+            answer["translations"] = [
+                self._answer(other) for other in self.collection.translations(which).values()
+            ]
         return answer
 
     def typed(self, text: str, lang: str | None = None) -> Typed:
@@ -286,18 +347,26 @@ class Explorer:
         if not text:
             raise SettingError("the sentence must contain words, got an empty sentence")
         if len(text) > MAX_LENGTH:
-            raise SettingError(f"a sentence must have at most {MAX_LENGTH:,} characters, got {len(text):,}")
+            raise SettingError(
+                f"a sentence must have at most {MAX_LENGTH:,} characters, got {len(text):,}"
+            )
         return Typed(text, self._checked(lang) or self.collection.guess_language(text))
 
     def _checked(self, lang: str | None) -> str | None:
         if lang and lang not in self.collection.ranges:
-            raise SettingError(f"the language must be one of {', '.join(self.collection.languages)}, got {lang!r}")
+            raise SettingError(
+                f"the language must be one of {', '.join(self.collection.languages)}, got {lang!r}"
+            )
         return lang or None
 
     def _given(self, which: int | Typed, word: int = 0) -> Sentence | Typed:
-        """Return a sentence; raise a `SettingError` if the sentence or its word at position `word` does not exist."""
+        """Return a sentence; raise a `SettingError` if the sentence or its word at position `word`
+        does not exist.
+        """
         if isinstance(which, int) and not 0 <= which < len(self.collection):
-            raise SettingError(f"the sentence number must be 0 to {len(self.collection) - 1}, got {which}")
+            raise SettingError(
+                f"the sentence number must be 0 to {len(self.collection) - 1}, got {which}"
+            )
         given = which if isinstance(which, Typed) else self.collection.sentences[which]
         if not 0 <= word < len(given.words):
             raise SettingError(f"the word number must be 0 to {len(given.words) - 1}, got {word}")
@@ -313,11 +382,14 @@ class Explorer:
             return self.views[encoder]
         raise SettingError(f"the encoder must be one of {', '.join(self.views)}, got {encoder!r}")
 
-    # -- neighbours and links ------------------------------------------------------------------------------------------
+    # -- neighbours and links
+    # ------------------------------------------------------------------------------------------
     def neighbours(
         self, encoder: str, layer: str | None, which: int | Typed, word: int, *, n: int = 10
     ) -> dict[str, Any]:
-        """Return the nearest words of a word in context in each language, and other occurrences of its word type."""
+        """Return the nearest words of a word in context in each language, and other occurrences of
+        its word type.
+        """
         view, given = self._view(encoder), self._given(which, word)
         store, name = view.store(layer)
         if not 1 <= n <= _MAX_NEIGHBOURS:
@@ -325,7 +397,12 @@ class Explorer:
         vectors = view.vectors(name, which)
         row = None if isinstance(which, Typed) else int(self.collection.offsets[which]) + word
         covered = vectors.covered is None or bool(vectors.covered[word])
-        answer: dict[str, Any] = {"encoder": encoder, "layer": name, "word": given.words[word], "covered": covered}
+        answer: dict[str, Any] = {
+            "encoder": encoder,
+            "layer": name,
+            "word": given.words[word],
+            "covered": covered,
+        }
         if not covered:
             return {**answer, "languages": [], "same": {"total": 0, "nearest": [], "farthest": []}}
         related = () if isinstance(which, Typed) else self.collection.related(which)
@@ -334,17 +411,29 @@ class Explorer:
         for other, nearest in store.neighbours(vector, given.lang, n, but=row).items():
             hits = [self._hit(r, related, csls=csls, cosine=cosine) for r, csls, cosine in nearest]
             languages.append({"lang": other, "own": other == given.lang, "words": hits})
-        return {**answer, "languages": languages, "same": self._same(store, vector, given.lang, given.words[word], row)}
+        return {
+            **answer,
+            "languages": languages,
+            "same": self._same(store, vector, given.lang, given.words[word], row),
+        }
 
     def _hit(self, row: int, related: Iterable[int], **scores: float) -> dict[str, Any]:
         sentence, word = self.collection.place(row)
         rounded = {name: round(float(score), 4) for name, score in scores.items()}
-        return {**self._answer(sentence), "word": word, "translation": sentence in related, **rounded}
+        return {
+            **self._answer(sentence),
+            "word": word,
+            "translation": sentence in related,
+            **rounded,
+        }
 
-    def _same(self, store: WordVectors, vector: np.ndarray, lang: str, form: str, row: int | None) -> dict[str, Any]:
+    def _same(
+        self, store: WordVectors, vector: np.ndarray, lang: str, form: str, row: int | None
+    ) -> dict[str, Any]:
         """Return the nearest and the farthest of the other occurrences of a word type."""
         rows = np.array(
-            [r for r in self.collection.rows_of.get((lang, form.casefold()), []) if r != row], dtype=np.int64
+            [r for r in self.collection.rows_of.get((lang, form.casefold()), []) if r != row],
+            dtype=np.int64,
         )
         if store.embeddings.covered is not None:
             rows = rows[np.asarray(store.embeddings.covered)[rows]]
@@ -354,8 +443,12 @@ class Explorer:
         hits = [self._hit(int(rows[k]), (), cosine=float(cosines[k])) for k in chosen]
         return {"total": len(rows), "nearest": hits[:5], "farthest": hits[5:]}
 
-    def links(self, encoder: str, layer: str | None, which: int | Typed, other: int) -> dict[str, Any]:
-        """Return the word links between two sentences; linked words are mutual nearest neighbours."""
+    def links(
+        self, encoder: str, layer: str | None, which: int | Typed, other: int
+    ) -> dict[str, Any]:
+        """Return the word links between two sentences; linked words are mutual nearest
+        neighbours.
+        """
         view = self._view(encoder)
         name = view.store(layer)[1]
         for sentence in (which, other):

@@ -29,14 +29,17 @@ if TYPE_CHECKING:
     from calque.encoders import Encoder
     from calque.text import ParallelCorpus
 
-_MAX_PARTNERS = 64  # maximum number of translations per sentence; short sentences can have thousands
+_MAX_PARTNERS = (
+    64  # maximum number of translations per sentence; short sentences can have thousands
+)
 
 
 class Collection:
     """Distinct sentences in several languages, grouped by language.
 
     Args:
-        texts: the sides of each text (the second side translates the first), and whether the text was used for alignment.
+        texts: the sides of each text (the second side translates the first), and whether the text
+            was used for alignment.
 
     Attributes:
         sentences: all sentences; a sentence's number is its index in this list.
@@ -48,7 +51,9 @@ class Collection:
     """
 
     def __init__(self, texts: Iterable[tuple[Sequence[Sentences | Sequence[Sentence]], bool]]):
-        numbers: dict[str, dict[tuple[str, ...], int]] = {}  # number of each sentence within its language
+        numbers: dict[
+            str, dict[tuple[str, ...], int]
+        ] = {}  # number of each sentence within its language
         pairs: list[tuple[tuple[str, int], tuple[str, int]]] = []
         trained: set[tuple[str, int]] = set()
         self.empty = 0
@@ -99,49 +104,77 @@ class Collection:
         """Hash of the sentences, their languages and their order."""
         digest = hashlib.blake2b(digest_size=16)
         for sentence in self.sentences:
-            digest.update("\x1f".join((sentence.lang, *sentence.words, "\x1e")).encode("utf-8", "surrogatepass"))
+            digest.update(
+                "\x1f".join((sentence.lang, *sentence.words, "\x1e")).encode(
+                    "utf-8", "surrogatepass"
+                )
+            )
         return digest.hexdigest()
 
     def translations(self, sentence: int) -> dict[str, int]:
-        """Return one direct or indirect translation (see `related`) for each language in which the text contains one."""
+        """Return one direct or indirect translation (see `related`) for each language in which the
+        text contains one.
+        """
         nearest: dict[str, int] = {}
         for other in self.related(sentence):
             nearest.setdefault(self.sentences[other].lang, other)
         return {lang: nearest[lang] for lang in self.ranges if lang in nearest}
 
     def related(self, sentence: int) -> list[int]:
-        """Return all translations in other languages: direct translations, and translations of translations."""
+        """Return all translations in other languages: direct translations, and translations of
+        translations.
+        """
         near = self.partners[sentence]
         further = [other for partner in near for other in self.partners[partner]]
         lang = self.sentences[sentence].lang
-        return [other for other in dict.fromkeys((*near, *further)) if self.sentences[other].lang != lang]
+        return [
+            other
+            for other in dict.fromkeys((*near, *further))
+            if self.sentences[other].lang != lang
+        ]
 
     @cached_property
     def _searched(self) -> list[str]:
-        """Case-folded text of each sentence, first with spaces around every word, then without spaces (as in Chinese)."""
+        """Case-folded text of each sentence, first with spaces around every word, then without
+        spaces (as in Chinese).
+        """
         texts = (sentence.words for sentence in self.sentences)
         return [f" {' '.join(words)} {''.join(words)}".casefold() for words in texts]
 
     def search(self, query: str, lang: str | None = None, limit: int = 20) -> tuple[int, list[int]]:
-        """Return the number of sentences that contain all words of the query, ignoring case, and the best `limit` sentences.
-        Sentences that contain the query's words as whole words come first; ties are broken by length, shortest first."""
+        """Return the number of sentences that contain all words of the query, ignoring case, and
+        the best `limit` sentences. Sentences that contain the query's words as whole words come
+        first; ties are broken by length, shortest first."""
         terms, searched = query.casefold().split(), self._searched
         numbers = range(*((0, len(self)) if lang is None else self.ranges[lang]))
         hits = [k for k in numbers if terms and all(term in searched[k] for term in terms)]
-        hits.sort(key=lambda k: (-sum(f" {term} " in searched[k] for term in terms), len(self.sentences[k])))
+        hits.sort(
+            key=lambda k: (
+                -sum(f" {term} " in searched[k] for term in terms),
+                len(self.sentences[k]),
+            )
+        )
         return len(hits), hits[:limit]
 
     @cached_property
     def rows_of(self) -> dict[tuple[str, str], list[int]]:
-        """Indices of the occurrences of each word type, keyed by language and lower-cased word type."""
+        """Indices of the occurrences of each word type, keyed by language and lower-cased word
+        type.
+        """
         rows: dict[tuple[str, str], list[int]] = {}
-        words = ((sentence.lang, word.casefold()) for sentence in self.sentences for word in sentence.words)
+        words = (
+            (sentence.lang, word.casefold())
+            for sentence in self.sentences
+            for word in sentence.words
+        )
         for row, word_type in enumerate(words):
             rows.setdefault(word_type, []).append(row)
         return rows
 
     def guess_language(self, text: str) -> str:
-        """Return the language whose words cover the most characters of a text; ties are broken by the number of known letters."""
+        """Return the language whose words cover the most characters of a text; ties are broken by
+        the number of known letters.
+        """
 
         def shared(lang: str) -> tuple[int, int]:
             words = [word.casefold() for word in split_words(text, lang)]
@@ -159,21 +192,28 @@ _DEMO_TEXT = re.compile(r"([A-Za-z]{2,3}(?:-\w+)?)\.(train|test)\.tsv")
 
 @dataclass(frozen=True)
 class NamedEncoder:
-    """Encoder with a short unique name; `before` is true for the base encoder of an aligned encoder."""
+    """Encoder with a short unique name; `before` is true for the base encoder of an aligned
+    encoder.
+    """
 
     name: str
     encoder: Encoder
     before: bool
 
 
-# -- encoders ----------------------------------------------------------------------------------------------------------
+# -- encoders
+# --------------------------------------------------------------------------------------------------
 def is_collection(folder: Path) -> bool:
-    """Return whether a folder contains encoders, as the folder of `calque demo` does, and is not itself an encoder."""
+    """Return whether a folder contains encoders, as the folder of `calque demo` does, and is not
+    itself an encoder.
+    """
     return folder.is_dir() and not holds_encoder(folder) and bool(_members(folder))
 
 
 def _members(folder: Path) -> list[Path]:
-    return [member for member in sorted(folder.iterdir()) if member.is_dir() and holds_encoder(member)]
+    return [
+        member for member in sorted(folder.iterdir()) if member.is_dir() and holds_encoder(member)
+    ]
 
 
 def find_encoders(names: Sequence[str], base: str | None, say: Say) -> list[NamedEncoder]:
@@ -181,16 +221,24 @@ def find_encoders(names: Sequence[str], base: str | None, say: Say) -> list[Name
 
     Args:
         names: arguments of `calque.load_encoder`, or folders that contain encoders.
-        base: base encoder; default: the base encoders that the encoders contain or that their records name.
+        base: base encoder; default: the base encoders that the encoders contain or that their
+            records name.
     """
     from calque.encoders import load_encoder
 
-    places = [each for name in names for each in (_members(Path(name)) if is_collection(Path(name)) else [name])]
+    places = [
+        each
+        for name in names
+        for each in (_members(Path(name)) if is_collection(Path(name)) else [name])
+    ]
     found = [_named(place, load_encoder(place)) for place in places]
     if base is not None:
         befores = [_named(base, load_encoder(base))]
     else:
-        known = (_before(each.encoder, Path(place), say) for place, each in zip(places, found, strict=True))
+        known = (
+            _before(each.encoder, Path(place), say)
+            for place, each in zip(places, found, strict=True)
+        )
         befores = [before for before in known if before is not None]
     by_hash: dict[str, NamedEncoder] = {}  # unique encoders, by fingerprint
     for each in (*found, *befores):
@@ -206,11 +254,15 @@ def find_encoders(names: Sequence[str], base: str | None, say: Say) -> list[Name
 
 
 def _named(place: str | Path, encoder: Encoder) -> NamedEncoder:
-    return NamedEncoder(Path(place).resolve().name if Path(place).is_dir() else str(place), encoder, False)
+    return NamedEncoder(
+        Path(place).resolve().name if Path(place).is_dir() else str(place), encoder, False
+    )
 
 
 def _before(encoder: Encoder, folder: Path, say: Say) -> NamedEncoder | None:
-    """Return the base encoder if the encoder contains it or `calque-run.json` contains its name; otherwise return None."""
+    """Return the base encoder if the encoder contains it or `calque-run.json` contains its name;
+    otherwise return None.
+    """
     from calque.encoders import HuggingFaceEncoder, load_encoder
 
     record = read_run(folder)
@@ -225,7 +277,9 @@ def _before(encoder: Encoder, folder: Path, say: Say) -> NamedEncoder | None:
     candidates = [found_place(recorded, folder)] if isinstance(recorded, str) else []
     candidates += [folder.parent / name, Path(name)]
     places = [str(place) for place in dict.fromkeys(candidates) if place.exists()]
-    for place in places or [name] * (":" not in name):  # loading a name with a colon would import a class
+    for place in places or [name] * (
+        ":" not in name
+    ):  # loading a name with a colon would import a class
         try:
             before = load_encoder(place, **settings)
         except CalqueError:
@@ -233,32 +287,53 @@ def _before(encoder: Encoder, folder: Path, say: Say) -> NamedEncoder | None:
         if record.get("encoder_fingerprint") in (None, before.fingerprint):
             return NamedEncoder(name, before, True)
     why = f"was changed after the alignment ({places[0]})" if places else "was not found"
-    remedy = f"to compare with it, run calque explore {shlex.quote(str(folder))} --base PATH/TO/{shlex.quote(Path(name).name)}"
+    remedy = (
+        f"to compare with it, run calque explore {shlex.quote(str(folder))} --base "
+        f"PATH/TO/{shlex.quote(Path(name).name)}"
+    )
     say(f"{folder}: the base encoder {name} {why}; {remedy}")
     return None
 
 
-# -- text --------------------------------------------------------------------------------------------------------------
+# -- text
+# --------------------------------------------------------------------------------------------------
 def find_text(
-    names: Sequence[str], *, text: Sequence[str] = (), test: Sequence[str] = (), langs: Sequence[tuple[str, str]] = (),
-    pretokenized: bool = False, limit: int | None = None, say: Say = lambda line: None,
-) -> Collection:  # fmt: skip
-    """Return the text to explore: the user's text, the text in a demo's folder, or the bundled sample text.
+    names: Sequence[str],
+    *,
+    text: Sequence[str] = (),
+    test: Sequence[str] = (),
+    langs: Sequence[tuple[str, str]] = (),
+    pretokenized: bool = False,
+    limit: int | None = None,
+    say: Say = lambda line: None,
+) -> Collection:
+    """Return the text to explore: the user's text, the text in a demo's folder, or the bundled
+    sample text.
 
     Args:
         names: names or folders of the encoders, as given by the user.
-        text: plain text files with one sentence per line, given as `de=FILE` if the file name does not contain the language.
-        test, langs: parallel texts and their languages, with one language pair for all files or one pair per file.
+        text: plain text files with one sentence per line, given as `de=FILE` if the file name does
+            not contain the language.
+        test, langs: parallel texts and their languages, with one language pair for all files or one
+            pair per file.
         limit: maximum number of lines of each file, evenly spaced.
     """
     plain = [language_and_path(item) for item in text]
-    texts = [([read_sentences(p, lang=lang, pretokenized=pretokenized, limit=limit)], False) for lang, p in plain]
+    texts = [
+        ([read_sentences(p, lang=lang, pretokenized=pretokenized, limit=limit)], False)
+        for lang, p in plain
+    ]
     pairs = list(langs) * len(test) if len(langs) == 1 else list(langs)
     if len(pairs) != len(test):
-        raise SettingError(f"--langs must have one pair, or one for each of {len(test)} --test files, got {len(pairs)}")
+        raise SettingError(
+            f"--langs must have one pair, or one for each of {len(test)} --test files, got "
+            f"{len(pairs)}"
+        )
     parallel = []
     for path, pair in zip(test, pairs, strict=True):
-        corpus = read_parallel(path, langs=pair, pretokenized=pretokenized, on_error="skip", limit=limit)
+        corpus = read_parallel(
+            path, langs=pair, pretokenized=pretokenized, on_error="skip", limit=limit
+        )
         warn_skipped(corpus, path)
         parallel.append((corpus, False))
     if not text and not test:
@@ -268,11 +343,14 @@ def find_text(
         if not parallel:
             say("neither --text nor --test was given; exploring calque's sample text")
             parallel = [(_some_pairs(sample_text(lang), limit), False) for lang in LANGUAGES]
-    collection = Collection([*texts, *(([corpus.source, corpus.target], trained) for corpus, trained in parallel)])
+    collection = Collection(
+        [*texts, *(([corpus.source, corpus.target], trained) for corpus, trained in parallel)]
+    )
     if not collection.n_words:
         raise SettingError("the text to explore must contain words, got none")
     say(
-        f"{collection.n_words:,} words in {len(collection):,} sentences in {', '.join(collection.languages)}"
+        f"{collection.n_words:,} words in {len(collection):,} sentences in "
+        f"{', '.join(collection.languages)}"
         + (f"; {collection.empty:,} empty lines skipped" if collection.empty else "")
     )
     return collection
@@ -284,7 +362,9 @@ def _some_pairs(corpus: ParallelCorpus, limit: int | None) -> ParallelCorpus:
 
 
 def _demo_texts(folder: Path) -> list[tuple[Path, str, str]]:
-    """Return the text files in the folder of a demo, with their language and split; test texts come first."""
+    """Return the text files in the folder of a demo, with their language and split; test texts come
+    first.
+    """
     matches = (
         [(file, _DEMO_TEXT.fullmatch(file.name)) for file in (folder / "text").glob("*")]
         if is_collection(folder)
@@ -292,12 +372,20 @@ def _demo_texts(folder: Path) -> list[tuple[Path, str, str]]:
     )
     rank = {lang: k for k, lang in enumerate(LANGUAGES)}
     texts = [(file, match[1], match[2]) for file, match in matches if match]
-    return sorted(texts, key=lambda text: (text[2] != "test", rank.get(text[1], len(rank)), text[1]))
+    return sorted(
+        texts, key=lambda text: (text[2] != "test", rank.get(text[1], len(rank)), text[1])
+    )
 
 
 def place_for(name: str) -> Path:
-    """Return the folder for word vectors: inside a demo's folder, next to an encoder's folder, or in the current folder."""
+    """Return the folder for word vectors: inside a demo's folder, next to an encoder's folder, or
+    in the current folder.
+    """
     folder = Path(name)
     if is_collection(folder):
         return folder / "explore"
-    return folder.parent / f"{folder.resolve().name}-explore" if folder.is_dir() else Path("calque-explore")
+    return (
+        folder.parent / f"{folder.resolve().name}-explore"
+        if folder.is_dir()
+        else Path("calque-explore")
+    )

@@ -1,8 +1,11 @@
-"""Use encoders as MTEB models for bitext mining, semantic textual similarity (STS) and other sentence tasks.
+"""Use encoders as MTEB models for bitext mining, semantic textual similarity (STS) and other
+sentence tasks.
 
-MTEB (Muennighoff et al. 2023, "MTEB: Massive Text Embedding Benchmark") requires `pip install 'calque-align[mteb]'`.
-MTEB does not pass the language of a text, so encoders with language-specific maps or tables are rejected. Prompts, such as
-`query: ` and `passage: `, are chosen by the name of the task, the type of the task, and the type of the prompt.
+MTEB (Muennighoff et al. 2023, "MTEB: Massive Text Embedding Benchmark") requires `pip install
+'calque-align[mteb]'`. MTEB does not pass the language of a text, so encoders with language-specific
+maps or tables are rejected. Prompts, such as
+`query: ` and `passage: `, are chosen by the name of the task, the type of the task, and the type of
+the prompt.
 """
 
 from __future__ import annotations
@@ -19,12 +22,20 @@ from torch import Tensor
 from calque.algebra.normalize import unit_rows
 from calque.encoders import Encoder, HuggingFaceEncoder
 from calque.encoders.sentence_settings import PROMPT_NAMES, TextSettings
-from calque.encoders.sentence_vectors import Pooling, SentencePooling, sentence_vectors, text_settings
+from calque.encoders.sentence_vectors import (
+    Pooling,
+    SentencePooling,
+    sentence_vectors,
+    text_settings,
+)
 from calque.errors import MissingExtraError, SettingError
 from calque.segment import split_spaces
 from calque.text import Sentences
 
-_NORMS = {"euclidean": 2.0, "manhattan": 1.0}  # similarities that are negative distances, with the order of the norm
+_NORMS = {
+    "euclidean": 2.0,
+    "manhattan": 1.0,
+}  # similarities that are negative distances, with the order of the norm
 
 
 class MtebEncoder:
@@ -32,12 +43,15 @@ class MtebEncoder:
 
     Args:
         encoder: the encoder to evaluate.
-        pooling: sentence pooling (see `SentencePooling.of`); default: the encoder's own pooling, otherwise the mean of the
-            subword vectors, as in sentence-transformers, or of the word vectors if the encoder has no subwords.
-        name: name in MTEB's results, ORGANISATION/NAME; default: calque/ followed by the encoder's name.
-        prompts: prompts in addition to those saved in the encoder's folder, such as `{"query": "query: ", "document":
-            "passage: "}`. A key may also be the name or the type of an MTEB task, optionally followed by "-query" or
-            "-document".
+        pooling: sentence pooling (see `SentencePooling.of`); default: the encoder's own pooling,
+            otherwise the mean of the subword vectors, as in sentence-transformers, or of the word
+            vectors if the encoder has no subwords.
+        name: name in MTEB's results, ORGANISATION/NAME; default: calque/ followed by the encoder's
+            name.
+        prompts: prompts in addition to those saved in the encoder's folder, such as `{"query":
+            "query: ", "document":
+            "passage: "}`. A key may also be the name or the type of an MTEB task, optionally
+            followed by "-query" or "-document".
 
     Raises:
         MissingExtraError: mteb is not installed.
@@ -65,14 +79,19 @@ class MtebEncoder:
         saved = text_settings(encoder) if self.pooling.name == "own" else TextSettings()
         self.prompts, self._similarity = {**saved.prompts, **(prompts or {})}, saved.similarity
         if self.prompts and self.pooling.unit == "words":
-            raise SettingError(f"prompts require the pooling own, subwords or cls, got words for {encoder.name}")
-        self._meta = ModelMeta.create_empty(overwrites={
-            "name": name or f"calque/{re.sub(r'[^A-Za-z0-9_.-]+', '-', encoder.name)}",
-            "revision": encoder.fingerprint,  # encoders with equal fingerprints return equal vectors
-            "embed_dim": encoder.dim,
-            "max_tokens": getattr(encoder, "max_length", None),
-            "framework": ["PyTorch"],
-        })  # fmt: skip
+            raise SettingError(
+                f"prompts require the pooling own, subwords or cls, got words for {encoder.name}"
+            )
+        self._meta = ModelMeta.create_empty(
+            overwrites={
+                "name": name or f"calque/{re.sub(r'[^A-Za-z0-9_.-]+', '-', encoder.name)}",
+                # encoders with equal fingerprints return equal vectors
+                "revision": encoder.fingerprint,
+                "embed_dim": encoder.dim,
+                "max_tokens": getattr(encoder, "max_length", None),
+                "framework": ["PyTorch"],
+            }
+        )
 
     @property
     def mteb_model_meta(self) -> Any:
@@ -80,14 +99,22 @@ class MtebEncoder:
         return self._meta
 
     def encode(
-        self, inputs: Iterable[Mapping[str, Any]], *, task_metadata: Any = None, hf_split: str = "", hf_subset: str = "",
-        prompt_type: Any = None, **options: Any,
-    ) -> np.ndarray:  # fmt: skip
-        """Return the vectors of the texts under key `text` of all batches, float32 `[n, dim]`; texts without a vector get zeros.
+        self,
+        inputs: Iterable[Mapping[str, Any]],
+        *,
+        task_metadata: Any = None,
+        hf_split: str = "",
+        hf_subset: str = "",
+        prompt_type: Any = None,
+        **options: Any,
+    ) -> np.ndarray:
+        """Return the vectors of the texts under key `text` of all batches, float32 `[n, dim]`;
+        texts without a vector get zeros.
 
         Args:
             task_metadata: metadata of the task, whose name and type may select a prompt.
-            prompt_type: "query" or "document", which may select a prompt; "passage" is a former name of "document".
+            prompt_type: "query" or "document", which may select a prompt; "passage" is a former
+                name of "document".
             hf_split, hf_subset, options: ignored.
         """
         task = _task_of(prompt_type)
@@ -96,7 +123,8 @@ class MtebEncoder:
         prompt = self._prompt(task_metadata, task)
         if prompt is not None:
             pooling = pooling.with_prompt(self.encoder, prompt)
-        # Subword pooling rejoins the words with single spaces, so repeated spaces must be kept as empty words.
+        # Subword pooling rejoins the words with single spaces, so repeated spaces must be kept as
+        # empty words.
         is_joined = isinstance(self.encoder, HuggingFaceEncoder) and pooling.unit == "subwords"
         split = partial(str.split, sep=" ") if is_joined else split_spaces
         words = [split(text) for batch in inputs for text in batch["text"]]
@@ -112,17 +140,23 @@ class MtebEncoder:
         return next((self.prompts[name] for name in names if self.prompts.get(name)), None)
 
     def similarity(self, embeddings1: Any, embeddings2: Any) -> Tensor:
-        """Return the similarity of every pair of vectors, `[n, m]`: the cosine, or the similarity that the folder declares."""
+        """Return the similarity of every pair of vectors, `[n, m]`: the cosine, or the similarity
+        that the folder declares.
+        """
         x, y = self._compared(embeddings1), self._compared(embeddings2)
         if self._similarity in _NORMS:
-            return -torch.cdist(torch.from_numpy(x), torch.from_numpy(y), p=_NORMS[self._similarity])
+            return -torch.cdist(
+                torch.from_numpy(x), torch.from_numpy(y), p=_NORMS[self._similarity]
+            )
         return torch.from_numpy(x @ y.T)
 
     def similarity_pairwise(self, embeddings1: Any, embeddings2: Any) -> Tensor:
         """Return the similarity of corresponding vectors, `[n]`."""
         x, y = self._compared(embeddings1), self._compared(embeddings2)
         if self._similarity in _NORMS:
-            return -torch.linalg.vector_norm(torch.from_numpy(x - y), ord=_NORMS[self._similarity], dim=1)
+            return -torch.linalg.vector_norm(
+                torch.from_numpy(x - y), ord=_NORMS[self._similarity], dim=1
+            )
         return torch.from_numpy((x * y).sum(axis=1))
 
     def _compared(self, vectors: Any) -> np.ndarray:
@@ -132,7 +166,9 @@ class MtebEncoder:
 
 
 def _task_of(prompt_type: Any) -> str | None:
-    """Return "query" or "document" for a prompt type of MTEB, which may be a string or an enumeration."""
+    """Return "query" or "document" for a prompt type of MTEB, which may be a string or an
+    enumeration.
+    """
     name = getattr(prompt_type, "value", prompt_type)
     if name is None:
         return None

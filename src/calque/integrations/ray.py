@@ -1,7 +1,9 @@
-"""Classes for Ray Data's `map_batches` that add vectors or word links to large texts (requires the extra `ray`).
+"""Classes for Ray Data's `map_batches` that add vectors or word links to large texts (requires the
+extra `ray`).
 
-Each class takes an Arrow table and returns it with additional columns. Ray reads and writes the text, creates one instance of
-the class per actor, and repeats the batches of failed nodes. The classes do not import Ray, so other Arrow engines work too.
+Each class takes an Arrow table and returns it with additional columns. Ray reads and writes the
+text, creates one instance of the class per actor, and repeats the batches of failed nodes. The
+classes do not import Ray, so other Arrow engines work too.
 """
 
 from __future__ import annotations
@@ -24,16 +26,27 @@ if TYPE_CHECKING:
 
 
 class Encode:
-    """Batch function that adds the column `vectors` and, for word vectors, `words` and `covered` (mask of words with a vector).
+    """Batch function that adds the column `vectors` and, for word vectors, `words` and `covered`
+    (mask of words with a vector).
 
     Args:
-        encoder: hub name, folder, `mini` or word vector file; files and folders must exist on every node.
-        lang, pretokenized: language of the text, and whether its words are already separated by spaces.
+        encoder: hub name, folder, `mini` or word vector file; files and folders must exist on every
+            node.
+        lang, pretokenized: language of the text, and whether its words are already separated by
+            spaces.
         column: name of the input column, which contains text or lists of words.
         load: further keyword arguments to `load_encoder`.
     """
 
-    def __init__(self, encoder: str, *, lang: str, column: str = "text", pretokenized: bool = False, **load: Any):
+    def __init__(
+        self,
+        encoder: str,
+        *,
+        lang: str,
+        column: str = "text",
+        pretokenized: bool = False,
+        **load: Any,
+    ):
         self._encoder = load_encoder(encoder, **load)
         require(self._encoder, "measured", rows=("words", "key points"))
         self._column, self._how = column, {"lang": lang, "pretokenized": pretokenized}
@@ -42,7 +55,9 @@ class Encode:
         text = sentences(rows, self._column, **self._how)
         found = self._encoder.encode(text)
         offsets = pa.array(found.offsets, pa.int32())
-        data = pa.FixedSizeListArray.from_arrays(pa.array(np.ascontiguousarray(found.data).reshape(-1)), found.dim)
+        data = pa.FixedSizeListArray.from_arrays(
+            pa.array(np.ascontiguousarray(found.data).reshape(-1)), found.dim
+        )
         columns: dict[str, pa.Array] = {"vectors": pa.ListArray.from_arrays(offsets, data)}
         if self._encoder.rows == "words":
             covered = np.ones(found.n_words, dtype=bool) if found.covered is None else found.covered
@@ -52,9 +67,11 @@ class Encode:
 
 
 class Link:
-    """Batch function that adds the column `links`, with Pharaoh word links computed with tables from `calque words --tables`.
+    """Batch function that adds the column `links`, with Pharaoh word links computed with tables
+    from `calque words --tables`.
 
-    The links equal those of `calque words --use` on one machine, because they depend only on the sentence pair and the tables.
+    The links equal those of `calque words --use` on one machine, because they depend only on the
+    sentence pair and the tables.
 
     Args:
         tables: path of the table file, which must exist on every node.
@@ -65,11 +82,19 @@ class Link:
     """
 
     def __init__(
-        self, tables: str, *, columns: tuple[str, str] = ("source", "target"), symmetrize: Symmetrization = "one-to-one",
-        seed: int = 0, pretokenized: bool = False, posteriors: bool = False,
-    ):  # fmt: skip
+        self,
+        tables: str,
+        *,
+        columns: tuple[str, str] = ("source", "target"),
+        symmetrize: Symmetrization = "one-to-one",
+        seed: int = 0,
+        pretokenized: bool = False,
+        posteriors: bool = False,
+    ):
         if isinstance(columns, str) or len(columns) != 2:
-            raise SettingError(f"columns must be the names of the source and target columns, got {columns!r}")
+            raise SettingError(
+                f"columns must be the names of the source and target columns, got {columns!r}"
+            )
         self._aligner, self._columns = WordAligner.open(tables), columns
         self._how: dict[str, Any] = {"symmetrize": symmetrize, "seed": seed, "threads": 1}
         self._pretokenized, self._posteriors = pretokenized, posteriors
@@ -77,17 +102,26 @@ class Link:
     def __call__(self, rows: pa.Table) -> pa.Table:
         langs = self._aligner.langs
         sides = [
-            [sentence.words for sentence in sentences(rows, name, lang=lang, pretokenized=self._pretokenized)]
+            [
+                sentence.words
+                for sentence in sentences(rows, name, lang=lang, pretokenized=self._pretokenized)
+            ]
             for name, lang in zip(self._columns, langs, strict=True)
         ]
         pairs = self._aligner.align(ParallelCorpus.of(sides[0], sides[1], langs), **self._how)
-        return _with(rows, {"links": pa.array(pairs.pharaoh_lines(posteriors=self._posteriors), pa.string())})
+        return _with(
+            rows, {"links": pa.array(pairs.pharaoh_lines(posteriors=self._posteriors), pa.string())}
+        )
 
 
 def sentences(rows: pa.Table, column: str, *, lang: str, pretokenized: bool = False) -> Sentences:
-    """Return the sentences of a column that contains lists of words or text; text is segmented into words."""
+    """Return the sentences of a column that contains lists of words or text; text is segmented into
+    words.
+    """
     if column not in rows.column_names:
-        raise InputError(f"no column {column!r}; the table has {', '.join(rows.column_names) or 'no columns'}")
+        raise InputError(
+            f"no column {column!r}; the table has {', '.join(rows.column_names) or 'no columns'}"
+        )
     split, words = splitter(lang, pretokenized=pretokenized), []
     for item in rows[column].to_pylist():
         if isinstance(item, str):
@@ -95,7 +129,9 @@ def sentences(rows: pa.Table, column: str, *, lang: str, pretokenized: bool = Fa
         elif isinstance(item, list) and all(isinstance(word, str) for word in item):
             words.append(item)
         else:
-            raise InputError(f"column {column!r}: expected text or a list of words, got {item!r:.60}")
+            raise InputError(
+                f"column {column!r}: expected text or a list of words, got {item!r:.60}"
+            )
     return Sentences(from_words(words), lang)
 
 

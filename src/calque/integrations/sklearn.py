@@ -20,15 +20,19 @@ _METHODS = ("rotation", "procrustes", "linear")
 
 
 class AlignmentMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
-    """Map from one vector space to another, fitted on paired vectors, such as those of words and their translations.
+    """Map from one vector space to another, fitted on paired vectors, such as those of words and
+    their translations.
 
-    `AlignmentMap().fit(X, Y).transform(X)` approximates `Y`. The fitted map is a `Rotation`, `NormalizedRotation` or
-    `LinearMap` from `calque.maps`. In a `Pipeline`, earlier steps transform only X.
+    `AlignmentMap().fit(X, Y).transform(X)` approximates `Y`. The fitted map is a `Rotation`,
+    `NormalizedRotation` or `LinearMap` from `calque.maps`. In a `Pipeline`, earlier steps transform
+    only X.
 
     Args:
-        method: how to fit W. "rotation" and "procrustes" minimise Σ ‖xW − y‖² with WᵀW = I, and "linear" minimises it over all
-            W. For a rotation, vectors of the space with fewer dimensions are padded with zeros.
-        centre: whether to fit W on mean-centred vectors and map the mean of X to the mean of Y: x → (x − x̄)W + ȳ.
+        method: how to fit W. "rotation" and "procrustes" minimise Σ ‖xW − y‖² with WᵀW = I, and
+            "linear" minimises it over all W. For a rotation, vectors of the space with fewer
+            dimensions are padded with zeros.
+        centre: whether to fit W on mean-centred vectors and map the mean of X to the mean of Y: x →
+            (x − x̄)W + ȳ.
 
     Attributes:
         map_: the fitted `VectorMap`.
@@ -43,15 +47,24 @@ class AlignmentMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         True
     """
 
-    def __init__(self, method: Literal["rotation", "procrustes", "linear"] = "rotation", *, centre: bool = False):
+    def __init__(
+        self,
+        method: Literal["rotation", "procrustes", "linear"] = "rotation",
+        *,
+        centre: bool = False,
+    ):
         self.method = method
         self.centre = centre
 
     def fit(self, X: Any, y: Any) -> Self:
-        """Fit the map on paired rows. X is `[n, dim]`, and y is `[n, target_dim]`, or `[n]` for a single column."""
+        """Fit the map on paired rows. X is `[n, dim]`, and y is `[n, target_dim]`, or `[n]` for a
+        single column.
+        """
         if self.method not in _METHODS:
             raise SettingError(f"method must be one of {', '.join(_METHODS)}, got {self.method!r}")
-        X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], multi_output=True, y_numeric=True)
+        X, y = validate_data(
+            self, X, y, dtype=[np.float64, np.float32], multi_output=True, y_numeric=True
+        )
         y = y.reshape(len(y), -1)
         moments = Moments.of(X, y)
         if self.method == "linear":
@@ -64,7 +77,9 @@ class AlignmentMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         return self
 
     def transform(self, X: Any) -> np.ndarray:
-        """Return X mapped to the space of y, `[n, target_dim]`, with the dtype of X if it is float32 or float64."""
+        """Return X mapped to the space of y, `[n, target_dim]`, with the dtype of X if it is
+        float32 or float64.
+        """
         check_is_fitted(self)
         X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
         return self.map_.transform(X)
@@ -78,11 +93,19 @@ class AlignmentMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
 
 
 def _narrowed(moments: Moments, centre: bool) -> VectorMap:
-    """Return a rotation between spaces of different dimensions; vectors of the smaller space are padded with zeros."""
+    """Return a rotation between spaces of different dimensions; vectors of the smaller space are
+    padded with zeros.
+    """
     cross = moments.cross if centre else moments.raw_cross
     rows, columns = cross.shape
     size = max(rows, columns)
     matrix = procrustes(np.pad(cross, ((0, size - rows), (0, size - columns))))[:rows, :columns]
-    means = (moments.source_mean, moments.target_mean) if centre else (np.zeros(rows), np.zeros(columns))
+    means = (
+        (moments.source_mean, moments.target_mean)
+        if centre
+        else (np.zeros(rows), np.zeros(columns))
+    )
     kind = NormalizedRotation if centre else Rotation
-    return kind.from_arrays({"matrix": matrix, "source_mean": means[0], "target_mean": means[1]}, moments.n)
+    return kind.from_arrays(
+        {"matrix": matrix, "source_mean": means[0], "target_mean": means[1]}, moments.n
+    )

@@ -1,13 +1,16 @@
-"""A spaCy pipeline component for contextual token vectors and for word links between two docs (requires the extra `spacy`).
+"""A spaCy pipeline component for contextual token vectors and for word links between two docs
+(requires the extra `spacy`).
 
     nlp = spacy.blank("en")
     nlp.add_pipe("calque", config={"encoder": "mini"})
 
-Words are all spaCy tokens except white space. If an earlier component, such as a parser or `sentencizer`, sets sentence
-boundaries, each sentence is encoded separately, as during alignment; otherwise the doc is encoded as one sentence.
+Words are all spaCy tokens except white space. If an earlier component, such as a parser or
+`sentencizer`, sets sentence boundaries, each sentence is encoded separately, as during alignment;
+otherwise the doc is encoded as one sentence.
 """
 
-# `from __future__ import annotations` is omitted, because spaCy reads the argument types of a factory.
+# `from __future__ import annotations` is omitted, because spaCy reads the argument types of a
+# factory.
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
@@ -31,18 +34,29 @@ _FOLDER = "encoder"  # subfolder of a saved pipeline
 
 
 class WordVectors:
-    """Component that sets `doc._.calque_vectors`, float32 `[tokens, dim]`, with zeros for white space and words without vectors.
+    """Component that sets `doc._.calque_vectors`, float32 `[tokens, dim]`, with zeros for white
+    space and words without vectors.
 
-    `token._.calque` is the vector of a token, and `doc._.calque_links(other)` calls `links_between`.
+    `token._.calque` is the vector of a token, and `doc._.calque_links(other)` calls
+    `links_between`.
 
     Args:
-        encoder: hub name, folder or bundled name of the encoder (see `calque.load_encoder`), which is loaded on first use.
+        encoder: hub name, folder or bundled name of the encoder (see `calque.load_encoder`), which
+            is loaded on first use.
         layer: number of the encoder layer; default: see `calque.load_encoder`.
-        lang: language of the docs, used by encoders with language-specific parts; default: the language of the pipeline.
+        lang: language of the docs, used by encoders with language-specific parts; default: the
+            language of the pipeline.
         batch_size: default number of docs that `pipe` encodes together.
     """
 
-    def __init__(self, encoder: str, *, layer: int | None = None, lang: str | None = None, batch_size: int = 64):
+    def __init__(
+        self,
+        encoder: str,
+        *,
+        layer: int | None = None,
+        lang: str | None = None,
+        batch_size: int = 64,
+    ):
         check_number("batch_size", batch_size, least=1, whole=True)
         self._name, self._layer, self._loaded = encoder, layer, None
         self.lang, self.batch_size = lang, batch_size
@@ -82,7 +96,8 @@ class WordVectors:
         lang = self.lang or doc.lang_
         return "" if lang == "xx" else lang  # spaCy's code for multi-language pipelines
 
-    # -- disk ----------------------------------------------------------------------------------------------------------
+    # -- disk
+    # ----------------------------------------------------------------------------------------------
     def to_disk(self, path: Any, *, exclude: Sequence[str] = ()) -> None:
         """Save the encoder in the pipeline's folder, with any adapters merged into its weights."""
         encoder = self.encoder
@@ -115,19 +130,29 @@ def _load(name: str, layer: int | None) -> Any:
 
 
 def _parts(doc: Doc) -> list[np.ndarray]:
-    """Return the token indices of the words of each sentence, int64; a doc without sentence boundaries is one sentence."""
+    """Return the token indices of the words of each sentence, int64; a doc without sentence
+    boundaries is one sentence.
+    """
     spans = doc.sents if doc.has_annotation("SENT_START") else [doc[:]]
-    found = [np.array([token.i for token in span if not token.is_space], dtype=np.int64) for span in spans]
+    found = [
+        np.array([token.i for token in span if not token.is_space], dtype=np.int64)
+        for span in spans
+    ]
     return [part for part in found if len(part)]
 
 
-# -- extensions of docs and tokens ---------------------------------------------------------------------------------------
+# -- extensions of docs and tokens
+# ---------------------------------------------------------------------------------------
 def _vectors(doc: Doc) -> np.ndarray:
     if not isinstance(doc, Doc):
-        raise SettingError(f"expected a spaCy Doc from a pipeline with calque, got {type(doc).__name__}")
+        raise SettingError(
+            f"expected a spaCy Doc from a pipeline with calque, got {type(doc).__name__}"
+        )
     vectors = doc._.calque_vectors
     if vectors is None:
-        raise SettingError("this doc has no vectors; process it with a pipeline that contains the component calque")
+        raise SettingError(
+            "this doc has no vectors; process it with a pipeline that contains the component calque"
+        )
     if len(vectors) != len(doc):
         fact = f"the doc has {len(vectors)} vectors for {len(doc)} tokens"
         raise SettingError(f"{fact}, because it was retokenized after the component calque ran")
@@ -151,10 +176,14 @@ def links_between(doc: Doc, other: Doc, method: str = "mutual", **options: Any) 
     """
     rows = [_vectors(each) for each in (doc, other)]
     words = [np.flatnonzero(each.any(axis=1)) for each in rows]
-    sides = [Embeddings(each[of], np.array([0, len(of)])) for each, of in zip(rows, words, strict=True)]
+    sides = [
+        Embeddings(each[of], np.array([0, len(of)])) for each, of in zip(rows, words, strict=True)
+    ]
     i, j, score = link_matrix(next(cosines(*sides)), method=method, **options)
     source, target = words[0][i], words[1][j]
-    return [Link(*each) for each in zip(source.tolist(), target.tolist(), score.tolist(), strict=True)]
+    return [
+        Link(*each) for each in zip(source.tolist(), target.tolist(), score.tolist(), strict=True)
+    ]
 
 
 if not Doc.has_extension("calque_vectors"):

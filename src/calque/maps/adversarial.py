@@ -30,21 +30,26 @@ def adversarial_start(
     device: str = "cpu",
     seed: int = 0,
 ) -> np.ndarray:
-    """Train a map adversarially and return the map of the best epoch (Conneau et al. 2018a, §2.1, §3).
+    """Train a map adversarially and return the map of the best epoch (Conneau et al. 2018a, §2.1,
+    §3).
 
-    A discriminator with two hidden layers learns to distinguish mapped source vectors from target vectors, and the map learns
-    to deceive the discriminator. After each update, W ← (1 + β)W − βWWᵀW keeps the map close to orthogonal (Eq. 7). The best
-    epoch is the one with the largest mean CSLS of mutual neighbours; the published code uses the mean cosine between frequent
-    words and their CSLS neighbours instead. The map's learning rate is halved when the mean CSLS is below its best value,
-    except the first time. Seed 0 initialises the map with the identity, as published; other seeds use a random rotation.
+    A discriminator with two hidden layers learns to distinguish mapped source vectors from target
+    vectors, and the map learns to deceive the discriminator. After each update, W ← (1 + β)W −
+    βWWᵀW keeps the map close to orthogonal (Eq. 7). The best epoch is the one with the largest mean
+    CSLS of mutual neighbours; the published code uses the mean cosine between frequent words and
+    their CSLS neighbours instead. The map's learning rate is halved when the mean CSLS is below its
+    best value, except the first time. Seed 0 initialises the map with the identity, as published;
+    other seeds use a random rotation.
 
     Args:
         x, z: L2-normalised vectors `[n, dim]` and `[m, dim]`, the most frequent words first.
         epochs: number of epochs.
-        updates: number of updates of the map in an epoch; the default, as published, is a million words in batches of 32.
+        updates: number of updates of the map in an epoch; the default, as published, is a million
+            words in batches of 32.
         batch: number of words from each side in an update.
         frequent: number of most frequent words of each side from which batches are drawn.
-        hidden, dropout, smoothing: hidden size, input dropout and label smoothing of the discriminator.
+        hidden, dropout, smoothing: hidden size, input dropout and label smoothing of the
+            discriminator.
         judge_updates: number of discriminator updates for each update of the map.
         rate: learning rate of the discriminator, and initial learning rate of the map.
         decay: factor by which the learning rate of the map is multiplied after each epoch.
@@ -57,10 +62,15 @@ def adversarial_start(
         the matrix of the map, float64 `[dim, dim]`.
     """
     if x.shape[1] != z.shape[1]:
-        raise SettingError(f"source and target vectors must have equal dimensions, got {x.shape[1]} and {z.shape[1]}")
+        raise SettingError(
+            f"source and target vectors must have equal dimensions, got {x.shape[1]} and "
+            f"{z.shape[1]}"
+        )
     dim = x.shape[1]
     random = torch.Generator(device=device).manual_seed(seed)
-    left, right = (torch.from_numpy(np.ascontiguousarray(side[:frequent])).to(device) for side in (x, z))
+    left, right = (
+        torch.from_numpy(np.ascontiguousarray(side[:frequent])).to(device) for side in (x, z)
+    )
     start = torch.eye(dim)
     if seed:
         drawn = np.random.default_rng(seed).standard_normal((dim, dim))
@@ -69,11 +79,15 @@ def adversarial_start(
     discriminator = Discriminator(dim, hidden, dropout, random).to(device)
     of_map = torch.optim.SGD([w], lr=rate)
     of_discriminator = torch.optim.SGD(discriminator.parameters(), lr=rate)
-    is_source = torch.cat([torch.full((batch,), 1 - smoothing), torch.full((batch,), smoothing)]).to(device)
+    is_source = torch.cat(
+        [torch.full((batch,), 1 - smoothing), torch.full((batch,), smoothing)]
+    ).to(device)
     loss = nn.functional.binary_cross_entropy_with_logits
 
     def drawn_vectors() -> torch.Tensor:
-        rows, columns = (torch.randint(len(s), (batch,), generator=random, device=device) for s in (left, right))
+        rows, columns = (
+            torch.randint(len(s), (batch,), generator=random, device=device) for s in (left, right)
+        )
         return torch.cat([left[rows] @ w, right[columns]])
 
     best, best_value, fell = w.detach().cpu().double().numpy(), -np.inf, False
@@ -106,7 +120,9 @@ def adversarial_start(
 
 
 class Discriminator(nn.Module):
-    """Discriminator that returns the logit of the probability that a vector is a mapped source vector."""
+    """Discriminator that returns the logit of the probability that a vector is a mapped source
+    vector.
+    """
 
     def __init__(self, dim: int, hidden: int, dropout: float, random: torch.Generator):
         super().__init__()
@@ -115,7 +131,9 @@ class Discriminator(nn.Module):
         self.layers = nn.ModuleList(nn.Linear(*size, device=random.device) for size in sizes)
         with torch.no_grad():
             for (inputs, _), layer in zip(sizes, self.layers, strict=True):
-                for parameter in layer.parameters():  # initialise as `nn.Linear` does, but with an explicit generator
+                for parameter in (
+                    layer.parameters()
+                ):  # initialise as `nn.Linear` does, but with an explicit generator
                     parameter.uniform_(-(inputs**-0.5), inputs**-0.5, generator=random)
 
     def forward(self, x: torch.Tensor, *, dropped: bool) -> torch.Tensor:

@@ -1,4 +1,6 @@
-"""Fit maps between the word vectors of two languages on the word pairs of a bilingual dictionary."""
+"""Fit maps between the word vectors of two languages on the word pairs of a bilingual
+dictionary.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ NORMALISATIONS: tuple[Normalisation, ...] = get_args(Normalisation)
 
 
 class WordVectors(Protocol):
-    """Protocol for words `[n]` and their vectors `[n, dim]`, most frequent first; `calque.anchors.Anchors` implements it."""
+    """Protocol for words `[n]` and their vectors `[n, dim]`, most frequent first;
+    `calque.anchors.Anchors` implements it.
+    """
 
     @property
     def words(self) -> Sequence[str]: ...
@@ -44,13 +48,15 @@ def seed_pairs(
     """Look up the row indices of the words of each dictionary entry.
 
     Args:
-        dictionary: dictionary entries, in which duplicates are kept, or pairs of row indices, int64 `[n_pairs, 2]`.
-        source, target: words of each side, the most frequent first. A dictionary word without an exact match is looked up
-            case-insensitively, because dictionaries are usually in lower case, and the most frequent match is used. The
-            published code uses exact matches only.
+        dictionary: dictionary entries, in which duplicates are kept, or pairs of row indices, int64
+            `[n_pairs, 2]`.
+        source, target: words of each side, the most frequent first. A dictionary word without an
+            exact match is looked up case-insensitively, because dictionaries are usually in lower
+            case, and the most frequent match is used. The published code uses exact matches only.
 
     Returns:
-        pairs: row indices, int64 `[n_pairs, 2]`. If a word has several rows, all combinations are included.
+        pairs: row indices, int64 `[n_pairs, 2]`. If a word has several rows, all combinations are
+            included.
         entries: index of the dictionary entry of each pair, int64 `[n_pairs]`.
         left_out: number of entries with a word that was not found.
 
@@ -61,7 +67,9 @@ def seed_pairs(
         rows = np.asarray(dictionary, dtype=np.int64).reshape(-1, 2)
         for side, words in zip(rows.T, (source, target), strict=True):
             if len(side) and not 0 <= side.min() <= side.max() < len(words):
-                raise SettingError(f"row indices must be in 0…{len(words) - 1}, got {side.min()} to {side.max()}")
+                raise SettingError(
+                    f"row indices must be in 0…{len(words) - 1}, got {side.min()} to {side.max()}"
+                )
         return rows, np.arange(len(rows)), 0
     left, right = _index(source), _index(target)
     pairs, entries, left_out = [], [], 0
@@ -70,7 +78,11 @@ def seed_pairs(
         pairs += combined
         entries += [number] * len(combined)
         left_out += not combined
-    return np.array(pairs, dtype=np.int64).reshape(-1, 2), np.array(entries, dtype=np.int64), left_out
+    return (
+        np.array(pairs, dtype=np.int64).reshape(-1, 2),
+        np.array(entries, dtype=np.int64),
+        left_out,
+    )
 
 
 def _index(words: Sequence[str]) -> Callable[[str], Sequence[int]]:
@@ -84,8 +96,8 @@ def _index(words: Sequence[str]) -> Callable[[str], Sequence[int]]:
 
 
 def identical_words(source: Sequence[str], target: Sequence[str]) -> np.ndarray:
-    """Return the words that are spelt identically in both languages (names, numbers, loan words) as a dictionary (Artetxe et
-    al. 2017; Søgaard et al. 2018).
+    """Return the words that are spelt identically in both languages (names, numbers, loan words) as
+    a dictionary (Artetxe et al. 2017; Søgaard et al. 2018).
 
     Returns:
         pairs of row indices, int64 `[n_pairs, 2]`, in the order of `source`.
@@ -95,8 +107,11 @@ def identical_words(source: Sequence[str], target: Sequence[str]) -> np.ndarray:
     return np.array(pairs, dtype=np.int64).reshape(-1, 2)
 
 
-def with_identical_words(dictionary: Dictionary, source: Sequence[str], target: Sequence[str]) -> Dictionary:
-    """Return the dictionary with all words that both languages share added as their own translations (Multi-sense, footnote 6).
+def with_identical_words(
+    dictionary: Dictionary, source: Sequence[str], target: Sequence[str]
+) -> Dictionary:
+    """Return the dictionary with all words that both languages share added as their own
+    translations (Multi-sense, footnote 6).
 
     Args:
         dictionary: dictionary whose entries come first in the result.
@@ -104,7 +119,9 @@ def with_identical_words(dictionary: Dictionary, source: Sequence[str], target: 
     entries = set(zip(dictionary.source, dictionary.target, strict=True))
     both = dict.fromkeys(source[row] for row, _ in identical_words(source, target))
     identical = tuple(word for word in both if (word, word) not in entries)
-    return replace(dictionary, source=(*dictionary.source, *identical), target=(*dictionary.target, *identical))
+    return replace(
+        dictionary, source=(*dictionary.source, *identical), target=(*dictionary.target, *identical)
+    )
 
 
 @dataclass(frozen=True)
@@ -113,7 +130,8 @@ class Verdict:
 
     Attributes:
         failed: whether the map is unreliable.
-        gain: ratio of the map's criterion to that of maps refined from random pairs, see `unsupervised.check_map`.
+        gain: ratio of the map's criterion to that of maps refined from random pairs, see
+            `unsupervised.check_map`.
         why: explanation of the result, shown to users.
     """
 
@@ -133,7 +151,8 @@ class DictionaryFit:
         best: index of the selected round.
         seeds: number of initial pairs, not counting the held-out pairs.
         left_out: number of dictionary entries that have a word without a vector.
-        verdict: result of the reliability check if the map was fitted without a dictionary, otherwise None.
+        verdict: result of the reliability check if the map was fitted without a dictionary,
+            otherwise None.
         settings: settings of the fit, to be saved with the map.
     """
 
@@ -158,35 +177,44 @@ def fit_dictionary(
 ) -> DictionaryFit:
     """Fit a map on the pairs of a dictionary and refine it.
 
-    Part of the dictionary is held out, and the round whose map translates the most held-out entries correctly is selected. The
-    initial map may be selected, because refinement does not always improve a map fitted on a large, clean dictionary.
+    Part of the dictionary is held out, and the round whose map translates the most held-out entries
+    correctly is selected. The initial map may be selected, because refinement does not always
+    improve a map fitted on a large, clean dictionary.
 
     Args:
-        source, target: words and their vectors, the most frequent first. If a word has several vectors (sense anchors), the
-            first map is fitted on all combinations, and later maps are fitted only on the closest pair of each entry.
-        dictionary: pairs of words, or pairs of row indices, int64 `[n_pairs, 2]`. All translations of a word are used. A pair
-            that is listed several times has a correspondingly larger weight in the fit, but counts once among held-out pairs.
+        source, target: words and their vectors, the most frequent first. If a word has several
+            vectors (sense anchors), the first map is fitted on all combinations, and later maps are
+            fitted only on the closest pair of each entry.
+        dictionary: pairs of words, or pairs of row indices, int64 `[n_pairs, 2]`. All translations
+            of a word are used. A pair that is listed several times has a correspondingly larger
+            weight in the fit, but counts once among held-out pairs.
         method: `rotation` (orthogonal Procrustes) or `linear` (least squares).
-        normalise: preprocessing of the vectors. The fitted map accepts unnormalised vectors and contains the means.
+        normalise: preprocessing of the vectors. The fitted map accepts unnormalised vectors and
+            contains the means.
 
             - `none`: the vectors are not changed.
             - `unit`: L2-normalised.
-            - `centre`: the means of the pairs on which a map is fitted are subtracted, and lengths are not changed
-              (Kulshreshtha et al. 2020, Eqs. 4 and 5). Each refinement round has its own means.
-            - `centre-unit`: the mean of all words is subtracted, then the vectors are L2-normalised.
-            - `unit-centre-unit`: L2-normalised, then as in `centre-unit` (Artetxe et al. 2018). In the map, the mean of the
-              normalised vectors is multiplied by the mean norm of the vectors.
+            - `centre`: the means of the pairs on which a map is fitted are subtracted, and lengths
+              are not changed (Kulshreshtha et al. 2020, Eqs. 4 and 5). Each refinement round has
+              its own means.
+            - `centre-unit`: the mean of all words is subtracted, then the vectors are
+              L2-normalised.
+            - `unit-centre-unit`: L2-normalised, then as in `centre-unit` (Artetxe et al. 2018). In
+              the map, the mean of the normalised vectors is multiplied by the mean norm of the
+              vectors.
         refinement: settings of the refinement; default: `Refinement()`.
 
     Raises:
-        SettingError: no pair has vectors on both sides, the dimensions differ, or an argument has an unknown value.
+        SettingError: no pair has vectors on both sides, the dimensions differ, or an argument has
+            an unknown value.
     """
     pairs, entries, left_out = seed_pairs(dictionary, source.words, target.words)
     refinement = refinement or Refinement()
     problem = Problem.of(source.vectors, target.vectors, method, normalise)
     if not len(pairs):
         raise SettingError(
-            f"none of the {left_out:,} dictionary entries has vectors for both words; check the order of the languages"
+            f"none of the {left_out:,} dictionary entries has vectors for both words; check the "
+            "order of the languages"
         )
     if len(np.unique(entries)) < len(entries):
         pairs = _closest(problem, pairs, entries)
@@ -194,7 +222,9 @@ def fit_dictionary(
     if refinement.rounds and refinement.held_out and len(np.unique(pairs[:, 0])) > 1:
         seeds, aside = hold_out(pairs, refinement.held_out, refinement.seed)
     refined = refine(problem.x, problem.z, seeds, problem.solve, refinement, aside)
-    if refined.best == 0 and aside is not None:  # no round beats the initial map, so fit it on the full dictionary
+    if (
+        refined.best == 0 and aside is not None
+    ):  # no round beats the initial map, so fit it on the full dictionary
         refined = replace(refined, map=problem.solve(pairs), pairs=pairs)
     settings = {"held_out": 0 if aside is None else len(aside)}
     settings |= {name: getattr(refinement, name) for name in ("rounds", "frequent", "k")}
@@ -207,8 +237,8 @@ class Problem:
 
     Attributes:
         x, z: normalised vectors, float32 `[n, dim]` and `[m, dim]`.
-        means: means of all source and target vectors, which were subtracted from `x` and `z`, float64 `[dim]`; None if they
-            were not subtracted.
+        means: means of all source and target vectors, which were subtracted from `x` and `z`,
+            float64 `[dim]`; None if they were not subtracted.
         method, normalise: see `fit_dictionary`.
     """
 
@@ -219,15 +249,20 @@ class Problem:
     normalise: Normalisation
 
     @classmethod
-    def of(cls, source: np.ndarray, target: np.ndarray, method: Method, normalise: Normalisation) -> Problem:
+    def of(
+        cls, source: np.ndarray, target: np.ndarray, method: Method, normalise: Normalisation
+    ) -> Problem:
         """Build a `Problem` from unnormalised vectors."""
         if method not in METHODS:
             raise SettingError(f"method must be one of {', '.join(METHODS)}, got {method!r}")
         if normalise not in NORMALISATIONS:
-            raise SettingError(f"normalise must be one of {', '.join(NORMALISATIONS)}, got {normalise!r}")
+            raise SettingError(
+                f"normalise must be one of {', '.join(NORMALISATIONS)}, got {normalise!r}"
+            )
         if source.shape[1] != target.shape[1] and method != "linear":
             raise SettingError(
-                f"source and target vectors must have equal dimensions, got {source.shape[1]} and {target.shape[1]}; "
+                f"source and target vectors must have equal dimensions, got {source.shape[1]} and "
+                f"{target.shape[1]}; "
                 "try method='linear'"
             )
         (x, x_mean), (z, z_mean) = (_normalised(side, normalise) for side in (source, target))
@@ -245,7 +280,8 @@ class Problem:
         return NormalizedRotation() if centred else Rotation()
 
     def for_start(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return L2-normalised vectors for inducing the first pairs, float32 `[n, dim]` and `[m, dim]`.
+        """Return L2-normalised vectors for inducing the first pairs, float32 `[n, dim]` and `[m,
+        dim]`.
 
         With `centre`, they are centred at the mean of all words, because there are no pairs yet.
         """
@@ -253,7 +289,9 @@ class Problem:
             return _normalised(self.x, "centre-unit")[0], _normalised(self.z, "centre-unit")[0]
         return unit_rows(self.x), unit_rows(self.z)
 
-    def result(self, refined: Refined, *, settings: Mapping[str, Any], **about: Any) -> DictionaryFit:
+    def result(
+        self, refined: Refined, *, settings: Mapping[str, Any], **about: Any
+    ) -> DictionaryFit:
         """Return the fitted map, which includes the means, with details of the fit."""
         fitted = refined.map
         if self.means is not None:
@@ -261,11 +299,15 @@ class Problem:
             arrays = {**fitted.arrays(), "source_mean": self.means[0], "target_mean": self.means[1]}
             fitted = kind.from_arrays(arrays, fitted.n_pairs)
         settings = {"method": self.method, "normalise": self.normalise, **settings}
-        return DictionaryFit(fitted, refined.pairs, refined.rounds, refined.best, settings=settings, **about)
+        return DictionaryFit(
+            fitted, refined.pairs, refined.rounds, refined.best, settings=settings, **about
+        )
 
 
 def _normalised(vectors: np.ndarray, how: Normalisation) -> tuple[np.ndarray, np.ndarray | None]:
-    """Return normalised float32 vectors, and the mean of all vectors if it was subtracted from them."""
+    """Return normalised float32 vectors, and the mean of all vectors if it was subtracted from
+    them.
+    """
     if how in ("none", "centre"):  # with `centre`, the map subtracts the means of its own pairs
         return np.ascontiguousarray(vectors, dtype=np.float32), None
     if how == "unit":

@@ -1,4 +1,6 @@
-"""Unsupervised initialisation from similarity distributions, and self-learning (Artetxe, Labaka & Agirre 2018b, ACL)."""
+"""Unsupervised initialisation from similarity distributions, and self-learning (Artetxe, Labaka &
+Agirre 2018b, ACL).
+"""
 
 from __future__ import annotations
 
@@ -16,15 +18,21 @@ from calque.errors import SettingError
 _STRIPE = 2_000_000  # number of similarities computed at a time
 
 
-def distribution_start(x: np.ndarray, z: np.ndarray, *, words: int = 4000, k: int = 10, **options: Any) -> np.ndarray:
-    """Run `self_learning` with initial pairs from `similarity_seeds`; `options` are passed to `self_learning`."""
+def distribution_start(
+    x: np.ndarray, z: np.ndarray, *, words: int = 4000, k: int = 10, **options: Any
+) -> np.ndarray:
+    """Run `self_learning` with initial pairs from `similarity_seeds`; `options` are passed to
+    `self_learning`.
+    """
     return self_learning(x, z, similarity_seeds(x, z, words=words, k=k), k=k, **options)
 
 
 def similarity_seeds(x: np.ndarray, z: np.ndarray, *, words: int = 4000, k: int = 10) -> np.ndarray:
-    """Pair words whose similarity distributions within their own language match (Artetxe, Labaka & Agirre 2018b, ACL, §3.2).
+    """Pair words whose similarity distributions within their own language match (Artetxe, Labaka &
+    Agirre 2018b, ACL, §3.2).
 
-    The sorted rows of √(XXᵀ) hardly depend on the language. They are L2-normalised, centred, L2-normalised, and compared by CSLS.
+    The sorted rows of √(XXᵀ) hardly depend on the language. They are L2-normalised, centred,
+    L2-normalised, and compared by CSLS.
 
     Args:
         x, z: L2-normalised vectors `[n, dim]` and `[m, dim]`, the most frequent words first.
@@ -32,13 +40,15 @@ def similarity_seeds(x: np.ndarray, z: np.ndarray, *, words: int = 4000, k: int 
         k: neighbourhood size of CSLS.
 
     Returns:
-        pairs of row indices, int64 `[2 · words, 2]`. The pairs of each source word and its best target word come first, followed
-        by the pairs of each target word and its best source word.
+        pairs of row indices, int64 `[2 · words, 2]`. The pairs of each source word and its best
+        target word come first, followed by the pairs of each target word and its best source word.
     """
     n = min(words, len(x), len(z))
     rows = []
     for side in (x, z):
-        u, s, _ = torch.linalg.svd(torch.from_numpy(np.ascontiguousarray(side[:n])), full_matrices=False)
+        u, s, _ = torch.linalg.svd(
+            torch.from_numpy(np.ascontiguousarray(side[:n])), full_matrices=False
+        )
         similar = torch.sort((u * s) @ u.T, dim=1).values
         similar = torch.nn.functional.normalize(similar, dim=1)
         rows.append(torch.nn.functional.normalize(similar - similar.mean(dim=0), dim=1))
@@ -61,16 +71,19 @@ def self_learning(
     device: str = "cpu",
     seed: int = 0,
 ) -> np.ndarray:
-    """Alternate between fitting a map and stochastic dictionary induction (Artetxe et al. 2018b, §3.3).
+    """Alternate between fitting a map and stochastic dictionary induction (Artetxe et al. 2018b,
+    §3.3).
 
-    In each round, every word is paired with its nearest neighbour by CSLS. Each similarity is kept only with probability
-    `keep`, so that the search can escape from local optima. If the mean of the largest similarities has not increased by
-    `threshold` for `patience` rounds, `keep` is multiplied by `growth`; if `keep` is already 1, the search ends.
+    In each round, every word is paired with its nearest neighbour by CSLS. Each similarity is kept
+    only with probability `keep`, so that the search can escape from local optima. If the mean of
+    the largest similarities has not increased by `threshold` for `patience` rounds, `keep` is
+    multiplied by `growth`; if `keep` is already 1, the search ends.
 
     Args:
         x, z: L2-normalised vectors, the most frequent words first.
         pairs: initial pairs, int64 `[n_pairs, 2]`.
-        frequent: number of most frequent words of each side to pair; each round compares all pairs of these words.
+        frequent: number of most frequent words of each side to pair; each round compares all pairs
+            of these words.
         k: neighbourhood size of CSLS.
         keep: initial probability with which a similarity is kept in a round.
         growth: factor by which `keep` is multiplied when the search has stopped improving.
@@ -92,9 +105,13 @@ def self_learning(
         with full_precision():
             sources, targets = (torch.from_numpy(side).to(device) for side in pairs.T)
             cross = every[0][sources].T @ every[1][targets]
-            matrix = torch.from_numpy(procrustes(cross.double().cpu().numpy()).astype(np.float32)).to(device)
+            matrix = torch.from_numpy(
+                procrustes(cross.double().cpu().numpy()).astype(np.float32)
+            ).to(device)
             mapped = left @ matrix
-        forward, backward, value = _best(mapped, right, k, keep=keep, seed=int(random.integers(2**63)))
+        forward, backward, value = _best(
+            mapped, right, k, keep=keep, seed=int(random.integers(2**63))
+        )
         pairs = _both_ways(forward, backward)
         if value >= best + threshold:
             best, waited = value, 0
@@ -108,7 +125,9 @@ def self_learning(
 
 
 def _both_ways(forward: np.ndarray, backward: np.ndarray) -> np.ndarray:
-    """Return the pairs of each source word and its nearest target word, and of each target word and its nearest source word."""
+    """Return the pairs of each source word and its nearest target word, and of each target word and
+    its nearest source word.
+    """
     sources = np.concatenate([np.arange(len(forward)), backward])
     return np.stack([sources, np.concatenate([forward, np.arange(len(backward))])], axis=1)
 
@@ -116,10 +135,12 @@ def _both_ways(forward: np.ndarray, backward: np.ndarray) -> np.ndarray:
 def _best(
     x: torch.Tensor, z: torch.Tensor, k: int, *, keep: float = 1.0, seed: int = 0
 ) -> tuple[np.ndarray, np.ndarray, float]:
-    """Return the nearest neighbour of each word by CSLS in both directions, and the mean of the largest similarities.
+    """Return the nearest neighbour of each word by CSLS in both directions, and the mean of the
+    largest similarities.
 
-    As in the published code, each similarity minus hubness is kept with probability `keep` (in steps of 1/256) and is set to 0
-    otherwise. The two directions are sampled separately. Ties go to the smaller index.
+    As in the published code, each similarity minus hubness is kept with probability `keep` (in
+    steps of 1/256) and is set to 0 otherwise. The two directions are sampled separately. Ties go to
+    the smaller index.
     """
     random = torch.Generator(device=x.device).manual_seed(seed)
     limit = max(1, round(256 * keep))
@@ -127,7 +148,8 @@ def _best(
         similarities = x @ z.T
         sides = similarities, similarities.T
         near = [
-            torch.cat([part.topk(min(k, part.shape[1]), dim=1).values for part in _stripes(side)]) for side in sides
+            torch.cat([part.topk(min(k, part.shape[1]), dim=1).values for part in _stripes(side)])
+            for side in sides
         ]
         hubness = [side.mean(dim=1) for side in near]
         best = []

@@ -16,11 +16,13 @@ from calque.storage import mapped_array
 
 
 class VectorMap(ABC):
-    """Map from the source space to the target space: `y ≈ (x − source_mean) @ matrix + target_mean`. Vectors are rows.
+    """Map from the source space to the target space: `y ≈ (x − source_mean) @ matrix +
+    target_mean`. Vectors are rows.
 
     Attributes:
         matrix: matrix of the map, float64 `[source_dim, target_dim]`, or None before `fit`.
-        source_mean, target_mean: mean of each side, float64 `[dim]`, or zero for maps without centring.
+        source_mean, target_mean: mean of each side, float64 `[dim]`, or zero for maps without
+            centring.
         n_pairs: number of vector pairs on which the map was fitted.
     """
 
@@ -41,17 +43,25 @@ class VectorMap(ABC):
     def fit_moments(self, moments: Moments) -> Self:
         """Fit the map on the moments of vector pairs, and return self."""
 
-    def transform(self, vectors: np.ndarray, side: Literal["source", "target"] = "source") -> np.ndarray:
-        """Map source vectors `[n, dim]` to the target space; with `side="target"`, return the vectors unchanged.
+    def transform(
+        self, vectors: np.ndarray, side: Literal["source", "target"] = "source"
+    ) -> np.ndarray:
+        """Map source vectors `[n, dim]` to the target space; with `side="target"`, return the
+        vectors unchanged.
 
-        The result has the dtype of the input. The product is computed in float64 for float64 input, otherwise in float32.
+        The result has the dtype of the input. The product is computed in float64 for float64 input,
+        otherwise in float32.
         """
         if side == "target":
             return vectors
         arrays = self.arrays()
-        matrix, source_mean, target_mean = (arrays[name] for name in ("matrix", "source_mean", "target_mean"))
+        matrix, source_mean, target_mean = (
+            arrays[name] for name in ("matrix", "source_mean", "target_mean")
+        )
         if vectors.shape[1] != len(matrix):
-            raise SettingError(f"vectors must have {len(matrix)} dimensions, got {vectors.shape[1]}")
+            raise SettingError(
+                f"vectors must have {len(matrix)} dimensions, got {vectors.shape[1]}"
+            )
         dtype = np.float64 if vectors.dtype == np.float64 else np.float32
         offset = (target_mean - source_mean @ matrix).astype(dtype)
         mapped = mapped_array((len(vectors), matrix.shape[1]), dtype)
@@ -63,7 +73,11 @@ class VectorMap(ABC):
         """Return the arrays to be saved."""
         if self.matrix is None or self.source_mean is None or self.target_mean is None:
             raise SettingError("this map has not been fitted yet; call fit first")
-        return {"matrix": self.matrix, "source_mean": self.source_mean, "target_mean": self.target_mean}
+        return {
+            "matrix": self.matrix,
+            "source_mean": self.source_mean,
+            "target_mean": self.target_mean,
+        }
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray], n_pairs: int = 0) -> Self:
@@ -78,7 +92,8 @@ class VectorMap(ABC):
     def _set(self, matrix: np.ndarray, moments: Moments, *, centred: bool) -> Self:
         if moments.n == 0:
             raise SettingError(
-                "fitting a map requires pairs of vectors, got none; no link of the text connects two words with vectors"
+                "fitting a map requires pairs of vectors, got none; no link of the text connects "
+                "two words with vectors"
             )
         self.matrix, self.n_pairs = matrix, moments.n
         self.source_mean = moments.source_mean.copy() if centred else np.zeros(matrix.shape[0])
@@ -87,7 +102,8 @@ class VectorMap(ABC):
 
 
 class Rotation(VectorMap):
-    """Orthogonal map that minimises Σ ‖xW − y‖² subject to WᵀW = I (Cao 2020, Eq. 1; Kulshreshtha 2020, Eqs. 1–3).
+    """Orthogonal map that minimises Σ ‖xW − y‖² subject to WᵀW = I (Cao 2020, Eq. 1; Kulshreshtha
+    2020, Eqs. 1–3).
 
     As in all published versions, W may contain a reflection.
 
@@ -106,7 +122,8 @@ class Rotation(VectorMap):
 
 
 class NormalizedRotation(VectorMap):
-    """Rotation between mean-centred vector spaces: x → (x − x̄)W + ȳ (Kulshreshtha 2020, §2.1, Eqs. 4–5).
+    """Rotation between mean-centred vector spaces: x → (x − x̄)W + ȳ (Kulshreshtha 2020, §2.1, Eqs.
+    4–5).
 
     The means are those of the vectors on which the map is fitted.
     """
@@ -119,15 +136,19 @@ class NormalizedRotation(VectorMap):
 
 def _rotation(cross: np.ndarray) -> np.ndarray:
     if cross.shape[0] != cross.shape[1]:
-        raise SettingError(f"a rotation requires equal dimensions, got {cross.shape[0]} and {cross.shape[1]}")
+        raise SettingError(
+            f"a rotation requires equal dimensions, got {cross.shape[0]} and {cross.shape[1]}"
+        )
     return procrustes(cross)
 
 
 class LinearMap(VectorMap):
-    """Least-squares map that minimises Σ ‖xW − y‖² over all W (Mikolov et al. 2013; Multi-sense, Eq. 8).
+    """Least-squares map that minimises Σ ‖xW − y‖² over all W (Mikolov et al. 2013; Multi-sense,
+    Eq. 8).
 
     Args:
-        centred: whether to fit an offset as well: x → (x − x̄)W + ȳ. The papers do not fit an offset.
+        centred: whether to fit an offset as well: x → (x − x̄)W + ȳ. The papers do not fit an
+            offset.
     """
 
     kind = "linear"
@@ -142,18 +163,29 @@ class LinearMap(VectorMap):
         return self._set(least_squares(moments.raw_gram, moments.raw_cross), moments, centred=False)
 
 
-KINDS: dict[str, type[VectorMap]] = {kind.kind: kind for kind in (Rotation, NormalizedRotation, LinearMap)}
+KINDS: dict[str, type[VectorMap]] = {
+    kind.kind: kind for kind in (Rotation, NormalizedRotation, LinearMap)
+}
 
 
 def about_map(fitted: VectorMap) -> dict[str, Any]:
-    """Return the record saved with a map: the kind of map or the import path of its class, and the number of pairs."""
+    """Return the record saved with a map: the kind of map or the import path of its class, and the
+    number of pairs.
+    """
     target = f"{type(fitted).__module__}:{type(fitted).__qualname__}"
-    custom = KINDS.get(fitted.kind) is not type(fitted) and is_path(target) and not target.startswith("__main__:")
+    custom = (
+        KINDS.get(fitted.kind) is not type(fitted)
+        and is_path(target)
+        and not target.startswith("__main__:")
+    )
     return {"kind": target if custom else fitted.kind, "pairs": fitted.n_pairs}
 
 
 def open_map(
-    about: Mapping[str, Any], arrays: Mapping[str, np.ndarray], prefix: str, path: str | PathLike[str]
+    about: Mapping[str, Any],
+    arrays: Mapping[str, np.ndarray],
+    prefix: str,
+    path: str | PathLike[str],
 ) -> VectorMap:
     """Rebuild a saved map from its record and arrays.
 
@@ -164,18 +196,29 @@ def open_map(
         path: path of the folder, for error messages.
 
     Raises:
-        InputError: an array is not finite, the shapes do not match, or the class is not trusted (see `class_in_file`).
+        InputError: an array is not finite, the shapes do not match, or the class is not trusted
+            (see `class_in_file`).
         SettingError: the kind of map is unknown.
     """
     kind = about["kind"]
     if kind not in KINDS and not is_path(kind):
-        raise SettingError(f"kind of map must be one of {', '.join(KINDS)}, or package.module:Class, got {kind!r}")
+        raise SettingError(
+            f"kind of map must be one of {', '.join(KINDS)}, or package.module:Class, got {kind!r}"
+        )
     cls = KINDS.get(kind) or class_in_file(kind, VectorMap, path)
     parts = {name: arrays[f"{prefix}.{name}"] for name in ("matrix", "source_mean", "target_mean")}
     shapes = [array.shape for array in parts.values()]
     if shapes[0] != (*shapes[1], *shapes[2]):
-        raise InputError(f"map {prefix}: arrays have inconsistent shapes {shapes}; fit the maps again", path=path)
-    if wrong := [name for name, array in parts.items() if not (np.abs(array) < np.finfo(np.float32).max).all()]:
+        raise InputError(
+            f"map {prefix}: arrays have inconsistent shapes {shapes}; fit the maps again", path=path
+        )
+    if wrong := [
+        name
+        for name, array in parts.items()
+        if not (np.abs(array) < np.finfo(np.float32).max).all()
+    ]:
         remedy = "copy the folder again, or fit the maps again"
-        raise InputError(f"map {prefix}: {wrong[0]} must contain only finite numbers; {remedy}", path=path)
+        raise InputError(
+            f"map {prefix}: {wrong[0]} must contain only finite numbers; {remedy}", path=path
+        )
     return cls.from_arrays(parts, about["pairs"])

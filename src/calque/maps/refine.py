@@ -1,4 +1,6 @@
-"""Iterative refinement of a map: induce a dictionary with the map, then fit the map on this dictionary."""
+"""Iterative refinement of a map: induce a dictionary with the map, then fit the map on this
+dictionary.
+"""
 
 from __future__ import annotations
 
@@ -22,11 +24,12 @@ class Refinement:
 
     Args:
         rounds: number of refinement rounds; 0 disables refinement.
-        frequent: number of most frequent words of each side that can be paired. The published code searches all words and then
-            drops pairs that contain a rarer word, which is much slower.
+        frequent: number of most frequent words of each side that can be paired. The published code
+            searches all words and then drops pairs that contain a rarer word, which is much slower.
         k: neighbourhood size of CSLS.
-        held_out: fraction of the dictionary's source words that are held out to select the best round. If 0, the round is
-            selected by the mean CSLS of mutual neighbours, which does not require a dictionary.
+        held_out: fraction of the dictionary's source words that are held out to select the best
+            round. If 0, the round is selected by the mean CSLS of mutual neighbours, which does not
+            require a dictionary.
         seed: seed for drawing the held-out words.
     """
 
@@ -48,9 +51,10 @@ class Round:
 
     Attributes:
         pairs: number of pairs on which the map was fitted.
-        held_out: fraction of held-out source words whose nearest neighbour by CSLS is a translation; NaN if no words are held
-            out.
-        mutual: mean CSLS of mutual nearest neighbours among the frequent words; NaN in the last round if words are held out.
+        held_out: fraction of held-out source words whose nearest neighbour by CSLS is a
+            translation; NaN if no words are held out.
+        mutual: mean CSLS of mutual nearest neighbours among the frequent words; NaN in the last
+            round if words are held out.
         mutual_pairs: number of mutual nearest neighbours.
     """
 
@@ -78,16 +82,22 @@ class Refined:
 
 
 def refine(
-    x: np.ndarray, z: np.ndarray, pairs: np.ndarray, solve: Solve, how: Refinement, held_out: np.ndarray | None = None
+    x: np.ndarray,
+    z: np.ndarray,
+    pairs: np.ndarray,
+    solve: Solve,
+    how: Refinement,
+    held_out: np.ndarray | None = None,
 ) -> Refined:
-    """Alternate between fitting a map and pairing mutual neighbours under the map (Conneau et al. 2018a, §2.2; Schuster et al.
-    2019, §4, with five rounds).
+    """Alternate between fitting a map and pairing mutual neighbours under the map (Conneau et al.
+    2018a, §2.2; Schuster et al. 2019, §4, with five rounds).
 
     Args:
         x, z: vectors of both sides, `[n, dim]` and `[m, dim]`, the most frequent words first.
         pairs: row indices of the initial translation pairs, int64 `[n_pairs, 2]`.
         how: settings of the refinement.
-        held_out: pairs used to select the best round, int64 `[n_held_out, 2]`; default: the round is selected by CSLS.
+        held_out: pairs used to select the best round, int64 `[n_held_out, 2]`; default: the round
+            is selected by CSLS.
 
     Raises:
         SettingError: `pairs` is empty.
@@ -100,16 +110,24 @@ def refine(
     for number in range(how.rounds + 1):
         maps.append((solve(pairs), pairs))
         left = unit_rows(maps[-1][0].transform(x))
-        precision = np.nan if held_out is None else precision_at_1(left, right, held_out, k=how.k, among=how.frequent)
+        precision = (
+            np.nan
+            if held_out is None
+            else precision_at_1(left, right, held_out, k=how.k, among=how.frequent)
+        )
         if number == how.rounds and held_out is not None:
             rounds.append(Round(len(pairs), precision, np.nan, 0))
             break
         new, scores = mutual_neighbours(left[: how.frequent], right[: how.frequent], k=how.k)
-        rounds.append(Round(len(pairs), precision, float(scores.mean()) if len(scores) else -np.inf, len(new)))
+        rounds.append(
+            Round(len(pairs), precision, float(scores.mean()) if len(scores) else -np.inf, len(new))
+        )
         if not len(new):  # without pairs, no further map can be fitted
             break
         pairs = new
-    best = int(np.argmax([round.mutual if held_out is None else round.held_out for round in rounds]))
+    best = int(
+        np.argmax([round.mutual if held_out is None else round.held_out for round in rounds])
+    )
     return Refined(*maps[best], tuple(rounds), best)
 
 
@@ -118,7 +136,9 @@ def mapped(vectors: np.ndarray, matrix: np.ndarray) -> np.ndarray:
     return unit_rows(vectors.astype(np.float32, copy=False) @ matrix.astype(np.float32))
 
 
-def mutual_neighbours(x: np.ndarray, z: np.ndarray, *, k: int = 10) -> tuple[np.ndarray, np.ndarray]:
+def mutual_neighbours(
+    x: np.ndarray, z: np.ndarray, *, k: int = 10
+) -> tuple[np.ndarray, np.ndarray]:
     """Return the pairs of words that are mutual nearest neighbours by CSLS.
 
     Args:
@@ -136,26 +156,36 @@ def mutual_neighbours(x: np.ndarray, z: np.ndarray, *, k: int = 10) -> tuple[np.
     return np.stack([rows, nearest[rows]], axis=1), neighbours.target_scores[rows, 0]
 
 
-def precision_at_1(x: np.ndarray, z: np.ndarray, pairs: np.ndarray, *, k: int = 10, among: int | None = None) -> float:
-    """Return the fraction of source words in `pairs` whose nearest target word by CSLS is one of their translations.
+def precision_at_1(
+    x: np.ndarray, z: np.ndarray, pairs: np.ndarray, *, k: int = 10, among: int | None = None
+) -> float:
+    """Return the fraction of source words in `pairs` whose nearest target word by CSLS is one of
+    their translations.
 
     Args:
         x, z: L2-normalised vectors in the same space.
         pairs: row indices of translation pairs, int64 `[n_pairs, 2]`.
-        among: number of most frequent words of each side that are candidates and CSLS neighbours, in addition to the words in
-            `pairs`; default: all words.
+        among: number of most frequent words of each side that are candidates and CSLS neighbours,
+            in addition to the words in `pairs`; default: all words.
     """
     if not len(pairs):
         return np.nan
-    rows, columns = (np.union1d(np.arange(len(side))[:among], pairs[:, n]) for n, side in enumerate((x, z)))
+    rows, columns = (
+        np.union1d(np.arange(len(side))[:among], pairs[:, n]) for n, side in enumerate((x, z))
+    )
     queries = np.unique(pairs[:, 0])
     neighbours = csls_neighbours(
-        x[rows], z[columns], k=k, source_queries=np.searchsorted(rows, queries),
+        x[rows],
+        z[columns],
+        k=k,
+        source_queries=np.searchsorted(rows, queries),
         target_queries=np.zeros(0, dtype=np.int64),
-    )  # fmt: skip
+    )
     right = set(map(tuple, pairs.tolist()))
     nearest = columns[neighbours.targets[:, 0]]
-    return float(np.mean([pair in right for pair in zip(queries.tolist(), nearest.tolist(), strict=True)]))
+    return float(
+        np.mean([pair in right for pair in zip(queries.tolist(), nearest.tolist(), strict=True)])
+    )
 
 
 def hold_out(pairs: np.ndarray, fraction: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -163,7 +193,8 @@ def hold_out(pairs: np.ndarray, fraction: float, seed: int) -> tuple[np.ndarray,
 
     Args:
         pairs: row indices of translation pairs, int64 `[n_pairs, 2]`.
-        fraction: fraction of the distinct source words to hold out. Of two or more words, at least one is held out and one kept.
+        fraction: fraction of the distinct source words to hold out. Of two or more words, at least
+            one is held out and one kept.
         seed: seed for drawing the held-out words.
 
     Returns:

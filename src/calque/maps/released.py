@@ -19,8 +19,10 @@ from calque.maps.linear import LinearMap
 _MAGIC, _PROTOCOL = 0x1950A86A20F9469CFC6C, 1001
 
 
-# -- stand-ins for NumPy's classes -------------------------------------------------------------------------------------
-# NumPy's own classes accept any state: a corrupt file could change the data type `float64` of the whole process.
+# -- stand-ins for NumPy's classes
+# ------------------------------------------------------------------------------------- NumPy's own
+# classes accept any state: a corrupt file could change the data type `float64` of the whole
+# process.
 class _Kind:
     """Data type of an array in a pickle."""
 
@@ -57,30 +59,39 @@ def _filled(data: Any, kind: _Kind, shape: tuple[int, ...], order: Any, axes: An
     return array
 
 
-# All names that a pickled array may refer to, in every module where some version of NumPy defines them.
+# All names that a pickled array may refer to, in every module where some version of NumPy defines
+# them.
 _KNOWN: dict[tuple[str, str], Any] = {
-    ("numpy", "ndarray"): _Array, ("numpy", "dtype"): _Kind,
+    ("numpy", "ndarray"): _Array,
+    ("numpy", "dtype"): _Kind,
     **{(f"numpy.{core}.multiarray", "_reconstruct"): _reconstruct for core in ("core", "_core")},
     **{(f"numpy.{core}.numeric", "_frombuffer"): _filled for core in ("core", "_core")},
     ("_codecs", "encode"): codecs.encode,
-    **{(builtins, name): kind for builtins in ("builtins", "__builtin__")
-       for name, kind in (("bytes", bytes), ("bytearray", bytearray))},
-}  # fmt: skip
+    **{
+        (builtins, name): kind
+        for builtins in ("builtins", "__builtin__")
+        for name, kind in (("bytes", bytes), ("bytearray", bytearray))
+    },
+}
 
 
 def read_released(path: str | PathLike[str]) -> LinearMap:
-    """Read a map published by MUSE or by Schuster et al. (2019): a pickled NumPy array W, applied as X @ W.T.
+    """Read a map published by MUSE or by Schuster et al. (2019): a pickled NumPy array W, applied
+    as X @ W.T.
 
-    A published map need not be orthogonal: the map for English is the identity divided by the mean norm of the vectors.
+    A published map need not be orthogonal: the map for English is the identity divided by the mean
+    norm of the vectors.
 
-    Unpickling can execute code. This reader allows only the classes and functions that pickled arrays need, and rejects any
-    other name without calling it. It supports plain pickles from any NumPy version and both file formats of `torch.save`.
+    Unpickling can execute code. This reader allows only the classes and functions that pickled
+    arrays need, and rejects any other name without calling it. It supports plain pickles from any
+    NumPy version and both file formats of `torch.save`.
 
     Args:
         path: path of the file.
 
     Raises:
-        InputError: the file cannot be read, or does not contain exactly one matrix of finite numbers.
+        InputError: the file cannot be read, or does not contain exactly one matrix of finite
+            numbers.
     """
     try:
         content = Path(path).read_bytes()
@@ -93,10 +104,13 @@ def read_released(path: str | PathLike[str]) -> LinearMap:
     except Exception as error:  # a corrupt pickle can raise any exception
         reason = f"{type(error).__name__}: {' '.join(str(error).split())[:150]}"
         raise InputError(
-            f"not a pickled NumPy matrix ({reason}); expected a file such as XX_best_mapping.pth", path=path
+            f"not a pickled NumPy matrix ({reason}); expected a file such as XX_best_mapping.pth",
+            path=path,
         ) from error
     if not isinstance(found, np.ndarray) or found.dtype.kind not in "biuf":
-        raise InputError(f"must contain a NumPy matrix of numbers, got {type(found).__name__}", path=path)
+        raise InputError(
+            f"must contain a NumPy matrix of numbers, got {type(found).__name__}", path=path
+        )
     if found.ndim != 2 or not found.size:
         raise InputError(f"must contain a matrix [dim, dim], got shape {found.shape}", path=path)
     if not np.isfinite(found).all():
@@ -108,9 +122,13 @@ def _payload(content: bytes) -> Any:
     """Return the pickled object in the file."""
     if content.startswith(b"PK\x03\x04"):
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            (member,) = (info for info in archive.infolist() if info.filename.split("/")[-1] == "data.pkl")
+            (member,) = (
+                info for info in archive.infolist() if info.filename.split("/")[-1] == "data.pkl"
+            )
             if member.file_size > len(content):  # torch.save does not compress files
-                raise pickle.UnpicklingError("the archive is compressed, which torch.save never does")
+                raise pickle.UnpicklingError(
+                    "the archive is compressed, which torch.save never does"
+                )
             return _Reader(io.BytesIO(archive.read(member))).load()
     file = io.BytesIO(content)
     first = _Reader(file).load()
@@ -131,7 +149,8 @@ class _Reader(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in _KNOWN:
             raise pickle.UnpicklingError(
-                f"the file refers to {f'{module}.{name}'[:80]}, which is not allowed in a pickled array and was not called"
+                f"the file refers to {f'{module}.{name}'[:80]}, which is not allowed in a pickled "
+                "array and was not called"
             )
         return _KNOWN[module, name]
 

@@ -1,4 +1,6 @@
-"""Maps fitted without a dictionary: unsupervised initialisation, self-learning, and a reliability check of the result."""
+"""Maps fitted without a dictionary: unsupervised initialisation, self-learning, and a reliability
+check of the result.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +28,13 @@ from calque.maps.refine import Refined, Refinement, mapped, mutual_neighbours, r
 
 Start = Literal["identical", "distributions", "adversarial"]
 STARTS = ("identical", "distributions", "adversarial")
-GAIN = 1.25  # minimum ratio of a map's criterion to the criterion of maps refined from random pairs; see `check_map`
-_CHECKED, _RANDOM = 4000, 3  # numbers of frequent words and of random dictionaries used to check a map
+# minimum ratio of a map's criterion to the criterion of maps refined from random pairs; see
+# `check_map`
+GAIN = 1.25
+_CHECKED, _RANDOM = (
+    4000,
+    3,
+)  # numbers of frequent words and of random dictionaries used to check a map
 
 
 def fit_unsupervised(
@@ -42,22 +49,26 @@ def fit_unsupervised(
     options: Mapping[str, Any] | None = None,
     seed: int = 0,
 ) -> DictionaryFit:
-    """Fit a map without a dictionary; `DictionaryFit.verdict` of the result reports whether the map is reliable.
+    """Fit a map without a dictionary; `DictionaryFit.verdict` of the result reports whether the map
+    is reliable.
 
-    Random initialisations are repeated until a map passes `check_map`. If no map passes the check, the map with the largest
-    mean CSLS of mutual neighbours is returned.
+    Random initialisations are repeated until a map passes `check_map`. If no map passes the check,
+    the map with the largest mean CSLS of mutual neighbours is returned.
 
     Args:
         source, target: words and their vectors, the most frequent first.
-        start: initialisation: `identical` (identically spelt words), `distributions` (words with matching similarity
-            distributions, followed by self-learning; Artetxe et al. 2018b) or `adversarial` (Conneau et al. 2018a).
+        start: initialisation: `identical` (identically spelt words), `distributions` (words with
+            matching similarity distributions, followed by self-learning; Artetxe et al. 2018b) or
+            `adversarial` (Conneau et al. 2018a).
         method, normalise: see `fit_dictionary`.
-        refinement: settings of the refinement after the initialisation; `held_out` is ignored, because there is no dictionary.
+        refinement: settings of the refinement after the initialisation; `held_out` is ignored,
+            because there is no dictionary.
         restarts: maximum number of random initialisations.
         options: options of the initialisation; see `start_options`.
 
     Raises:
-        SettingError: an argument has an unknown value, or no word is spelt identically in both languages.
+        SettingError: an argument has an unknown value, or no word is spelt identically in both
+            languages.
     """
     check_start(start, options)
     if restarts < 1:
@@ -70,7 +81,9 @@ def fit_unsupervised(
         if start == "identical":
             pairs = identical_words(source.words, target.words)
             if not len(pairs):
-                raise SettingError("no word is spelt identically in both languages; try start='distributions'")
+                raise SettingError(
+                    "no word is spelt identically in both languages; try start='distributions'"
+                )
         elif start == "distributions":
             pairs = distribution_start(x, z, seed=seed + number, **dict(options or {}))
         else:
@@ -82,15 +95,27 @@ def fit_unsupervised(
         tries.append((refined, verdict, len(pairs)))
         if not verdict.failed:
             break
-    refined, verdict, seeds = max(tries, key=lambda t: (not t[1].failed, t[0].rounds[t[0].best].mutual))
-    settings = {"start": start, "tries": len(tries), "gain": round(verdict.gain, 4), "rounds": refinement.rounds}
-    return problem.result(refined, seeds=seeds, settings={**settings, "seed": seed}, verdict=verdict)
+    refined, verdict, seeds = max(
+        tries, key=lambda t: (not t[1].failed, t[0].rounds[t[0].best].mutual)
+    )
+    settings = {
+        "start": start,
+        "tries": len(tries),
+        "gain": round(verdict.gain, 4),
+        "rounds": refinement.rounds,
+    }
+    return problem.result(
+        refined, seeds=seeds, settings={**settings, "seed": seed}, verdict=verdict
+    )
 
 
 def start_options(start: str) -> dict[str, Any]:
-    """Return the options of an initialisation and their default (published) values. The options are the arguments of
-    `similarity_seeds` and `self_learning`, or of `adversarial_start`."""
-    functions = {"distributions": (similarity_seeds, self_learning), "adversarial": (adversarial_start,)}.get(start, ())
+    """Return the options of an initialisation and their default (published) values. The options are
+    the arguments of `similarity_seeds` and `self_learning`, or of `adversarial_start`."""
+    functions = {
+        "distributions": (similarity_seeds, self_learning),
+        "adversarial": (adversarial_start,),
+    }.get(start, ())
     return {
         name: parameter.default
         for function in functions
@@ -111,17 +136,22 @@ def check_start(start: str, options: Mapping[str, Any] | None = None) -> None:
     for name in options or {}:
         if name not in expected:
             raise SettingError(
-                f"{name!r} is not an option of start {start!r}, whose options are {', '.join(expected) or 'none'}"
+                f"{name!r} is not an option of start {start!r}, whose options are "
+                f"{', '.join(expected) or 'none'}"
             )
 
 
-def check_map(x: np.ndarray, z: np.ndarray, matrix: np.ndarray, *, k: int = 10, seed: int = 0) -> Verdict:
+def check_map(
+    x: np.ndarray, z: np.ndarray, matrix: np.ndarray, *, k: int = 10, seed: int = 0
+) -> Verdict:
     """Check whether a map is reliable, based on the vectors alone.
 
-    Refinement produces mutual neighbours even from random pairs, so the map is compared with maps that are refined in the same
-    way from three random dictionaries. The criterion of a map is the sum of the CSLS of all mutual neighbours, divided by the
-    number of words. The criterion was 0.9 to 1.25 times that of random dictionaries for unrelated spaces, and 1.26 to 9 times
-    for correct maps of synthetic and real vectors. A wrong map may pass, and a correct map of poor vectors may fail.
+    Refinement produces mutual neighbours even from random pairs, so the map is compared with maps
+    that are refined in the same way from three random dictionaries. The criterion of a map is the
+    sum of the CSLS of all mutual neighbours, divided by the number of words. The criterion was 0.9
+    to 1.25 times that of random dictionaries for unrelated spaces, and 1.26 to 9 times for correct
+    maps of synthetic and real vectors. A wrong map may pass, and a correct map of poor vectors may
+    fail.
 
     Args:
         x, z: L2-normalised vectors `[n, dim]` and `[m, dim]`, the most frequent words first.
@@ -136,16 +166,23 @@ def check_map(x: np.ndarray, z: np.ndarray, matrix: np.ndarray, *, k: int = 10, 
     value, *by_chance = [_reached(x, z, pairs, k) for pairs in (mutual, *random)]
     gain = value / max(max(by_chance), 1e-12)
     if gain >= GAIN:
-        return Verdict(False, gain, f"the map's criterion is {gain:.2f} times that of maps refined from random pairs")
+        return Verdict(
+            False,
+            gain,
+            f"the map's criterion is {gain:.2f} times that of maps refined from random pairs",
+        )
     why = (
-        f"the map fitted without a dictionary is unreliable: its criterion is {gain:.2f} times that of maps refined from "
+        f"the map fitted without a dictionary is unreliable: its criterion is {gain:.2f} times "
+        "that of maps refined from "
         f"random pairs, and must be at least {GAIN}; use a dictionary, or more text"
     )
     return Verdict(True, gain, why)
 
 
 def _reached(x: np.ndarray, z: np.ndarray, pairs: np.ndarray, k: int) -> float:
-    """Refine a rotation from initial pairs, and return the criterion of `check_map` in the best round."""
+    """Refine a rotation from initial pairs, and return the criterion of `check_map` in the best
+    round.
+    """
     if not len(pairs):
         return 0.0
 

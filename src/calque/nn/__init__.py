@@ -1,1 +1,3 @@
-"""Neural network layers over words: CRFs, LSTMs and scorers for word pairs. Sentences are concatenated without padding."""
+"""Neural network layers over words: CRFs, LSTMs and scorers for word pairs. Sentences are
+concatenated without padding.
+"""

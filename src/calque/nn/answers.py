@@ -1,4 +1,6 @@
-"""Answer span prediction: a model that scores the ends of spans, its loss function, and the search for the best span."""
+"""Answer span prediction: a model that scores the ends of spans, its loss function, and the search
+for the best span.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +14,10 @@ from calque.nn.recurrent import StackedLSTM
 
 
 class MatchedEnds(nn.Module):
-    """Model that predicts answer spans by comparing a passage and a question word by word. The word vectors of the two texts
-    are computed independently. The model is the first part of ESIM (Chen et al. 2017, §3.1 to 3.3), but scores span ends
-    instead of pooling. As in BiDAF (Seo et al. 2017), passage words attend to question words before a second LSTM.
+    """Model that predicts answer spans by comparing a passage and a question word by word. The word
+    vectors of the two texts are computed independently. The model is the first part of ESIM (Chen
+    et al. 2017, §3.1 to 3.3), but scores span ends instead of pooling. As in BiDAF (Seo et al.
+    2017), passage words attend to question words before a second LSTM.
 
         p̄ = BiLSTM(p),  q̄ = BiLSTM(q)                        one LSTM for p and q
         p̃_i = Σ_j softmax_j(p̄_i · q̄_j) q̄_j
@@ -23,7 +26,8 @@ class MatchedEnds(nn.Module):
 
     Args:
         hidden: hidden size of both LSTMs per direction, and output size of the projection F.
-        dropout: dropout rate, applied to the input vectors, to the projection and before the last layer.
+        dropout: dropout rate, applied to the input vectors, to the projection and before the last
+            layer.
 
     Example:
         >>> head = MatchedEnds(8, hidden=5, dropout=0.0)
@@ -40,11 +44,13 @@ class MatchedEnds(nn.Module):
         self.out = nn.Linear(self.composition.out_dim, 2)
 
     def forward(self, rows: Tensor, lengths: Tensor) -> Tensor:
-        """Score the words of the passages as the first and as the last word of the answer, `[n_words, 2]`.
+        """Score the words of the passages as the first and as the last word of the answer,
+        `[n_words, 2]`.
 
         Args:
             rows: word vectors of all passages, then of all questions, float `[n_rows, dim]`.
-            lengths: number of rows in each passage, then in each question, int64 `[2 * n]`; must be positive.
+            lengths: number of rows in each passage, then in each question, int64 `[2 * n]`; must be
+                positive.
         """
         n = len(lengths) // 2
         n_words = int(lengths[:n].sum())
@@ -59,38 +65,44 @@ class MatchedEnds(nn.Module):
 
 
 def end_losses(scores: Tensor, owner: Tensor, words: Tensor, right: Tensor) -> Tensor:
-    """Return the cross-entropy of each gold answer, averaged over its first and its last word, `[n]`.
+    """Return the cross-entropy of each gold answer, averaged over its first and its last word,
+    `[n]`.
 
     The softmax for each question is over the words of its passage (Devlin et al. 2019, §4.2).
 
     Args:
-        scores: scores of each row as the first and as the last word of the answer, float `[n_rows, 2]`.
+        scores: scores of each row as the first and as the last word of the answer, float `[n_rows,
+            2]`.
         owner: index of each row's question, int64 `[n_rows]`.
         words: index of each row's word in its passage, int64 `[n_rows]`.
-        right: indices of the first and the last word of each gold answer, or −1 if a question has no answer, int64 `[n, 2]`.
-            The loss is 0 for an answer word without a row.
+        right: indices of the first and the last word of each gold answer, or −1 if a question has
+            no answer, int64 `[n, 2]`. The loss is 0 for an answer word without a row.
     """
     n = len(right)
     total = scores.new_zeros(n)
     for side in range(2):
         column = scores[:, side]
         hit = words == right[owner, side]
-        has_answer = torch.zeros(n, dtype=torch.bool, device=scores.device).index_fill(0, owner[hit], True)
+        has_answer = torch.zeros(n, dtype=torch.bool, device=scores.device).index_fill(
+            0, owner[hit], True
+        )
         everything, answer = _log_sums(column, owner, n), _log_sums(column[hit], owner[hit], n)
         total = total + torch.where(has_answer, everything - answer, 0.0) / 2
     return total
 
 
 def _log_sums(values: Tensor, owner: Tensor, n: int) -> Tensor:
-    """Return the log-sum-exp of each question's values, `[n]`, or 0 for a question without values."""
+    """Return the log-sum-exp of each question's values, `[n]`, or 0 for a question without
+    values.
+    """
     top = values.new_zeros(n).scatter_reduce(0, owner, values.detach(), "amax", include_self=False)
     sums = values.new_zeros(n).index_add(0, owner, (values - top[owner]).exp())
     return top + torch.where(sums > 0, sums, 1.0).log()
 
 
 def best_ends(scores: np.ndarray, owner: np.ndarray, n: int, max_words: int) -> np.ndarray:
-    """Return, for each question, the span of at most `max_words` words with the largest sum of end scores. Ties are resolved
-    in favour of the span that starts first, then of the shortest span.
+    """Return, for each question, the span of at most `max_words` words with the largest sum of end
+    scores. Ties are resolved in favour of the span that starts first, then of the shortest span.
 
     Args:
         scores, owner: see `end_losses`. The rows of each question must be contiguous and in order.

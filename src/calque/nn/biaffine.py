@@ -10,10 +10,11 @@ from calque.nn.ragged import Ragged, SentenceDropout
 
 
 class MLP(nn.Module):
-    """Projection of word vectors for one role (head or dependent): `dropout(ELU(W x + b))` (Dozat & Manning 2017, "Deep
-    biaffine attention for neural dependency parsing", eqs. 4–5).
+    """Projection of word vectors for one role (head or dependent): `dropout(ELU(W x + b))` (Dozat &
+    Manning 2017, "Deep biaffine attention for neural dependency parsing", eqs. 4–5).
 
-    The ELU activation follows the parser of Schuster et al. (2019); Dozat & Manning use a leaky ReLU.
+    The ELU activation follows the parser of Schuster et al. (2019); Dozat & Manning use a leaky
+    ReLU.
 
     Args:
         dropout: dropout rate after the activation, with one mask per sentence.
@@ -29,19 +30,24 @@ class MLP(nn.Module):
         self.dropout = SentenceDropout(dropout)
 
     def forward(self, x: Tensor, lengths: Tensor | Ragged) -> Tensor:
-        """Project vectors `[n_words, dim]` to `[n_words, out]`; `lengths` is int64 `[n_sentences]`."""
+        """Project vectors `[n_words, dim]` to `[n_words, out]`; `lengths` is int64
+        `[n_sentences]`.
+        """
         return self.dropout(F.elu(self.linear(x)), lengths)
 
 
 class Biaffine(nn.Module):
-    """Bilinear scorer with linear terms, which scores each class for a pair of vectors (Dozat & Manning 2017, eqs. 3 and 6).
+    """Bilinear scorer with linear terms, which scores each class for a pair of vectors (Dozat &
+    Manning 2017, eqs. 3 and 6).
 
         score_k(x, y) = xᵀ U_k y + u_k · y  [+ v_k · x + b_k, if bias_right]
 
-    The score is computed as `[x; 1]ᵀ W_k [y; 1]`; the second 1 is omitted if `bias_right` is false. Arc scores (eq. 6) have
-    only the linear term of the head y, which is a prior for y being a head. Label scores (eq. 3) have all terms.
+    The score is computed as `[x; 1]ᵀ W_k [y; 1]`; the second 1 is omitted if `bias_right` is false.
+    Arc scores (eq. 6) have only the linear term of the head y, which is a prior for y being a head.
+    Label scores (eq. 3) have all terms.
 
-    `arcs` scores all word pairs of a sentence, which is the only step that needs padding. `labels` scores each word with only
+    `arcs` scores all word pairs of a sentence, which is the only step that needs padding. `labels`
+    scores each word with only
     one head: the gold head during training, or the predicted head at test time.
 
     Args:
@@ -50,7 +56,8 @@ class Biaffine(nn.Module):
         bias_right: whether to append a 1 to y.
 
     Attributes:
-        weight: W, `[out, left + 1, right (+ 1)]`, initialised to 0, so all pairs have equal scores before training.
+        weight: W, `[out, left + 1, right (+ 1)]`, initialised to 0, so all pairs have equal scores
+            before training.
 
     Example:
         >>> arc, label = Biaffine(5, 5, 1, bias_right=False), Biaffine(3, 3, 4)
@@ -67,9 +74,12 @@ class Biaffine(nn.Module):
         self.weight = nn.Parameter(torch.zeros(out, left + 1, right + bias_right))
 
     def forward(self, left: Tensor, right: Tensor) -> Tensor:
-        """Return the scores, `[n, out]`, of each row of `left`, `[n, left]`, with the same row of `right`, `[n, right]`."""
+        """Return the scores, `[n, out]`, of each row of `left`, `[n, left]`, with the same row of
+        `right`, `[n, right]`.
+        """
         left, right = _with_one(left, True), _with_one(right, self.bias_right)
-        # One matrix product for all classes, [n, right] by [out * left, right], is faster than n small products.
+        # One matrix product for all classes, [n, right] by [out * left, right], is faster than n
+        # small products.
         moved = F.linear(right, self.weight.flatten(0, 1)).view(len(left), self.out, left.shape[1])
         return (moved * left[:, None]).sum(2)
 
@@ -82,28 +92,37 @@ class Biaffine(nn.Module):
             lengths: number of words in each sentence, int64 `[n_sentences]`.
 
         Returns:
-            scores, `[n_sentences, longest, longest + 1]`. As in `algebra.trees`, row `i` is the i-th word, column 0 is the
-            root, and column `j` is the j-th word, counted from 1. Padding columns are −inf, and the remaining columns of
-            padding rows are 0. Each word also has a score as its own head.
+            scores, `[n_sentences, longest, longest + 1]`. As in `algebra.trees`, row `i` is the
+            i-th word, column 0 is the root, and column `j` is the j-th word, counted from 1.
+            Padding columns are −inf, and the remaining columns of padding rows are 0. Each word
+            also has a score as its own head.
         """
         ragged = Ragged.of(lengths, len(dependents))
         longest, device = int(ragged.lengths.max(initial=0)), dependents.device
         moved = _with_one(dependents, True) @ self.weight[0]
-        sentence, position = (torch.from_numpy(part).to(device) for part in (ragged.sentence, ragged.position))
-        queries = moved.new_zeros(len(ragged), longest, moved.shape[1]).index_put((sentence, position), moved)
+        sentence, position = (
+            torch.from_numpy(part).to(device) for part in (ragged.sentence, ragged.position)
+        )
+        queries = moved.new_zeros(len(ragged), longest, moved.shape[1]).index_put(
+            (sentence, position), moved
+        )
         places, offsets = torch.arange(longest + 1), torch.from_numpy(ragged.offsets[:-1, None])
         inside = places <= torch.from_numpy(ragged.lengths[:, None])
-        rows = (offsets + places).where(inside & (places > 0), 0)  # padding points to the root and is masked below
+        rows = (offsets + places).where(
+            inside & (places > 0), 0
+        )  # padding points to the root and is masked below
         candidates = F.embedding(rows.to(device), _with_one(heads, self.bias_right))
         return (queries @ candidates.mT).masked_fill(~inside[:, None].to(device), -torch.inf)
 
-    def labels(self, dependents: Tensor, heads: Tensor, chosen: Tensor, lengths: Tensor | Ragged) -> Tensor:
+    def labels(
+        self, dependents: Tensor, heads: Tensor, chosen: Tensor, lengths: Tensor | Ragged
+    ) -> Tensor:
         """Score every class for each word with its chosen head.
 
         Args:
             dependents, heads, lengths: see `arcs`.
-            chosen: position of each word's head in its sentence, counted from 1, or 0 for the root, int
-                `[n_words]`.
+            chosen: position of each word's head in its sentence, counted from 1, or 0 for the root,
+                int `[n_words]`.
 
         Returns:
             scores, `[n_words, out]`.

@@ -12,13 +12,15 @@ from calque.nn.ragged import Ragged
 
 
 def forbidden_in_bio(names: Sequence[str]) -> tuple[Tensor, Tensor]:
-    """Return masks of the tag transitions and first tags that the BIO scheme (IOB2) forbids: `I-X` must follow `B-X` or `I-X`.
+    """Return masks of the tag transitions and first tags that the BIO scheme (IOB2) forbids: `I-X`
+    must follow `B-X` or `I-X`.
 
     Args:
         names: tag names. A tag that begins with neither `B-` nor `I-` is outside of all spans.
 
     Returns:
-        mask of transitions from the row's tag to the column's tag, bool `[n_tags, n_tags]`, and mask of first tags, `[n_tags]`.
+        mask of transitions from the row's tag to the column's tag, bool `[n_tags, n_tags]`, and
+        mask of first tags, `[n_tags]`.
 
     Raises:
         SettingError: no tag can begin a sentence.
@@ -31,7 +33,10 @@ def forbidden_in_bio(names: Sequence[str]) -> tuple[Tensor, Tensor]:
     span = [name[2:] if name.startswith(("B-", "I-")) else None for name in names]
     start = torch.tensor([kind is not None for kind in inside])
     if len(names) and bool(start.all()):
-        raise SettingError(f"tags must include B- tags or O in the BIO scheme, got only I- tags: {', '.join(names)}")
+        raise SettingError(
+            "tags must include B- tags or O in the BIO scheme, got only I- tags: "
+            f"{', '.join(names)}"
+        )
     follows = [[kind is None or kind == before for kind in inside] for before in span]
     return ~torch.tensor(follows).view(len(names), -1), start
 
@@ -42,15 +47,17 @@ class ChainCRF(nn.Module):
         log p(y | x) = score(y) − log Σ over all y' of exp score(y')
         score(y) = start[y_1] + Σ_t scores[t, y_t] + Σ_{t>1} transitions[y_{t−1}, y_t] + end[y_n]
 
-    The sum is computed by the forward algorithm (Rabiner 1989, "A tutorial on hidden Markov models", III.A), in log space and
-    in float64. Each step processes all sentences that have not ended yet.
+    The sum is computed by the forward algorithm (Rabiner 1989, "A tutorial on hidden Markov
+    models", III.A), in log space and in float64. Each step processes all sentences that have not
+    ended yet.
 
     Args:
-        forbidden: masks of the transitions and of the first tags that `decode` must avoid, see `forbidden_in_bio`. The
-            likelihood ignores these masks.
+        forbidden: masks of the transitions and of the first tags that `decode` must avoid, see
+            `forbidden_in_bio`. The likelihood ignores these masks.
 
     Attributes:
-        transitions: score of each transition from the row's tag to the column's tag, `[n_tags, n_tags]`.
+        transitions: score of each transition from the row's tag to the column's tag, `[n_tags,
+            n_tags]`.
         start, end: score of each tag as the first tag and as the last tag, `[n_tags]`.
 
     Example:
@@ -69,20 +76,26 @@ class ChainCRF(nn.Module):
         self.transitions = nn.Parameter(torch.empty(n_tags, n_tags).uniform_(-0.1, 0.1))
         self.start = nn.Parameter(torch.empty(n_tags).uniform_(-0.1, 0.1))
         self.end = nn.Parameter(torch.empty(n_tags).uniform_(-0.1, 0.1))
-        masks = forbidden or [torch.zeros(part.shape, dtype=torch.bool) for part in (self.transitions, self.start)]
+        masks = forbidden or [
+            torch.zeros(part.shape, dtype=torch.bool) for part in (self.transitions, self.start)
+        ]
         for name, mask in zip(("transitions", "start"), masks, strict=True):
-            self.register_buffer(f"_forbidden_{name}", mask, persistent=False)  # rebuilt from the tag names
+            self.register_buffer(
+                f"_forbidden_{name}", mask, persistent=False
+            )  # rebuilt from the tag names
 
     def log_likelihood(self, scores: Tensor, tags: Tensor, lengths: Tensor | Ragged) -> Tensor:
         """Return log p(tags | scores) for each sentence.
 
         Args:
-            scores: tag scores for the concatenated words of all sentences, float `[n_words, n_tags]`.
+            scores: tag scores for the concatenated words of all sentences, float `[n_words,
+                n_tags]`.
             tags: gold tag of each word, int64 `[n_words]`.
             lengths: number of words in each sentence, int64 `[n_sentences]`, preferably on the CPU.
 
         Returns:
-            log-likelihoods, `[n_sentences]`, in float64 for float64 scores, otherwise in float32; 0 for an empty sentence.
+            log-likelihoods, `[n_sentences]`, in float64 for float64 scores, otherwise in float32; 0
+            for an empty sentence.
         """
         ragged = Ragged.of(lengths, len(scores))
         tags, wide = tags.long().contiguous(), scores.double()
@@ -92,7 +105,11 @@ class ChainCRF(nn.Module):
     def _score(self, scores: Tensor, tags: Tensor, ragged: Ragged) -> Tensor:
         sentence, first, last = (
             torch.from_numpy(part).to(scores.device)
-            for part in (ragged.sentence, ragged.offsets[ragged.order], ragged.offsets[ragged.order + 1] - 1)
+            for part in (
+                ragged.sentence,
+                ragged.offsets[ragged.order],
+                ragged.offsets[ragged.order + 1] - 1,
+            )
         )
         later = (sentence[1:] == sentence[:-1]).nonzero().squeeze(1)
         total = scores.new_zeros(len(ragged))
@@ -113,17 +130,24 @@ class ChainCRF(nn.Module):
             ended.append(alpha[len(block) :])
             alpha = torch.logsumexp(alpha[: len(block), :, None] + transitions, dim=1) + block
         total = torch.logsumexp(torch.cat([alpha, *reversed(ended)]) + self.end.double(), dim=1)
-        return scores.new_zeros(len(ragged)).index_add(0, torch.from_numpy(ragged.order).to(scores.device), total)
+        return scores.new_zeros(len(ragged)).index_add(
+            0, torch.from_numpy(ragged.order).to(scores.device), total
+        )
 
     @torch.no_grad()
     def decode(self, scores: Tensor, lengths: Tensor | Ragged) -> Tensor:
-        """Return each sentence's best tag sequence without `forbidden` transitions (Viterbi 1967), int64 `[n_words]`.
+        """Return each sentence's best tag sequence without `forbidden` transitions (Viterbi 1967),
+        int64 `[n_words]`.
 
-        Ties are resolved in favour of the smallest last tag, then the smallest second-to-last tag, and so on.
+        Ties are resolved in favour of the smallest last tag, then the smallest second-to-last tag,
+        and so on.
         """
         ragged = Ragged.of(lengths, len(scores))
         transitions = self.transitions.double().masked_fill(self._forbidden_transitions, -torch.inf)
-        start, end = self.start.double().masked_fill(self._forbidden_start, -torch.inf), self.end.double()
+        start, end = (
+            self.start.double().masked_fill(self._forbidden_start, -torch.inf),
+            self.end.double(),
+        )
         if not len(scores):
             return torch.empty(0, dtype=torch.int64, device=scores.device)
         words = torch.from_numpy(ragged.from_left).to(scores.device)
@@ -137,5 +161,7 @@ class ChainCRF(nn.Module):
         tags = [(delta + end).argmax(1)]
         for at_end, pointer in zip(reversed(ends), reversed(pointers), strict=True):
             before = pointer.gather(1, tags[-1][:, None]).squeeze(1)
-            tags.append(torch.cat([before, at_end[len(before) :]]))  # sentences that end at this step come last
+            tags.append(
+                torch.cat([before, at_end[len(before) :]])
+            )  # sentences that end at this step come last
         return torch.empty_like(words).index_copy(0, words, torch.cat(tags[::-1]))

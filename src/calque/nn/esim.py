@@ -1,4 +1,6 @@
-"""Enhanced sequential inference model (ESIM), which compares two texts word by word and then pools the result."""
+"""Enhanced sequential inference model (ESIM), which compares two texts word by word and then pools
+the result.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,8 @@ from calque.nn.recurrent import StackedLSTM
 
 
 class ESIM(nn.Module):
-    """Classifier for text pairs: the sequential model of Chen et al. (2017), "Enhanced LSTM for natural language inference",
-    §3.
+    """Classifier for text pairs: the sequential model of Chen et al. (2017), "Enhanced LSTM for
+    natural language inference", §3.
 
         ā = BiLSTM(a),  b̄ = BiLSTM(b)                                          input encoding
         e_ij = ā_i · b̄_j                                                       local inference
@@ -24,12 +26,12 @@ class ESIM(nn.Module):
         v = [mean v_a; max v_a; mean v_b; max v_b]                             pooling
         scores = U tanh(W v)
 
-    The encoder's vectors replace the word embeddings. Unlike a mean or a bag of words, the model is sensitive to word order,
-    because two LSTMs process the vectors in order. If a text has no vectors, its mean and maxima are 0, and ã = 0 for the
-    words of the other text.
+    The encoder's vectors replace the word embeddings. Unlike a mean or a bag of words, the model is
+    sensitive to word order, because two LSTMs process the vectors in order. If a text has no
+    vectors, its mean and maxima are 0, and ã = 0 for the words of the other text.
 
-    Dropout is applied as in the authors' code (github.com/lukecq1231/nli): to the input vectors, to the projection, and
-    before and after the hidden layer.
+    Dropout is applied as in the authors' code (github.com/lukecq1231/nli): to the input vectors, to
+    the projection, and before and after the hidden layer.
 
     Args:
         hidden: size of both LSTMs per direction, of the projection F and of the hidden layer W.
@@ -47,16 +49,20 @@ class ESIM(nn.Module):
         self.composition = StackedLSTM(hidden, hidden, 1)
         self.dropout = nn.Dropout(dropout)
         self.dense = nn.Sequential(
-            nn.Dropout(dropout), nn.Linear(4 * self.composition.out_dim, hidden), nn.Tanh(),
-            nn.Dropout(dropout), nn.Linear(hidden, n_labels),
-        )  # fmt: skip
+            nn.Dropout(dropout),
+            nn.Linear(4 * self.composition.out_dim, hidden),
+            nn.Tanh(),
+            nn.Dropout(dropout),
+            nn.Linear(hidden, n_labels),
+        )
 
     def forward(self, rows: Tensor, lengths: Tensor) -> Tensor:
         """Return label scores, `[n_pairs, n_labels]`.
 
         Args:
             rows: concatenated vectors of all texts, float `[n_rows, dim]`.
-            lengths: number of rows in each text, int64 `[2 * n_pairs]`; the first texts of all pairs precede the second texts.
+            lengths: number of rows in each text, int64 `[2 * n_pairs]`; the first texts of all
+                pairs precede the second texts.
         """
         ragged = Ragged.of(lengths, len(rows))
         states = self.encoding(self.dropout(rows), ragged)
@@ -68,8 +74,9 @@ class ESIM(nn.Module):
 
 
 def soft_alignment(rows: Tensor, lengths: Tensor | Ragged) -> Tensor:
-    """Return, for each row, the mean of the other text's rows, weighted by the softmax of their dot products with the row (Chen
-    et al. 2017, §3.2), `[n_rows, dim]`, or zero if the other text has no rows. The arguments are those of `ESIM.forward`.
+    """Return, for each row, the mean of the other text's rows, weighted by the softmax of their dot
+    products with the row (Chen et al. 2017, §3.2), `[n_rows, dim]`, or zero if the other text has
+    no rows. The arguments are those of `ESIM.forward`.
     """
     ragged = Ragged.of(lengths, len(rows))
     first, second = ragged.lengths.reshape(2, -1)

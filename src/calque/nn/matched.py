@@ -1,4 +1,6 @@
-"""Attention within sentence pairs. Sentence pairs with similar lengths are padded and processed together."""
+"""Attention within sentence pairs. Sentence pairs with similar lengths are padded and processed
+together.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +14,17 @@ from torch.nn import functional as F
 from calque.offsets import offsets_of
 
 _PAIRS = 8  # maximum number of sentence pairs in a group
-_PLACES = 1_000_000  # maximum number of word pairs in a group, including padding; a single sentence pair may exceed this limit
+# maximum number of word pairs in a group, including padding; a single sentence pair may exceed this
+# limit
+_PLACES = 1_000_000
 
 
 class Side(NamedTuple):
     """Padded layout of one side of a group of sentence pairs.
 
     Attributes:
-        places: row index of each word's vector, int64 `[n, longest]`; padding repeats the first row of the sentence.
+        places: row index of each word's vector, int64 `[n, longest]`; padding repeats the first row
+            of the sentence.
         held: mask of the positions that contain a word, bool `[n, longest]`.
     """
 
@@ -28,10 +33,14 @@ class Side(NamedTuple):
 
     @classmethod
     def of(cls, starts: np.ndarray, lengths: np.ndarray, device: torch.device | str) -> Side:
-        """Build the layout from each sentence's first row (`starts`) and number of words (`lengths`), int64 `[n]`."""
+        """Build the layout from each sentence's first row (`starts`) and number of words
+        (`lengths`), int64 `[n]`.
+        """
         place = np.arange(int(lengths.max()))
         held = place < lengths[:, None]
-        return cls(*(torch.from_numpy(each).to(device) for each in (starts[:, None] + place * held, held)))
+        return cls(
+            *(torch.from_numpy(each).to(device) for each in (starts[:, None] + place * held, held))
+        )
 
     def take(self, rows: Tensor) -> Tensor:
         """Arrange `rows`, `[n_rows, dim]`, in the padded layout, `[n, longest, dim]`."""
@@ -42,20 +51,27 @@ class MatchedSentences:
     """Layout of a batch of sentence pairs; the words of each side are concatenated.
 
     Args:
-        keys, queries: number of words in each key sentence and in each query sentence, int64 `[n]`; must be positive.
+        keys, queries: number of words in each key sentence and in each query sentence, int64 `[n]`;
+            must be positive.
 
     Attributes:
-        groups: layouts of the keys and of the queries for each group of sentence pairs with similar lengths.
+        groups: layouts of the keys and of the queries for each group of sentence pairs with similar
+            lengths.
         numbers: indices of the sentence pairs in each group, int64 `[n]`.
     """
 
-    def __init__(self, keys: np.ndarray, queries: np.ndarray, *, device: torch.device | str = "cpu"):
+    def __init__(
+        self, keys: np.ndarray, queries: np.ndarray, *, device: torch.device | str = "cpu"
+    ):
         m, n = np.asarray(keys, dtype=np.int64), np.asarray(queries, dtype=np.int64)
         self.n_keys, self.n_queries = int(m.sum()), int(n.sum())
         starts = offsets_of(m)[:-1], offsets_of(n)[:-1]
         self.numbers = _alike(m, n)
         self.groups = [
-            (Side.of(starts[0][pairs], m[pairs], device), Side.of(starts[1][pairs], n[pairs], device))
+            (
+                Side.of(starts[0][pairs], m[pairs], device),
+                Side.of(starts[1][pairs], n[pairs], device),
+            )
             for pairs in self.numbers
         ]
 
@@ -68,7 +84,12 @@ class MatchedSentences:
 
 
 def attention(
-    keys: Tensor, queries: Tensor, sentences: MatchedSentences, *, scale: float = 1.0, nearest: bool = False
+    keys: Tensor,
+    queries: Tensor,
+    sentences: MatchedSentences,
+    *,
+    scale: float = 1.0,
+    nearest: bool = False,
 ) -> Tensor:
     """Return, for each query, the weighted mean of the keys in its sentence pair, with the weights
 
@@ -79,7 +100,8 @@ def attention(
         queries: query vectors, `[n_queries, dim]`.
         sentences: layout of the keys and queries.
         scale: factor by which the scores are multiplied.
-        nearest: whether to subtract half the squared norm of each key, which gives the nearest key the highest weight.
+        nearest: whether to subtract half the squared norm of each key, which gives the nearest key
+            the highest weight.
 
     Returns:
         weighted means, `[n_queries, dim]`.
@@ -97,7 +119,9 @@ def attention(
 
 
 def _alike(m: np.ndarray, n: np.ndarray) -> list[np.ndarray]:
-    """Group sentence pairs with similar lengths, and limit the number of sentence pairs and of word pairs in each group."""
+    """Group sentence pairs with similar lengths, and limit the number of sentence pairs and of word
+    pairs in each group.
+    """
     groups: list[list[int]] = []
     longest = 0, 0
     for pair in np.argsort(m + n, kind="stable").tolist():

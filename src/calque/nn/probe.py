@@ -16,7 +16,8 @@ class SpanRows(NamedTuple):
     """Spans of words, stored as indices of the rows that contain their vectors.
 
     Attributes:
-        rows: concatenated row indices of all spans, int64 `[N]`, in any order; spans may share rows.
+        rows: concatenated row indices of all spans, int64 `[N]`, in any order; spans may share
+            rows.
         lengths: number of rows in each span, int64 `[T]`.
     """
 
@@ -25,10 +26,11 @@ class SpanRows(NamedTuple):
 
 
 class SpanPooling(nn.Module):
-    """Self-attentive pooling of the projected word vectors in a span (Tenney et al. 2019b, §3.1, after Lee et al. 2017,
-    "End-to-end neural coreference resolution").
+    """Self-attentive pooling of the projected word vectors in a span (Tenney et al. 2019b, §3.1,
+    after Lee et al. 2017, "End-to-end neural coreference resolution").
 
-        e_i = A h_i + b,    a_i = exp(w·e_i) / Σ_{j in span} exp(w·e_j),    r = Σ_{i in span} a_i e_i
+        e_i = A h_i + b,    a_i = exp(w·e_i) / Σ_{j in span} exp(w·e_j),    r = Σ_{i in span} a_i
+        e_i
 
     Each word is scored only once, even if several spans contain it. Spans are not padded.
 
@@ -42,7 +44,9 @@ class SpanPooling(nn.Module):
         self.attention = nn.Linear(width, 1, bias=False)  # a bias would cancel in the softmax
 
     def forward(self, words: Tensor, spans: SpanRows) -> Tensor:
-        """Pool word vectors, `[W, dim]`, into span vectors, `[T, width]`. Each span must contain at least one row."""
+        """Pool word vectors, `[W, dim]`, into span vectors, `[T, width]`. Each span must contain at
+        least one row.
+        """
         if not len(spans.lengths):
             return words.new_zeros(0, self.project.out_features)
         device, rows = words.device, spans.rows.to(words.device)
@@ -55,16 +59,19 @@ class SpanPooling(nn.Module):
         raised = (scores - highest[owner]).exp()
         sums = torch.zeros_like(highest).index_add(0, owner, raised)
         starts = (spans.lengths.cumsum(0) - spans.lengths).to(device)
-        return F.embedding_bag(rows, projected, starts, mode="sum", per_sample_weights=raised / sums[owner])
+        return F.embedding_bag(
+            rows, projected, starts, mode="sum", per_sample_weights=raised / sums[owner]
+        )
 
 
 class Probe(nn.Module):
     """Classifier for spans or pairs of spans (Tenney et al. 2019b, §3.1).
 
-    First and second spans are projected to `width` dimensions and pooled with separate weights. The concatenated span vectors
-    are the input of a multilayer perceptron, `Linear, tanh, LayerNorm, Dropout, Linear`, as in the authors' code (jiant,
-    `simple_modules.Classifier`). The paper calls this perceptron a "two-layer MLP". Each label is predicted independently, with
-    probability sigmoid(score).
+    First and second spans are projected to `width` dimensions and pooled with separate weights. The
+    concatenated span vectors are the input of a multilayer perceptron, `Linear, tanh, LayerNorm,
+    Dropout, Linear`, as in the authors' code (jiant, `simple_modules.Classifier`). The paper calls
+    this perceptron a "two-layer MLP". Each label is predicted independently, with probability
+    sigmoid(score).
 
     Args:
         spans: number of spans in a target, 1 or 2.
@@ -77,13 +84,18 @@ class Probe(nn.Module):
         torch.Size([2, 3])
     """
 
-    def __init__(self, dim: int, n_labels: int, *, spans: int, width: int, hidden: int, dropout: float):
+    def __init__(
+        self, dim: int, n_labels: int, *, spans: int, width: int, hidden: int, dropout: float
+    ):
         super().__init__()
         self.pools = nn.ModuleList(SpanPooling(dim, width) for _ in range(spans))
         self.classify = nn.Sequential(
-            nn.Linear(spans * width, hidden), nn.Tanh(), nn.LayerNorm(hidden), nn.Dropout(dropout),
+            nn.Linear(spans * width, hidden),
+            nn.Tanh(),
+            nn.LayerNorm(hidden),
+            nn.Dropout(dropout),
             nn.Linear(hidden, n_labels),
-        )  # fmt: skip
+        )
 
     def forward(self, rows: Tensor, spans: Sequence[SpanRows]) -> Tensor:
         """Return label scores, `[T, n_labels]`.
@@ -92,9 +104,15 @@ class Probe(nn.Module):
             rows: vectors of all words, `[W, dim]`.
             spans: first spans of all targets and, if targets are pairs of spans, second spans.
         """
-        return self.classify(torch.cat([pool(rows, each) for pool, each in zip(self.pools, spans, strict=True)], dim=1))
+        return self.classify(
+            torch.cat(
+                [pool(rows, each) for pool, each in zip(self.pools, spans, strict=True)], dim=1
+            )
+        )
 
     @staticmethod
     def losses(scores: Tensor, gold: Tensor) -> Tensor:
-        """Return each target's binary cross-entropy, summed over labels, `[T]`; both arguments are `[T, n_labels]`."""
+        """Return each target's binary cross-entropy, summed over labels, `[T]`; both arguments are
+        `[T, n_labels]`.
+        """
         return F.binary_cross_entropy_with_logits(scores, gold.to(scores), reduction="none").sum(1)

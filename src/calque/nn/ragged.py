@@ -16,15 +16,17 @@ from calque.offsets import offsets_of, ranges
 class Ragged:
     """Layout of the concatenated sentences of a batch.
 
-    In time-major order, words are sorted by their position in the sentence. Words at the same position are sorted by the
-    length of their sentence, longest first. Sentences that have not ended therefore come first in the block of the
-    previous position, as in PyTorch's PackedSequence. Empty sentences are omitted.
+    In time-major order, words are sorted by their position in the sentence. Words at the same
+    position are sorted by the length of their sentence, longest first. Sentences that have not
+    ended therefore come first in the block of the previous position, as in PyTorch's
+    PackedSequence. Empty sentences are omitted.
 
     Args:
         lengths: number of words in each sentence, int64 `[n_sentences]`.
 
     Attributes:
-        lengths, offsets: number of words and start of each sentence, int64 `[n_sentences]` and `[n_sentences + 1]`.
+        lengths, offsets: number of words and start of each sentence, int64 `[n_sentences]` and
+            `[n_sentences + 1]`.
         n_words: total number of words.
 
     Example:
@@ -40,7 +42,8 @@ class Ragged:
 
     @classmethod
     def of(cls, lengths: Tensor | Ragged, n_words: int) -> Ragged:
-        """Convert sentence lengths, int64 `[n_sentences]`, preferably on the CPU, to `Ragged`; return a `Ragged` unchanged.
+        """Convert sentence lengths, int64 `[n_sentences]`, preferably on the CPU, to `Ragged`;
+        return a `Ragged` unchanged.
 
         Raises:
             SettingError: the lengths do not add up to `n_words`.
@@ -61,14 +64,18 @@ class Ragged:
     @cached_property
     def sizes(self) -> list[int]:
         """Number of sentences that have a word at each position."""
-        running = np.bincount(self.lengths)[::-1].cumsum()[::-1]  # [t]: number of sentences with at least t words
+        running = np.bincount(self.lengths)[::-1].cumsum()[
+            ::-1
+        ]  # [t]: number of sentences with at least t words
         return running[1:].tolist()
 
     @cached_property
     def _places(self) -> tuple[np.ndarray, np.ndarray]:
         """Sentence index and position in the sentence of each word, in time-major order."""
         sizes = np.array(self.sizes, dtype=np.int64)
-        return self.order[ranges(np.zeros_like(sizes), sizes)], np.repeat(np.arange(len(sizes)), sizes)
+        return self.order[ranges(np.zeros_like(sizes), sizes)], np.repeat(
+            np.arange(len(sizes)), sizes
+        )
 
     @cached_property
     def from_left(self) -> np.ndarray:
@@ -94,8 +101,9 @@ class Ragged:
 
 
 class SentenceDropout(nn.Module):
-    """Dropout for word vectors, `[n_words, dim]`, with probability `p` and one mask for all words of a sentence (Gal &
-    Ghahramani 2016, "A theoretically grounded application of dropout in recurrent neural networks").
+    """Dropout for word vectors, `[n_words, dim]`, with probability `p` and one mask for all words
+    of a sentence (Gal & Ghahramani 2016, "A theoretically grounded application of dropout in
+    recurrent neural networks").
     """
 
     def __init__(self, p: float):
@@ -108,5 +116,7 @@ class SentenceDropout(nn.Module):
         if not self.training or self.p == 0:
             return x
         ragged = Ragged.of(lengths, len(x))
-        mask = torch.empty(len(ragged), x.shape[1], dtype=x.dtype, device=x.device).bernoulli_(1 - self.p)
+        mask = torch.empty(len(ragged), x.shape[1], dtype=x.dtype, device=x.device).bernoulli_(
+            1 - self.p
+        )
         return x * mask.div_(1 - self.p)[torch.from_numpy(ragged.sentence).to(x.device)]

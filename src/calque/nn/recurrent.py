@@ -12,15 +12,17 @@ from calque.nn.ragged import Ragged, SentenceDropout
 class StackedLSTM(nn.Module):
     """Stacked bidirectional LSTM layers (long short-term memory; Hochreiter & Schmidhuber 1997).
 
-        i, f, o = σ(W x_t + U h_{t−1} + b),  g = tanh(W x_t + U h_{t−1} + b),  c_t = f · c_{t−1} + i · g,  h_t = o · tanh c_t
+        i, f, o = σ(W x_t + U h_{t−1} + b),  g = tanh(W x_t + U h_{t−1} + b),  c_t = f · c_{t−1} + i
+        · g,  h_t = o · tanh c_t
 
-    The concatenated outputs of both directions are the input to the next layer. The output for a sentence does not depend on
-    the other sentences in the batch, and no padding is used.
+    The concatenated outputs of both directions are the input to the next layer. The output for a
+    sentence does not depend on the other sentences in the batch, and no padding is used.
 
     Args:
         hidden: size of the hidden state per direction.
-        dropout: dropout rate between layers, with one mask per sentence (`SentenceDropout`). Dropout is not applied before
-            the first layer, after the last layer or to recurrent connections.
+        dropout: dropout rate between layers, with one mask per sentence (`SentenceDropout`).
+            Dropout is not applied before the first layer, after the last layer or to recurrent
+            connections.
 
     Example:
         >>> lstm = StackedLSTM(8, 5, 2)
@@ -40,7 +42,8 @@ class StackedLSTM(nn.Module):
 
         Args:
             x: concatenated word vectors of all sentences, float `[n_words, dim]`.
-            lengths: number of words in each sentence, int64 `[n_sentences]`, preferably on the CPU; may be 0.
+            lengths: number of words in each sentence, int64 `[n_sentences]`, preferably on the CPU;
+                may be 0.
 
         Returns:
             vectors, `[n_words, out_dim]`, where `out_dim` is `2 * hidden`.

@@ -16,15 +16,25 @@ class TaggingHead(nn.Module):
     """Task head that computes tag scores for words, and optionally intent scores for sentences.
 
     Args:
-        n_intents: number of sentence labels (intents), predicted from the mean word vector; 0 if there are no intents.
-        lstm: hidden size and number of layers of a bidirectional LSTM below the output layer; if None, there is no LSTM.
-        crf: whether to score tag sequences with a CRF (Lafferty et al. 2001) instead of scoring each tag independently.
+        n_intents: number of sentence labels (intents), predicted from the mean word vector; 0 if
+            there are no intents.
+        lstm: hidden size and number of layers of a bidirectional LSTM below the output layer; if
+            None, there is no LSTM.
+        crf: whether to score tag sequences with a CRF (Lafferty et al. 2001) instead of scoring
+            each tag independently.
         dropout: dropout rate for the input, between the LSTM layers, and before the last layer.
     """
 
     def __init__(
-        self, dim: int, tags: Sequence[str], n_intents: int = 0, *, lstm: tuple[int, int] | None, crf: bool, dropout: float
-    ):  # fmt: skip
+        self,
+        dim: int,
+        tags: Sequence[str],
+        n_intents: int = 0,
+        *,
+        lstm: tuple[int, int] | None,
+        crf: bool,
+        dropout: float,
+    ):
         super().__init__()
         self.drop = nn.Dropout(dropout)
         self.lstm = None if lstm is None else StackedLSTM(dim, lstm[0], lstm[1], dropout=dropout)
@@ -34,11 +44,15 @@ class TaggingHead(nn.Module):
         self.intent = nn.Linear(width, n_intents) if n_intents else None
 
     def forward(self, rows: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Return the tag scores, `[W, n_tags]`, and the intent scores, `[S, n_intents]`, or None if there are no intents."""
+        """Return the tag scores, `[W, n_tags]`, and the intent scores, `[S, n_intents]`, or None if
+        there are no intents.
+        """
         states = self.drop(rows)
         if self.lstm is not None:
             states = self.drop(self.lstm(states, lengths))
-        return self.out(states), None if self.intent is None else self.intent(means(states, lengths))
+        return self.out(states), None if self.intent is None else self.intent(
+            means(states, lengths)
+        )
 
     def tag_losses(self, scores: Tensor, tags: Tensor, lengths: Tensor) -> Tensor:
         """Return −log p(gold tags) for each sentence, `[S]`."""

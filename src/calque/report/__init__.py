@@ -29,7 +29,8 @@ def report(
 
     Raises:
         InputError: a file cannot be read, or one of its lines is not a result.
-        SettingError: `out` does not end in .html or .htm, or no encoder or method has the label `base`.
+        SettingError: `out` does not end in .html or .htm, or no encoder or method has the label
+            `base`.
     """
     from calque.report import page
     from calque.report.content import compose
@@ -37,10 +38,14 @@ def report(
 
     path = Path(out)
     if path.suffix.lower() not in (".html", ".htm"):
-        raise SettingError(f"the name of a report must end in .html, got {path.name}; try {path.stem}.html")
+        raise SettingError(
+            f"the name of a report must end in .html, got {path.name}; try {path.stem}.html"
+        )
     results = read_results(paths)
     if title is None:
-        folders = dict.fromkeys(name.rpartition("/")[0].rpartition("/")[2] for name in results.files)
+        folders = dict.fromkeys(
+            name.rpartition("/")[0].rpartition("/")[2] for name in results.files
+        )
         title = ", ".join(name for name in folders if name) or "Results"
     composed = compose(results, title=title, base=base)
     with locked(path, wait=True):

@@ -29,7 +29,8 @@ class Cell:
     Attributes:
         figure: score; None if there is no score.
         best: whether the score is significantly better than all other scores in the column.
-        outcome: comparison with the baseline: "better", "worse", "unclear", or "" without a baseline.
+        outcome: comparison with the baseline: "better", "worse", "unclear", or "" without a
+            baseline.
         text: text to show instead of a score.
         number: number to show instead of a score, such as a difference.
         marks: outcomes to show as small signs.
@@ -67,7 +68,9 @@ class Line:
 
 @dataclass(frozen=True)
 class Table:
-    """Table with a caption; `corner` is the header of the first column, which contains the row names."""
+    """Table with a caption; `corner` is the header of the first column, which contains the row
+    names.
+    """
 
     id: str
     caption: str
@@ -81,7 +84,9 @@ class Table:
 
 @dataclass(frozen=True)
 class Panel:
-    """One view of a plot: the choices that select it, such as {"language": "de"}, its drawings in a row, and its tables."""
+    """One view of a plot: the choices that select it, such as {"language": "de"}, its drawings in a
+    row, and its tables.
+    """
 
     choice: Mapping[str, str]
     drawings: tuple[Drawing, ...]
@@ -104,15 +109,19 @@ class Plot:
     def choices(self) -> dict[str, list[str]]:
         """Names of the settings that have more than one value, with their values."""
         names = dict.fromkeys(name for panel in self.panels for name in panel.choice)
-        values = {name: list(dict.fromkeys(p.choice[name] for p in self.panels if name in p.choice)) for name in names}
+        values = {
+            name: list(dict.fromkeys(p.choice[name] for p in self.panels if name in p.choice))
+            for name in names
+        }
         return {name: several for name, several in values.items() if len(several) > 1}
 
 
 @dataclass(frozen=True)
 class Examples:
-    """Occurrences of words by word type. An occurrence is a mapping with the parts of its sentence (`before`, `form`, `after`),
-    its language `lang`, the other language `target`, and the `expected` word and sentence. Its `answers` are tuples of a
-    `Name`, the retrieved word, its sentence, and whether the word is correct."""
+    """Occurrences of words by word type. An occurrence is a mapping with the parts of its sentence
+    (`before`, `form`, `after`), its language `lang`, the other language `target`, and the
+    `expected` word and sentence. Its `answers` are tuples of a `Name`, the retrieved word, its
+    sentence, and whether the word is correct."""
 
     id: str
     forms: Mapping[str, Sequence[Mapping[str, Any]]]
@@ -173,4 +182,9 @@ class Report:
 
     def plots(self) -> list[Plot]:
         """Return the plots of all sections."""
-        return [block for section in self.sections for block in section.blocks if isinstance(block, Plot)]
+        return [
+            block
+            for section in self.sections
+            for block in section.blocks
+            if isinstance(block, Plot)
+        ]

@@ -20,14 +20,16 @@ class Number:
         value: the number, as a fraction if `percent` is true.
         kind: how the number is computed from the source lines:
             `line.…`: a value of the line;
-            `entry.value`: a named value of the line, or of an entry in the record of a run (`FILE:examples/0`);
-            `window.value`: mean of a named value over several lines (`FILE:1-20`);
-            `average.…`: mean over several training runs on the same test items (`average.sd`: standard deviation);
-            `mean.…`: mean over test sets;
+            `entry.value`: a named value of the line, or of an entry in the record of a run
+            (`FILE:examples/0`);
+            `window.value`: mean of a named value over several lines (`FILE:1-20`); `average.…`:
+            mean over several training runs on the same test items (`average.sd`: standard
+            deviation); `mean.…`: mean over test sets;
             `difference.value`: mean of the first group of lines minus mean of the second group;
-            `better`, `worse`, `unclear`, `compared`: number of line pairs with this outcome, with one line from each group;
-            `pearson.…`: correlation between the values of two groups.
-        sources: groups of source lines as `FILE:LINE`; `A:1+A:2` stands for the average of two lines, see `average`.
+            `better`, `worse`, `unclear`, `compared`: number of line pairs with this outcome, with
+            one line from each group; `pearson.…`: correlation between the values of two groups.
+        sources: groups of source lines as `FILE:LINE`; `A:1+A:2` stands for the average of two
+            lines, see `average`.
         percent: whether the number is shown as a percentage.
         signed: whether a positive number is shown with a plus sign.
         whole: whether the number is a count.
@@ -55,7 +57,9 @@ class Number:
 
     @property
     def traced(self) -> str:
-        """Source lines as one string; lines are separated by spaces, and groups by vertical bars."""
+        """Source lines as one string; lines are separated by spaces, and groups by vertical
+        bars.
+        """
         return " | ".join(map(" ".join, self.sources))
 
 
@@ -64,11 +68,13 @@ class Figure:
     """Score with its interval; the values are fractions if `percent` is true.
 
     Attributes:
-        sources, kind: source lines, and how they are combined (`line`, `average` or `mean`); see `Number`.
+        sources, kind: source lines, and how they are combined (`line`, `average` or `mean`); see
+            `Number`.
         n: number of test items; None for means.
         sd: standard deviation over training runs.
         known: estimate and its variances, which comparisons use.
-        warnings: reasons why the score is not compared with others, such as a task head that has not converged.
+        warnings: reasons why the score is not compared with others, such as a task head that has
+            not converged.
     """
 
     value: float | None
@@ -90,12 +96,18 @@ class Figure:
         if value is None:
             return None
         percent = self.percent and not count
-        return Number(value, f"{self.kind}.{name}", (self.sources,), percent, whole=count, digits=self.digits)
+        return Number(
+            value, f"{self.kind}.{name}", (self.sources,), percent, whole=count, digits=self.digits
+        )
 
     @property
     def interval(self) -> tuple[Number, Number] | None:
         low, high = self.part("low"), self.part("high")
-        return None if low is None or high is None or self.low == self.high == self.value else (low, high)
+        return (
+            None
+            if low is None or high is None or self.low == self.high == self.value
+            else (low, high)
+        )
 
     @property
     def traced(self) -> str:
@@ -118,29 +130,46 @@ def figure_of(record: Record) -> Figure:
     """Return the score of a result line."""
     plain, values = record.plain, record.settings.get("values")
     return Figure(
-        plain["value"], plain["low"], plain["high"], plain["metric"], (escape_source(record.source),),
-        n=plain.get("n"), sd=None if isinstance(values, list) and len(values) < 2 else record.settings.get("sd"),
-        percent=plain.get("percent", True), known=estimate(plain), warnings=warnings_of(record.settings),
-    )  # fmt: skip
+        plain["value"],
+        plain["low"],
+        plain["high"],
+        plain["metric"],
+        (escape_source(record.source),),
+        n=plain.get("n"),
+        sd=None if isinstance(values, list) and len(values) < 2 else record.settings.get("sd"),
+        percent=plain.get("percent", True),
+        known=estimate(plain),
+        warnings=warnings_of(record.settings),
+    )
 
 
 def average(figures: Sequence[Figure], run_of: Sequence[Hashable] | None = None) -> Figure:
-    """Return the mean over several training runs on the same test items; `run_of` contains the run of each score."""
+    """Return the mean over several training runs on the same test items; `run_of` contains the run
+    of each score.
+    """
     if len(figures) == 1:
         return figures[0]
     runs = range(len(figures)) if run_of is None else run_of
-    measured = [(figure, run) for figure, run in zip(figures, runs, strict=True) if figure.value is not None]
+    measured = [
+        (figure, run) for figure, run in zip(figures, runs, strict=True) if figure.value is not None
+    ]
     if not measured:
         return figures[0]
     own = [figure for figure, _ in measured]
     estimates = [figure.known for figure in own if figure.known is not None]
-    known = over_trainings(estimates, [run for _, run in measured]) if len(estimates) == len(own) else None
+    known = (
+        over_trainings(estimates, [run for _, run in measured])
+        if len(estimates) == len(own)
+        else None
+    )
     values = [figure.value for figure in own if figure.value is not None]
     sources = ("+".join(source for figure in own for source in figure.sources),)
     n = own[0].n if len({figure.n for figure in own}) == 1 else None
     sd = statistics.stdev(values) if len(values) > 1 else None
     warnings = _all_warnings(figures)
-    return _combined(own[0], values, known, kind="average", sources=sources, n=n, sd=sd, warnings=warnings)
+    return _combined(
+        own[0], values, known, kind="average", sources=sources, n=n, sd=sd, warnings=warnings
+    )
 
 
 def mean_of(figures: Sequence[Figure]) -> Figure | None:
@@ -153,7 +182,15 @@ def mean_of(figures: Sequence[Figure]) -> Figure | None:
     sources = tuple(source for figure in figures for source in figure.sources)
     warnings = _all_warnings(figures)
     return _combined(
-        figures[0], values, known, kind="mean", sources=sources, n=None, sd=None, digits=2, warnings=warnings
+        figures[0],
+        values,
+        known,
+        kind="mean",
+        sources=sources,
+        n=None,
+        sd=None,
+        digits=2,
+        warnings=warnings,
     )
 
 
@@ -163,11 +200,21 @@ def _all_warnings(figures: Iterable[Figure]) -> tuple[str, ...]:
 
 
 def _combined(first: Figure, values: Sequence[float], known: Estimate | None, **changed) -> Figure:
-    """Return the mean of values with its interval. The interval of a fraction is clipped to [0, 1]."""
+    """Return the mean of values with its interval. The interval of a fraction is clipped to [0,
+    1].
+    """
     low, high = (None, None) if known is None else known.interval
-    if known is not None and low is not None and high is not None and first.percent and 0 <= known.value <= 1:
+    if (
+        known is not None
+        and low is not None
+        and high is not None
+        and first.percent
+        and 0 <= known.value <= 1
+    ):
         low, high = max(0.0, low), min(1.0, high)
-    return replace(first, value=sum(values) / len(values), low=low, high=high, known=known, **changed)
+    return replace(
+        first, value=sum(values) / len(values), low=low, high=high, known=known, **changed
+    )
 
 
 def difference(one: Figure, other: Figure) -> Number:
@@ -182,16 +229,20 @@ def distance(one: Figure, other: Figure) -> Number:
     return replace(difference(larger, smaller), signed=False)
 
 
-def counted(outcome: str, outcomes: Sequence[str], pairs: Sequence[tuple[Figure, Figure]]) -> Number:
-    """Return the number of pairs with an outcome, or the number of all pairs for the outcome `compared`."""
+def counted(
+    outcome: str, outcomes: Sequence[str], pairs: Sequence[tuple[Figure, Figure]]
+) -> Number:
+    """Return the number of pairs with an outcome, or the number of all pairs for the outcome
+    `compared`.
+    """
     count = len(pairs) if outcome == "compared" else list(outcomes).count(outcome)
     sources = tuple(a.sources[0] for a, _ in pairs), tuple(b.sources[0] for _, b in pairs)
     return Number(count, outcome, sources, whole=True)
 
 
 def pearson(x: Sequence[Figure], y: Sequence[Figure]) -> tuple[Number, Number, Number] | None:
-    """Return Pearson's correlation between two lists of scores with Fisher's 95% interval. Return None if there are fewer than
-    four points or one list has no variance."""
+    """Return Pearson's correlation between two lists of scores with Fisher's 95% interval. Return
+    None if there are fewer than four points or one list has no variance."""
     from scipy.stats import pearsonr
 
     values = [[figure.value for figure in side] for side in (x, y)]
@@ -201,6 +252,7 @@ def pearson(x: Sequence[Figure], y: Sequence[Figure]) -> tuple[Number, Number, N
     sources = tuple(figure.sources[0] for figure in x), tuple(figure.sources[0] for figure in y)
     ends = (found.statistic, *found.confidence_interval(0.95))
     r, low, high = (
-        Number(float(end), f"pearson.{k}", sources) for k, end in zip(("value", "low", "high"), ends, strict=True)
+        Number(float(end), f"pearson.{k}", sources)
+        for k, end in zip(("value", "low", "high"), ends, strict=True)
     )
     return r, low, high

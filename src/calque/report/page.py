@@ -27,10 +27,17 @@ _DARK = {"link": "#7cbcec", "up": "#4fc79b", "down": "#f2955c", "marked": "#4d3f
 
 
 def html(report: Report) -> str:
-    """Return the HTML page. Its content is escaped, and a content security policy allows only its own script and style."""
+    """Return the HTML page. Its content is escaped, and a content security policy allows only its
+    own script and style.
+    """
     style, script = _style(), _read("page.js")
-    environment = Environment(loader=PackageLoader("calque.report", "."), autoescape=True, undefined=StrictUndefined)
-    environment.policies |= {"json.dumps_function": json_text, "json.dumps_kwargs": {"sort_keys": False}}
+    environment = Environment(
+        loader=PackageLoader("calque.report", "."), autoescape=True, undefined=StrictUndefined
+    )
+    environment.policies |= {
+        "json.dumps_function": json_text,
+        "json.dumps_kwargs": {"sort_keys": False},
+    }
     names, records, _, dates = zip(*report.files, strict=True)
     sources = ", ".join(names) if len(names) <= 3 else f"{len(names)} files"
     return environment.get_template("page.html.j2").render(
@@ -60,14 +67,20 @@ def tally(outcomes: Sequence[str]) -> str:
     """Describe in words how often each outcome occurs."""
     counts = Counter(outcomes)
     words = {"better": "better", "worse": "worse", "unclear": "without a clear difference"}
-    return ", ".join(f"{counts[outcome]} {word}" for outcome, word in words.items() if counts[outcome])
+    return ", ".join(
+        f"{counts[outcome]} {word}" for outcome, word in words.items() if counts[outcome]
+    )
 
 
 @cache
 def _style() -> str:
-    """Return the style sheet of the page and of its drawings, with light and dark colours as CSS variables."""
+    """Return the style sheet of the page and of its drawings, with light and dark colours as CSS
+    variables.
+    """
     themes = (svg.LIGHT | _LIGHT, svg.DARK | _DARK)
-    light, dark = ("".join(f"--{name}:{value};" for name, value in theme.items()) for theme in themes)
+    light, dark = (
+        "".join(f"--{name}:{value};" for name, value in theme.items()) for theme in themes
+    )
     rules = [
         f":root{{{light}--font:{svg.FONT};color-scheme:light}}",
         f"@media (prefers-color-scheme:dark){{:root{{{dark}color-scheme:dark}}}}",
@@ -85,7 +98,9 @@ def _read(name: str) -> str:
 
 
 def _hash(content: str) -> str:
-    """Return the hash of an element's content for the content security policy; browsers hash every line ending as LF."""
+    """Return the hash of an element's content for the content security policy; browsers hash every
+    line ending as LF.
+    """
     content = re.sub(r"\r\n?", "\n", content)
     return "sha256-" + base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
 
@@ -98,7 +113,10 @@ def write_plots(plots: Sequence[Plot], folder: str | os.PathLike[str]) -> list[P
     for plot in plots:
         several = plot.choices
         for panel in plot.panels:
-            parts = [plot.id.removesuffix("-plot"), *(value for name, value in panel.choice.items() if name in several)]
+            parts = [
+                plot.id.removesuffix("-plot"),
+                *(value for name, value in panel.choice.items() if name in several),
+            ]
             name = re.sub(r"[^\w.]+", "-", "-".join(parts)).strip("-.") or "plot"
             while name.casefold() in written:
                 name += "-"

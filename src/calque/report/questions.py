@@ -1,4 +1,6 @@
-"""Group result lines by encoder or method ("subject") and by task, metric and test settings ("question")."""
+"""Group result lines by encoder or method ("subject") and by task, metric and test settings
+("question").
+"""
 
 from __future__ import annotations
 
@@ -21,27 +23,43 @@ from calque.tasks.table import reporting_of as declared_for
 BASE = "base"
 _ABOUT_SEVERAL = (*FORMER, "examples")
 _WORDS = {
-    "links": "links", "symmetrize": "symmetrisation", "train": "training text", "training_sentence_pairs": "training pairs",
-    "train_texts": "training texts", "links_from": "extraction", "dev": "development text", "text_sentences": "sentences of text",
-    "training_words": "training words", "learning_rate": "learning rate", "per_epoch": "texts per epoch",
-    "first_senses": "first senses", "max_answer": "maximum answer length", "sentence_pooling": "pooling", "pooled": "pooled as",
+    "links": "links",
+    "symmetrize": "symmetrisation",
+    "train": "training text",
+    "training_sentence_pairs": "training pairs",
+    "train_texts": "training texts",
+    "links_from": "extraction",
+    "dev": "development text",
+    "text_sentences": "sentences of text",
+    "training_words": "training words",
+    "learning_rate": "learning rate",
+    "per_epoch": "texts per epoch",
+    "first_senses": "first senses",
+    "max_answer": "maximum answer length",
+    "sentence_pooling": "pooling",
+    "pooled": "pooled as",
     "margin_k": "neighbours of margins",
-}  # fmt: skip
+}
 _LONGEST = 60  # maximum length of the value of a setting in the name of a question, in characters
 
 
-# -- subjects: encoders before and after alignment ---------------------------------------------------------------------
+# -- subjects: encoders before and after alignment
+# ---------------------------------------------------------------------
 @dataclass(frozen=True)
 class Subject:
     """Encoder before or after alignment, shown as a table row and as a series in plots.
 
     Attributes:
         label: name in the report.
-        method: name of the method if the result lines contain one, otherwise the name of the encoder.
-        group: folder of the study, and base encoder with its layer; subjects in the same group are comparable.
-        number: index in order of first appearance, which determines the colour and shape of the marker.
+        method: name of the method if the result lines contain one, otherwise the name of the
+            encoder.
+        group: folder of the study, and base encoder with its layer; subjects in the same group are
+            comparable.
+        number: index in order of first appearance, which determines the colour and shape of the
+            marker.
         reference: whether the subject is not an encoder but, for example, a statistical aligner.
-        runs: number of encoders that differ only in the seed of their training and are shown as one method; otherwise 0.
+        runs: number of encoders that differ only in the seed of their training and are shown as one
+            method; otherwise 0.
     """
 
     label: str
@@ -57,9 +75,12 @@ class Subjects:
     """All subjects in the results, with their baselines.
 
     Attributes:
-        of: subject of each result line, by the line's source; lines about several encoders have no entry.
-        base: baseline of each subject; baselines, references and subjects without a baseline have no entry.
-        guessed: baselines chosen as the first subject of their group because no line names a baseline.
+        of: subject of each result line, by the line's source; lines about several encoders have no
+            entry.
+        base: baseline of each subject; baselines, references and subjects without a baseline have
+            no entry.
+        guessed: baselines chosen as the first subject of their group because no line names a
+            baseline.
     """
 
     all: tuple[Subject, ...]
@@ -72,18 +93,24 @@ class Subjects:
 
 
 def find_subjects(results: Results, base: str | None = None) -> Subjects:
-    """Find the subjects, their labels and their baselines. A label consists of the values that differ between subjects.
+    """Find the subjects, their labels and their baselines. A label consists of the values that
+    differ between subjects.
 
-    Lines of a study or demo name a method, and each folder is one experiment. Lines of `calque evaluate` name an encoder.
-    Encoders whose alignments differ only in their seeds are training runs of one method, and share a subject.
-    `base` is the label of one baseline for all subjects. By default, the baseline of an aligned encoder is the base encoder
-    that its lines name. For a method, it is `base`; for an encoder `X+…`, it is X; otherwise, it is the first subject.
+    Lines of a study or demo name a method, and each folder is one experiment. Lines of `calque
+    evaluate` name an encoder. Encoders whose alignments differ only in their seeds are training
+    runs of one method, and share a subject. `base` is the label of one baseline for all subjects.
+    By default, the baseline of an aligned encoder is the base encoder that its lines name. For a
+    method, it is `base`; for an encoder `X+…`, it is X; otherwise, it is the first subject.
 
     Raises:
         SettingError: no subject has the label `base`.
     """
     scores = [record for record in results.records if record.analysis is None]
-    named = [{**record.plain, "folder": _folder(record)} for record in scores if record.plain.get("method")]
+    named = [
+        {**record.plain, "folder": _folder(record)}
+        for record in scores
+        if record.plain.get("method")
+    ]
     keys = ("folder", "encoder", "supervision", "layer")
     values = {key: {plain.get(key) for plain in named} - {None, ""} for key in keys}
     hashes: dict[str, set[str]] = {}
@@ -97,7 +124,9 @@ def find_subjects(results: Results, base: str | None = None) -> Subjects:
     by_hash: dict[str, str] = {}  # maps the fingerprint of each encoder to its label
     before: dict[str, str] = {}  # maps each label to the fingerprint of its base encoder
     with_encoder: set[str] = set()
-    for record in sorted(results.records, key=lambda record: record.analysis is not None):  # scores come first
+    for record in sorted(
+        results.records, key=lambda record: record.analysis is not None
+    ):  # scores come first
         if record.analysis in _ABOUT_SEVERAL:
             continue
         folder, method, plain = _folder(record), record.plain.get("method"), record.plain
@@ -110,7 +139,10 @@ def find_subjects(results: Results, base: str | None = None) -> Subjects:
                 "": method,
                 "supervision": plain.get("supervision"),
             }
-            parts = [run, *(part or "" for key, part in known.items() if not key or len(values[key]) > 1)]
+            parts = [
+                run,
+                *(part or "" for key, part in known.items() if not key or len(values[key]) > 1),
+            ]
             group = (folder, f"{plain.get('encoder') or ''} {plain.get('layer')}")
         else:
             method = _encoder(record)
@@ -139,21 +171,35 @@ def find_subjects(results: Results, base: str | None = None) -> Subjects:
         for number, (label, (method, group)) in enumerate(labels.items())
     }
     of = {source: subjects[label] for source, label in label_of.items()}
-    made_of = {subjects[label]: subjects[by_hash[each]] for label, each in before.items() if each in by_hash}
+    made_of = {
+        subjects[label]: subjects[by_hash[each]]
+        for label, each in before.items()
+        if each in by_hash
+    }
     return Subjects(tuple(subjects.values()), of, *_bases(list(subjects.values()), base, made_of))
 
 
 def _training_runs(records: Sequence[Record]) -> dict[str, str]:
-    """Return the common name of encoders whose alignments differ only in their seeds, by the fingerprints of the encoders."""
+    """Return the common name of encoders whose alignments differ only in their seeds, by the
+    fingerprints of the encoders.
+    """
     runs = _encoders_by_setting(records)
     names = {setting: list(encoders.values()) for setting, encoders in runs.items()}
     labels = {setting: common_name(each) for setting, each in names.items()}
-    others = {_encoder(record) for record in records if _hash(record) not in set().union(*runs.values())}
+    others = {
+        _encoder(record) for record in records if _hash(record) not in set().union(*runs.values())
+    }
     for setting in _repeated(labels, others):
         labels[setting] += f" ({', '.join(names[setting])})"
-    for setting in _repeated(labels, others):  # encoders in different folders can have the same names
+    for setting in _repeated(
+        labels, others
+    ):  # encoders in different folders can have the same names
         labels[setting] += f" · {setting[:6]}"
-    return {fingerprint: labels[setting] for setting, encoders in runs.items() for fingerprint in encoders}
+    return {
+        fingerprint: labels[setting]
+        for setting, encoders in runs.items()
+        for fingerprint in encoders
+    }
 
 
 def _repeated(labels: Mapping[str, str], others: Collection[str]) -> list[str]:
@@ -163,10 +209,11 @@ def _repeated(labels: Mapping[str, str], others: Collection[str]) -> list[str]:
 
 
 def _encoders_by_setting(records: Sequence[Record]) -> dict[str, dict[str, str]]:
-    """Return the encoders of each setting that was aligned with several seeds, as names by fingerprints.
+    """Return the encoders of each setting that was aligned with several seeds, as names by
+    fingerprints.
 
-    If a seed has several encoders, an encoder was trained again, so it is not clear which encoders belong together. Such
-    settings are left out.
+    If a seed has several encoders, an encoder was trained again, so it is not clear which encoders
+    belong together. Such settings are left out.
     """
     by_seed: dict[str, dict[int, dict[str, str]]] = {}  # names by fingerprint, by seed, by setting
     for record in records:
@@ -177,14 +224,20 @@ def _encoders_by_setting(records: Sequence[Record]) -> dict[str, dict[str, str]]
             seeds = by_seed.setdefault(str(aligned["setting"]), {})
             seeds.setdefault(aligned["seed"], {})[_hash(record)] = _encoder(record)
     return {
-        setting: {fingerprint: name for encoders in seeds.values() for fingerprint, name in encoders.items()}
+        setting: {
+            fingerprint: name
+            for encoders in seeds.values()
+            for fingerprint, name in encoders.items()
+        }
         for setting, seeds in by_seed.items()
         if len(seeds) > 1 and all(len(encoders) == 1 for encoders in seeds.values())
     }
 
 
 def common_name(names: Sequence[str]) -> str:
-    """Return the common beginning of names such as `aligned-seed0` and `aligned-seed1`, or all names if there is none."""
+    """Return the common beginning of names such as `aligned-seed0` and `aligned-seed1`, or all
+    names if there is none.
+    """
     equal = takewhile(lambda letters: len(set(letters)) == 1, zip(*names, strict=False))
     start = re.sub(r"\d+$", "", "".join(letters[0] for letters in equal))
     start = re.sub(r"[-_. ]+(seed|run|s|r)?[-_. ]*$", "", start)
@@ -206,31 +259,43 @@ def _hash(record: Record) -> str:
 def _bases(
     subjects: Sequence[Subject], base: str | None, made_of: Mapping[Subject, Subject]
 ) -> tuple[dict[Subject, Subject], tuple[Subject, ...]]:
-    """Return the baseline of each subject, and the guessed baselines; `made_of` contains the baselines named in the lines."""
+    """Return the baseline of each subject, and the guessed baselines; `made_of` contains the
+    baselines named in the lines.
+    """
     compared = [subject for subject in subjects if not subject.reference]
     if base is not None:
         chosen = next((subject for subject in compared if subject.label == base), None)
         if chosen is None:
-            raise SettingError(f"base must be one of {', '.join(s.label for s in compared)}, got {base!r}")
+            raise SettingError(
+                f"base must be one of {', '.join(s.label for s in compared)}, got {base!r}"
+            )
         return {subject: chosen for subject in compared if subject != chosen}, ()
     bases, guessed = {}, {}
     for subject in compared:
         group = [other for other in compared if other.group == subject.group]
-        named = [made_of[subject]] if subject in made_of else [other for other in group if other in made_of.values()]
+        named = (
+            [made_of[subject]]
+            if subject in made_of
+            else [other for other in group if other in made_of.values()]
+        )
         plain = named or [other for other in group if other.method == BASE]
         shorter = [other for other in group if subject.method.startswith(f"{other.method}+")]
-        chosen = plain[0] if plain else max(shorter or group[:1], key=lambda other: len(other.method))
+        chosen = (
+            plain[0] if plain else max(shorter or group[:1], key=lambda other: len(other.method))
+        )
         if chosen != subject and (subject in made_of or subject not in made_of.values()):
             bases[subject] = chosen
             guessed |= {} if plain or shorter else {chosen: None}
     return bases, tuple(guessed)
 
 
-# -- questions: a task and metric, with subjects as rows and test sets as columns --------------------------------------
+# -- questions: a task and metric, with subjects as rows and test sets as columns
+# --------------------------------------
 @dataclass(frozen=True)
 class Column:
-    """Test set. `lang` is its language, or the pair if source languages differ. `data` is its file or data set. `is_source`
-    is true for the training language. `label` is the column header, with the file name if several columns share a language."""
+    """Test set. `lang` is its language, or the pair if source languages differ. `data` is its file
+    or data set. `is_source` is true for the training language. `label` is the column header, with
+    the file name if several columns share a language."""
 
     lang: str
     data: str
@@ -240,8 +305,9 @@ class Column:
 
 @dataclass(frozen=True)
 class Question:
-    """Scores for one task, metric and variant by subject and test set. `variant` describes the settings that distinguish this
-    question from other questions of the task. In `columns`, the training language comes first."""
+    """Scores for one task, metric and variant by subject and test set. `variant` describes the
+    settings that distinguish this question from other questions of the task. In `columns`, the
+    training language comes first."""
 
     task: str
     metric: str
@@ -253,12 +319,20 @@ class Question:
 
     @property
     def targets(self) -> tuple[Column, ...]:
-        """Columns in languages other than the training language; all columns if there are no other languages."""
+        """Columns in languages other than the training language; all columns if there are no other
+        languages.
+        """
         return tuple(column for column in self.columns if not column.is_source) or self.columns
 
     def mean(self, subject: Subject) -> Figure | None:
-        """Return the mean over `targets`; None if there is only one target or the subject has no score on one of them."""
-        cells = [cell for column in self.targets if (cell := self.cells.get((subject, column))) is not None]
+        """Return the mean over `targets`; None if there is only one target or the subject has no
+        score on one of them.
+        """
+        cells = [
+            cell
+            for column in self.targets
+            if (cell := self.cells.get((subject, column))) is not None
+        ]
         return mean_of(cells) if len(cells) == len(self.targets) > 1 else None
 
     @property
@@ -267,7 +341,9 @@ class Question:
 
     @property
     def is_main(self) -> bool:
-        """Whether the metric is a main metric of the task rather than, for example, recall or the score of one direction."""
+        """Whether the metric is a main metric of the task rather than, for example, recall or the
+        score of one direction.
+        """
         return self.about.is_main
 
     @property
@@ -286,7 +362,8 @@ class Asked:
 
     Attributes:
         title: name of the task in the report.
-        is_part: whether the metric is a part of another metric of the task, such as the score of one direction.
+        is_part: whether the metric is a part of another metric of the task, such as the score of
+            one direction.
         is_main: see `Question`.
         lower_is_better: whether lower values of the metric are better.
         role: role of the task in the plot of retrieval and transfer.
@@ -300,11 +377,13 @@ class Asked:
 
 
 def sort_questions(records: Iterable[Record], subjects: Subjects) -> tuple[list[Question], int]:
-    """Group scores into questions in the order of the lines; return the questions and the number of replaced lines.
+    """Group scores into questions in the order of the lines; return the questions and the number of
+    replaced lines.
 
-    Lines for the same subject and question are averaged if their encoders (fingerprints), seeds or training seeds differ:
-    first within each training run, then over runs. A line replaces an earlier line if both agree in encoder, seed, training seed
-    and all settings that define the question (see `Reporting`).
+    Lines for the same subject and question are averaged if their encoders (fingerprints), seeds or
+    training seeds differ: first within each training run, then over runs. A line replaces an
+    earlier line if both agree in encoder, seed, training seed and all settings that define the
+    question (see `Reporting`).
     """
     superseded = 0
     records = [record for record in records if record.analysis is None]
@@ -313,7 +392,9 @@ def sort_questions(records: Iterable[Record], subjects: Subjects) -> tuple[list[
     about = _declared_questions(records, declared)
     sources_of: dict[str, set[str]] = {}
     for record in records:
-        sources_of.setdefault(record["task"], set()).update(record.pair[:1] if len(record.pair) > 1 else ())
+        sources_of.setdefault(record["task"], set()).update(
+            record.pair[:1] if len(record.pair) > 1 else ()
+        )
     groups: dict[tuple[str, str, str], dict[tuple[Subject, Column], dict[object, Record]]] = {}
     for record in records:
         *sources, tested = pair = record.pair
@@ -326,10 +407,17 @@ def sort_questions(records: Iterable[Record], subjects: Subjects) -> tuple[list[
         cell[model] = record
     questions = []
     for key, lines in groups.items():
-        columns = sorted(dict.fromkeys(column for _, column in lines), key=lambda column: not column.is_source)
+        columns = sorted(
+            dict.fromkeys(column for _, column in lines), key=lambda column: not column.is_source
+        )
         langs = [column.lang for column in columns]
-        files = [f" ({PurePath(c.data).name})" if c.data and langs.count(c.lang) > 1 else "" for c in columns]
-        columns = [replace(c, label=f"{c.lang}{file}") for c, file in zip(columns, files, strict=True)]
+        files = [
+            f" ({PurePath(c.data).name})" if c.data and langs.count(c.lang) > 1 else ""
+            for c in columns
+        ]
+        columns = [
+            replace(c, label=f"{c.lang}{file}") for c, file in zip(columns, files, strict=True)
+        ]
         cells = {place: pooled(list(own.values())) for place, own in lines.items()}
         answered = sorted({subject for subject, _ in lines}, key=lambda s: s.number)
         questions.append(Question(*key, tuple(columns), tuple(answered), cells, about[key[:2]]))
@@ -337,9 +425,14 @@ def sort_questions(records: Iterable[Record], subjects: Subjects) -> tuple[list[
 
 
 def pooled(lines: Sequence[Record]) -> Figure:
-    """Return the mean over the training runs of one method. If the lines have no seeds, each encoder is one run."""
+    """Return the mean over the training runs of one method. If the lines have no seeds, each
+    encoder is one run.
+    """
     seeds = [line.plain.get("training_seed") for line in lines]
-    runs = [line.settings.get("encoder_fingerprint") if s is None else s for s, line in zip(seeds, lines, strict=True)]
+    runs = [
+        line.settings.get("encoder_fingerprint") if s is None else s
+        for s, line in zip(seeds, lines, strict=True)
+    ]
     return average([figure_of(line) for line in lines], runs)
 
 
@@ -348,11 +441,14 @@ def _model(record: Record) -> tuple[str, ...]:
     return _hash(record), str(record.plain.get("seed")), str(record.plain.get("training_seed"))
 
 
-# -- what tasks declare ------------------------------------------------------------------------------------------------
+# -- what tasks declare
+# ------------------------------------------------------------------------------------------------
 def reporting_of(record: Record) -> Reporting:
-    """Return the declaration of a line's task: the one stored in the line or, for calque's own tasks, the one in the table.
+    """Return the declaration of a line's task: the one stored in the line or, for calque's own
+    tasks, the one in the table.
 
-    Older lines of studies contain only the user's name of a task; the declaration is then inferred from the recorded settings.
+    Older lines of studies contain only the user's name of a task; the declaration is then inferred
+    from the recorded settings.
     """
     stored = record.plain.get("reporting")
     if stored is not None:
@@ -361,8 +457,12 @@ def reporting_of(record: Record) -> Reporting:
     return likely_reporting(record.settings) if known is None else known
 
 
-def _declared_questions(records: Sequence[Record], declared: Mapping[str, Reporting]) -> dict[tuple[str, str], Asked]:
-    """Return what the tasks declare about each task and metric. If the lines of a task differ, the first line decides."""
+def _declared_questions(
+    records: Sequence[Record], declared: Mapping[str, Reporting]
+) -> dict[tuple[str, str], Asked]:
+    """Return what the tasks declare about each task and metric. If the lines of a task differ, the
+    first line decides.
+    """
     metrics: dict[str, set[str]] = {}
     for record in records:
         metrics.setdefault(record["task"], set()).add(record["metric"])
@@ -381,7 +481,9 @@ def _declared_questions(records: Sequence[Record], declared: Mapping[str, Report
 
 
 def _title(record: Record, reporting: Reporting) -> str:
-    """Return the name of a line's task: the name that the user gave to it, or else the title that the task declares."""
+    """Return the name of a line's task: the name that the user gave to it, or else the title that
+    the task declares.
+    """
     task = record["task"]
     if record.plain.get("kind") is not None:  # the task has a name of its own in the study
         return task
@@ -389,15 +491,17 @@ def _title(record: Record, reporting: Reporting) -> str:
     return declared or task
 
 
-# -- settings that distinguish questions -------------------------------------------------------------------------------
+# -- settings that distinguish questions
+# -------------------------------------------------------------------------------
 _Place = tuple[object, ...]  # scores among which a setting is compared, and the name of the setting
 
 
 def _variants(records: Sequence[Record], declared: Mapping[str, Reporting]) -> dict[str, str]:
-    """Describe the settings that distinguish the question of each line from other questions of its task, keyed by source.
+    """Describe the settings that distinguish the question of each line from other questions of its
+    task, keyed by source.
 
-    A missing setting distinguishes questions only if the same encoder has scores with and without this setting on the same test
-    set, because lines from older versions have fewer settings.
+    A missing setting distinguishes questions only if the same encoder has scores with and without
+    this setting on the same test set, because lines from older versions have fewer settings.
     """
     settings = {record.source: _defining(record, declared[record.source]) for record in records}
     values: dict[_Place, set[str]] = {}
@@ -413,7 +517,11 @@ def _variants(records: Sequence[Record], declared: Mapping[str, Reporting]) -> d
         always = set.intersection(*({place[-1] for place in own} for own in lines))
         distinguishing |= {place for own in lines for place in own if place[-1] not in always}
     return {
-        source: ", ".join(_in_words(str(place[-1]), value) for place, value in own.items() if place in distinguishing)
+        source: ", ".join(
+            _in_words(str(place[-1]), value)
+            for place, value in own.items()
+            if place in distinguishing
+        )
         for source, own in settings.items()
     }
 
@@ -424,7 +532,9 @@ def _test_of(record: Record) -> tuple[object, ...]:
 
 
 def _defining(record: Record, reporting: Reporting) -> dict[_Place, str]:
-    """Return the settings that define the question of a line, by the scores among which they are compared and by name."""
+    """Return the settings that define the question of a line, by the scores among which they are
+    compared and by name.
+    """
     settings, parts = record.settings, record["metric"].split(".")[1:]
     left_out = {*ALWAYS_DESCRIPTIVE, *reporting.descriptive}
     everywhere, here = (record["task"], record["metric"]), _test_of(record)
@@ -448,5 +558,7 @@ def _in_words(name: str, value: str) -> str:
     if value in ("True", "False"):
         return words if value == "True" else f"non-{words}"
     if len(value) > _LONGEST:  # a hash of the value keeps the names of questions distinct
-        value = f"{value[:_LONGEST]}… ({hashlib.blake2b(value.encode(), digest_size=2).hexdigest()})"
+        value = (
+            f"{value[:_LONGEST]}… ({hashlib.blake2b(value.encode(), digest_size=2).hexdigest()})"
+        )
     return f"{words}: {value}"

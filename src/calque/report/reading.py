@@ -24,14 +24,23 @@ _ITEMS = {  # required keys of the items of each analysis: numeric keys, then ot
     "examples": ((), ("form", "sentence", "expected", "got")),
 }
 #: analyses that only older versions wrote; their lines are ignored
-FORMER = ("correlation", "consistency", "similarities", "subwords", "position", "senses", "data-size")
+FORMER = (
+    "correlation",
+    "consistency",
+    "similarities",
+    "subwords",
+    "position",
+    "senses",
+    "data-size",
+)
 _DEPTH = 3  # maximum depth of the search for run records below the folder of a result file
 _NOT_RESULTS = {"training", "steps", "text"}  # names of folders that do not contain results
 
 
 @dataclass(frozen=True)
 class Record:
-    """One line of a result file. `source` is `FILE:LINE`, where FILE is a key of `Results.files`. `plain` is the line as a
+    """One line of a result file. `source` is `FILE:LINE`, where FILE is a key of `Results.files`.
+    `plain` is the line as a
     dictionary: the result of `Score.to_dict` with a few more keys."""
 
     source: str
@@ -58,7 +67,9 @@ class Record:
 
     @property
     def is_of_training(self) -> bool:
-        """Whether a training run computed the score on its own held-out text; such scores are not comparable across methods."""
+        """Whether a training run computed the score on its own held-out text; such scores are not
+        comparable across methods.
+        """
         return self.plain["data"] == f"held out, {self.settings.get('model')}"
 
     @property
@@ -91,7 +102,10 @@ class RunRecord:
     @property
     def is_step(self) -> bool:
         """Whether the run is a step of a study; the folder name of a step is a hash."""
-        return re.fullmatch(r"[0-9a-f]{20}", self.name.rpartition("/")[2].rpartition("-")[2]) is not None
+        return (
+            re.fullmatch(r"[0-9a-f]{20}", self.name.rpartition("/")[2].rpartition("-")[2])
+            is not None
+        )
 
     @property
     def file(self) -> str:
@@ -104,7 +118,8 @@ class RunRecord:
         return scores if isinstance(scores, list) else []
 
     def scores(self) -> list[Record]:
-        """Return the scores of the run. The source of a score is its position in the file, `FILE:scores/0`.
+        """Return the scores of the run. The source of a score is its position in the file,
+        `FILE:scores/0`.
 
         Raises:
             InputError: an entry is not a score.
@@ -124,7 +139,8 @@ class Results:
         files: result files, keyed by the short names used in `Record.source`.
         runs: records of the runs in the folders of the result files.
         repeated: number of ignored lines that are identical to an earlier line of their file.
-        passed_over: names of JSON Lines files that contain no results, such as the losses of a training run.
+        passed_over: names of JSON Lines files that contain no results, such as the losses of a
+            training run.
     """
 
     records: tuple[Record, ...]
@@ -138,8 +154,8 @@ def read_results(paths: Sequence[str | os.PathLike[str]]) -> Results:
     """Read result files.
 
     Args:
-        paths: JSON Lines files, or folders, which are searched recursively for `*.jsonl` files with results; a folder that
-            contains no such file is read as the folder of a run.
+        paths: JSON Lines files, or folders, which are searched recursively for `*.jsonl` files with
+            results; a folder that contains no such file is read as the folder of a run.
 
     Raises:
         InputError: a path does not exist, a folder contains no results, or a line is invalid.
@@ -157,8 +173,10 @@ def read_results(paths: Sequence[str | os.PathLike[str]]) -> Results:
     runs = _runs(dict.fromkeys([*(path.parent for path in unique.values()), *bare]))
     if not unique and not any(run.has_section for run in runs):
         raise InputError(
-            "contains no results; expected results.jsonl from `calque demo` or `calque study`, a file from "
-            "`calque evaluate --out`, or an encoder with held-out training scores, such as a CLCR encoder",
+            "contains no results; expected results.jsonl from `calque demo` or `calque study`, a "
+            "file from "
+            "`calque evaluate --out`, or an encoder with held-out training scores, such as a CLCR "
+            "encoder",
             path=", ".join(map(str, paths)),
         )
     records, files, repeated = [], {}, 0
@@ -177,7 +195,9 @@ def _file(path: Path, records: int) -> File:
 
 
 def short_names(paths: Sequence[Path]) -> list[str]:
-    """Return the shortest distinct endings of paths, with at least one folder; reports must not contain local paths."""
+    """Return the shortest distinct endings of paths, with at least one folder; reports must not
+    contain local paths.
+    """
     paths = [finished(path) for path in paths]
     for length in range(2, 2 + max((len(path.parts) for path in paths), default=0)):
         names = ["/".join(path.parts[-length:]).lstrip("/") for path in paths]
@@ -187,11 +207,15 @@ def short_names(paths: Sequence[Path]) -> list[str]:
 
 
 def _below(folder: Path, ending: str, depth: int | None = None) -> list[Path]:
-    """Return the sorted files in a folder and its subfolders; skip hidden folders and folders that contain no results."""
+    """Return the sorted files in a folder and its subfolders; skip hidden folders and folders that
+    contain no results.
+    """
     skipped, found = set() if depth is not None else _NOT_RESULTS, []
     for place, folders, names in os.walk(folder):
         deep = len(Path(place).relative_to(folder).parts) == depth
-        folders[:] = sorted(name for name in folders if not (deep or name.startswith(".") or name in skipped))
+        folders[:] = sorted(
+            name for name in folders if not (deep or name.startswith(".") or name in skipped)
+        )
         found += [Path(place, name) for name in sorted(names) if name.endswith(ending)]
     return found
 
@@ -202,12 +226,16 @@ def _holds_results(path: Path) -> bool:
         with open(path, encoding="utf-8") as file:
             first = json.loads(next((line for line in file if line.strip()), "null"))
     except (ValueError, RecursionError):
-        return path.name == "results.jsonl"  # the file is corrupt; the error is reported when the file is read
+        return (
+            path.name == "results.jsonl"
+        )  # the file is corrupt; the error is reported when the file is read
     return isinstance(first, dict) and {"task", "metric", "languages"} <= first.keys()
 
 
 def _parsed(text: str, path: Path, line: int | None = None) -> Any:
-    """Parse JSON; raise an `InputError` for lone surrogates, which cannot be written to the page."""
+    """Parse JSON; raise an `InputError` for lone surrogates, which cannot be written to the
+    page.
+    """
     try:
         plain = json.loads(text)
         if "\\u" in text:
@@ -222,12 +250,17 @@ def _read(path: Path, name: str) -> tuple[list[Record], int]:
     try:
         lines = path.read_text(encoding="utf-8").split("\n")
     except UnicodeDecodeError as error:
-        raise InputError(f"is not UTF-8 ({error.reason} at byte {error.start})", path=path) from error
+        raise InputError(
+            f"is not UTF-8 ({error.reason} at byte {error.start})", path=path
+        ) from error
     first: dict[str, int] = {}  # maps each text to the number of its first line
     filled = [(number, line) for number, line in enumerate(lines, 1) if line.strip()]
     for number, line in filled:
         first.setdefault(line, number)
-    records = [_record(_parsed(line, path, number), f"{name}:{number}", path, number) for line, number in first.items()]
+    records = [
+        _record(_parsed(line, path, number), f"{name}:{number}", path, number)
+        for line, number in first.items()
+    ]
     return records, len(filled) - len(first)
 
 
@@ -235,12 +268,18 @@ def _record(plain: Any, source: str, path: Path, line: int | None, prefix: str =
     """Check a line and return its record, with None instead of NaN and infinite numbers."""
     if reason := _unusable(plain):
         raise InputError(f"{prefix}{reason}", path=path, line=line)
-    infinite = [key for key in NUMBERS if isinstance(plain.get(key), float) and not math.isfinite(plain[key])]
+    infinite = [
+        key
+        for key in NUMBERS
+        if isinstance(plain.get(key), float) and not math.isfinite(plain[key])
+    ]
     return Record(source, plain | dict.fromkeys(infinite))
 
 
 def _unusable(plain: Any) -> str | None:
-    """Return the reason why a line is invalid, or None if it is valid. Later code relies on these checks."""
+    """Return the reason why a line is invalid, or None if it is valid. Later code relies on these
+    checks.
+    """
     if reason := invalid_score(plain):
         return reason
     analysis = plain.get("analysis")
@@ -248,23 +287,37 @@ def _unusable(plain: Any) -> str | None:
         return f"analysis must be one of {', '.join(ANALYSES)}, got {analysis!r}"
     numbers, others = _ITEMS.get(analysis or "", ((), ()))
     for item in plain.get("items") or ():
-        if lacking := [name for name in (*numbers, *others) if not isinstance(item, dict) or name not in item]:
+        if lacking := [
+            name for name in (*numbers, *others) if not isinstance(item, dict) or name not in item
+        ]:
             return f"an item of {analysis} has no {', '.join(lacking)}"
-        if not all(type(item[name]) in (int, float) and math.isfinite(item[name]) for name in numbers):
+        if not all(
+            type(item[name]) in (int, float) and math.isfinite(item[name]) for name in numbers
+        ):
             return f"{', '.join(numbers)} of an item of {analysis} must be finite numbers"
-        got = item["got"].values() if analysis == "examples" and isinstance(item["got"], dict) else [None]
-        if analysis == "examples" and not all(isinstance(answer, dict) for answer in (item["expected"], *got)):
+        got = (
+            item["got"].values()
+            if analysis == "examples" and isinstance(item["got"], dict)
+            else [None]
+        )
+        if analysis == "examples" and not all(
+            isinstance(answer, dict) for answer in (item["expected"], *got)
+        ):
             return "expected and got of an example must be objects"
     return None
 
 
 def _runs(folders: Iterable[Path]) -> tuple[RunRecord, ...]:
-    """Read every `calque-run.json` in the folders of the result files and up to three levels below."""
+    """Read every `calque-run.json` in the folders of the result files and up to three levels
+    below.
+    """
     paths = [path for folder in folders for path in _below(folder, "calque-run.json", depth=_DEPTH)]
     unique = {path.resolve(): path for path in paths}
     runs = []
     for name, path in zip(short_names(list(unique)), unique.values(), strict=True):
         plain = _parsed(path.read_text(encoding="utf-8", errors="replace"), path)
         if isinstance(plain, dict):
-            runs.append(RunRecord(name.rpartition("/")[0] or path.resolve().parent.name, path, plain))
+            runs.append(
+                RunRecord(name.rpartition("/")[0] or path.resolve().parent.name, path, plain)
+            )
     return tuple(runs)

@@ -1,4 +1,6 @@
-"""Tables with methods as rows and test sets as columns, the overview table, and heat maps of differences."""
+"""Tables with methods as rows and test sets as columns, the overview table, and heat maps of
+differences.
+"""
 
 from __future__ import annotations
 
@@ -11,22 +13,29 @@ from calque.report.questions import Column, Question, Subject
 from calque.report.verdict import Claims, Comparison, metric_name
 
 BEST: Text = (
-    "Bold marks a score clearly better than all others in its column; ▲ and ▼ mark scores clearly better or worse than the "
+    "Bold marks a score clearly better than all others in its column; ▲ and ▼ mark scores clearly "
+    "better or worse than the "
     "base. All tests are corrected for the number of comparisons on the page.",
 )
 BEHIND: Text = ("Differences between these scores are not tested.",)
 OUTCOMES = {"better": "clearly better", "worse": "clearly worse", "unclear": "no clear difference"}
 
 
-def task(name: str, questions: Sequence[Question], headlines: Sequence[Question], claims: Claims) -> Section:
-    """Return the section of a task: tables of its main questions, heat maps of its headlines, and collapsed tables."""
+def task(
+    name: str, questions: Sequence[Question], headlines: Sequence[Question], claims: Claims
+) -> Section:
+    """Return the section of a task: tables of its main questions, heat maps of its headlines, and
+    collapsed tables.
+    """
     blocks: list[Block] = []
     own = [question for question in questions if question.task == name]
     n_plots = 0
     for number, question in enumerate(question for question in own if question.is_main):
         blocks.append(question_table(question, claims, f"{name}-{number}"))
         if question in headlines:
-            suffix = f"{n_plots}" if n_plots else ""  # the first heat map has the same name in every report
+            suffix = (
+                f"{n_plots}" if n_plots else ""
+            )  # the first heat map has the same name in every report
             plot = heat_map(question, claims, f"{name}-heat{suffix}")
             if plot is not None:
                 blocks.append(plot)
@@ -39,7 +48,9 @@ def task(name: str, questions: Sequence[Question], headlines: Sequence[Question]
 
 
 def _capitalised(title: str) -> str:
-    """Return a title with a capital first letter; names that users gave keep their other letters."""
+    """Return a title with a capital first letter; names that users gave keep their other
+    letters.
+    """
     return title[:1].upper() + title[1:]
 
 
@@ -47,24 +58,41 @@ def question_table(question: Question, claims: Claims, name: str) -> Table:
     """Build the table of one question; the second line of a cell is the 95% interval."""
     outcomes = {comparison.subject: comparison.outcomes for comparison in claims.of(question)}
     columns: dict[Column | None, dict[Subject, Figure | None]] = {
-        column: {s: question.cells.get((s, column)) for s in question.subjects} for column in question.columns
+        column: {s: question.cells.get((s, column)) for s in question.subjects}
+        for column in question.columns
     }
     heads = _heads(question)
     if len(question.targets) > 1:
         columns[None] = {subject: question.mean(subject) for subject in question.subjects}
         without = [column.lang for column in question.columns if column not in question.targets]
-        heads.append(Head("mean", f"without {', '.join(dict.fromkeys(without))}" if without else ""))
+        heads.append(
+            Head("mean", f"without {', '.join(dict.fromkeys(without))}" if without else "")
+        )
 
     def cell(subject: Subject, column: Column | None) -> Cell:
         figure = columns[column][subject]
         best = claims.best.get((question.key, column)) == subject
-        return Cell() if figure is None else Cell(figure, best, outcomes.get(subject, {}).get(column, ""))
+        return (
+            Cell()
+            if figure is None
+            else Cell(figure, best, outcomes.get(subject, {}).get(column, ""))
+        )
 
     lines = tuple(
-        Line(s.label, tuple(cell(s, column) for column in columns), s.number, _kind_of(s)) for s in question.subjects
+        Line(s.label, tuple(cell(s, column) for column in columns), s.number, _kind_of(s))
+        for s in question.subjects
     )
-    unit = "per cent" if question.cells and all(figure.percent for figure in question.cells.values()) else ""
-    parts = (metric_name(question.metric), unit, _way(question) or "higher is better", question.variant)
+    unit = (
+        "per cent"
+        if question.cells and all(figure.percent for figure in question.cells.values())
+        else ""
+    )
+    parts = (
+        metric_name(question.metric),
+        unit,
+        _way(question) or "higher is better",
+        question.variant,
+    )
     caption = f"{_capitalised(question.title)}: {', '.join(part for part in parts if part)}"
     note = BEST if question.is_main else BEHIND
     return Table(name, caption, "method", tuple(heads), lines, _sizes(columns), note)
@@ -78,7 +106,10 @@ def _kind_of(subject: Subject) -> str:
 
 
 def _heads(question: Question) -> list[Head]:
-    return [Head(column.label, "training language" if column.is_source else "") for column in question.columns]
+    return [
+        Head(column.label, "training language" if column.is_source else "")
+        for column in question.columns
+    ]
 
 
 def _way(question: Question) -> str:
@@ -91,12 +122,22 @@ def _sizes(columns: Mapping[Column | None, Mapping[Subject, Figure | None]]) -> 
     for column, figures in columns.items():
         known = [figure for figure in figures.values() if figure is not None]
         same = len({figure.n for figure in known}) == 1
-        cells.append(Cell(text=("",)) if column is None else Cell(number=known[0].part("n") if same else None))
-    return (Line("n", tuple(cells), detail="test items"),) if any(cell.number for cell in cells) else ()
+        cells.append(
+            Cell(text=("",))
+            if column is None
+            else Cell(number=known[0].part("n") if same else None)
+        )
+    return (
+        (Line("n", tuple(cells), detail="test items"),)
+        if any(cell.number for cell in cells)
+        else ()
+    )
 
 
 def glance(headlines: Sequence[Question], claims: Claims) -> Table | None:
-    """Build the overview table: the difference between each method and its baseline in the main metric of each task."""
+    """Build the overview table: the difference between each method and its baseline in the main
+    metric of each task.
+    """
     by_subject: dict[Subject, dict[object, Comparison]] = {}
     for question in headlines:
         for comparison in claims.of(question):
@@ -107,13 +148,32 @@ def glance(headlines: Sequence[Question], claims: Claims) -> Table | None:
     for subject in sorted(by_subject, key=lambda s: s.number):
         own = by_subject[subject]
         cells = tuple(_glance(own[q.key]) if q.key in own else Cell() for q in headlines)
-        lines.append(Line(subject.label, cells, subject.number, f"against {next(iter(own.values())).base.label}"))
-    heads = [Head(q.title, ", ".join(filter(None, (metric_name(q.metric), _way(q), q.variant)))) for q in headlines]
+        lines.append(
+            Line(
+                subject.label,
+                cells,
+                subject.number,
+                f"against {next(iter(own.values())).base.label}",
+            )
+        )
+    heads = [
+        Head(q.title, ", ".join(filter(None, (metric_name(q.metric), _way(q), q.variant))))
+        for q in headlines
+    ]
     note = (
-        "Mean difference over the target languages in points, followed by a sign for each language: ▲ clearly better, "
+        "Mean difference over the target languages in points, followed by a sign for each "
+        "language: ▲ clearly better, "
         "▼ clearly worse, · no clear difference.",
     )
-    return Table("glance", "Overview: difference from the base", "method", tuple(heads), tuple(lines), (), note)
+    return Table(
+        "glance",
+        "Overview: difference from the base",
+        "method",
+        tuple(heads),
+        tuple(lines),
+        (),
+        note,
+    )
 
 
 def short_reason(reason: str) -> str:
@@ -128,11 +188,17 @@ def _glance(comparison: Comparison) -> Cell:
     outcomes = comparison.on_targets
     column = next(iter(outcomes)) if None not in comparison.pairs and len(outcomes) == 1 else None
     number = difference(*comparison.pairs[column]) if column in comparison.pairs else None
-    return Cell(number=number, outcome=comparison.outcomes.get(column, "unclear"), marks=tuple(outcomes.values()))
+    return Cell(
+        number=number,
+        outcome=comparison.outcomes.get(column, "unclear"),
+        marks=tuple(outcomes.values()),
+    )
 
 
 def heat_map(question: Question, claims: Claims, name: str) -> Plot | None:
-    """Build a heat map of differences from the baseline; return None if there are fewer than four differences."""
+    """Build a heat map of differences from the baseline; return None if there are fewer than four
+    differences.
+    """
     comparisons = [comparison for comparison in claims.of(question) if comparison.outcomes]
     columns = question.columns
     if not comparisons or len(columns) * len(comparisons) < 4:
@@ -144,7 +210,11 @@ def heat_map(question: Question, claims: Claims, name: str) -> Plot | None:
             if column in comparison.outcomes:
                 (one, other), outcome = comparison.pairs[column], comparison.outcomes[column]
                 number = difference(one, other)
-                cells[r, c] = number, outcome, f"{subject.label}, {column.label}: {other} → {one}, {OUTCOMES[outcome]}"
+                cells[r, c] = (
+                    number,
+                    outcome,
+                    f"{subject.label}, {column.label}: {other} → {one}, {OUTCOMES[outcome]}",
+                )
                 row[c] = Cell(number=number, outcome=outcome)
         lines.append(Line(subject.label, tuple(row), subject.number))
     bases = dict.fromkeys(comparison.base.label for comparison in comparisons)
@@ -153,11 +223,18 @@ def heat_map(question: Question, claims: Claims, name: str) -> Plot | None:
     points = "points of " if all(f.percent for f in question.cells.values()) else ""
     metric, way = metric_name(question.metric), _way(question)
     description = (
-        f"Difference in {points}{metric} for each method and test set. Coloured cells are clearly better or "
+        f"Difference in {points}{metric} for each method and test set. Coloured cells are clearly "
+        "better or "
         "worse; hatched cells are neither. The table below contains the values."
     )
-    rows, names = [(c.subject.label, c.subject.number) for c in comparisons], [column.label for column in columns]
+    rows, names = (
+        [(c.subject.label, c.subject.number) for c in comparisons],
+        [column.label for column in columns],
+    )
     drawing = heat(rows, names, cells, title=title, description=description)
     behind = Table(f"{name}-data", title, "method", tuple(_heads(question)), tuple(lines))
-    note = (f"Differences in {points}{metric}{f', {way}' if way else ''}. Hatched cells show no clear difference.",)
+    note = (
+        f"Differences in {points}{metric}{f', {way}' if way else ''}. Hatched cells show no clear "
+        "difference.",
+    )
     return Plot(name, title, note, (Panel({}, (drawing,), (behind,)),), kind="heat")

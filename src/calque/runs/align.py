@@ -1,4 +1,6 @@
-"""Align an encoder with parallel text, dictionaries, plain text or released maps, and save it with a model card."""
+"""Align an encoder with parallel text, dictionaries, plain text or released maps, and save it with
+a model card.
+"""
 
 from __future__ import annotations
 
@@ -44,19 +46,21 @@ def align(
     progress: bool = False,
     say: Say = lambda line: None,
 ) -> Aligned:
-    """Align an encoder with parallel text, dictionaries, plain text in each language, or no translations at all (option `start`),
-    or add released maps to the encoder.
+    """Align an encoder with parallel text, dictionaries, plain text in each language, or no
+    translations at all (option `start`), or add released maps to the encoder.
 
     Args:
-        how: settings. `out` is written only when the result is complete; interrupted training resumes from `.OUT.calque-part`.
+        how: settings. `out` is written only when the result is complete; interrupted training
+            resumes from `.OUT.calque-part`.
         words: settings for tokenisation and word alignment.
         load: keyword arguments of `load_encoder` (layer, pooling, …).
-        options: options of the method. For maps, these are the options of `map_method` and `AVERAGING`; with `start`, the maps
-            are fitted without a dictionary.
+        options: options of the method. For maps, these are the options of `map_method` and
+            `AVERAGING`; with `start`, the maps are fitted without a dictionary.
 
     Returns:
-        the encoder, its folder and a record. The record's key `failed` lists the languages and layers for which no map could be
-        fitted without a dictionary; each failure also causes a warning.
+        the encoder, its folder and a record. The record's key `failed` lists the languages and
+        layers for which no map could be fitted without a dictionary; each failure also causes a
+        warning.
     """
     from calque.encoders import load_encoder
 
@@ -72,7 +76,9 @@ def align(
         begun = time.perf_counter()
         fitted = supervision.method.fit(base, data, run)
         record = {"towards": how.towards, **supervision.record(data, fitted, say)}
-        preparing = {supervision.preparing: round(begun - started, 2)} if supervision.preparing else {}
+        preparing = (
+            {supervision.preparing: round(begun - started, 2)} if supervision.preparing else {}
+        )
         record["seconds"] = {**preparing, "method": round(time.perf_counter() - begun, 2)}
         leave(fitted.encoder, folder, base, record, place=how.encoder, keep_layers=how.keep_layers)
         scores = [score.to_dict() for score in scores_of(fitted.scores)]
@@ -83,23 +89,38 @@ def align(
 
 
 def leave(
-    aligned: Encoder, folder: Path, base: Encoder, record: dict[str, Any], *, place: str, keep_layers: bool = False
+    aligned: Encoder,
+    folder: Path,
+    base: Encoder,
+    record: dict[str, Any],
+    *,
+    place: str,
+    keep_layers: bool = False,
 ) -> None:
-    """Add the name, path, fingerprint and precision of `base`, the encoder before alignment, to the record. Then save the
-    aligned encoder with its model card (only in the first of several processes).
+    """Add the name, path, fingerprint and precision of `base`, the encoder before alignment, to the
+    record. Then save the aligned encoder with its model card (only in the first of several
+    processes).
 
     Args:
         place: name or path from which the base was loaded.
     """
-    record |= {"encoder": base.name, "encoder_fingerprint": base.fingerprint, "encoder_precision": base.precision}
+    record |= {
+        "encoder": base.name,
+        "encoder_fingerprint": base.fingerprint,
+        "encoder_precision": base.precision,
+    }
     if (path := recorded_place(place, finished(folder))) is not None:
         record["encoder_path"] = path
     if is_first():
         save_with_card(aligned, folder, record, keep_layers=keep_layers)
 
 
-def save_with_card(encoder: Encoder, folder: Path, record: dict[str, Any], *, keep_layers: bool = False) -> None:
-    """Save an encoder with its model card, and add the kind of encoder and its vector settings to the record."""
+def save_with_card(
+    encoder: Encoder, folder: Path, record: dict[str, Any], *, keep_layers: bool = False
+) -> None:
+    """Save an encoder with its model card, and add the kind of encoder and its vector settings to
+    the record.
+    """
     from calque.encoders import HuggingFaceEncoder
     from calque.encoders.card import write_card
 
@@ -108,12 +129,17 @@ def save_with_card(encoder: Encoder, folder: Path, record: dict[str, Any], *, ke
         encoder.save(folder, keep_layers=keep_layers)
     else:
         encoder.save(folder)
-    if not (folder / RUN_FILE).is_file():  # the `save` method of a class in another package may not write a card
+    if not (
+        folder / RUN_FILE
+    ).is_file():  # the `save` method of a class in another package may not write a card
         write_card(folder, encoder, record)
 
 
-# -- released maps -----------------------------------------------------------------------------------------------------
-def _add_released(how: AlignSettings, load: Mapping[str, Any], options: Mapping[str, Any]) -> Aligned:
+# -- released maps
+# --------------------------------------------------------------------------------------------------
+def _add_released(
+    how: AlignSettings, load: Mapping[str, Any], options: Mapping[str, Any]
+) -> Aligned:
     """Add the released maps that the settings name to an encoder, and save the result."""
     from calque.encoders import load_encoder
 
@@ -125,27 +151,42 @@ def _add_released(how: AlignSettings, load: Mapping[str, Any], options: Mapping[
 
 
 def _released(
-    base: Any, folders: Sequence[str], *, towards: str, layers: Sequence[int] | None = None, combine: Combine = "last"
+    base: Any,
+    folders: Sequence[str],
+    *,
+    towards: str,
+    layers: Sequence[int] | None = None,
+    combine: Combine = "last",
 ) -> tuple[Encoder, dict[str, Any]]:
-    """Add released maps, such as the maps of Schuster et al. (2019), to an encoder, and return the encoder with a record. Each
-    layer has its own folder, with a file `XX_best_mapping.pth` for each language XX."""
+    """Add released maps, such as the maps of Schuster et al. (2019), to an encoder, and return the
+    encoder with a record. Each layer has its own folder, with a file `XX_best_mapping.pth` for each
+    language XX."""
     from calque.alignment.maps import with_maps
     from calque.maps.released import read_released
 
     numbers = base.layer_numbers(layers or None)
     if len(numbers) != len(folders):
-        raise SettingError(f"{len(folders)} folders of maps for {len(numbers)} layers; give one folder per layer")
+        raise SettingError(
+            f"{len(folders)} folders of maps for {len(numbers)} layers; give one folder per layer"
+        )
     maps: dict[str, dict[int, Any]] = {}
     files: list[str] = []
     for layer, folder in zip(numbers, map(Path, folders), strict=True):
         found = sorted(folder.glob("?*_best_mapping.pth"))
         if not found:
-            raise InputError("the folder has no file XX_best_mapping.pth, where XX is a language", path=folder)
+            raise InputError(
+                "the folder has no file XX_best_mapping.pth, where XX is a language", path=folder
+            )
         for path in found:
-            loaded = maps.setdefault(path.name.removesuffix("_best_mapping.pth"), {})[layer] = read_released(path)
+            loaded = maps.setdefault(path.name.removesuffix("_best_mapping.pth"), {})[layer] = (
+                read_released(path)
+            )
             if loaded.matrix is None or loaded.matrix.shape != (base.dim, base.dim):
                 shape = None if loaded.matrix is None else loaded.matrix.shape
-                fact = f"the map has shape {shape}, but the vectors of the encoder have {base.dim} dimensions"
+                fact = (
+                    f"the map has shape {shape}, but the vectors of the encoder have {base.dim} "
+                    "dimensions"
+                )
                 raise InputError(fact, path=path)
             files.append(f"{folder.name}/{path.name}")
     settings = {"method": "released", "files": files}
@@ -154,8 +195,11 @@ def _released(
     return aligned, {**about, "settings": settings | {"layers": numbers}}
 
 
-# -- adapters ------------------------------------------------------------------------------------------------------------
-def merge(adapters: str, *, out: str | Path, keep_layers: bool = False, overwrite: bool = False) -> Path:
+# -- adapters
+# --------------------------------------------------------------------------------------------------
+def merge(
+    adapters: str, *, out: str | Path, keep_layers: bool = False, overwrite: bool = False
+) -> Path:
     """Merge LoRA adapters into the weights of their encoder.
 
     Raises:
@@ -168,7 +212,9 @@ def merge(adapters: str, *, out: str | Path, keep_layers: bool = False, overwrit
 
     encoder = load_encoder(adapters)
     if not isinstance(encoder, AdaptedEncoder):
-        raise SettingError(f"{adapters} has no adapters to merge; expected a folder saved by calque align --lora")
+        raise SettingError(
+            f"{adapters} has no adapters to merge; expected a folder saved by calque align --lora"
+        )
     with writing(out, overwrite=overwrite) as folder:
         plain, run = encoder.merged(), Path(adapters) / RUN_FILE
         if not run.is_file():

@@ -38,9 +38,10 @@ def analyze(
     Each encoder encodes the test text once, with all layers in one pass.
 
     Args:
-        how: settings of the analysis. Word links are computed unless files with links are given. With `non_contextual`,
-            retrieval uses only the first occurrence of each word type, as in Table 4 of Cao et al. Without `only`, an
-            analysis whose files are missing is skipped with a message.
+        how: settings of the analysis. Word links are computed unless files with links are given.
+            With `non_contextual`, retrieval uses only the first occurrence of each word type, as in
+            Table 4 of Cao et al. Without `only`, an analysis whose files are missing is skipped
+            with a message.
 
     Raises:
         SettingError: an analysis is unknown, or the files of a requested analysis are missing.
@@ -50,34 +51,49 @@ def analyze(
     from calque.tasks import WordRetrieval
 
     words = words or Words()
-    settings = {"forms": how.forms, "pairs": how.pairs, "projection": how.projection, "seed": words.seed}
-    only = None if how.only is None else [name.strip() for name in how.only.split(",") if name.strip()]
+    settings = {
+        "forms": how.forms,
+        "pairs": how.pairs,
+        "projection": how.projection,
+        "seed": words.seed,
+    }
+    only = (
+        None if how.only is None else [name.strip() for name in how.only.split(",") if name.strip()]
+    )
     chosen, paths = _Chosen(only, settings, say), _by_name(how.encoders or ())
     langs = pairs_of([] if how.test is None else [how.test], how.langs or ())
     if not (paths and how.test and langs):
-        raise SettingError("the analyses need encoders, --test FILE and --langs, e.g. --langs en de")
+        raise SettingError(
+            "the analyses need encoders, --test FILE and --langs, e.g. --langs en de"
+        )
     check_pairs([how.test], langs)
     files: dict[str, Any] = {
-        name: [file] for name in ("test", "train", "links", "train_links") if (file := getattr(how, name))
+        name: [file]
+        for name in ("test", "train", "links", "train_links")
+        if (file := getattr(how, name))
     }
     (one,) = Inputs("analyze", langs=langs, words=words, say=say, **files).each()
     task = WordRetrieval.read(one, contextual=not how.non_contextual, bootstrap=how.bootstrap)
     if not len(task.links[0]):
         raise SettingError(f"{task.data} contains no linked words, so nothing can be measured")
     loader = partial(load_encoder, **dict(load or {}))
-    findings = _of_vectors(paths, Questions(task, _tags(task, how.upos or (), say)), chosen, loader, progress)
+    findings = _of_vectors(
+        paths, Questions(task, _tags(task, how.upos or (), say)), chosen, loader, progress
+    )
     order = {name: place for place, name in enumerate(ANALYSES)}
     return sorted(findings, key=lambda finding: order[finding.analysis])
 
 
 class _Chosen:
-    """Selected analyses (by default all) with the values of their options. Analyses that cannot be run are reported in
-    messages."""
+    """Selected analyses (by default all) with the values of their options. Analyses that cannot be
+    run are reported in messages."""
 
     def __init__(self, only: Sequence[str] | None, settings: Mapping[str, Any], say: Say):
         for name in only or ():
             if name not in ANALYSES:
-                raise SettingError(f"unknown analysis {name!r}, expected one or more of {', '.join(ANALYSES)}")
+                raise SettingError(
+                    f"unknown analysis {name!r}, expected one or more of {', '.join(ANALYSES)}"
+                )
         self.only, self.settings, self.say = only, settings, say
 
     def __contains__(self, name: str) -> bool:
@@ -87,13 +103,18 @@ class _Chosen:
         """Return the function of an analysis, with its options bound as arguments."""
         row = ANALYSES[name]
         taken = {*row.options, *(["seed"] if row.seeded else [])}
-        return partial(imported(row.target), **{key: each for key, each in self.settings.items() if key in taken})
+        return partial(
+            imported(row.target),
+            **{key: each for key, each in self.settings.items() if key in taken},
+        )
 
     def of(self, kind: str) -> list[str]:
         return [name for name, row in ANALYSES.items() if row.kind == kind and name in self]
 
     def lacks(self, name: str, remedy: str = "", *, some: bool = False, **about: str) -> None:
-        """Report a skipped analysis: raise an error if the user requested it and `some` is false; otherwise, print a message."""
+        """Report a skipped analysis: raise an error if the user requested it and `some` is false;
+        otherwise, print a message.
+        """
         remedy = remedy or ANALYSES[name].lacks.format(**about)
         if self.only is not None and not some:
             raise SettingError(f"{name}: {remedy}")
@@ -106,14 +127,22 @@ def _by_name(encoders: Sequence[str]) -> dict[str, str]:
         name, path = name_and_path(item)
         name = name or item
         if name in paths:
-            raise SettingError(f"encoders must have different names, got {name} twice; rename one, e.g. other={path}")
+            raise SettingError(
+                f"encoders must have different names, got {name} twice; rename one, e.g. "
+                f"other={path}"
+            )
         paths[name] = path
     return paths
 
 
-# -- encoders -------------------------------------------------------------------------------------------------
+# -- encoders
+# -------------------------------------------------------------------------------------------------
 def _of_vectors(
-    paths: Mapping[str, str], questions: Questions, chosen: _Chosen, loader: Callable[[str], Encoder], progress: bool
+    paths: Mapping[str, str],
+    questions: Questions,
+    chosen: _Chosen,
+    loader: Callable[[str], Encoder],
+    progress: bool,
 ) -> list[Finding]:
     """Return the findings for all encoders, while keeping only one encoder in memory at a time."""
     from calque.analyses.groups import accuracies
@@ -121,23 +150,34 @@ def _of_vectors(
     data = questions.task.data
 
     def found(analysis: str, findings: Any) -> Any:
-        """Return the findings of an analysis; if there are none, report that the analysis was skipped."""
+        """Return the findings of an analysis; if there are none, report that the analysis was
+        skipped.
+        """
         if not findings:
             chosen.lacks(analysis, data=data)
         return findings or []
 
-    divisions = {analysis: found(analysis, chosen[analysis](questions)) for analysis in chosen.of("division")}
+    divisions = {
+        analysis: found(analysis, chosen[analysis](questions)) for analysis in chosen.of("division")
+    }
     divisions = {analysis: groups for analysis, groups in divisions.items() if groups}
     if "rank" in divisions and questions.task.train is None:
-        chosen.say("rank: words are counted only in the test text; give --train for better frequency estimates")
+        chosen.say(
+            "rank: words are counted only in the test text; give --train for better frequency "
+            "estimates"
+        )
     comparisons = chosen.of("comparison")
     if len(paths) == 1 and "examples" in comparisons:
         chosen.lacks("examples")
         comparisons.remove("examples")
     findings, views = [], []
     for name, path in paths.items():
-        chosen.say(f"{name}: {len(questions.corpus):,} sentence pairs, {len(questions.pairs):,} links")
-        view, values = _of_encoder(name, loader(path), questions, chosen, progress, some=len(paths) > 1)
+        chosen.say(
+            f"{name}: {len(questions.corpus):,} sentence pairs, {len(questions.pairs):,} links"
+        )
+        view, values = _of_encoder(
+            name, loader(path), questions, chosen, progress, some=len(paths) > 1
+        )
         findings += values
         for analysis, groups in divisions.items():
             findings += accuracies(analysis, questions, view, groups)
@@ -151,9 +191,17 @@ def _of_vectors(
 
 
 def _of_encoder(
-    name: str, encoder: Encoder, questions: Questions, chosen: _Chosen, progress: bool, *, some: bool
+    name: str,
+    encoder: Encoder,
+    questions: Questions,
+    chosen: _Chosen,
+    progress: bool,
+    *,
+    some: bool,
 ) -> tuple[View, list[Finding]]:
-    """Return the retrieval results of one encoder and its accuracy by layer; `some` is true if there are several encoders."""
+    """Return the retrieval results of one encoder and its accuracy by layer; `some` is true if
+    there are several encoders.
+    """
     from calque.analyses.groups import layer_curve
     from calque.encoders.base import require
 
@@ -172,15 +220,22 @@ def _of_encoder(
     )
     view = questions.ask(name, source, target, about)
     views = {
-        n: view if n == encoder.layer else questions.ask(name, by_layer[0][n], by_layer[1][n], about, depth=1)
+        n: view
+        if n == encoder.layer
+        else questions.ask(name, by_layer[0][n], by_layer[1][n], about, depth=1)
         for n in by_layer[0]
     }
     return view, layer_curve(questions, views)
 
 
-# -- parts of speech ---------------------------------------------------------------------------------------------------
-def _tags(task: WordRetrieval, upos: Sequence[str], say: Say) -> dict[str, tuple[np.ndarray, Sequence[str]]]:
-    """Return the part-of-speech tags of the source and target words, read from files that contain the test sentences."""
+# -- parts of speech
+# --------------------------------------------------------------------------------------------------
+def _tags(
+    task: WordRetrieval, upos: Sequence[str], say: Say
+) -> dict[str, tuple[np.ndarray, Sequence[str]]]:
+    """Return the part-of-speech tags of the source and target words, read from files that contain
+    the test sentences.
+    """
     from calque.analyses.questions import SIDES, tags_for
     from calque.corpora import read_tagged
 
@@ -190,31 +245,49 @@ def _tags(task: WordRetrieval, upos: Sequence[str], say: Say) -> dict[str, tuple
         lang, langs = lang or language_of(item) or "", task.corpus.langs
         if lang not in langs:
             fact = f"the language is {lang!r}" if lang else "the language is unknown"
-            raise SettingError(f"--upos {item}: {fact}; expected {' or '.join(langs)}, e.g. {langs[0]}={path}")
+            raise SettingError(
+                f"--upos {item}: {fact}; expected {' or '.join(langs)}, e.g. {langs[0]}={path}"
+            )
         side = SIDES[langs.index(lang)]
         tagged = read_tagged(path, lang=lang)
         codes = tags_for(getattr(task.corpus, side), tagged)
         known = int((codes >= 0).sum())
         if not known:
-            raise SettingError(f"--upos {path}: none of the {len(tagged):,} sentences occurs in {task.data}")
+            raise SettingError(
+                f"--upos {path}: none of the {len(tagged):,} sentences occurs in {task.data}"
+            )
         say(f"{path}: parts of speech for {known:,} of {len(codes):,} words in {lang}")
         tags[side] = (codes, tagged.tags.names)
     return tags
 
 
-# -- tables ------------------------------------------------------------------------------------------------------------
+# -- tables
+# --------------------------------------------------------------------------------------------------
 def table(findings: Sequence[Finding]) -> str:
-    """Format scores as one text table per analysis, with a row for each encoder, metric and group."""
+    """Format scores as one text table per analysis, with a row for each encoder, metric and
+    group.
+    """
     blocks = []
     for analysis in dict.fromkeys(finding.analysis for finding in findings):
         rows = [("encoder", "metric", "group", "x", "value", "95% interval", "n", "better")]
         for finding in (finding for finding in findings if finding.analysis == analysis):
             score, items = finding.score, finding.items
             value, low, high = score.shown(2)
-            rows.append((
-                finding.encoder or "", score.metric, finding.group or "", "" if finding.x is None else f"{finding.x:,g}",
-                value if items is None else f"{len(items)} items", "" if "nan" in (low, high) else f"{low} – {high}",
-                f"{score.n:,}", "" if items is not None else "lower" if lower_is_better(score.metric) else "higher",
-            ))  # fmt: skip
+            rows.append(
+                (
+                    finding.encoder or "",
+                    score.metric,
+                    finding.group or "",
+                    "" if finding.x is None else f"{finding.x:,g}",
+                    value if items is None else f"{len(items)} items",
+                    "" if "nan" in (low, high) else f"{low} – {high}",
+                    f"{score.n:,}",
+                    ""
+                    if items is not None
+                    else "lower"
+                    if lower_is_better(score.metric)
+                    else "higher",
+                )
+            )
         blocks.append("\n".join([analysis, *columns(rows, range(3, 7))]))
     return "\n\n".join(blocks)

@@ -29,22 +29,30 @@ if TYPE_CHECKING:
 
 
 def add_scores(folder: Path, scores: list[dict[str, Any]]) -> None:
-    """Add scores, as returned by `Score.to_dict`, to the model card and to `calque-run.json` of an encoder.
+    """Add scores, as returned by `Score.to_dict`, to the model card and to `calque-run.json` of an
+    encoder.
 
-    A score replaces an earlier score for the same question. In the card, only calque's block of scores is replaced.
+    A score replaces an earlier score for the same question. In the card, only calque's block of
+    scores is replaced.
     """
-    with locked(folder / RUN_FILE, wait=True):  # the file is read, changed and written under one lock
+    with locked(
+        folder / RUN_FILE, wait=True
+    ):  # the file is read, changed and written under one lock
         _add_scores(folder / RUN_FILE, scores)
 
 
 def _add_scores(path: Path, scores: list[dict[str, Any]]) -> None:
     record = read_run(path.parent) if path.exists() else environment()
-    bare = [{name: value for name, value in score.items() if name != "resamples"} for score in scores]
+    bare = [
+        {name: value for name, value in score.items() if name != "resamples"} for score in scores
+    ]
     found = {_question(score): score for score in (*recorded_scores(record, path), *bare)}
     record["scores"] = list(found.values())
     write_text(path, json_text(record, indent=2, default=str, ensure_ascii=False) + "\n")
     card = path.with_name(CARD_FILE)
-    write_card_text(card, with_scores(read_card(card), f"{SCORES_HEADING}\n\n{_table(record['scores'])}"))
+    write_card_text(
+        card, with_scores(read_card(card), f"{SCORES_HEADING}\n\n{_table(record['scores'])}")
+    )
 
 
 def recorded_scores(record: Mapping[str, Any], path: Path) -> list[dict[str, Any]]:
@@ -61,12 +69,18 @@ def recorded_scores(record: Mapping[str, Any], path: Path) -> list[dict[str, Any
 
 
 def _question(score: dict[str, Any]) -> str:
-    """Return a key that is equal for scores of the same question: task, metric, test set and defining settings."""
-    return json_text([*test_of(score), score.get("seed"), _defining(score)], sort_keys=True, default=str)
+    """Return a key that is equal for scores of the same question: task, metric, test set and
+    defining settings.
+    """
+    return json_text(
+        [*test_of(score), score.get("seed"), _defining(score)], sort_keys=True, default=str
+    )
 
 
 def _defining(score: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings that define the question of a score, without those that only describe the score."""
+    """Return the settings that define the question of a score, without those that only describe the
+    score.
+    """
     stored = score.get("reporting")
     declared = reporting_of(score["task"]) if stored is None else Reporting.from_dict(stored)
     descriptive = {*ALWAYS_DESCRIPTIVE, *(declared or Reporting()).descriptive}
@@ -78,9 +92,12 @@ def _settings(score: dict[str, Any]) -> dict[str, Any]:
 
 
 def _table(scores: Sequence[dict[str, Any]]) -> str:
-    """Return a Markdown table of scores, with a last column for the settings that distinguish rows of the same test."""
+    """Return a Markdown table of scores, with a last column for the settings that distinguish rows
+    of the same test.
+    """
     rows = [
-        f"| {s['task']} | {s['metric']} | {s['data']} | {'-'.join(s['languages'])} | {_shown(s['value'])}{_doubts(s)} "
+        f"| {s['task']} | {s['metric']} | {s['data']} | {'-'.join(s['languages'])} | "
+        f"{_shown(s['value'])}{_doubts(s)} "
         f"| {_shown(s['low'])} – {_shown(s['high'])} | {_count(s.get('n'))} |"
         for s in scores
     ]
@@ -98,7 +115,9 @@ def _doubts(score: dict[str, Any]) -> str:
 
 
 def _differing(score: dict[str, Any], scores: Sequence[dict[str, Any]]) -> str:
-    """Return the settings in which a score differs from another score of the same metric on the same test set."""
+    """Return the settings in which a score differs from another score of the same metric on the
+    same test set.
+    """
     own = _defining(score)
     others = [_defining(each) for each in scores if test_of(each) == test_of(score)]
     names = [name for name in own if any(each.get(name) != own[name] for each in others)]
@@ -114,9 +133,12 @@ def _count(n: int | None) -> str:
     return "" if n is None else f"{n:,}"
 
 
-# -- scores on held-out text -----------------------------------------------------------------------------
+# -- scores on held-out text
+# -----------------------------------------------------------------------------
 def scores_of(held_out: Sequence[HeldOutScore], *, seed: int = 0) -> list[Score]:
-    """Return a score with a confidence interval over sentences for each metric that has counts for at least one sentence."""
+    """Return a score with a confidence interval over sentences for each metric that has counts for
+    at least one sentence.
+    """
     found = []
     for each in held_out:
         if n := len(each.counts):

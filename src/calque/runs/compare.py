@@ -1,8 +1,9 @@
 """Significance tests for differences between scores, used in all tables and conclusions.
 
-A score varies between *training runs* and between *texts*. Variances over runs are added as in Welch's test, and the variance
-over texts is estimated by paired resampling. Task heads on one aligned encoder are averaged and count as one run.
-Differences with fewer than `FEWEST` runs are not tested. p-values are corrected for all comparisons on a page (Holm 1979).
+A score varies between *training runs* and between *texts*. Variances over runs are added as in
+Welch's test, and the variance over texts is estimated by paired resampling. Task heads on one
+aligned encoder are averaged and count as one run. Differences with fewer than `FEWEST` runs are not
+tested. p-values are corrected for all comparisons on a page (Holm 1979).
 """
 
 from __future__ import annotations
@@ -22,13 +23,21 @@ from calque.tasks.reporting import Reporting
 from calque.tasks.table import LOWER_IN_TASKS
 
 LEVEL = 0.05  # family-wise error rate of a page
-FEWEST = 3  # minimum number of training runs for a test, because two runs have only one degree of freedom
+# minimum number of training runs for a test, because two runs have only one degree of freedom
+FEWEST = 3
 _NORMAL = 3.919927969080108  # width of a 95% confidence interval in standard errors
-# metrics of analyses and of held-out scores for which lower values are better; tasks declare theirs (`Reporting.lower`)
+# metrics of analyses and of held-out scores for which lower values are better; tasks declare theirs
+# (`Reporting.lower`)
 _LOWER = (
-    "distance", "relative distance", "soft distance", "ambiguous", "eigenvalue-similarity", "skewness", "mean-cosine",
+    "distance",
+    "relative distance",
+    "soft distance",
+    "ambiguous",
+    "eigenvalue-similarity",
+    "skewness",
+    "mean-cosine",
     "probe-accuracy",
-)  # fmt: skip
+)
 
 Record = Mapping[str, Any]  # one line of a result file, see `Score.to_dict`
 Outcome = Literal["better", "worse", "unclear"]
@@ -54,7 +63,9 @@ _FIELDS = (  # keys of a score, with their types and the descriptions for error 
 
 
 def invalid_score(plain: Any) -> str | None:
-    """Return the reason why a line of a result file is invalid, or None if it is valid. Later code relies on these checks."""
+    """Return the reason why a line of a result file is invalid, or None if it is valid. Later code
+    relies on these checks.
+    """
     if not isinstance(plain, dict):
         return "must be a JSON object with a score, as returned by Score.to_dict"
     if missing := [name for name in _NEEDED if name not in plain]:
@@ -66,7 +77,11 @@ def invalid_score(plain: Any) -> str | None:
     if not plain["languages"] or not all(isinstance(lang, str) for lang in plain["languages"]):
         return f"languages must be a list of names, got {plain['languages']!r:.100}"
     for name in ("runs", "resamples"):
-        if wrong := [value for value in plain.get(name) or () if not (value is None or type(value) in (int, float))]:
+        if wrong := [
+            value
+            for value in plain.get(name) or ()
+            if not (value is None or type(value) in (int, float))
+        ]:
             return f"{name} must be a list of numbers, got {wrong[0]!r:.100} in it"
     aligned = (plain.get("settings") or {}).get("aligned")
     if not isinstance(aligned, dict | None):
@@ -85,11 +100,15 @@ def check_results(path: str | Path) -> None:
             if line.strip() and (reason := invalid_score(json.loads(line))):
                 raise ValueError(f"line {number}: {reason}")
     except (OSError, ValueError, RecursionError) as error:
-        fact = f"calque did not write this file ({error}), so it is left unchanged; choose another path"
+        fact = (
+            f"calque did not write this file ({error}), so it is left unchanged; choose another "
+            "path"
+        )
         raise InputError(fact, path=path) from error
 
 
-# -- estimates -----------------------------------------------------------------------------------------------------------
+# -- estimates
+# --------------------------------------------------------------------------------------------------
 @dataclass(frozen=True, eq=False)
 class Estimate:
     """A score with its variances.
@@ -102,7 +121,8 @@ class Estimate:
         resamples: scores of bootstrap samples, float64 `[B]`; None if only an interval is known.
         texts: number of texts; 0 if unknown.
         trainings: number of independent training runs; 0 for methods without random training.
-        of_heads: whether `trainings` counts task heads on an encoder that has no training seed, instead of trained encoders.
+        of_heads: whether `trainings` counts task heads on an encoder that has no training seed,
+            instead of trained encoders.
     """
 
     value: float
@@ -116,20 +136,28 @@ class Estimate:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """95% confidence interval for variation between texts and, if there are several training runs, between runs."""
+        """95% confidence interval for variation between texts and, if there are several training
+        runs, between runs.
+        """
         half = student.half_width(self.of_runs, self.of_texts)
         return self.value - half, self.value + half
 
 
 def runs_of(record: Record) -> tuple[float, ...]:
-    """Return the score of each training run. Older records contain these scores in their settings."""
+    """Return the score of each training run. Older records contain these scores in their
+    settings.
+    """
     values = record.get("runs") or (record.get("settings") or {}).get("values") or ()
-    known = isinstance(values, list | tuple) and all(isinstance(value, int | float) for value in values)
+    known = isinstance(values, list | tuple) and all(
+        isinstance(value, int | float) for value in values
+    )
     return tuple(float(value) for value in values) if known else ()
 
 
 def is_trained(record: Record) -> bool:
-    """Return whether the encoder of a record was trained with a random seed, which is assumed if the record lacks this."""
+    """Return whether the encoder of a record was trained with a random seed, which is assumed if
+    the record lacks this.
+    """
     settings = record.get("settings") or {}
     aligned = settings.get("aligned", {"seed": 0})
     seed = record["training_seed"] if "training_seed" in record else aligned and aligned.get("seed")
@@ -137,25 +165,39 @@ def is_trained(record: Record) -> bool:
 
 
 def trainings_of(record: Record) -> int:
-    """Return the number of independent training runs of a record, or 0 if training was deterministic.
+    """Return the number of independent training runs of a record, or 0 if training was
+    deterministic.
 
-    All task heads on one trained encoder count as one run. A record without information about its encoder counts as one run.
+    All task heads on one trained encoder count as one run. A record without information about its
+    encoder counts as one run.
     """
     return 1 if is_trained(record) else len(runs_of(record))
 
 
 def estimate(record: Record) -> Estimate | None:
-    """Return the estimate for a record, or None if its variance is unknown. Records in `calque-run.json` have no resamples, so
-    their variance over texts is computed from the confidence interval."""
+    """Return the estimate for a record, or None if its variance is unknown. Records in
+    `calque-run.json` have no resamples, so their variance over texts is computed from the
+    confidence interval."""
     if record["value"] is None:
         return None
     runs, texts, trainings = runs_of(record), record.get("texts") or 0, trainings_of(record)
     of_heads = not is_trained(record)
     drawn = record.get("resamples")
     if drawn is not None and len(drawn) > 1:
-        resamples = np.array([math.nan if value is None else value for value in drawn], dtype=np.float64)
+        resamples = np.array(
+            [math.nan if value is None else value for value in drawn], dtype=np.float64
+        )
         of_texts = student.over_resamples(resamples, texts)
-        return Estimate(record["value"], runs, student.over_runs(runs), of_texts, resamples, texts, trainings, of_heads)
+        return Estimate(
+            record["value"],
+            runs,
+            student.over_runs(runs),
+            of_texts,
+            resamples,
+            texts,
+            trainings,
+            of_heads,
+        )
     low, high = record["low"], record["high"]
     if low is None or high is None or low == high:
         return None
@@ -163,11 +205,18 @@ def estimate(record: Record) -> Estimate | None:
     if not abs(error) < 1e100:  # calque writes no such score, and its square would overflow
         return None
     return Estimate(
-        record["value"], runs, student.over_runs(runs), (error**2, math.inf), trainings=trainings, of_heads=of_heads
+        record["value"],
+        runs,
+        student.over_runs(runs),
+        (error**2, math.inf),
+        trainings=trainings,
+        of_heads=of_heads,
     )
 
 
-def over_trainings(figures: Sequence[Estimate], run_of: Sequence[Hashable] | None = None) -> Estimate:
+def over_trainings(
+    figures: Sequence[Estimate], run_of: Sequence[Hashable] | None = None
+) -> Estimate:
     """Return the mean over several training runs of one method on the same test items.
 
     Args:
@@ -185,30 +234,43 @@ def over_trainings(figures: Sequence[Estimate], run_of: Sequence[Hashable] | Non
     spread = values if len(values) > 1 else tuple(figure.value for figure in figures)
     mean = sum(values) / len(values)
     of_heads = len(values) == 1 and all(figure.of_heads for figure in figures)
-    return Estimate(mean, spread, student.over_runs(spread), of_texts, resamples, texts, trainings, of_heads)
+    return Estimate(
+        mean, spread, student.over_runs(spread), of_texts, resamples, texts, trainings, of_heads
+    )
 
 
 def over_tests(figures: Sequence[Estimate]) -> Estimate:
-    """Return the mean over test sets. Runs and resamples are averaged over the test sets, because run k is the same model on all
-    test sets, and resample b contains the same texts of test sets that are translations of one another."""
+    """Return the mean over test sets. Runs and resamples are averaged over the test sets, because
+    run k is the same model on all test sets, and resample b contains the same texts of test sets
+    that are translations of one another."""
     counts = {len(figure.runs) for figure in figures}
     runs: tuple[float, ...] = ()
     if len(counts) == 1:
-        runs = tuple(sum(values) / len(figures) for values in zip(*(figure.runs for figure in figures), strict=True))
+        runs = tuple(
+            sum(values) / len(figures)
+            for values in zip(*(figure.runs for figure in figures), strict=True)
+        )
         of_runs = student.over_runs(runs)
     else:
         variance, df = student.total([figure.of_runs for figure in figures])
         of_runs = variance / len(figures) ** 2, df
     of_texts, resamples, texts = _mean_over_texts(figures)
-    fewest = min((figure for figure in figures if figure.trainings), key=lambda figure: figure.trainings, default=None)
+    fewest = min(
+        (figure for figure in figures if figure.trainings),
+        key=lambda figure: figure.trainings,
+        default=None,
+    )
     trainings, of_heads = (0, False) if fewest is None else (fewest.trainings, fewest.of_heads)
     mean = sum(figure.value for figure in figures) / len(figures)
     return Estimate(mean, runs, of_runs, of_texts, resamples, texts, trainings, of_heads)
 
 
-def _mean_over_texts(figures: Sequence[Estimate], *, same: bool = False) -> tuple[student.Part, np.ndarray | None, int]:
-    """Return the variance over texts, the resamples and the number of texts for a mean of estimates. Without resamples, test
-    sets are treated as independent, and estimates on the same test set (`same`) as fully correlated."""
+def _mean_over_texts(
+    figures: Sequence[Estimate], *, same: bool = False
+) -> tuple[student.Part, np.ndarray | None, int]:
+    """Return the variance over texts, the resamples and the number of texts for a mean of
+    estimates. Without resamples, test sets are treated as independent, and estimates on the same
+    test set (`same`) as fully correlated."""
     texts = min(figure.texts for figure in figures)
     drawn = [figure.resamples for figure in figures if figure.resamples is not None]
     if len(drawn) == len(figures):
@@ -223,18 +285,24 @@ def _mean_over_texts(figures: Sequence[Estimate], *, same: bool = False) -> tupl
 
 
 def mean_over_tests(records: Sequence[Record]) -> tuple[float, float, float]:
-    """Return the mean over test sets and the ends of its 95% interval, which equal the mean if a variance is unknown. The
-    records must have the same metric, and their languages must have no training text."""
+    """Return the mean over test sets and the ends of its 95% interval, which equal the mean if a
+    variance is unknown. The records must have the same metric, and their languages must have no
+    training text."""
     value = sum(record["value"] for record in records) / len(records)
     known = [each for each in map(estimate, records) if each is not None]
-    return (value, *over_tests(known).interval) if len(known) == len(records) else (value, value, value)
+    return (
+        (value, *over_tests(known).interval)
+        if len(known) == len(records)
+        else (value, value, value)
+    )
 
 
 class TooFew(NamedTuple):
     """Number of training runs that is too small for a significance test.
 
     Attributes:
-        of_heads: whether task heads were trained on an encoder that has no training seed, instead of encoders.
+        of_heads: whether task heads were trained on an encoder that has no training seed, instead
+            of encoders.
         number: number of training runs.
     """
 
@@ -243,15 +311,21 @@ class TooFew(NamedTuple):
 
 
 def too_few(*figures: Estimate | None) -> list[TooFew]:
-    """Return a `TooFew` for each kind of training (of encoders, of task heads) with too few runs for a significance test."""
+    """Return a `TooFew` for each kind of training (of encoders, of task heads) with too few runs
+    for a significance test.
+    """
     found = {
-        TooFew(each.of_heads, each.trainings) for each in figures if each is not None and 0 < each.trainings < FEWEST
+        TooFew(each.of_heads, each.trainings)
+        for each in figures
+        if each is not None and 0 < each.trainings < FEWEST
     }
     return sorted(found)
 
 
 def cannot_be_shown(few: Iterable[TooFew]) -> str:
-    """Return an explanation of why a difference is not tested, and how to train more often, see `too_few`."""
+    """Return an explanation of why a difference is not tested, and how to train more often, see
+    `too_few`.
+    """
     smallest: dict[bool, int] = {}
     for of_heads, number in few:
         smallest[of_heads] = min(number, smallest.get(of_heads, number))
@@ -276,36 +350,47 @@ _RUNS = (
 )
 
 
-# -- differences ---------------------------------------------------------------------------------------------------------
+# -- differences
+# --------------------------------------------------------------------------------------------------
 def p_value(one: Estimate, other: Estimate) -> float:
     """Return the two-sided p-value of the difference between two estimates on the same tests.
 
-    The variance of the difference is the sum of the variances over runs (Welch 1947) and the variance over texts. The latter is
-    estimated from paired differences of resamples or, without resamples, from both variances over texts. Its minimum is the
-    variance that one more text with the opposite outcome would cause. See also `student.probability`.
+    The variance of the difference is the sum of the variances over runs (Welch 1947) and the
+    variance over texts. The latter is estimated from paired differences of resamples or, without
+    resamples, from both variances over texts. Its minimum is the variance that one more text with
+    the opposite outcome would cause. See also `student.probability`.
     """
     gap = one.value - other.value
     if abs(gap) < 1e-12:
         return 1.0
     texts, of_texts = min(one.texts, other.texts), _gap_over_texts(one, other)
     if texts:
-        of_texts = max(of_texts[0], (2 * gap / (texts + 1)) ** 2), min(of_texts[1], max(1, texts - 1))
+        of_texts = (
+            max(of_texts[0], (2 * gap / (texts + 1)) ** 2),
+            min(of_texts[1], max(1, texts - 1)),
+        )
     return student.probability(gap, student.total([one.of_runs, other.of_runs]), of_texts)
 
 
 def _gap_over_texts(one: Estimate, other: Estimate) -> student.Part:
-    """Return the variance over texts of the difference of two estimates, from paired resamples if both have resamples."""
+    """Return the variance over texts of the difference of two estimates, from paired resamples if
+    both have resamples.
+    """
     if one.resamples is None or other.resamples is None:
         return student.total([one.of_texts, other.of_texts])
     most = min(len(one.resamples), len(other.resamples))
-    return student.over_resamples(one.resamples[:most] - other.resamples[:most], min(one.texts, other.texts))
+    return student.over_resamples(
+        one.resamples[:most] - other.resamples[:most], min(one.texts, other.texts)
+    )
 
 
 def holm(found: Mapping[K, float], weights: Mapping[K, float] | None = None) -> dict[K, float]:
-    """Correct p-values for the number of comparisons, which may be dependent (Holm 1979; see §4 for weights).
+    """Correct p-values for the number of comparisons, which may be dependent (Holm 1979; see §4 for
+    weights).
 
     Args:
-        weights: relative share of the error rate assigned to each comparison; default: equal shares.
+        weights: relative share of the error rate assigned to each comparison; default: equal
+            shares.
     """
     given = {key: 1.0 if weights is None else weights[key] for key in found}
     left, highest = sum(given.values()), 0.0
@@ -318,15 +403,18 @@ def holm(found: Mapping[K, float], weights: Mapping[K, float] | None = None) -> 
 
 
 def outcome(one: Estimate, other: Estimate, p: float, *, lower: bool) -> Outcome:
-    """Return the outcome of a comparison with the corrected p-value `p`; `lower` states whether lower scores are better."""
+    """Return the outcome of a comparison with the corrected p-value `p`; `lower` states whether
+    lower scores are better.
+    """
     if p >= LEVEL or one.value == other.value:
         return "unclear"
     return "better" if (one.value < other.value) == lower else "worse"
 
 
 def above_all(figures: Mapping[K, Estimate], *, lower: bool) -> tuple[K, float] | None:
-    """Return the key of the best estimate, and the largest p-value of its comparisons with the other estimates. Return None if
-    there is only one estimate, or if an estimate has too few training runs."""
+    """Return the key of the best estimate, and the largest p-value of its comparisons with the
+    other estimates. Return None if there is only one estimate, or if an estimate has too few
+    training runs."""
     if len(figures) < 2 or too_few(*figures.values()):
         return None
     sign = -1 if lower else 1
@@ -338,13 +426,17 @@ def rule(comparisons: int) -> str:
     """Return two sentences that describe the significance tests on a page."""
     many = f"{comparisons:,} comparisons are" if comparisons != 1 else "1 comparison is"
     return (
-        f"{many} made here, each by a test over training runs and texts. The p-values are corrected for the number of "
-        "comparisons (Holm): if no methods differed, at most 5 in 100 such pages would claim any difference."
+        f"{many} made here, each by a test over training runs and texts. The p-values are "
+        "corrected for the number of "
+        "comparisons (Holm): if no methods differed, at most 5 in 100 such pages would claim any "
+        "difference."
     )
 
 
 #: note shown with scores from a single training run
-ONE_RUN = "One run: the intervals cover the choice of test texts, not variation between training runs."
+ONE_RUN = (
+    "One run: the intervals cover the choice of test texts, not variation between training runs."
+)
 
 
 def test_of(record: Record) -> tuple[object, ...]:

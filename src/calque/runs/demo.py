@@ -29,13 +29,26 @@ if TYPE_CHECKING:
     from calque.tasks import Score
 
 #: methods of the demo with their options; a small text needs more epochs than the default
-METHODS: dict[str, dict[str, Any]] = {"rotation": {}, "finetune": {"epochs": 4}, "contrastive": {"epochs": 8}}
+METHODS: dict[str, dict[str, Any]] = {
+    "rotation": {},
+    "finetune": {"epochs": 4},
+    "contrastive": {"epochs": 8},
+}
 
 #: title of the table for each metric, and the function that selects the best score
 _SHOWN: dict[str, tuple[str, Callable[..., str]]] = {
-    "accuracy.unseen": ("Contextual word retrieval by CSLS, word pairs unseen in training (higher is better)", max),
-    "form.unseen": ("Type-level retrieval: any occurrence of the correct word counts (higher is better)", max),
-    "same-form": ("English words whose nearest other English word is the same word (higher is better)", max),
+    "accuracy.unseen": (
+        "Contextual word retrieval by CSLS, word pairs unseen in training (higher is better)",
+        max,
+    ),
+    "form.unseen": (
+        "Type-level retrieval: any occurrence of the correct word counts (higher is better)",
+        max,
+    ),
+    "same-form": (
+        "English words whose nearest other English word is the same word (higher is better)",
+        max,
+    ),
     "aer": ("Word alignment, error rate against gold alignments (lower is better)", min),
 }
 
@@ -51,18 +64,22 @@ def demo(
     say: Say = lambda line: None,
     then: Callable[[Path], object] = lambda folder: None,
 ) -> list[dict[str, Any]]:
-    """Align an encoder on the sample text by rotation, by Cao's loss and by contrastive training, each time in all languages.
+    """Align an encoder on the sample text by rotation, by Cao's loss and by contrastive training,
+    each time in all languages.
 
     Arguments not listed here are the options of `calque demo`.
 
     Args:
-        out: folder for the text (`text/XX.train.tsv`, `text/XX.test.tsv`), the aligned encoders (one folder for each method),
-            `results.jsonl`, `analyses.jsonl` and `calque-run.json`. The folder appears only when it is complete; an interrupted
-            demo resumes from `.OUT.calque-part`.
-        then: function that is called with the temporary folder, to which it can add files, before the folder is renamed.
+        out: folder for the text (`text/XX.train.tsv`, `text/XX.test.tsv`), the aligned encoders
+            (one folder for each method), `results.jsonl`, `analyses.jsonl` and `calque-run.json`.
+            The folder appears only when it is complete; an interrupted demo resumes from
+            `.OUT.calque-part`.
+        then: function that is called with the temporary folder, to which it can add files, before
+            the folder is renamed.
 
     Returns:
-        the lines of `results.jsonl`, as dictionaries with `method`, `training_seed` and the keys of `Score.to_dict`.
+        the lines of `results.jsonl`, as dictionaries with `method`, `training_seed` and the keys of
+        `Score.to_dict`.
     """
     from calque.encoders import load_encoder
     from calque.encoders.base import require
@@ -70,7 +87,9 @@ def demo(
     check(out, overwrite=overwrite, holds="a demo")
     unknown = sorted(set(langs) - set(LANGUAGES))
     if unknown or not langs:
-        raise SettingError(f"languages must be among {', '.join(LANGUAGES)}, got {', '.join(unknown) or 'none'}")
+        raise SettingError(
+            f"languages must be among {', '.join(LANGUAGES)}, got {', '.join(unknown) or 'none'}"
+        )
     base = load_encoder(encoder)
     require(base, "measured")
     with writing(out, overwrite=overwrite, holds="a demo") as folder:
@@ -84,14 +103,20 @@ def _demo(
 ) -> list[dict[str, Any]]:
     began = time.perf_counter()
     say(f"linking the words of {len(langs)} languages")
-    texts = {lang: _Text(lang, seed) for lang in bar(langs, unit="language", title="link words", show=progress)}
+    texts = {
+        lang: _Text(lang, seed)
+        for lang in bar(langs, unit="language", title="link words", show=progress)
+    }
     _write(folder / "text", texts)
     records, seconds = [], {}
 
     def add(method: str, scores: Iterable[Score], trained: bool = False) -> None:
         order = {metric: number for number, metric in enumerate(_SHOWN)}
         about = {"method": method, "training_seed": seed if trained else None}
-        chosen = sorted((score for score in scores if score.metric in order), key=lambda score: order[score.metric])
+        chosen = sorted(
+            (score for score in scores if score.metric in order),
+            key=lambda score: order[score.metric],
+        )
         records.extend({**about, **score.to_dict()} for score in chosen)
 
     def measured(method: str, encoder: Encoder) -> Iterator[Score]:
@@ -100,7 +125,9 @@ def _demo(
         yield next(iter(texts.values())).english()  # all languages have the same English sentences
 
     add("base", measured("base", base))
-    data = LinkedText(tuple(text.train for text in texts.values()), tuple(text.links for text in texts.values()))
+    data = LinkedText(
+        tuple(text.train for text in texts.values()), tuple(text.links for text in texts.values())
+    )
     for method, options in METHODS.items():
         started, trains = time.perf_counter(), ALL_METHODS[method].trains
         say(f"{method}: {sum(map(len, data.corpora)):,} sentence pairs in {len(langs)} languages")
@@ -111,33 +138,56 @@ def _demo(
         seconds[method] = round(time.perf_counter() - started, 1)
         say(f"{method}: {seconds[method]:.0f} s")
     add("statistical aligner", (text.aligner for text in texts.values()))
-    write_text(folder / "results.jsonl", "".join(json_text(each, ensure_ascii=False) + "\n" for each in records))
-    findings = [finding.to_json() + "\n" for each in texts.values() for finding in each.findings(seed)]
+    write_text(
+        folder / "results.jsonl",
+        "".join(json_text(each, ensure_ascii=False) + "\n" for each in records),
+    )
+    findings = [
+        finding.to_json() + "\n" for each in texts.values() for finding in each.findings(seed)
+    ]
     write_text(folder / "analyses.jsonl", "".join(findings))
     chosen = "" if tuple(langs) == LANGUAGES else f" --languages {','.join(langs)}"
     record = {
-        **environment(), "command": f"calque demo --encoder {encoder}{chosen} --seed {seed}",
-        "encoder": base.name, "encoder_fingerprint": base.fingerprint,
-        "encoder_precision": base.precision, "towards": "en", "seed": seed,
-        "texts": [{"path": f"text/{lang}.train.tsv", "langs": ["en", lang], "sentence_pairs": len(text.train),
-                   "word_pairs": len(text.links)} for lang, text in texts.items()],
+        **environment(),
+        "command": f"calque demo --encoder {encoder}{chosen} --seed {seed}",
+        "encoder": base.name,
+        "encoder_fingerprint": base.fingerprint,
+        "encoder_precision": base.precision,
+        "towards": "en",
+        "seed": seed,
+        "texts": [
+            {
+                "path": f"text/{lang}.train.tsv",
+                "langs": ["en", lang],
+                "sentence_pairs": len(text.train),
+                "word_pairs": len(text.links),
+            }
+            for lang, text in texts.items()
+        ],
         "methods": METHODS,
         "seconds": {**seconds, "all": round(time.perf_counter() - began, 1)},
-    }  # fmt: skip
+    }
     write_text(folder / RUN_FILE, json_text(record, indent=2, ensure_ascii=False) + "\n")
     return records
 
 
 class _Text:
-    """Sample text for one language, its word links, and the retrieval results of every encoder on its test part."""
+    """Sample text for one language, its word links, and the retrieval results of every encoder on
+    its test part.
+    """
 
     def __init__(self, lang: str, seed: int):
         from calque.analyses.questions import Questions
         from calque.tasks import WordAlignment, WordRetrieval
         from calque.wordalign import align_words
 
-        self.train, self.test, self.gold = sample_text(lang, "train"), sample_text(lang, "test"), sample_links(lang)
-        # The aligner is trained on both training and test text, because the sample is small. It does not use gold links.
+        self.train, self.test, self.gold = (
+            sample_text(lang, "train"),
+            sample_text(lang, "test"),
+            sample_links(lang),
+        )
+        # The aligner is trained on both training and test text, because the sample is small. It
+        # does not use gold links.
         how = {"symmetrize": "one-to-one", "seed": seed}
         self.links = align_words(self.train, extra=self.test, **how)
         tested = align_words(self.test, extra=self.train, **how)
@@ -148,7 +198,9 @@ class _Text:
         self.views: list[View] = []
 
     def scores(self, name: str, encoder: Encoder) -> list[Score]:
-        """Return the scores of word retrieval and word alignment, and store the retrieval results."""
+        """Return the scores of word retrieval and word alignment, and store the retrieval
+        results.
+        """
         from calque.tasks import WordAlignment
 
         task, corpus = self.questions.task, self.questions.corpus
@@ -160,7 +212,9 @@ class _Text:
         return [*found, WordAlignment(*self.gold, data="sample").evaluate(encoder)[0]]
 
     def english(self) -> Score:
-        """Return the same-language consistency of English words for the encoder that was measured last."""
+        """Return the same-language consistency of English words for the encoder that was measured
+        last.
+        """
         from calque.tasks.consistency import Consistency
 
         view, task = self.views[-1], Consistency(self.questions.corpus.source, data="sample")
@@ -172,7 +226,10 @@ class _Text:
         from calque.analyses.space import hubness, language
         from calque.analyses.words import examples, points
 
-        for analysis, groups in (("rank", by_rank(self.questions)), ("length", by_length(self.questions))):
+        for analysis, groups in (
+            ("rank", by_rank(self.questions)),
+            ("length", by_length(self.questions)),
+        ):
             for view in self.views:
                 yield from accuracies(analysis, self.questions, view, groups)
         for view in self.views:
@@ -183,16 +240,22 @@ class _Text:
 
 
 def _write(folder: Path, texts: dict[str, _Text]) -> None:
-    """Write the text as files, for commands such as `calque align demo/text/de.train.tsv --langs en de …`."""
+    """Write the text as files, for commands such as `calque align demo/text/de.train.tsv --langs en
+    de …`.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     for lang, text in texts.items():
         for part, corpus in (("train", text.train), ("test", text.test)):
-            lines = [f"{' '.join(source.words)}\t{' '.join(target.words)}\n" for source, target in corpus]
+            lines = [
+                f"{' '.join(source.words)}\t{' '.join(target.words)}\n" for source, target in corpus
+            ]
             (folder / f"{lang}.{part}.tsv").write_text("".join(lines), encoding="utf-8")
 
 
 def table(records: Sequence[dict[str, Any]]) -> str:
-    """Format the scores (%) of every method and language, in one table for each metric in `_SHOWN`."""
+    """Format the scores (%) of every method and language, in one table for each metric in
+    `_SHOWN`.
+    """
     blocks = []
     for metric, (title, best) in _SHOWN.items():
         rows: dict[str, list[dict[str, Any]]] = {}
@@ -200,11 +263,26 @@ def table(records: Sequence[dict[str, Any]]) -> str:
             if record["metric"] == metric:
                 rows.setdefault(record["method"], []).append(record)
         langs = [record["languages"][-1] for record in next(iter(rows.values()))]
-        several, values = len(langs) > 1, {method: mean_over_tests(scores) for method, scores in rows.items()}
+        several, values = (
+            len(langs) > 1,
+            {method: mean_over_tests(scores) for method, scores in rows.items()},
+        )
         top = best(values, key=lambda name: values[name][0])
-        lines = [title, f"{'':20}" + "".join(f"{lang:>7}" for lang in langs) + several * "   mean" + "  95% interval"]
+        lines = [
+            title,
+            f"{'':20}"
+            + "".join(f"{lang:>7}" for lang in langs)
+            + several * "   mean"
+            + "  95% interval",
+        ]
         for method, (value, low, high) in values.items():
-            cells = "".join(f"{100 * score['value']:7.1f}" for score in rows[method]) + several * f"{100 * value:7.1f}"
-            lines.append(f"{method:20}{cells}  {100 * low:.1f} – {100 * high:.1f}{' *' if method == top else ''}")
+            cells = (
+                "".join(f"{100 * score['value']:7.1f}" for score in rows[method])
+                + several * f"{100 * value:7.1f}"
+            )
+            lines.append(
+                f"{method:20}{cells}  {100 * low:.1f} – "
+                f"{100 * high:.1f}{' *' if method == top else ''}"
+            )
         blocks.append("\n".join(lines))
     return "\n\n".join(blocks)

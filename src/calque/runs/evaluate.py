@@ -27,8 +27,9 @@ if TYPE_CHECKING:
 
 
 def alignment_of(encoder: str, load: Mapping[str, Any] | None = None) -> dict[str, Any] | None:
-    """Return the method, seed and base encoder of an alignment from the record in the encoder's folder, or None if there is no
-    record. The seed of a deterministic method is None. `setting` is equal for alignments that differ only in their seeds.
+    """Return the method, seed and base encoder of an alignment from the record in the encoder's
+    folder, or None if there is no record. The seed of a deterministic method is None. `setting` is
+    equal for alignments that differ only in their seeds.
 
     Args:
         load: keyword arguments of `load_encoder`, which are part of the setting.
@@ -56,19 +57,27 @@ _OF_SETTING = (
 
 
 def _hash_of_setting(record: Mapping[str, Any], load: Mapping[str, Any]) -> str:
-    """Return a hash of the settings of an alignment without its seeds and without results of the training."""
+    """Return a hash of the settings of an alignment without its seeds and without results of the
+    training.
+    """
     settings: dict[str, Any] = {name: _without_results(record.get(name)) for name in _OF_SETTING}
     known = ("path", "langs", "sentence_pairs", "sentences", "entries")
-    settings["texts"] = [{name: text.get(name) for name in known} for text in record.get("texts", ())]
+    settings["texts"] = [
+        {name: text.get(name) for name in known} for text in record.get("texts", ())
+    ]
     settings["load"] = {name: value for name, value in load.items() if name != "device"}
-    return hashlib.blake2b(json_text(settings, sort_keys=True, default=str).encode(), digest_size=8).hexdigest()
+    return hashlib.blake2b(
+        json_text(settings, sort_keys=True, default=str).encode(), digest_size=8
+    ).hexdigest()
 
 
 def _without_results(value: Any) -> Any:
     """Return settings without seeds and without the fits of maps, which depend on the seed."""
     if not isinstance(value, Mapping):
         return value
-    return {name: _without_results(each) for name, each in value.items() if name not in ("seed", "fits")}
+    return {
+        name: _without_results(each) for name, each in value.items() if name not in ("seed", "fits")
+    }
 
 
 def evaluate(
@@ -82,7 +91,8 @@ def evaluate(
     then: Callable[[list[Any]], object] = lambda scores: None,
     progress: bool = False,
 ) -> list[Score]:
-    """Return the scores of one encoder on one task, ordered by test set. The first score is the main score.
+    """Return the scores of one encoder on one task, ordered by test set. The first score is the
+    main score.
 
     Arguments not listed here are those of `evaluate_each`.
 
@@ -117,15 +127,17 @@ def evaluate_each(
     then: Callable[[list[list[Any]]], object] = lambda scores: None,
     progress: bool = False,
 ) -> list[list[Score]]:
-    """Return the scores of each encoder on one task, whose files are read only once. One encoder is loaded at a time.
+    """Return the scores of each encoder on one task, whose files are read only once. One encoder is
+    loaded at a time.
 
     Args:
         inputs: name of the task (a key of `TASKS` or `package.module:Class`) and its files.
         options: keyword arguments of the task's `from_files`.
         load: keyword arguments of `load_encoder`.
-        layers: layers that `compare_layers` compares by word retrieval; `then` is called with its findings, not with scores.
-        out: file for the scores. Checkpoints of trained task heads are written next to this file, so an interrupted command
-            can be resumed; if `out` is None, no checkpoints are written.
+        layers: layers that `compare_layers` compares by word retrieval; `then` is called with its
+            findings, not with scores.
+        out: file for the scores. Checkpoints of trained task heads are written next to this file,
+            so an interrupted command can be resumed; if `out` is None, no checkpoints are written.
         then: function that is called with the scores of all encoders.
         progress: whether to show progress bars on standard error.
 
@@ -135,10 +147,14 @@ def evaluate_each(
     row = TASKS[inputs.task]
     unread = [name for name in inputs.given if name not in row.files]
     if unread:
-        raise SettingError(f"{inputs.task} does not use {', '.join(unread)}, but only {', '.join(row.files)}")
+        raise SettingError(
+            f"{inputs.task} does not use {', '.join(unread)}, but only {', '.join(row.files)}"
+        )
     tasks = TASKS.load(inputs.task).from_files(inputs, **dict(options or {}))
     if layers is not None:
-        findings = [_layers_of(encoder, tasks, layers, load, progress=progress) for encoder in encoders]
+        findings = [
+            _layers_of(encoder, tasks, layers, load, progress=progress) for encoder in encoders
+        ]
         then(findings)
         return [[finding.score for finding in each] for each in findings]
     scores = []
@@ -151,16 +167,25 @@ def evaluate_each(
 
 
 def _layers_of(
-    encoder: str, tasks: Any, layers: Sequence[int] | Literal["all"], load: Mapping[str, Any] | None, *, progress: bool
+    encoder: str,
+    tasks: Any,
+    layers: Sequence[int] | Literal["all"],
+    load: Mapping[str, Any] | None,
+    *,
+    progress: bool,
 ) -> list[Finding]:
     """Compare the layers of one encoder by word retrieval."""
     from calque.encoders import load_encoder
     from calque.encoders.layers import DefaultLayerWarning
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DefaultLayerWarning)  # irrelevant, because the default layer is not used
+        warnings.simplefilter(
+            "ignore", DefaultLayerWarning
+        )  # irrelevant, because the default layer is not used
         loaded = load_encoder(encoder, **dict(load or {}))
-    return compare_layers(tasks, loaded, layers, {"aligned": alignment_of(encoder, load)}, progress=progress)
+    return compare_layers(
+        tasks, loaded, layers, {"aligned": alignment_of(encoder, load)}, progress=progress
+    )
 
 
 def _say_of(encoder: str, say: Say, line: str) -> None:
@@ -170,7 +195,8 @@ def _say_of(encoder: str, say: Say, line: str) -> None:
 def _scores_of(
     encoder: str, name: str, tasks: Any, load: Mapping[str, Any] | None, say: Say, *, progress: bool
 ) -> list[Score]:
-    """Return the scores of one encoder on the tasks, and pass the messages about the scores to `say`.
+    """Return the scores of one encoder on the tasks, and pass the messages about the scores to
+    `say`.
 
     Args:
         name: name of the task, see `Inputs.task`.
@@ -179,11 +205,16 @@ def _scores_of(
     from calque.encoders import load_encoder
 
     loaded, aligned = load_encoder(encoder, **dict(load or {})), alignment_of(encoder, load)
-    reporting = TASKS[name].reporting if is_path(name) else None  # reports look up the tasks of the table by name
+    reporting = (
+        TASKS[name].reporting if is_path(name) else None
+    )  # reports look up the tasks of the table by name
     scores: list[Score] = []
     for task in tasks:
         found = task.evaluate(loaded, progress=progress)
-        of_task = [replace(score.about(**task.notes, aligned=aligned), reporting=reporting) for score in found]
+        of_task = [
+            replace(score.about(**task.notes, aligned=aligned), reporting=reporting)
+            for score in found
+        ]
         for line in task.news(of_task):
             say(line)
         scores += of_task
@@ -192,8 +223,12 @@ def _scores_of(
 
 @contextmanager
 def _resumable(tasks: Sequence[Any], out: Path | None) -> Iterator[None]:
-    """Keep checkpoints of trained task heads in the folder of `out` until all scores are computed."""
-    trained = [each for task in tasks if hasattr(each := getattr(task, "task", task), "checkpoints")]
+    """Keep checkpoints of trained task heads in the folder of `out` until all scores are
+    computed.
+    """
+    trained = [
+        each for task in tasks if hasattr(each := getattr(task, "task", task), "checkpoints")
+    ]
     if out is None or not trained or not is_first():
         yield
         return

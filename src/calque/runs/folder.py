@@ -21,11 +21,14 @@ METRICS = "metrics.jsonl"
 
 
 @contextmanager
-def writing(out: str | Path, *, overwrite: bool = False, holds: str = "an encoder") -> Iterator[Path]:
+def writing(
+    out: str | Path, *, overwrite: bool = False, holds: str = "an encoder"
+) -> Iterator[Path]:
     """Yield a temporary folder, which is renamed to `out` at the end of the block.
 
-    A killed run leaves the folder `.OUT.calque-part`; the next run keeps only its subfolder `training`. An old result is
-    replaced only when the new result is complete. All processes of a run enter the block, but only the first writes to disk.
+    A killed run leaves the folder `.OUT.calque-part`; the next run keeps only its subfolder
+    `training`. An old result is replaced only when the new result is complete. All processes of a
+    run enter the block, but only the first writes to disk.
 
     Args:
         holds: phrase that describes the contents of a finished folder in messages.
@@ -46,17 +49,23 @@ def writing(out: str | Path, *, overwrite: bool = False, holds: str = "an encode
         with locked(out):
             part, kept = storage.temporary_folder(place, out), place / TRAINING
             try:
-                check(out, overwrite=overwrite, holds=holds)  # an older result may have been restored in the meantime
+                check(
+                    out, overwrite=overwrite, holds=holds
+                )  # an older result may have been restored in the meantime
                 if kept.is_dir():
                     remove(part / TRAINING)
                     os.rename(kept, part / TRAINING)
                 _clear(part)
                 yield part
-                check(out, overwrite=overwrite, holds=holds)  # files may have appeared during the run
+                check(
+                    out, overwrite=overwrite, holds=holds
+                )  # files may have appeared during the run
                 _publish(part, out)
             except BaseException:
                 _clear(part)
-                if not (kept.is_dir() or (part.is_dir() and any(part.iterdir()))):  # nothing to resume from
+                if not (
+                    kept.is_dir() or (part.is_dir() and any(part.iterdir()))
+                ):  # nothing to resume from
                     remove(place)
                 raise
             remove(place)
@@ -74,41 +83,64 @@ def check(out: str | Path, *, overwrite: bool = False, holds: str = "an encoder"
     out = Path(out)
     storage.check_links(out)
     if not is_text(out.absolute()):
-        raise InputError("the name must be UTF-8, which libraries that write weights require; choose another", path=out)
+        raise InputError(
+            "the name must be UTF-8, which libraries that write weights require; choose another",
+            path=out,
+        )
     if out.exists() and not out.is_dir():
         raise InputError("must be a folder, but it is a file", path=out)
     if out.is_dir() and (os.path.ismount(out) or out.samefile(os.curdir)):
-        raise InputError("is a mount point or the current folder, which cannot be replaced; use a subfolder", path=out)
+        raise InputError(
+            "is a mount point or the current folder, which cannot be replaced; use a subfolder",
+            path=out,
+        )
     if not out.is_dir() or not (found := sorted(_contents(out))):
         return
     if foreign := _foreign(out, found):
-        several = ", ".join(foreign[:5]) + (f" and {len(foreign) - 5} more" if len(foreign) > 5 else "")
-        raise InputError(f"contains files that calque did not write ({several}); choose an empty folder", path=out)
+        several = ", ".join(foreign[:5]) + (
+            f" and {len(foreign) - 5} more" if len(foreign) > 5 else ""
+        )
+        raise InputError(
+            f"contains files that calque did not write ({several}); choose an empty folder",
+            path=out,
+        )
     place = storage.part_of(out.resolve())
     if overwrite:
         return
-    if place.is_dir() and not (place / NEW).is_dir():  # left by a run that was killed after it renamed the folder
+    if (
+        place.is_dir() and not (place / NEW).is_dir()
+    ):  # left by a run that was killed after it renamed the folder
         with suppress(CalqueError), locked(out):
             remove(place)
-    raise SettingError(f"{out} already contains {holds}; choose another folder, or add --overwrite to replace it")
+    raise SettingError(
+        f"{out} already contains {holds}; choose another folder, or add --overwrite to replace it"
+    )
 
 
 def check_files(folder: Path, names: Iterable[str], ours: Callable[[], bool]) -> None:
-    """Raise an error if files with the given names exist and `ours` does not confirm that calque wrote them."""
+    """Raise an error if files with the given names exist and `ours` does not confirm that calque
+    wrote them.
+    """
     found = [name for name in names if (folder / name).exists()]
     if found and not ours():
         raise InputError(
-            f"contains files that calque did not write ({', '.join(found)}); choose another folder", path=folder
+            f"contains files that calque did not write ({', '.join(found)}); choose another folder",
+            path=folder,
         )
 
 
 def _contents(out: Path) -> Iterator[str]:
-    """Yield the names of files, links and empty folders below a folder, or only its direct entries if it has no record."""
+    """Yield the names of files, links and empty folders below a folder, or only its direct entries
+    if it has no record.
+    """
     known = _records(out)
     for root, folders, files in os.walk(out):
         here = Path(root)
         left = {name for name in (*folders, *files) if storage.is_leftover(here / name)}
-        folders[:], files = [name for name in folders if name not in left], [name for name in files if name not in left]
+        folders[:], files = (
+            [name for name in folders if name not in left],
+            [name for name in files if name not in left],
+        )
         links = [name for name in folders if (here / name).is_symlink()]
         yield from ((here / name).relative_to(out).as_posix() for name in (*files, *links))
         if not files and not folders and not left and here != out:
@@ -119,7 +151,9 @@ def _contents(out: Path) -> Iterator[str]:
 
 
 def _foreign(out: Path, names: Sequence[str]) -> list[str]:
-    """Return the names of files that calque did not write, or of folders that contain only such files."""
+    """Return the names of files that calque did not write, or of folders that contain only such
+    files.
+    """
     lists = [record["files"] for record in _records(out) if isinstance(record.get("files"), list)]
     listed = {name for files in lists for name in files if isinstance(name, str)}
     listed |= {f"{folder}/" for name in listed for folder in Path(name).parents}
@@ -148,7 +182,9 @@ def _clear(part: Path) -> None:
 
 
 def _publish(part: Path, out: Path) -> None:
-    """Rename a complete folder to its final name. At any time, `out` is either a complete result or absent."""
+    """Rename a complete folder to its final name. At any time, `out` is either a complete result or
+    absent.
+    """
     training, kept = part / TRAINING, part.with_name(TRAINING)
     if training.is_dir():  # only the metrics are copied to the finished folder
         os.rename(training, kept)
@@ -159,10 +195,16 @@ def _publish(part: Path, out: Path) -> None:
     for file in part.rglob("*.safetensors"):
         storage.readable(file)
     keep_user_text(out, part)
-    files = [file.relative_to(part).as_posix() for file in sorted(part.rglob("*")) if file.is_file()]
+    files = [
+        file.relative_to(part).as_posix() for file in sorted(part.rglob("*")) if file.is_file()
+    ]
     about = part / (ABOUT_FILE if ABOUT_FILE in files and RUN_FILE not in files else RUN_FILE)
     record = json.loads(about.read_text(encoding="utf-8")) if about.is_file() else {}
-    write_text(about, json_text({**record, "files": sorted({*files, about.name})}, indent=2, ensure_ascii=False) + "\n")
+    write_text(
+        about,
+        json_text({**record, "files": sorted({*files, about.name})}, indent=2, ensure_ascii=False)
+        + "\n",
+    )
     _sync(part)
     storage.replace_folder(part, out)
 

@@ -1,4 +1,6 @@
-"""Find the nearest words in another language to a word in a sentence, before and after alignment."""
+"""Find the nearest words in another language to a word in a sentence, before and after
+alignment.
+"""
 
 from __future__ import annotations
 
@@ -19,18 +21,22 @@ BEFORE, AFTER = "before", "after"
 
 
 def neighbours(how: NeighbourSettings, load: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Find the words of a text whose vectors have the highest cosine similarity to the vector of a given word.
+    """Find the words of a text whose vectors have the highest cosine similarity to the vector of a
+    given word.
 
     Args:
         how: settings; an `encoder` with maps is compared with its base encoder.
-        load: keyword arguments of `load_encoder`; an aligned encoder with maps is loaded with its saved settings instead.
+        load: keyword arguments of `load_encoder`; an aligned encoder with maps is loaded with its
+            saved settings instead.
 
     Returns:
-        a dictionary with the query, and with its nearest words in the lists `before` and (with an aligned encoder) `after`. Each
-        word has `word`, `sentence` and `place` (its position in the sentence); nearest words have cosines `before` and `after`.
+        a dictionary with the query, and with its nearest words in the lists `before` and (with an
+        aligned encoder) `after`. Each word has `word`, `sentence` and `place` (its position in the
+        sentence); nearest words have cosines `before` and `after`.
 
     Raises:
-        SettingError: the word is not in its sentence or has no vector, or there are no sentences to search.
+        SettingError: the word is not in its sentence or has no vector, or there are no sentences to
+            search.
     """
     from calque.algebra.normalize import unit_rows
     from calque.encoders.base import require
@@ -57,12 +63,24 @@ def neighbours(how: NeighbourSettings, load: Mapping[str, Any] | None = None) ->
             for name, nearby in best.items():
                 if about["word"] not in nearby or nearby[about["word"]][name] < similar[name]:
                     nearby[about["word"]] = about
-    nearest = {name: sorted(nearby.values(), key=lambda about: -about[name])[: how.k] for name, nearby in best.items()}
-    return {"word": words[place], "sentence": words, "place": place, "lang": how.lang1, "lang2": how.lang2, **nearest}
+    nearest = {
+        name: sorted(nearby.values(), key=lambda about: -about[name])[: how.k]
+        for name, nearby in best.items()
+    }
+    return {
+        "word": words[place],
+        "sentence": words,
+        "place": place,
+        "lang": how.lang1,
+        "lang2": how.lang2,
+        **nearest,
+    }
 
 
 def query_vector(encoder: Encoder, how: NeighbourSettings) -> tuple[list[str], int, np.ndarray]:
-    """Return the words of a sentence, the position of the query word, and the L2-normalised vector of the query word."""
+    """Return the words of a sentence, the position of the query word, and the L2-normalised vector
+    of the query word.
+    """
     from calque.algebra.normalize import unit_rows
 
     query = _divided([how.sentence1], how.lang1, how.pretokenized)
@@ -80,7 +98,11 @@ def table(found: Mapping[str, Any]) -> str:
     both = AFTER in found
     for name in (BEFORE, AFTER) if both else (BEFORE,):
         cosine = "cosine before → after alignment" if both else "cosine"
-        lines += ["", f"nearest in {found['lang2']}{f', {name} alignment' if both else ''} (rank, word, {cosine}):"]
+        lines += [
+            "",
+            f"nearest in {found['lang2']}{f', {name} alignment' if both else ''} (rank, word, "
+            f"{cosine}):",
+        ]
         if not found[name]:
             lines.append("  no word has a vector")
         width = max((len(about["word"]) for about in found[name]), default=0)
@@ -91,11 +113,15 @@ def table(found: Mapping[str, Any]) -> str:
 
 
 def _marked(about: Mapping[str, Any]) -> str:
-    """Return a sentence with the word in brackets; of a long sentence, only eight words on each side are kept."""
+    """Return a sentence with the word in brackets; of a long sentence, only eight words on each
+    side are kept.
+    """
     place, words = about["place"], list(about["sentence"])
     first, last = max(0, place - 8), place + 9
     marked = [f"[{word}]" if number == place else word for number, word in enumerate(words)]
-    return " ".join([*(["…"] if first else []), *marked[first:last], *(["…"] if last < len(words) else [])])
+    return " ".join(
+        [*(["…"] if first else []), *marked[first:last], *(["…"] if last < len(words) else [])]
+    )
 
 
 def _encoders(encoder: str, aligned: str | None, load: dict[str, Any]) -> dict[str, Encoder]:
@@ -123,7 +149,9 @@ def _divided(sentences: Sequence[str], lang: str, pretokenized: bool) -> Sentenc
     from calque.segment import split_words
     from calque.text import Sentences
 
-    return Sentences.of([text.split() if pretokenized else split_words(text, lang) for text in sentences], lang)
+    return Sentences.of(
+        [text.split() if pretokenized else split_words(text, lang) for text in sentences], lang
+    )
 
 
 def _text(how: NeighbourSettings) -> Iterator[Sentences]:
@@ -131,7 +159,9 @@ def _text(how: NeighbourSettings) -> Iterator[Sentences]:
 
     if how.text2 is None:
         return iter(())
-    return stream_sentences(how.text2, lang=how.lang2, pretokenized=how.pretokenized, limit=how.limit, block=2048)
+    return stream_sentences(
+        how.text2, lang=how.lang2, pretokenized=how.pretokenized, limit=how.limit, block=2048
+    )
 
 
 def _place(word: str, words: Sequence[str]) -> int:
@@ -139,4 +169,6 @@ def _place(word: str, words: Sequence[str]) -> int:
     for wanted, among in ((word, list(words)), (word.lower(), [each.lower() for each in words])):
         if wanted in among:
             return among.index(wanted)
-    raise SettingError(f"{word!r} is not a word of the sentence; the words are: {' | '.join(words)}")
+    raise SettingError(
+        f"{word!r} is not a word of the sentence; the words are: {' | '.join(words)}"
+    )

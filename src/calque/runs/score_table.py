@@ -15,12 +15,15 @@ if TYPE_CHECKING:
 
 
 def table(scores: Sequence[Score]) -> str:
-    """Format the scores of one task as a table. Only the JSON output contains the F1 of each span type."""
+    """Format the scores of one task as a table. Only the JSON output contains the F1 of each span
+    type.
+    """
     return _trained(scores) if "seeds" in scores[0].settings else _plain(scores)
 
 
 def table_of_encoders(by_encoder: Mapping[str, Sequence[Score]]) -> str:
-    """Format the scores of several encoders on one task as one table, with one row per encoder for each test set and metric.
+    """Format the scores of several encoders on one task as one table, with one row per encoder for
+    each test set and metric.
 
     Args:
         by_encoder: scores of each encoder, keyed by its name.
@@ -28,19 +31,28 @@ def table_of_encoders(by_encoder: Mapping[str, Sequence[Score]]) -> str:
     by_question: dict[tuple[Any, ...], list[tuple[str, Score]]] = {}
     for name, scores in by_encoder.items():
         for score in scores:
-            question = (score.task, score.data, score.languages, score.metric, score.settings.get("protocol"))
+            question = (
+                score.task,
+                score.data,
+                score.languages,
+                score.metric,
+                score.settings.get("protocol"),
+            )
             by_question.setdefault(question, []).append((name, score))
     pairs = [pair for same in by_question.values() for pair in same]
     names, scores = [name for name, _ in pairs], [score for _, score in pairs]
     is_trained = "seeds" in scores[0].settings
     rows = _trained_rows(scores, names) if is_trained else _plain_rows(scores, names)
-    notes = {name: (_notes if is_trained else _plain_notes)(of_one) for name, of_one in by_encoder.items()}
+    notes = {
+        name: (_notes if is_trained else _plain_notes)(of_one)
+        for name, of_one in by_encoder.items()
+    }
     return "\n".join([*rows, "", *_merged(notes)])
 
 
 def _merged(notes: Mapping[str, Sequence[str]]) -> list[str]:
-    """Return the notes on the scores of several encoders. A note that concerns all encoders is given once; any other note follows
-    the name of its encoder."""
+    """Return the notes on the scores of several encoders. A note that concerns all encoders is
+    given once; any other note follows the name of its encoder."""
     lines: dict[str, None] = {}
     for name, own in notes.items():
         for note in own:
@@ -50,17 +62,24 @@ def _merged(notes: Mapping[str, Sequence[str]]) -> list[str]:
 
 
 def columns(rows: Sequence[Sequence[str]], right: range) -> list[str]:
-    """Format rows as lines with an underlined header; columns whose indices are in `right` are right-aligned."""
+    """Format rows as lines with an underlined header; columns whose indices are in `right` are
+    right-aligned.
+    """
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = [
-        "  ".join(cell.rjust(widths[i]) if i in right else cell.ljust(widths[i]) for i, cell in enumerate(row)).rstrip()
+        "  ".join(
+            cell.rjust(widths[i]) if i in right else cell.ljust(widths[i])
+            for i, cell in enumerate(row)
+        ).rstrip()
         for row in rows
     ]
     return [lines[0], "-" * len(lines[0]), *lines[1:]]
 
 
 def layer_table(findings: Sequence[Finding]) -> str:
-    """Format the result of `compare_layers` as one row per layer, followed by the test scores of the best layer."""
+    """Format the result of `compare_layers` as one row per layer, followed by the test scores of
+    the best layer.
+    """
     scores = [finding.score for finding in findings]
     halves = [score for score in scores if score.metric.endswith(".test-half")]
     chosen, curve = halves[0].settings["layer"], scores[: -len(halves)]
@@ -71,10 +90,14 @@ def layer_table(findings: Sequence[Finding]) -> str:
         mine = [score for score in curve if (score.data, score.languages) == (data, langs)]
         cells = {(score.settings["layer"], score.metric): score.shown(2)[0] for score in mine}
         rows = [("layer", *metrics)]
-        rows += [(f"{'* ' if n == chosen else ''}{n}", *(cells[n, metric] for metric in metrics)) for n in layers]
+        rows += [
+            (f"{'* ' if n == chosen else ''}{n}", *(cells[n, metric] for metric in metrics))
+            for n in layers
+        ]
         lines += [f"{Path(data).name} {'-'.join(langs)}", *columns(rows, range(len(rows[0]))), ""]
     lines.append(
-        f"* Layer {chosen} is best on the dev half (sentence pairs 1, 3, 5, …). On the test half (2, 4, 6, …):\n"
+        f"* Layer {chosen} is best on the dev half (sentence pairs 1, 3, 5, …). On the test half "
+        "(2, 4, 6, …):\n"
     )
     return "\n".join([*lines, _plain(halves)])
 
@@ -89,16 +112,20 @@ def _plain_notes(scores: Sequence[Score]) -> list[str]:
 
 
 def _plain_rows(scores: Sequence[Score], names: Sequence[str] = ()) -> list[str]:
-    """Format the name, value, interval and number of items of each score, and the test set if several test sets were used.
+    """Format the name, value, interval and number of items of each score, and the test set if
+    several test sets were used.
 
     Args:
-        names: name of the encoder of each score, shown in the first column; empty if there is only one encoder.
+        names: name of the encoder of each score, shown in the first column; empty if there is only
+            one encoder.
     """
     rows = [("test", "metric", "value", "95% interval", "n")]
     for score in scores:
         value, low, high = score.shown(2)
         test = f"{Path(score.data).name} {'-'.join(score.languages)}"
-        rows.append((test, f"{score.task} {score.metric}", value, f"{low} – {high}", f"{score.n:,}"))
+        rows.append(
+            (test, f"{score.task} {score.metric}", value, f"{low} – {high}", f"{score.n:,}")
+        )
     metrics = {(score.task, score.metric) for score in scores}
     questions = {(score.task, score.metric, score.data, score.languages) for score in scores}
     numbers = range(2, 5)
@@ -108,7 +135,9 @@ def _plain_rows(scores: Sequence[Score], names: Sequence[str] = ()) -> list[str]
 
 
 def _columns(rows: Sequence[Sequence[str]], numbers: range, names: Sequence[str]) -> list[str]:
-    """Format rows with a header; the names of encoders, if there are any, become the first column."""
+    """Format rows with a header; the names of encoders, if there are any, become the first
+    column.
+    """
     if not names:
         return columns(rows, numbers)
     named = [(name, *row) for name, row in zip(("encoder", *names), rows, strict=True)]
@@ -116,7 +145,9 @@ def _columns(rows: Sequence[Sequence[str]], numbers: range, names: Sequence[str]
 
 
 def _poolings(scores: Sequence[Score]) -> Iterator[str]:
-    """Yield the sentence pooling of the scores; if encoders differ in their pooling, one line for each pooling."""
+    """Yield the sentence pooling of the scores; if encoders differ in their pooling, one line for
+    each pooling.
+    """
     encoders: dict[tuple[str, str], dict[str, None]] = {}
     for score in scores:
         if pooled := score.settings.get("pooled"):
@@ -131,7 +162,9 @@ def _poolings(scores: Sequence[Score]) -> Iterator[str]:
 def _candidates(scores: Sequence[Score]) -> Iterator[str]:
     """Describe the candidates and the skipped entries of each dictionary."""
     of_tests = {
-        (score.data, score.languages): score.settings for score in scores if "candidates_from" in score.settings
+        (score.data, score.languages): score.settings
+        for score in scores
+        if "candidates_from" in score.settings
     }
     for (data, langs), about in of_tests.items():
         source, target = langs
@@ -156,17 +189,33 @@ def _trained_rows(scores: Sequence[Score], names: Sequence[str] = ()) -> list[st
     """Format one row for each test set and metric, without the F1 of each span type."""
     metrics = {score.metric for score in scores}
     shown = [number for number, score in enumerate(scores) if not is_part(score.metric, metrics)]
-    scores, names = [scores[number] for number in shown], [names[number] for number in shown if names]
-    rows = [("test", "language", "metric", "value", "s.d.", "95% interval", "gap", "n", "trained on")]
+    scores, names = (
+        [scores[number] for number in shown],
+        [names[number] for number in shown if names],
+    )
+    rows = [
+        ("test", "language", "metric", "value", "s.d.", "95% interval", "gap", "n", "trained on")
+    ]
     for score in scores:
         value, low, high = score.shown(1)
         sd, gap = score.settings.get("sd"), score.settings.get("gap")
         protocol = score.settings.get("protocol", "zero-shot")
-        train = "+".join(score.languages[:-1]) + (f" ({protocol})" if protocol != "zero-shot" else "")
-        rows.append((
-            score.data, score.languages[-1], score.metric, value, "" if sd is None else f"{100 * sd:.1f}",
-            f"{low} – {high}", "" if gap is None else f"{100 * gap:.1f}", f"{score.n:,}", train,
-        ))  # fmt: skip
+        train = "+".join(score.languages[:-1]) + (
+            f" ({protocol})" if protocol != "zero-shot" else ""
+        )
+        rows.append(
+            (
+                score.data,
+                score.languages[-1],
+                score.metric,
+                value,
+                "" if sd is None else f"{100 * sd:.1f}",
+                f"{low} – {high}",
+                "" if gap is None else f"{100 * gap:.1f}",
+                f"{score.n:,}",
+                train,
+            )
+        )
     return _columns(rows, range(3, 8), names)
 
 
@@ -184,12 +233,17 @@ def _reasons_against(scores: Sequence[Score]) -> list[str]:
 
 
 def _remedy(reason: str, about: Mapping[str, Any]) -> str:
-    """Return the number of task heads that a reason against a score concerns, and what to change."""
+    """Return the number of task heads that a reason against a score concerns, and what to
+    change.
+    """
     heads = about.get("converged")
     if not heads:  # the score of a task from another package
         return ""
     if reason == NOT_CONVERGED:
-        return f" for {heads.count(False)} of {len(heads)} heads; set --epochs above {about['epochs']:g}"
+        return (
+            f" for {heads.count(False)} of {len(heads)} heads; set --epochs above "
+            f"{about['epochs']:g}"
+        )
     return "; increase --epochs, or use more training text"
 
 
@@ -202,7 +256,10 @@ def _notes(scores: Sequence[Score]) -> list[str]:
     n = len(about.get("seeds", ()))
     return [
         *_reasons_against(scores),
-        f"{about.get('features')} features, head {about.get('head')}, mean of {n} {'run' if n == 1 else 'runs'}; "
+        f"{about.get('features')} features, head {about.get('head')}, mean of {n} "
+        f"{'run' if n == 1 else 'runs'}; "
         f"epoch chosen by {by}{leak}",
-        "The intervals cover the variation between training runs and between test texts." if n > 1 else ONE_RUN,
+        "The intervals cover the variation between training runs and between test texts."
+        if n > 1
+        else ONE_RUN,
     ]

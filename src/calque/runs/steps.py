@@ -1,4 +1,6 @@
-"""Steps of a study. The result of a step is cached under a hash of its settings, its files and the version of calque."""
+"""Steps of a study. The result of a step is cached under a hash of its settings, its files and the
+version of calque.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,8 @@ class Step:
     Attributes:
         kind: name of the function that runs the step.
         settings: arguments of the function.
-        files: input files by role, as FILE or LANG=FILE; `key` depends on the contents of the files, but not on their names.
+        files: input files by role, as FILE or LANG=FILE; `key` depends on the contents of the
+            files, but not on their names.
         after: folders of earlier steps whose results this step uses, keyed by role.
         code: version of calque and hashes of custom classes, see `Steps.step`.
         label: name of the step in messages.
@@ -42,12 +45,24 @@ class Step:
 
     @cached_property
     def key(self) -> str:
-        """Hash of all settings, files and code that determine the result; the hash is computed at first use."""
-        named = {role: [name_and_path(file) for file in several] for role, several in self.files.items()}
-        files = {role: [f"{lang}{digest(path)}" for lang, path in several] for role, several in named.items()}
-        after = {role: [Path(place).name for place in several] for role, several in self.after.items()}
+        """Hash of all settings, files and code that determine the result; the hash is computed at
+        first use.
+        """
+        named = {
+            role: [name_and_path(file) for file in several] for role, several in self.files.items()
+        }
+        files = {
+            role: [f"{lang}{digest(path)}" for lang, path in several]
+            for role, several in named.items()
+        }
+        after = {
+            role: [Path(place).name for place in several] for role, several in self.after.items()
+        }
         text = json_text(
-            [self.kind, self.settings, files, after, self.code], undefined="name", sort_keys=True, default=str
+            [self.kind, self.settings, files, after, self.code],
+            undefined="name",
+            sort_keys=True,
+            default=str,
         )
         return hashlib.blake2b(text.encode(), digest_size=10).hexdigest()
 
@@ -55,25 +70,39 @@ class Step:
         """Raise an error if an input file has changed since the key was computed."""
         if replace(self).key != self.key:
             read = ", ".join(sorted({file for several in self.files.values() for file in several}))
-            raise InputError(f"one of these files changed while the study was running: {read}; start the study again")
+            raise InputError(
+                f"one of these files changed while the study was running: {read}; start the study "
+                "again"
+            )
 
 
 class Steps:
     """Folder that contains the finished steps of a study.
 
     Args:
-        work: function for each kind of step, which is called with the step and a folder for the result.
+        work: function for each kind of step, which is called with the step and a folder for the
+            result.
     """
 
     def __init__(self, folder: str | Path, work: dict[str, Callable[[Step, Path], None]]):
         self.folder, self.work = Path(folder), work
 
-    def step(self, kind: str, settings: Mapping[str, Any], files: Paths, after: Paths, label: str) -> Step:
-        """Return a step. Its key includes the version of calque and the file of each custom class (`package.module:Class`) used
-        as a method, task or encoder, but not the modules that this file imports."""
+    def step(
+        self, kind: str, settings: Mapping[str, Any], files: Paths, after: Paths, label: str
+    ) -> Step:
+        """Return a step. Its key includes the version of calque and the file of each custom class
+        (`package.module:Class`) used as a method, task or encoder, but not the modules that this
+        file imports."""
         encoders = [name for _, name in settings.get("encoder") or ()]
-        named = [name for name in (settings.get("method"), settings.get("task"), *encoders) if name and is_path(name)]
-        own = [hashlib.blake2b(file_of(name).read_bytes(), digest_size=16).hexdigest() for name in named]
+        named = [
+            name
+            for name in (settings.get("method"), settings.get("task"), *encoders)
+            if name and is_path(name)
+        ]
+        own = [
+            hashlib.blake2b(file_of(name).read_bytes(), digest_size=16).hexdigest()
+            for name in named
+        ]
         return Step(kind, settings, files, after, " ".join([calque.__version__, *own]), label)
 
     def place(self, step: Step) -> Path:
@@ -84,7 +113,8 @@ class Steps:
         return (self.place(step) / DONE).exists()
 
     def do(self, step: Step) -> Path:
-        """Run a step unless it is done, and return its folder. An interrupted step runs again and reuses its existing files.
+        """Run a step unless it is done, and return its folder. An interrupted step runs again and
+        reuses its existing files.
 
         Raises:
             InputError: an input file has changed since the key was computed.
@@ -94,7 +124,10 @@ class Steps:
             temporary = part_of(place)
             part = temporary_folder(temporary, place)
             if not (part / DONE).exists():
-                for name in (SCORES, DONE):  # `save` replaces an encoder only if the folder has no other files
+                for name in (
+                    SCORES,
+                    DONE,
+                ):  # `save` replaces an encoder only if the folder has no other files
                     (part / name).unlink(missing_ok=True)
                     remove(part_of(part / name))  # left by a process that was killed while writing
                 step.check()
@@ -113,8 +146,9 @@ def unique(steps: Sequence[Step]) -> list[Step]:
 
 
 def digest(path: str) -> str:
-    """Return a hash of a file, or of the names and contents of all files in a folder or with a prefix (`PREFIX.de`, …). The
-    hash of each file is cached until the size, the timestamps or the inode of the file changes.
+    """Return a hash of a file, or of the names and contents of all files in a folder or with a
+    prefix (`PREFIX.de`, …). The hash of each file is cached until the size, the timestamps or the
+    inode of the file changes.
 
     Raises:
         InputError: a file cannot be read.
@@ -145,7 +179,11 @@ def files_at(path: str | Path) -> list[Path]:
     if root.exists():
         raise InputError("is not a regular file", path=root)
     beside = root.parent.iterdir() if root.parent.is_dir() else ()
-    if not (files := sorted(file for file in beside if file.name.startswith(f"{root.name}.") and file.is_file())):
+    if not (
+        files := sorted(
+            file for file in beside if file.name.startswith(f"{root.name}.") and file.is_file()
+        )
+    ):
         raise InputError(f"no such file or folder{similar_path(root)}", path=root)
     return files
 

@@ -1,4 +1,6 @@
-"""Read what an alignment method learns from: parallel text, dictionaries, or plain text in each language."""
+"""Read what an alignment method learns from: parallel text, dictionaries, or plain text in each
+language.
+"""
 
 from __future__ import annotations
 
@@ -31,17 +33,25 @@ if TYPE_CHECKING:
 
 IDENTICAL = "identical"  # initialises the map with words that are spelt the same in both languages
 STARTS = (IDENTICAL, "distributions", "adversarial")
-#: default values of the options for anchors, which `align` accepts in addition to the options of `map_method`
-AVERAGING: dict[str, Any] = {"layers": None, "most": 50_000, "at_least": 1, "most_occurrences": None}
+# : default values of the options for anchors, which `align` accepts in addition to the options of
+# `map_method`
+AVERAGING: dict[str, Any] = {
+    "layers": None,
+    "most": 50_000,
+    "at_least": 1,
+    "most_occurrences": None,
+}
 
 
 class Supervision(ABC):
-    """Training data of a run: files that are read before the encoder is loaded, and what is computed from them.
+    """Training data of a run: files that are read before the encoder is loaded, and what is
+    computed from them.
 
     Attributes:
         method: alignment method.
         of_each: whether the method uses a separate encoder for each language.
-        preparing: what `prepared` computes, as a key of the record's times; "" if it only passes on what was read.
+        preparing: what `prepared` computes, as a key of the record's times; "" if it only passes on
+            what was read.
     """
 
     method: Method
@@ -62,20 +72,27 @@ class Supervision(ABC):
 
 
 def supervision_of(
-    how: AlignSettings, options: Mapping[str, Any], words: Words | None = None, say: Say = lambda line: None
+    how: AlignSettings,
+    options: Mapping[str, Any],
+    words: Words | None = None,
+    say: Say = lambda line: None,
 ) -> Supervision:
     """Read the training data that the settings name.
 
     Args:
-        options: options of the method. For dictionaries, these are the options of `map_method` and `AVERAGING`.
-        words: settings for tokenisation and word alignment; by default, the method determines how links are symmetrised.
+        options: options of the method. For dictionaries, these are the options of `map_method` and
+            `AVERAGING`.
+        words: settings for tokenisation and word alignment; by default, the method determines how
+            links are symmetrised.
 
     Raises:
         SettingError: the method cannot use these data, or settings contradict each other.
         InputError: a file cannot be read.
     """
     if options.get("identical") and not how.dictionary:
-        raise SettingError("identical words can only be added to a dictionary, but no dictionary was given")
+        raise SettingError(
+            "identical words can only be added to a dictionary, but no dictionary was given"
+        )
     if how.links and not (how.train and METHODS[how.method or ""].needs_links):
         raise SettingError(f"{how.method} does not use word links; leave out --links")
     if how.train:
@@ -86,7 +103,9 @@ def supervision_of(
 
 
 class ParallelSupervision(Supervision):
-    """Parallel texts, whose words are linked by the statistical aligner or by given files if the method needs word links."""
+    """Parallel texts, whose words are linked by the statistical aligner or by given files if the
+    method needs word links.
+    """
 
     preparing = "words"
 
@@ -95,18 +114,30 @@ class ParallelSupervision(Supervision):
         files, langs = named_pairs(how.train or (), how.langs or ())
         self.method = make_method(how.method or "", how.towards, options, LinkedText.kind)
         self.of_each = row.of_each
-        self._name, self._links, self._needs_links = how.method or "", how.links or [], row.needs_links
+        self._name, self._links, self._needs_links = (
+            how.method or "",
+            how.links or [],
+            row.needs_links,
+        )
         self._words = Words(symmetrize=row.symmetrize) if words is None else words
         if self._links and len(self._links) != len(files):
             raise SettingError(
-                f"expected one --links per text, got {len(self._links)} files of links for {len(files)} texts"
+                f"expected one --links per text, got {len(self._links)} files of links for "
+                f"{len(files)} texts"
             )
         self._corpora = self._words.read_all(files, langs)
         self._rows: list[dict[str, Any]] = []
         for path, corpus in zip(files, self._corpora, strict=True):
             if how.towards not in corpus.langs:
-                raise SettingError(f"--towards {how.towards} is not a language of {path} ({', '.join(corpus.langs)})")
-            about = {"path": name_of(path), "langs": list(corpus.langs), "sentence_pairs": len(corpus)}
+                raise SettingError(
+                    f"--towards {how.towards} is not a language of {path} "
+                    f"({', '.join(corpus.langs)})"
+                )
+            about = {
+                "path": name_of(path),
+                "langs": list(corpus.langs),
+                "sentence_pairs": len(corpus),
+            }
             self._rows.append({**about, "unusable_lines": sum(corpus.skipped.values())})
 
     def prepared(self, base: Encoder, run: Run, say: Say) -> LinkedText:
@@ -116,7 +147,9 @@ class ParallelSupervision(Supervision):
             data = data.linked([self._words.open_pairs(path, corpus) for path, corpus in given])
         elif self._needs_links:
             assert run.folder is not None  # `align` always gives a folder
-            links = links_of(self._corpora, self._words, folder=Path(run.folder), say=say, progress=run.progress)
+            links = links_of(
+                self._corpora, self._words, folder=Path(run.folder), say=say, progress=run.progress
+            )
             data = data.linked(links)
         count = f", {sum(map(len, data.pairs)):,} word links" if self._needs_links else ""
         say(f"{self._name}: {sum(map(len, data.corpora)):,} sentence pairs{count}")
@@ -125,7 +158,10 @@ class ParallelSupervision(Supervision):
     def record(self, data: LinkedText, fitted: Fitted, say: Say) -> dict[str, Any]:
         rows = self._rows
         if data.pairs:
-            rows = [{**row, "word_pairs": len(links)} for row, links in zip(rows, data.pairs, strict=True)]
+            rows = [
+                {**row, "word_pairs": len(links)}
+                for row, links in zip(rows, data.pairs, strict=True)
+            ]
         about: dict[str, Any] = {"texts": rows, **self.facts(fitted), "method": self._name}
         if self._needs_links:
             about["words"] = {
@@ -141,7 +177,9 @@ class ParallelSupervision(Supervision):
 
 
 class DictionarySupervision(Supervision):
-    """Dictionaries, or none with `start`, and the plain texts or folders from which anchors are made."""
+    """Dictionaries, or none with `start`, and the plain texts or folders from which anchors are
+    made.
+    """
 
     preparing = "anchors"
 
@@ -165,15 +203,23 @@ class DictionarySupervision(Supervision):
     def _anchors(
         self, base: Encoder, *, progress: bool, say: Say
     ) -> tuple[dict[str, dict[int, Anchors]], list[dict[str, Any]]]:
-        """Return the anchors of each language, and the record entries for their texts and folders."""
+        """Return the anchors of each language, and the record entries for their texts and
+        folders.
+        """
         from calque.encoders.anchors import compute_anchors, frequent_words, table_anchors
         from calque.encoders.static import StaticEncoder
 
         most = self._averaging["most"]
         if isinstance(base, StaticEncoder):
             if self._texts or self._folders:
-                say("--text and --anchors are ignored, because a static encoder already has one vector per word")
-            return {lang: table_anchors(base, lang, most=most, also=also) for lang, also in self._wanted.items()}, []
+                say(
+                    "--text and --anchors are ignored, because a static encoder already has one "
+                    "vector per word"
+                )
+            return {
+                lang: table_anchors(base, lang, most=most, also=also)
+                for lang, also in self._wanted.items()
+            }, []
         by_lang: dict[str, dict[int, Anchors]] = {}
         sources = []
         for folder in self._folders:
@@ -184,33 +230,60 @@ class DictionarySupervision(Supervision):
             by_lang[lang] = found
             sources.append({"path": Path(path).name, "langs": [lang], "entries": len(first)})
         named = [language_and_path(text) for text in self._texts]
-        if missing := [lang for lang in self._wanted if lang not in by_lang and lang not in dict(named)]:
+        if missing := [
+            lang for lang in self._wanted if lang not in by_lang and lang not in dict(named)
+        ]:
             remedy = f"give --text {missing[0]}=FILE or --anchors {missing[0]}=DIR"
-            raise SettingError(f"the word vectors of {missing[0]} must be averaged over a text; {remedy}")
-        read = read_languages(named, pretokenized=self._words.pretokenized, limit=self._words.limit, say=say)
+            raise SettingError(
+                f"the word vectors of {missing[0]} must be averaged over a text; {remedy}"
+            )
+        read = read_languages(
+            named, pretokenized=self._words.pretokenized, limit=self._words.limit, say=say
+        )
         numbers = base.layer_numbers(self._averaging["layers"])
         how = {name: self._averaging[name] for name in ("at_least", "most_occurrences")}
         for lang, text in read.items():
             if lang in self._wanted and lang not in by_lang:
                 say(f"{lang}: anchors from {len(text):,} sentences")
                 vocabulary = frequent_words(text, most, self._wanted[lang])
-                by_lang[lang] = compute_anchors(base, text, numbers, vocabulary=vocabulary, progress=progress, **how)
-        rows = [{"path": Path(path).name, "langs": [lang], "entries": len(read[lang])} for lang, path in named]
+                by_lang[lang] = compute_anchors(
+                    base, text, numbers, vocabulary=vocabulary, progress=progress, **how
+                )
+        rows = [
+            {"path": Path(path).name, "langs": [lang], "entries": len(read[lang])}
+            for lang, path in named
+        ]
         return by_lang, sources + rows
 
     def _about_maps(self, fitted: Fitted, say: Say) -> dict[str, Any]:
-        """Return the record for maps fitted with or without dictionaries, and print the quality of each map."""
+        """Return the record for maps fitted with or without dictionaries, and print the quality of
+        each map.
+        """
         fits = fitted.record["settings"]["fits"]
         failed = []
         for lang, by_layer in fits.items():
             for layer, fit in by_layer.items():
                 chosen, named = fit["rounds"][fit["best"]], f"{lang}, layer {layer}"
-                line = f"{named}: {chosen['pairs']:,} pairs in round {fit['best']} of {len(fit['rounds']) - 1}"
+                line = (
+                    f"{named}: {chosen['pairs']:,} pairs in round {fit['best']} of "
+                    f"{len(fit['rounds']) - 1}"
+                )
                 if chosen["held_out_p@1"] is not None:
                     line += f", {100 * chosen['held_out_p@1']:.1f}% of the held-out words correct"
-                say(line + (f", {fit['left_out']:,} entries without vectors skipped" if fit["left_out"] else ""))
+                say(
+                    line
+                    + (
+                        f", {fit['left_out']:,} entries without vectors skipped"
+                        if fit["left_out"]
+                        else ""
+                    )
+                )
                 failed += [named] if fit.get("failed") else []
-        unsupervised = "words spelt alike" if self._maps.start == IDENTICAL else f"no dictionary ({self._maps.start})"
+        unsupervised = (
+            "words spelt alike"
+            if self._maps.start == IDENTICAL
+            else f"no dictionary ({self._maps.start})"
+        )
         source = "a dictionary" if self._files else unsupervised
         settings = {
             "method": self._name,
@@ -261,13 +334,15 @@ def map_method(
     Args:
         start: initialisation without a dictionary: identical, distributions or adversarial.
         start_options: options of the initialisation, see `calque.maps.unsupervised.start_options`.
-        normalise: normalisation of the vectors (none, unit, centre, centre-unit or unit-centre-unit, see
-            `fit_dictionary`); default: centre for normalized-rotation, otherwise unit, or unit-centre-unit without a dictionary.
+        normalise: normalisation of the vectors (none, unit, centre, centre-unit or
+            unit-centre-unit, see `fit_dictionary`); default: centre for normalized-rotation,
+            otherwise unit, or unit-centre-unit without a dictionary.
         refine: number of refinement rounds.
         held_out: fraction of the dictionary that is held out for choosing the best round.
         restarts: maximum number of random initialisations to try.
         identical: add all words that are spelt the same in both languages to the dictionary.
-        combine: how the mapped layers are combined: sum, mean, concat, or last (only the last layer).
+        combine: how the mapped layers are combined: sum, mean, concat, or last (only the last
+            layer).
         seed: random seed for the initialisation and for the choice of held-out entries.
     """
     from calque.alignment.dictionary import DictionaryMaps
@@ -280,11 +355,17 @@ def map_method(
     if start is not None:
         check_start(start, start_options)
         given |= {"restarts": restarts, "seed": seed, "options": dict(start_options or {})}
-    return DictionaryMaps(method, towards=towards, start=start, identical=identical, combine=combine, **given)
+    return DictionaryMaps(
+        method, towards=towards, start=start, identical=identical, combine=combine, **given
+    )
 
 
-def warn_of_unused(counts: Mapping[str, Any], max_words: int | None, corpora: Sequence[ParallelCorpus]) -> None:
-    """Warn about sentence pairs that training skips, except unusable lines, which were reported when the text was read."""
+def warn_of_unused(
+    counts: Mapping[str, Any], max_words: int | None, corpora: Sequence[ParallelCorpus]
+) -> None:
+    """Warn about sentence pairs that training skips, except unusable lines, which were reported
+    when the text was read.
+    """
     unusable = sum(sum(corpus.skipped.values()) for corpus in corpora)
     reasons = {
         f"with more than {max_words} words on a side": counts.get("too_long", 0),
@@ -295,27 +376,37 @@ def warn_of_unused(counts: Mapping[str, Any], max_words: int | None, corpora: Se
         skipped(f"training skips some of the {sum(map(len, corpora)):,} sentence pairs: {unused}")
 
 
-def _texts(method: str, towards: str, files: Sequence[str], words: Words, say: Say) -> tuple[Any, list[dict[str, Any]]]:
+def _texts(
+    method: str, towards: str, files: Sequence[str], words: Words, say: Say
+) -> tuple[Any, list[dict[str, Any]]]:
     """Read plain text, and return the sentences of each language and the entries for the record."""
     named = [language_and_path(text) for text in files]
     langs = list(dict.fromkeys(lang for lang, _ in named))
     if towards not in langs or len(langs) < 2:
         raise SettingError(
-            f"{method} needs text in {towards} and in another language, got {', '.join(langs)}; give --text for each language"
+            f"{method} needs text in {towards} and in another language, got {', '.join(langs)}; "
+            "give --text for each language"
         )
     read = read_languages(named, pretokenized=words.pretokenized, limit=words.limit, say=say)
-    paths = {lang: ", ".join(Path(path).name for other, path in named if other == lang) for lang in read}
-    return read, [{"path": paths[lang], "langs": [lang], "sentences": len(text)} for lang, text in read.items()]
+    paths = {
+        lang: ", ".join(Path(path).name for other, path in named if other == lang) for lang in read
+    }
+    return read, [
+        {"path": paths[lang], "langs": [lang], "sentences": len(text)}
+        for lang, text in read.items()
+    ]
 
 
 def _dictionaries(
     files: Sequence[str], langs: Sequence[tuple[str, str]], towards: str
 ) -> tuple[list[Dictionary], dict[str, list[str]], list[dict[str, Any]]]:
-    """Return the dictionaries, the words of each language and the entries for the record. The words are in the order of the
-    dictionaries, which later breaks ties between equally frequent words."""
+    """Return the dictionaries, the words of each language and the entries for the record. The words
+    are in the order of the dictionaries, which later breaks ties between equally frequent words."""
     from calque.corpora import read_dictionary
 
-    words: dict[str, dict[str, None]] = {lang: {} for lang in (towards, *(lang for pair in langs for lang in pair))}
+    words: dict[str, dict[str, None]] = {
+        lang: {} for lang in (towards, *(lang for pair in langs for lang in pair))
+    }
     for a, b in langs:
         if towards not in (a, b):
             raise SettingError(f"--towards must be one of the languages {a} and {b}, got {towards}")
@@ -324,7 +415,9 @@ def _dictionaries(
     check_pairs(files, pairs if files else ())
     for path, pair in zip(files, pairs, strict=False):
         read.append(each := read_dictionary(path, langs=pair))
-        rows.append({"path": Path(path).name, "langs": list(each.langs), "entries": len(each.source)})
+        rows.append(
+            {"path": Path(path).name, "langs": list(each.langs), "entries": len(each.source)}
+        )
         for lang, side in zip(each.langs, (each.source, each.target), strict=True):
             words[lang] |= dict.fromkeys(side)
     return read, {lang: list(known) for lang, known in words.items()}, rows

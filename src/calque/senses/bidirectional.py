@@ -25,11 +25,14 @@ from calque.senses.training import LanguageModel, Prediction, Selected, SenseTra
 from calque.text import Sentence, Sentences
 from calque.training.loop import Schedule, adam
 
-LOSS_SCALE = 20.0  # the loss is multiplied by bilm-tf's unroll_steps, so that clipping and Adagrad act as in bilm-tf
+# the loss is multiplied by bilm-tf's unroll_steps, so that clipping and Adagrad act as in bilm-tf
+LOSS_SCALE = 20.0
 
 
 def adagrad(parameters: list[torch.nn.Parameter], schedule: Schedule) -> torch.optim.Optimizer:
-    """Return an Adagrad optimiser (Duchi et al. 2011) with initial accumulators of 1, as in bilm-tf."""
+    """Return an Adagrad optimiser (Duchi et al. 2011) with initial accumulators of 1, as in
+    bilm-tf.
+    """
     return torch.optim.Adagrad(parameters, lr=schedule.rate(0, 1), initial_accumulator_value=1.0)
 
 
@@ -38,24 +41,34 @@ OPTIMISERS = {"adam": adam, "adagrad": adagrad}
 
 @dataclass(kw_only=True, eq=False)
 class BiLanguageModel(LanguageModel):
-    """Trains ELMo from scratch to predict each word from the preceding or from the following words (Peters et al. 2018, §3).
+    """Trains ELMo from scratch to predict each word from the preceding or from the following words
+    (Peters et al. 2018, §3).
 
-    Both directions share the word vectors and, unless `tables` is 2, the softmax. The loss is the mean over both directions.
-    Each sentence is read separately, as in the encoder, whereas bilm-tf reads the text as a stream of 20-word segments.
+    Both directions share the word vectors and, unless `tables` is 2, the softmax. The loss is the
+    mean over both directions. Each sentence is read separately, as in the encoder, whereas bilm-tf
+    reads the text as a stream of 20-word segments.
 
     Args:
-        dim: dimension of a word vector and of each direction's hidden state; the vectors of a layer have 2 · dim dimensions.
+        dim: dimension of a word vector and of each direction's hidden state; the vectors of a layer
+            have 2 · dim dimensions.
         hidden: dimension of an LSTM cell; default: 8 · dim, as in the paper.
         layers: number of LSTM layers.
-        filters: (width, number) pairs of the character filters; default: as in the paper, with numbers proportional to `dim`.
-        vocabulary: maximum number of words to predict. Rarer words share one output class. The input always uses characters.
+        filters: (width, number) pairs of the character filters; default: as in the paper, with
+            numbers proportional to `dim`.
+        vocabulary: maximum number of words to predict. Rarer words share one output class. The
+            input always uses characters.
         min_count: a word must occur at least this often in the training text to be predicted.
         negatives: number of negative words sampled for each direction in an update, see `Softmax`.
-        tables: 1 if both directions share their output vectors, else 2. With `senses`, the directions never share vectors.
-        dropout: dropout probability for the input of each LSTM layer and for the output of the last layer.
-        optimiser: "adam", or "adagrad" as in the paper. After a few hundred updates, Adam reaches half the perplexity of Adagrad.
-        learning_rate: maximum learning rate; default for Adagrad: 0.2; for Adam: 5e-3 up to 128 dimensions, and 0.64 / dim above.
-        length, alpha, batch, updates, warmup, decay, clip, seed, precision, lower: see `LanguageModel`.
+        tables: 1 if both directions share their output vectors, else 2. With `senses`, the
+            directions never share vectors.
+        dropout: dropout probability for the input of each LSTM layer and for the output of the last
+            layer.
+        optimiser: "adam", or "adagrad" as in the paper. After a few hundred updates, Adam reaches
+            half the perplexity of Adagrad.
+        learning_rate: maximum learning rate; default for Adagrad: 0.2; for Adam: 5e-3 up to 128
+            dimensions, and 0.64 / dim above.
+        length, alpha, batch, updates, warmup, decay, clip, seed, precision, lower: see
+            `LanguageModel`.
     """
 
     unit = "words"
@@ -72,13 +85,17 @@ class BiLanguageModel(LanguageModel):
 
     def __post_init__(self):
         if self.optimiser not in OPTIMISERS:
-            raise SettingError(f"optimiser must be {' or '.join(OPTIMISERS)}, got {self.optimiser!r}")
+            raise SettingError(
+                f"optimiser must be {' or '.join(OPTIMISERS)}, got {self.optimiser!r}"
+            )
         super().__post_init__()
         for name in ("vocabulary", "layers"):
             check_number(name, getattr(self, name), least=1, whole=True)
         check_number("dropout", self.dropout, least=0, below=1)
         filters = None if self.filters is None else tuple(self.filters)
-        self.options = elmo_options(dim=self.dim, hidden=self.hidden, layers=self.layers, filters=filters)
+        self.options = elmo_options(
+            dim=self.dim, hidden=self.hidden, layers=self.layers, filters=filters
+        )
         with torch.device("meta"):  # these are built only to check the arguments
             ElmoNetwork(self.options)
             Softmax([WordTable(1, 1)] * self.tables, negatives=self.negatives)
@@ -87,26 +104,54 @@ class BiLanguageModel(LanguageModel):
         return 0.2 if self.optimiser == "adagrad" else 5e-3 * min(1.0, 128 / self.dim)
 
     def settings(self) -> dict[str, Any]:
-        names = ("vocabulary", "min_count", "negatives", "tables", "dropout", "length", "alpha", "batch", "updates",
-                 "optimiser", "precision", "seed")  # fmt: skip
-        return {"method": "bidirectional language model", "options": self.options,
-                **{name: getattr(self, name) for name in names}, **({"lower": True} if self.lower else {}),
-                **super().settings()}  # fmt: skip
+        names = (
+            "vocabulary",
+            "min_count",
+            "negatives",
+            "tables",
+            "dropout",
+            "length",
+            "alpha",
+            "batch",
+            "updates",
+            "optimiser",
+            "precision",
+            "seed",
+        )
+        return {
+            "method": "bidirectional language model",
+            "options": self.options,
+            **{name: getattr(self, name) for name in names},
+            **({"lower": True} if self.lower else {}),
+            **super().settings(),
+        }
 
     def train(
-        self, texts: Mapping[str, Sentences], *, dictionaries: Sequence[Dictionary] = (), folder: str | Path | None = None,
-        checkpoint_every: int = 200, progress: bool = False, say: Say = lambda line: None,
-    ) -> ElmoEncoder:  # fmt: skip
+        self,
+        texts: Mapping[str, Sentences],
+        *,
+        dictionaries: Sequence[Dictionary] = (),
+        folder: str | Path | None = None,
+        checkpoint_every: int = 200,
+        progress: bool = False,
+        say: Say = lambda line: None,
+    ) -> ElmoEncoder:
         """Train and return a new encoder, and store the trained language model in `self.model`."""
         processes = Processes(self.precision)
         text = WordText.of(
-            texts, size=self.vocabulary + FIRST_WORD, min_count=self.min_count, length=self.length, alpha=self.alpha,
+            texts,
+            size=self.vocabulary + FIRST_WORD,
+            min_count=self.min_count,
+            length=self.length,
+            alpha=self.alpha,
             lower=self.lower,
-        )  # fmt: skip
+        )
         mixture = Mixture(text.blocks, batch=self.batch, alpha=self.alpha, seed=self.seed)
         torch.manual_seed(self.seed)
         network = ElmoNetwork(self.options)
-        model = self.model = WordModel(network, self._head(text.vocabulary), text.vocabulary, lower=self.lower)
+        model = self.model = WordModel(
+            network, self._head(text.vocabulary), text.vocabulary, lower=self.lower
+        )
         model.to(processes.device).train()
 
         def numbers() -> dict[str, int]:
@@ -116,21 +161,28 @@ class BiLanguageModel(LanguageModel):
         training = self._sense_training(list(text.blocks), numbers, dictionaries, processes)
         self._run(
             WordPrediction(model, text, mixture, self.dropout, processes, training),
-            identity={"words": text.vocabulary.fingerprint}, folder=folder, checkpoint_every=checkpoint_every,
-            progress=progress, optimiser=OPTIMISERS[self.optimiser],
-        )  # fmt: skip
+            identity={"words": text.vocabulary.fingerprint},
+            folder=folder,
+            checkpoint_every=checkpoint_every,
+            progress=progress,
+            optimiser=OPTIMISERS[self.optimiser],
+        )
         model.eval()
         return model.encoder("pretrained")
 
     def _head(self, vocabulary: Vocabulary) -> Softmax:
         size = self.options["lstm"]["projection_dim"]
         if self.senses is None:
-            return Softmax([WordTable(len(vocabulary), size) for _ in range(self.tables)], negatives=self.negatives)
+            return Softmax(
+                [WordTable(len(vocabulary), size) for _ in range(self.tables)],
+                negatives=self.negatives,
+            )
         counts = vocabulary.counts.copy()
         counts[:UNKNOWN] = 0  # boundary tokens have only one sense
         return Softmax(self.senses.tables(counts, size, 2), negatives=self.negatives)
 
-    # -- saving -----------------------------------------------------------------------------------------------------------
+    # -- saving
+    # ----------------------------------------------------------------------------------------------
     @property
     def sizes(self) -> tuple[int, int]:
         return len(self.model.vocabulary), sum(p.numel() for p in self.model.network.parameters())
@@ -140,12 +192,19 @@ class BiLanguageModel(LanguageModel):
 
 
 class WordPrediction(Prediction):
-    """Objective: mean cross-entropy of word predictions over both directions. The blocks of `mixture` are those of `text`."""
+    """Objective: mean cross-entropy of word predictions over both directions. The blocks of
+    `mixture` are those of `text`.
+    """
 
     def __init__(
-        self, model: WordModel, text: WordText, mixture: Mixture, dropout: float, processes: Processes,
+        self,
+        model: WordModel,
+        text: WordText,
+        mixture: Mixture,
+        dropout: float,
+        processes: Processes,
         training: SenseTraining | None = None,
-    ):  # fmt: skip
+    ):
         super().__init__(model, mixture, processes, training)
         self.model, self.dropout = model, dropout
         self._rows = model.rows(text.word_types)
@@ -153,22 +212,32 @@ class WordPrediction(Prediction):
     def backward(self, update: Update) -> dict[str, float]:
         texts = [
             blocks.ids[blocks.offsets[k] : blocks.offsets[k + 1]]
-            for blocks, numbers in ((self.mixture.languages[lang], numbers) for lang, numbers in update)
+            for blocks, numbers in (
+                (self.mixture.languages[lang], numbers) for lang, numbers in update
+            )
             for k in numbers.tolist()
         ]
         predictions = np.array([len(text) - 1 for text in texts])
-        # `Loop` adds the rank to the seed of each update. Subtract it, so that all processes draw the same negatives.
+        # `Loop` adds the rank to the seed of each update. Subtract it, so that all processes draw
+        # the same negatives.
         seed = torch.initial_seed()
         negatives = self.model.head.draw(np.random.default_rng([seed - self.processes.rank, 1]))
         mine = self.processes.share(np.arange(len(texts)))
         loss, selected = torch.zeros((), device=self.model.device), [None, None]
         if len(mine):
-            drop = _dropout(self.dropout, np.random.default_rng([seed, 2, 0]), self.processes.device)
+            drop = _dropout(
+                self.dropout, np.random.default_rng([seed, 2, 0]), self.processes.device
+            )
             with self.processes.autocast():
                 contexts = self.model.contexts(
-                    self._rows, np.concatenate([texts[k] for k in mine]), predictions[mine] + 1, drop
+                    self._rows,
+                    np.concatenate([texts[k] for k in mine]),
+                    predictions[mine] + 1,
+                    drop,
                 )
-                languages = torch.from_numpy(np.repeat(self._languages(update)[mine], predictions[mine]))
+                languages = torch.from_numpy(
+                    np.repeat(self._languages(update)[mine], predictions[mine])
+                )
                 terms = [self._term(contexts, side, negatives[side], languages) for side in (0, 1)]
                 loss = (terms[0][0] + terms[1][0]) / (2 * int(predictions.sum()))
             (LOSS_SCALE * loss).backward()
@@ -182,7 +251,9 @@ class WordPrediction(Prediction):
         states, head, training = contexts.states[side], self.model.head, self.training
         words = torch.from_numpy(contexts.following[side]).to(states.device)
         if training is None:
-            return head.loss(states, Targets(words[:, None], words.new_ones(len(words), 1)), side, negatives), None
+            return head.loss(
+                states, Targets(words[:, None], words.new_ones(len(words), 1)), side, negatives
+            ), None
         own = contexts.own[side]
         compared = dict(enumerate(own)) if training.settings.grouped else {side: own[side]}
         targets = training.targets(compared, words, languages.to(states.device))
@@ -191,28 +262,43 @@ class WordPrediction(Prediction):
         return head.loss(states, targets, side, negatives), selected
 
 
-def _dropout(share: float, rng: np.random.Generator, device: torch.device) -> Callable[[Tensor], Tensor]:
-    """Return a dropout function with its own random generator, so that a resumed run draws the same masks."""
+def _dropout(
+    share: float, rng: np.random.Generator, device: torch.device
+) -> Callable[[Tensor], Tensor]:
+    """Return a dropout function with its own random generator, so that a resumed run draws the same
+    masks.
+    """
     generator = torch.Generator(device).manual_seed(int(rng.integers(1 << 62)))
     keep = 1 - share
-    return lambda x: x * torch.empty_like(x).bernoulli_(keep, generator=generator).div_(keep) if share else x
+    return lambda x: (
+        x * torch.empty_like(x).bernoulli_(keep, generator=generator).div_(keep) if share else x
+    )
 
 
-# -- the model ---------------------------------------------------------------------------------------------------------
+# -- the model
+# --------------------------------------------------------------------------------------------------
 class Contexts(NamedTuple):
     """Hidden states of both directions, from which the words are predicted."""
 
     states: tuple[
         Tensor, Tensor
     ]  # forward states of all words except the last of each text; backward states of all words except the first; `[n, dim]`
-    following: tuple[np.ndarray, np.ndarray]  # index of the word that each state predicts, int64 `[n]`
-    own: tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]  # detached forward and backward states of predicted words
+    following: tuple[
+        np.ndarray, np.ndarray
+    ]  # index of the word that each state predicts, int64 `[n]`
+    own: tuple[
+        tuple[Tensor, Tensor], tuple[Tensor, Tensor]
+    ]  # detached forward and backward states of predicted words
 
 
 class WordModel(nn.Module):
-    """Language model for p(w_t | w_1 … w_{t−1}) and p(w_t | w_{t+1} … w_n) that reads words as characters."""
+    """Language model for p(w_t | w_1 … w_{t−1}) and p(w_t | w_{t+1} … w_n) that reads words as
+    characters.
+    """
 
-    def __init__(self, network: ElmoNetwork, head: Softmax, vocabulary: Vocabulary, *, lower: bool = False):
+    def __init__(
+        self, network: ElmoNetwork, head: Softmax, vocabulary: Vocabulary, *, lower: bool = False
+    ):
         super().__init__()
         self.network, self.head, self.vocabulary, self.lower = network, head, vocabulary, lower
 
@@ -221,15 +307,24 @@ class WordModel(nn.Module):
         return next(self.parameters()).device
 
     def rows(self, word_types: Sequence[str]) -> np.ndarray:
-        """Return the character ids of the word types of a `WordText`, int16 `[FIRST_WORD + n, length]`."""
+        """Return the character ids of the word types of a `WordText`, int16 `[FIRST_WORD + n,
+        length]`.
+        """
         length = self.network.words.max_characters
-        unknown = np.ones((1, length), dtype=np.int16)  # unused: out-of-vocabulary words also have character ids
+        unknown = np.ones(
+            (1, length), dtype=np.int16
+        )  # unused: out-of-vocabulary words also have character ids
         return np.concatenate([sentence_ends(length), unknown, character_rows(word_types, length)])
 
     def contexts(
-        self, rows: np.ndarray, ids: np.ndarray, lengths: np.ndarray, drop: Callable[[Tensor], Tensor] = lambda x: x
+        self,
+        rows: np.ndarray,
+        ids: np.ndarray,
+        lengths: np.ndarray,
+        drop: Callable[[Tensor], Tensor] = lambda x: x,
     ) -> Contexts:
-        """Return the hidden states for several texts; `drop` is the dropout function of the network.
+        """Return the hidden states for several texts; `drop` is the dropout function of the
+        network.
 
         Args:
             rows: character ids of the word types, see the method `rows`.
@@ -239,13 +334,19 @@ class WordModel(nn.Module):
         types, place = np.unique(ids, return_inverse=True)
         words = self.network.words(torch.from_numpy(rows[types]).to(self.device))
         ragged = Ragged(lengths)
-        left, right = self.network.read(words[torch.from_numpy(place).to(self.device)], ragged, drop=drop)
+        left, right = self.network.read(
+            words[torch.from_numpy(place).to(self.device)], ragged, drop=drop
+        )
         inner = np.ones(len(ids), dtype=bool)
         inner[ragged.offsets[:-1]] = False
         not_first, not_last = np.flatnonzero(inner), np.flatnonzero(np.roll(inner, -1))
         numbers = np.where(ids < len(self.vocabulary), ids, UNKNOWN).astype(np.int64)
-        after, before = (torch.from_numpy(places).to(self.device) for places in (not_first, not_last))
-        own = [(left[-1].detach()[places], right[-1].detach()[places]) for places in (after, before)]
+        after, before = (
+            torch.from_numpy(places).to(self.device) for places in (not_first, not_last)
+        )
+        own = [
+            (left[-1].detach()[places], right[-1].detach()[places]) for places in (after, before)
+        ]
         following = numbers[not_first], numbers[not_last]
         return Contexts((left[-1][before], right[-1][after]), following, (own[0], own[1]))
 
@@ -253,8 +354,9 @@ class WordModel(nn.Module):
     def negative_log_likelihood(
         self, sentences: Iterable[Sentence | Sequence[str]], *, budget: int = 4096
     ) -> np.ndarray:
-        """Return five sums for each non-empty sentence, float64 `[n_sentences, 5]`: −log p of its words under the forward, the
-        backward and the unigram model, the number of predictions, and the number of predicted words that are unknown.
+        """Return five sums for each non-empty sentence, float64 `[n_sentences, 5]`: −log p of its
+        words under the forward, the backward and the unigram model, the number of predictions, and
+        the number of predicted words that are unknown.
 
         Raises:
             SettingError: the text has no words.
@@ -267,11 +369,18 @@ class WordModel(nn.Module):
         sums = np.zeros((len(blocks), 5))
         self.eval()
         for numbers in token_batches(blocks.lengths, budget):
-            states, following, _ = self.contexts(rows, blocks.rows(numbers), blocks.lengths[numbers])
+            states, following, _ = self.contexts(
+                rows, blocks.rows(numbers), blocks.lengths[numbers]
+            )
             losses = np.zeros((len(following[0]), 5))
             for side in (0, 1):
                 words = torch.from_numpy(following[side]).to(self.device)
-                losses[:, side] = self.head.negative_log_likelihood(states[side], words, side).double().cpu().numpy()
+                losses[:, side] = (
+                    self.head.negative_log_likelihood(states[side], words, side)
+                    .double()
+                    .cpu()
+                    .numpy()
+                )
                 losses[:, 2] += frequency[following[side]] / 2
             losses[:, 3], losses[:, 4] = 1, following[0] == UNKNOWN
             predictions = blocks.lengths[numbers] - 1
@@ -284,7 +393,9 @@ class WordModel(nn.Module):
         return ElmoEncoder(self.network, name=name, lower=self.lower)
 
     def save(self, folder: str | Path, senses: Mapping[str, Any] | None = None) -> None:
-        """Write the encoder, `vocabulary.json`, and the output layer with the sense settings (see `Softmax.save`)."""
+        """Write the encoder, `vocabulary.json`, and the output layer with the sense settings (see
+        `Softmax.save`).
+        """
         path = Path(folder)
         self.encoder().save(path)
         self.vocabulary.save(path)

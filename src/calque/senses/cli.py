@@ -14,7 +14,16 @@ from calque.cli.checks import output_file, output_folder, positive, refuse_unuse
 from calque.cli.options import SubjectCommand, Tracking, by_name, grouped, news, own_options
 from calque.corpora.languages import language_and_path, name_and_path, pair_of
 from calque.errors import SettingError
-from calque.runs.settings import CheckpointEvery, Limit, Overwrite, OwnOption, Pretokenized, Quiet, Seed, file_name
+from calque.runs.settings import (
+    CheckpointEvery,
+    Limit,
+    Overwrite,
+    OwnOption,
+    Pretokenized,
+    Quiet,
+    Seed,
+    file_name,
+)
 from calque.storage import json_text
 
 
@@ -62,7 +71,10 @@ class SenseOptions:
                         f"--{name.replace('_', '-')} needs --senses; set --senses to the maximum number of senses per word"
                     )
             return None
-        return {"senses": self.senses, **by_name(self.sense_option or [], of(Senses, "senses"), "--sense-option")}
+        return {
+            "senses": self.senses,
+            **by_name(self.sense_option or [], of(Senses, "senses"), "--sense-option"),
+        }
 
 
 #: options that cannot be combined with --start, because the BERT given by --start determines them
@@ -100,17 +112,28 @@ class PretrainCommand(SubjectCommand):
 
     def refuse(self, name: str, option: str, subject: str) -> None:
         if any(name in self.types_of(each) for each in ("bert", "elmo")):
-            raise SettingError(f"{option} does not apply to {'ELMo' if subject == 'elmo' else 'BERT'}")
+            raise SettingError(
+                f"{option} does not apply to {'ELMo' if subject == 'elmo' else 'BERT'}"
+            )
 
 
 @grouped
 def pretrain(
     context: typer.Context,
-    texts: Annotated[list[str], typer.Argument(metavar="LANG=TEXT...", help="Plain-text files, e.g. en=en.txt.")],
-    out: Annotated[Path, typer.Option(help="Output folder; run the same command again to resume an interrupted run.")],
+    texts: Annotated[
+        list[str], typer.Argument(metavar="LANG=TEXT...", help="Plain-text files, e.g. en=en.txt.")
+    ],
+    out: Annotated[
+        Path,
+        typer.Option(
+            help="Output folder; run the same command again to resume an interrupted run."
+        ),
+    ],
     found: SenseOptions,
     tracking: Tracking,
-    model: Annotated[str, typer.Option(help="Model: bert, or elmo (a bidirectional LSTM language model).")] = "bert",
+    model: Annotated[
+        str, typer.Option(help="Model: bert, or elmo (a bidirectional LSTM language model).")
+    ] = "bert",
     preset: Annotated[
         str | None,
         typer.Option(
@@ -119,7 +142,10 @@ def pretrain(
         ),
     ] = None,
     held_out: Annotated[
-        int, typer.Option(min=0, help="Number of sentences per language to hold out for measuring perplexity.")
+        int,
+        typer.Option(
+            min=0, help="Number of sentences per language to hold out for measuring perplexity."
+        ),
     ] = 0,
     option: OwnOption = None,
     pretokenized: Pretokenized = False,
@@ -131,28 +157,43 @@ def pretrain(
 ) -> None:
     """Train a small BERT or ELMo from scratch.
 
-    BERT is trained by masked language modelling, and ELMo by predicting the next and the previous word. With --senses, the
-    model predicts the senses of words and, with --dictionary, also the senses of their translations.
+    BERT is trained by masked language modelling, and ELMo by predicting the next and the previous
+    word. With --senses, the model predicts the senses of words and, with --dictionary, also the
+    senses of their translations.
     """
     options = own_options(context, option)
     output_folder(
-        "--out", out, [*texts, *(found.dictionary or []), *([options["start"]] if "start" in options else [])]
+        "--out",
+        out,
+        [*texts, *(found.dictionary or []), *([options["start"]] if "start" in options else [])],
     )
     from calque.senses.pretrain import pretrain as run
 
     say = news(quiet)
     for name, called, _ in context.meta["own"] if "start" in options else ():
         if name in _OF_START:
-            raise SettingError(f"{called} cannot be combined with --start, because the given BERT determines it")
+            raise SettingError(
+                f"{called} cannot be combined with --start, because the given BERT determines it"
+            )
     if preset is None:
         options.setdefault("vocabulary", 16_000)
     senses, langs_and_paths = found.arguments(), list(map(language_and_path, texts))
     record = run(
-        langs_and_paths, out=out, model=model, preset=preset, senses=senses,
+        langs_and_paths,
+        out=out,
+        model=model,
+        preset=preset,
+        senses=senses,
         dictionaries=_dictionaries(found.dictionary or [], [lang for lang, _ in langs_and_paths]),
-        options={"seed": seed, **options}, held_out=held_out, pretokenized=pretokenized,
-        limit=limit, overwrite=overwrite, checkpoint_every=checkpoint_every, progress=not quiet, say=say,
-    )  # fmt: skip
+        options={"seed": seed, **options},
+        held_out=held_out,
+        pretokenized=pretokenized,
+        limit=limit,
+        overwrite=overwrite,
+        checkpoint_every=checkpoint_every,
+        progress=not quiet,
+        say=say,
+    )
     say(f"saved to {out} after {record['updates']:,} updates; loss {record['last_loss']:.3f}")
     for table in record.get("senses", {}).get("tables", []):
         say(
@@ -181,30 +222,50 @@ pretrain.command_class = PretrainCommand
 
 def perplexity(
     encoder: Annotated[
-        str, typer.Argument(metavar="ENCODER", help="ELMo folder, or masked language model (hub name, folder or mini).")
+        str,
+        typer.Argument(
+            metavar="ENCODER",
+            help="ELMo folder, or masked language model (hub name, folder or mini).",
+        ),
     ],
-    texts: Annotated[list[str], typer.Argument(metavar="LANG=TEXT...", help="Plain-text files, e.g. en=en.txt.")],
-    share: Annotated[float, typer.Option(max=1, callback=positive, help="Fraction of the words to mask.")] = 0.15,
+    texts: Annotated[
+        list[str], typer.Argument(metavar="LANG=TEXT...", help="Plain-text files, e.g. en=en.txt.")
+    ],
+    share: Annotated[
+        float, typer.Option(max=1, callback=positive, help="Fraction of the words to mask.")
+    ] = 0.15,
     pretokenized: Pretokenized = False,
     seed: Seed = 0,
     limit: Limit = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the scores as one JSON object.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the scores as one JSON object.")
+    ] = False,
     quiet: Quiet = False,
 ) -> None:
     """Measure the perplexity of a language model.
 
-    BERT predicts masked words, and ELMo predicts the next and the previous word. If the model has senses, the probability of
-    a word is the sum over its senses.
+    BERT predicts masked words, and ELMo predicts the next and the previous word. If the model has
+    senses, the probability of a word is the sum over its senses.
     """
     from calque.runs.score_table import table
     from calque.senses.perplexity import perplexity as run
 
     scores = run(
-        encoder, list(map(language_and_path, texts)), share=share, pretokenized=pretokenized, limit=limit, seed=seed,
+        encoder,
+        list(map(language_and_path, texts)),
+        share=share,
+        pretokenized=pretokenized,
+        limit=limit,
+        seed=seed,
         say=news(quiet),
-    )  # fmt: skip
+    )
     if as_json:
-        print(json_text({**scores[0].to_dict(), "scores": [score.to_dict() for score in scores]}, default=str))
+        print(
+            json_text(
+                {**scores[0].to_dict(), "scores": [score.to_dict() for score in scores]},
+                default=str,
+            )
+        )
     else:
         print(table(scores))
 
@@ -212,9 +273,14 @@ def perplexity(
 def senses(
     context: typer.Context,
     folder: Annotated[
-        str, typer.Argument(metavar="ENCODER", help="ELMo, or encoder with a mask token (hub name, folder or mini).")
+        str,
+        typer.Argument(
+            metavar="ENCODER", help="ELMo, or encoder with a mask token (hub name, folder or mini)."
+        ),
     ],
-    word: Annotated[str | None, typer.Argument(metavar="WORD", help="Word whose senses are shown.")] = None,
+    word: Annotated[
+        str | None, typer.Argument(metavar="WORD", help="Word whose senses are shown.")
+    ] = None,
     text: Annotated[
         list[str] | None,
         typer.Option(
@@ -242,13 +308,16 @@ def senses(
     k: Annotated[int, typer.Option("-k", min=1, help="Number of nearest senses to show.")] = 10,
     pretokenized: Pretokenized = False,
     limit: Limit = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object instead of text.")
+    ] = False,
     quiet: Quiet = False,
 ) -> None:
     """Find the senses of words in a text.
 
-    With WORD, the command prints the frequency of each sense, the nearest senses in all languages, and example sentences.
-    Without WORD, it writes a line of sense numbers for each line of the text.
+    With WORD, the command prints the frequency of each sense, the nearest senses in all languages,
+    and example sentences. Without WORD, it writes a line of sense numbers for each line of the
+    text.
     """
     from calque.senses.found import senses as of_word
     from calque.senses.found import table, write_senses
@@ -268,4 +337,6 @@ def senses(
     refuse_unused(context, dict.fromkeys(("k", "as_json"), "applies only with WORD"))
     output_file("--out", out, [folder, *text])
     done = write_senses(folder, text, out, **how)
-    news(quiet)(f"wrote {out}: {done['known']:,} of {done['words']:,} words in {done['lines']:,} lines have a sense")
+    news(quiet)(
+        f"wrote {out}: {done['known']:,} of {done['words']:,} words in {done['lines']:,} lines have a sense"
+    )

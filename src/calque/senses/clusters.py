@@ -13,27 +13,33 @@ from calque.algebra.normalize import unit_rows
 
 MIN_VECTORS = 20  # a word needs at least this many vectors to be divided into senses
 FEWEST_WORDS = 12  # minimum number of words for training the classifier
-# These settings were tuned on pseudo-words in English text and evaluated on German text, see docs/methods/senses.md.
+# These settings were tuned on pseudo-words in English text and evaluated on German text, see
+# docs/methods/senses.md.
 _AXES = 24
 _LOG_ODDS = 0.3  # a word is divided into senses if the classifier's log-odds exceed this threshold
-_POOLS = 500  # number of two-sense training examples for the classifier; each pools the vectors of two words
+# number of two-sense training examples for the classifier; each pools the vectors of two words
+_POOLS = 500
 _NEAREST = 10  # the mean cosine with this many nearest words measures the density around a vector
 _SHARE = 0.1  # minimum fraction of a word's vectors in each of two clusters
 _STARTS = 8  # number of initialisations of k-means
 
 
-def split_words(vectors: Sequence[np.ndarray], *, max_senses: int | np.ndarray = 5, seed: int = 0) -> list[np.ndarray]:
+def split_words(
+    vectors: Sequence[np.ndarray], *, max_senses: int | np.ndarray = 5, seed: int = 0
+) -> list[np.ndarray]:
     """Divide the vectors of each word into senses. A word with only one sense is not divided.
 
-    The vectors must depend only on the context of a word, like the hidden states that predict the word. The pooled vectors of
-    two words then resemble the vectors of one word with two senses. A logistic regression is trained to distinguish such pools
-    from single words, nearly all of which have one sense; no gold senses are needed. Its features are the `properties` of a
-    2-means clustering. Words and the resulting parts are divided by 2-means as long as the log-odds exceed a threshold. All
-    vectors are first projected onto `discriminant_axes` and L2-normalised.
+    The vectors must depend only on the context of a word, like the hidden states that predict the
+    word. The pooled vectors of two words then resemble the vectors of one word with two senses. A
+    logistic regression is trained to distinguish such pools from single words, nearly all of which
+    have one sense; no gold senses are needed. Its features are the `properties` of a 2-means
+    clustering. Words and the resulting parts are divided by 2-means as long as the log-odds exceed
+    a threshold. All vectors are first projected onto `discriminant_axes` and L2-normalised.
 
     Args:
         vectors: vectors `[n_i, dim]` of each word, for at least `FEWEST_WORDS` words.
-        max_senses: maximum number of senses per word: one number for all words, or one for each word, int `[n_words]`.
+        max_senses: maximum number of senses per word: one number for all words, or one for each
+            word, int `[n_words]`.
         seed: seed for sampling the pools and for k-means.
 
     Returns:
@@ -44,7 +50,9 @@ def split_words(vectors: Sequence[np.ndarray], *, max_senses: int | np.ndarray =
     words = [unit_rows((x - mean) @ axes).astype(np.float64) for x in vectors]
     centres = unit_rows(np.stack([x.mean(0) for x in words])).astype(np.float64)
     rng = np.random.default_rng([seed, len(words)])
-    single = [properties(x, bisect(x, rng), np.delete(centres, k, axis=0)) for k, x in enumerate(words)]
+    single = [
+        properties(x, bisect(x, rng), np.delete(centres, k, axis=0)) for k, x in enumerate(words)
+    ]
     single, pooled = [found for found in single if found is not None], list[np.ndarray]()
     for _ in range(4 * _POOLS):
         first, second = _pool(sizes, rng)
@@ -55,13 +63,19 @@ def split_words(vectors: Sequence[np.ndarray], *, max_senses: int | np.ndarray =
             break
     if not single or not pooled:
         return [np.zeros(n, dtype=np.int64) for n in sizes]
-    weights, bias = balanced_logistic(np.stack(single + pooled), np.arange(len(single) + len(pooled)) >= len(single))
+    weights, bias = balanced_logistic(
+        np.stack(single + pooled), np.arange(len(single) + len(pooled)) >= len(single)
+    )
     labels = []
     for k, x in enumerate(words):
         others, parts, done = np.delete(centres, k, axis=0), [np.arange(len(x))], 0
         while done < len(parts):
             rows = parts[done]
-            halves = bisect(x[rows], rng) if len(parts) < limits[k] and len(rows) >= MIN_VECTORS else None
+            halves = (
+                bisect(x[rows], rng)
+                if len(parts) < limits[k] and len(rows) >= MIN_VECTORS
+                else None
+            )
             found = None if halves is None else properties(x[rows], halves, others)
             if found is None or found @ weights + bias <= _LOG_ODDS:
                 done += 1
@@ -76,9 +90,11 @@ def split_words(vectors: Sequence[np.ndarray], *, max_senses: int | np.ndarray =
 def discriminant_axes(
     vectors: Sequence[np.ndarray], k: int = _AXES, *, ridge: float = 0.1
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the axes with the largest ratio of variance between words to variance within words (Fisher 1936; Rao 1948).
+    """Return the axes with the largest ratio of variance between words to variance within words
+    (Fisher 1936; Rao 1948).
 
-    The covariance within words is the unweighted mean over words, shrunk towards a multiple of the identity matrix.
+    The covariance within words is the unweighted mean over words, shrunk towards a multiple of the
+    identity matrix.
 
     Args:
         vectors: vectors `[n_i, dim]` of each word.
@@ -86,10 +102,13 @@ def discriminant_axes(
         ridge: weight of the identity matrix.
 
     Returns:
-        the mean of the words' mean vectors, `[dim]`; and the axes, `[dim, k]`, scaled to unit variance within words.
+        the mean of the words' mean vectors, `[dim]`; and the axes, `[dim, k]`, scaled to unit
+        variance within words.
     """
     means = np.stack([x.mean(axis=0, dtype=np.float64) for x in vectors])
-    inside = np.mean([(x - mean).T @ (x - mean) / len(x) for x, mean in zip(vectors, means, strict=True)], axis=0)
+    inside = np.mean(
+        [(x - mean).T @ (x - mean) / len(x) for x, mean in zip(vectors, means, strict=True)], axis=0
+    )
     dim = len(inside)
     inside = (1 - ridge) * inside + (ridge * np.trace(inside) / dim + 1e-30) * np.eye(dim)
     centre = means.mean(0)
@@ -98,7 +117,8 @@ def discriminant_axes(
 
 
 def properties(x: np.ndarray, halves: np.ndarray, others: np.ndarray) -> np.ndarray | None:
-    """Return features of a two-way clustering that distinguish a word with one sense from a pool of two words.
+    """Return features of a two-way clustering that distinguish a word with one sense from a pool of
+    two words.
 
     Args:
         x: L2-normalised vectors `[n, dim]`.
@@ -106,8 +126,9 @@ def properties(x: np.ndarray, halves: np.ndarray, others: np.ndarray) -> np.ndar
         others: L2-normalised centroids of other words, `[n_words, dim]`.
 
     Returns:
-        float64 `[5]`: cosine of the two centroids; mean cosine of both with the nearest other words; mean cosine of the overall
-        centroid with the nearest other words; fraction of the variance within clusters; log n. None if a cluster is too small.
+        float64 `[5]`: cosine of the two centroids; mean cosine of both with the nearest other
+        words; mean cosine of the overall centroid with the nearest other words; fraction of the
+        variance within clusters; log n. None if a cluster is too small.
     """
     if np.bincount(halves, minlength=2).min() < max(2.0, _SHARE * len(x)):
         return None
@@ -119,7 +140,8 @@ def properties(x: np.ndarray, halves: np.ndarray, others: np.ndarray) -> np.ndar
 
 
 def _pool(sizes: np.ndarray, rng: np.random.Generator) -> list[tuple[int, np.ndarray]]:
-    """Sample as many vectors as a random word has: 25% to 75% from one word, and the rest from another word.
+    """Sample as many vectors as a random word has: 25% to 75% from one word, and the rest from
+    another word.
 
     Args:
         sizes: number of vectors of each word, int64 `[n_words]`.
@@ -132,16 +154,23 @@ def _pool(sizes: np.ndarray, rng: np.random.Generator) -> list[tuple[int, np.nda
     chosen: list[tuple[int, np.ndarray]] = []
     for m in (first, n - first):
         possible = np.flatnonzero(sizes >= m)
-        word = int(rng.choice(possible[possible != chosen[0][0]] if chosen and len(possible) > 1 else possible))
+        word = int(
+            rng.choice(
+                possible[possible != chosen[0][0]] if chosen and len(possible) > 1 else possible
+            )
+        )
         chosen.append((word, rng.permutation(sizes[word])[:m]))
     return chosen
 
 
-def balanced_logistic(x: np.ndarray, y: np.ndarray, *, ridge: float = 1.0) -> tuple[np.ndarray, float]:
+def balanced_logistic(
+    x: np.ndarray, y: np.ndarray, *, ridge: float = 1.0
+) -> tuple[np.ndarray, float]:
     """Fit a logistic regression in which both classes have equal weight.
 
     Args:
-        x: features, `[n, k]`, which are standardised for the fit, so that the penalty applies equally to all columns.
+        x: features, `[n, k]`, which are standardised for the fit, so that the penalty applies
+            equally to all columns.
         y: class of each row, bool `[n]`; both classes must occur.
         ridge: weight of the penalty, which is half the squared norm of the coefficients.
 
@@ -155,7 +184,9 @@ def balanced_logistic(x: np.ndarray, y: np.ndarray, *, ridge: float = 1.0) -> tu
     def loss(given: np.ndarray) -> tuple[float, np.ndarray]:
         scores = z @ given[:-1] + given[-1]
         slope = weight * (expit(scores) - y)
-        value = (weight * np.logaddexp(0, np.where(y, -scores, scores))).sum() + ridge * given[:-1] @ given[:-1] / 2
+        value = (weight * np.logaddexp(0, np.where(y, -scores, scores))).sum() + ridge * given[
+            :-1
+        ] @ given[:-1] / 2
         return value, np.append(z.T @ slope + ridge * given[:-1], slope.sum())
 
     fitted = minimize(loss, np.zeros(z.shape[1] + 1), jac=True).x
@@ -163,8 +194,9 @@ def balanced_logistic(x: np.ndarray, y: np.ndarray, *, ridge: float = 1.0) -> tu
 
 
 def bisect(x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Divide vectors `[n, dim]` into two clusters, and return the cluster of each vector, int64 `[n]`. The best of
-    `_STARTS` runs of k-means with k-means++ initialisation (Arthur and Vassilvitskii 2007) is returned."""
+    """Divide vectors `[n, dim]` into two clusters, and return the cluster of each vector, int64
+    `[n]`. The best of `_STARTS` runs of k-means with k-means++ initialisation (Arthur and
+    Vassilvitskii 2007) is returned."""
     gram = x @ x.T
     squares = np.diag(gram)
     squared = np.maximum(squares[:, None] + squares - 2 * gram, 0.0)
@@ -177,8 +209,12 @@ def bisect(x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     for _ in range(50):
         inside = (labels[:, :, None] == np.arange(2)).astype(np.float64)
         sizes = inside.sum(axis=1)
-        cross = gram @ inside / np.maximum(sizes, 1.0)[:, None]  # inner product of each vector with each centroid
-        centres = (inside * cross).sum(axis=1) / np.maximum(sizes, 1.0)  # squared norm of each centroid
+        cross = (
+            gram @ inside / np.maximum(sizes, 1.0)[:, None]
+        )  # inner product of each vector with each centroid
+        centres = (inside * cross).sum(axis=1) / np.maximum(
+            sizes, 1.0
+        )  # squared norm of each centroid
         gap = np.where(sizes[:, None] > 0, centres[:, None] - 2 * cross, np.inf)
         new, cost = gap.argmin(axis=2), gap.min(axis=2).sum(axis=1)
         if (new == labels).all():

@@ -1,4 +1,6 @@
-"""ELMo (Peters et al. 2018): the network, the encoder, and files in the format of bilm-tf and AllenNLP."""
+"""ELMo (Peters et al. 2018): the network, the encoder, and files in the format of bilm-tf and
+AllenNLP.
+"""
 
 from __future__ import annotations
 
@@ -29,52 +31,84 @@ from calque.storage import json_text, read_json_object, whole
 from calque.text import Sentence
 from calque.vectors import Embeddings
 
-#: ids of special characters, which follow the 256 bytes; the ids in the network's input are higher by one
+# : ids of special characters, which follow the 256 bytes; the ids in the network's input are higher
+# by one
 SENTENCE_BEGIN, SENTENCE_END, WORD_BEGIN, WORD_END, PADDING = 256, 257, 258, 259, 260
 N_CHARACTERS = 261
 CHUNK = 256  # number of word types in a batch of the CNN
-_FILTERS = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))  # from the paper, for 512 dimensions
+_FILTERS = (
+    (1, 32),
+    (2, 32),
+    (3, 64),
+    (4, 128),
+    (5, 256),
+    (6, 512),
+    (7, 1024),
+)  # from the paper, for 512 dimensions
 #: ids of the sentence boundary tokens among the word types
 BEGIN, END = 0, 1
 _MIXED = -1  # layer number that stands for the mixture of layers in `extract`
 
 
 def elmo_options(
-    *, dim: int = 512, hidden: int | None = None, layers: int = 2, filters: tuple[tuple[int, int], ...] | None = None,
-    character_dim: int = 16, highway: int = 2, max_characters: int = 50, activation: str = "relu", clip: float = 3.0,
-) -> dict[str, Any]:  # fmt: skip
+    *,
+    dim: int = 512,
+    hidden: int | None = None,
+    layers: int = 2,
+    filters: tuple[tuple[int, int], ...] | None = None,
+    character_dim: int = 16,
+    highway: int = 2,
+    max_characters: int = 50,
+    activation: str = "relu",
+    clip: float = 3.0,
+) -> dict[str, Any]:
     """Return the content of `options.json` for a new network.
 
     Args:
         dim: dimension of a word vector and of each direction's hidden state.
         hidden: dimension of an LSTM cell; default: 8 · dim, as in the paper.
-        filters: (width, number) pairs of the character filters; default: as in the paper, with numbers proportional to `dim`.
+        filters: (width, number) pairs of the character filters; default: as in the paper, with
+            numbers proportional to `dim`.
         character_dim: dimension of a character vector.
-        max_characters: maximum number of characters in a word, including the two boundary characters.
+        max_characters: maximum number of characters in a word, including the two boundary
+            characters.
         activation: activation function of the filters, relu or tanh.
         clip: maximum absolute value of the cell states and of the projected hidden states.
     """
     filters = filters or tuple((width, max(1, n * dim // 512)) for width, n in _FILTERS)
     return {
         "lstm": {
-            "use_skip_connections": True, "projection_dim": dim, "cell_clip": clip, "proj_clip": clip,
-            "dim": 8 * dim if hidden is None else hidden, "n_layers": layers,
+            "use_skip_connections": True,
+            "projection_dim": dim,
+            "cell_clip": clip,
+            "proj_clip": clip,
+            "dim": 8 * dim if hidden is None else hidden,
+            "n_layers": layers,
         },
         "char_cnn": {
-            "activation": activation, "filters": [[width, n] for width, n in filters], "n_highway": highway,
-            "embedding": {"dim": character_dim}, "n_characters": N_CHARACTERS + 1,
+            "activation": activation,
+            "filters": [[width, n] for width, n in filters],
+            "n_highway": highway,
+            "embedding": {"dim": character_dim},
+            "n_characters": N_CHARACTERS + 1,
             "max_characters_per_token": max_characters,
         },
         "bidirectional": True,
-    }  # fmt: skip
+    }
 
 
 def projected_lstm(
-    x: Tensor, sizes: Sequence[int], kernel: Tensor, bias: Tensor, projection: Tensor, *,
-    cell_clip: float | None = None, state_clip: float | None = None,
-) -> Tensor:  # fmt: skip
-    """Compute one direction of an LSTM layer with projected and clipped states (Sak et al. 2014, without peepholes, as in
-    TensorFlow's `LSTMCell`). `torch.nn.LSTM` does not support clipping.
+    x: Tensor,
+    sizes: Sequence[int],
+    kernel: Tensor,
+    bias: Tensor,
+    projection: Tensor,
+    *,
+    cell_clip: float | None = None,
+    state_clip: float | None = None,
+) -> Tensor:
+    """Compute one direction of an LSTM layer with projected and clipped states (Sak et al. 2014,
+    without peepholes, as in TensorFlow's `LSTMCell`). `torch.nn.LSTM` does not support clipping.
 
         i, j, f, o = [x_t; h_{t−1}] K + b
         c_t = clip(σ(f + 1) · c_{t−1} + σ(i) · tanh(j)),    h_t = clip((σ(o) · tanh c_t) P)
@@ -85,7 +119,8 @@ def projected_lstm(
         kernel: kernel K, `[dim + size, 4 * cell]`.
         bias: bias b, `[4 * cell]`, without the constant 1 of the forget gate.
         projection: projection P, `[cell, size]`.
-        cell_clip, state_clip: maximum absolute value of the components of c and of h; default: no clipping.
+        cell_clip, state_clip: maximum absolute value of the components of c and of h; default: no
+            clipping.
 
     Returns:
         the states h of all words, `[n_words, size]`, in time-major order.
@@ -94,7 +129,8 @@ def projected_lstm(
     if not n_words:
         return x.new_zeros(0, size)
     max_c, max_h = float(cell_clip or math.inf), float(state_clip or math.inf)
-    # Multiply all inputs by the kernel at once; each step then adds only the product with the previous state.
+    # Multiply all inputs by the kernel at once; each step then adds only the product with the
+    # previous state.
     given, recurrent = torch.addmm(bias, x, kernel[:dim]).split(list(sizes)), kernel[dim:]
     h, c, states = x.new_zeros(sizes[0], size), x.new_zeros(sizes[0], cell), []
     for block in given:
@@ -118,14 +154,17 @@ class Reader(nn.Module):
         self.projection = nn.Parameter(torch.empty(cell, size).uniform_(-bound, bound))
 
 
-MOST_LAYERS = 100  # a larger number in a file is an error, and building so many layers would take forever
+MOST_LAYERS = (
+    100  # a larger number in a file is an error, and building so many layers would take forever
+)
 
 
 class CharacterCNN(nn.Module):
     """Character CNN that computes word vectors (Kim et al. 2016; Józefowicz et al. 2016, §3.2).
 
-    The network consists of convolutional filters with max-pooling over the word and an activation; highway layers
-    g · relu(x W + b) + (1 − g) · x with g = σ(x C + d); and a projection. Weights are initialised as in bilm-tf.
+    The network consists of convolutional filters with max-pooling over the word and an activation;
+    highway layers g · relu(x W + b) + (1 − g) · x with g = σ(x C + d); and a projection. Weights
+    are initialised as in bilm-tf.
 
     Args:
         options: the object `char_cnn` in `options.json`.
@@ -145,14 +184,22 @@ class CharacterCNN(nn.Module):
         try:
             self.filters = [(int(width), int(n)) for width, n in options["filters"]]
             size, highway = int(options["embedding"]["dim"]), options.get("n_highway", 0)
-            total, self._widest = sum(n for _, n in self.filters), max(width for width, _ in self.filters)
+            total, self._widest = (
+                sum(n for _, n in self.filters),
+                max(width for width, _ in self.filters),
+            )
         except (KeyError, TypeError, ValueError) as error:
-            raise SettingError(f"char_cnn must have filters [[width, n], …] and embedding.dim ({error})") from error
+            raise SettingError(
+                f"char_cnn must have filters [[width, n], …] and embedding.dim ({error})"
+            ) from error
         check_number("n_highway", highway, least=0, most=MOST_LAYERS, whole=True)
-        check_number("the number of filters", len(self.filters), least=1, most=MOST_LAYERS, whole=True)
+        check_number(
+            "the number of filters", len(self.filters), least=1, most=MOST_LAYERS, whole=True
+        )
         if min(size, *map(min, self.filters)) < 1 or self._widest > self.max_characters:
             raise SettingError(
-                f"char_cnn: filters must have widths of 1 to {self.max_characters}, and all sizes must be positive"
+                f"char_cnn: filters must have widths of 1 to {self.max_characters}, and all sizes "
+                "must be positive"
             )
         self.characters = nn.Parameter(torch.empty(rows, size).uniform_(-1, 1))
         self.kernels = nn.ParameterList(torch.empty(width * size, n) for width, n in self.filters)
@@ -162,7 +209,8 @@ class CharacterCNN(nn.Module):
             )
         self.biases = nn.ParameterList(torch.zeros(n) for _, n in self.filters)
         self.carry, self.transform = (
-            nn.ParameterList(torch.randn(total, total) / total**0.5 for _ in range(highway)) for _ in range(2)
+            nn.ParameterList(torch.randn(total, total) / total**0.5 for _ in range(highway))
+            for _ in range(2)
         )
         self.carry_bias = nn.ParameterList(torch.full((total,), -2.0) for _ in range(highway))
         self.transform_bias = nn.ParameterList(torch.zeros(total) for _ in range(highway))
@@ -170,16 +218,21 @@ class CharacterCNN(nn.Module):
         self.projection_bias = nn.Parameter(torch.zeros(dim))
 
     def forward(self, ids: Tensor) -> Tensor:
-        """Return word vectors `[n, dim]` for character ids `[n, max_characters]`. Id 0 is the mask, whose vector is zero."""
+        """Return word vectors `[n, dim]` for character ids `[n, max_characters]`. Id 0 is the mask,
+        whose vector is zero.
+        """
         if not len(ids):
             return self.projection.new_zeros(0, self.projection.shape[1])
         inside = ids != PADDING + 1
-        lengths = torch.where(inside, torch.arange(1, ids.shape[1] + 1, device=ids.device), 0).amax(1)
+        lengths = torch.where(inside, torch.arange(1, ids.shape[1] + 1, device=ids.device), 0).amax(
+            1
+        )
         order = lengths.argsort(stable=True)
         table = F.pad(self.characters, (0, 0, 1, 0))
         chunks = []
         for rows in order.split(CHUNK):
-            # All windows beyond the end of a word contain only padding, so one such window is enough.
+            # All windows beyond the end of a word contain only padding, so one such window is
+            # enough.
             longest = min(ids.shape[1], int(lengths[rows[-1]]) + self._widest)
             chunks.append(self._chunk(ids[rows, :longest].long(), table))
         x = torch.cat(chunks)
@@ -202,15 +255,17 @@ class CharacterCNN(nn.Module):
 class ElmoNetwork(nn.Module):
     """A character CNN, followed by LSTM layers that read each sentence forward and backward.
 
-    The input of each direction is the output of the same direction in the layer below. With skip connections, the input of
-    every layer except the first is added to its output. The output for a sentence does not depend on other sentences.
+    The input of each direction is the output of the same direction in the layer below. With skip
+    connections, the input of every layer except the first is added to its output. The output for a
+    sentence does not depend on other sentences.
 
     Args:
         options: content of `options.json`; unused keys are kept.
         rows: see `CharacterCNN`.
 
     Attributes:
-        size, cell: dimension P of word vectors and hidden states; dimension of an LSTM cell. Layer vectors have 2 P dimensions.
+        size, cell: dimension P of word vectors and hidden states; dimension of an LSTM cell. Layer
+            vectors have 2 P dimensions.
 
     Raises:
         SettingError: an option is missing or invalid.
@@ -221,14 +276,22 @@ class ElmoNetwork(nn.Module):
         self.options = dict(options)
         for name in ("lstm", "char_cnn"):
             if not isinstance(options.get(name), Mapping):
-                raise SettingError(f"{name} is missing, expected an object as in ELMo's options.json")
+                raise SettingError(
+                    f"{name} is missing, expected an object as in ELMo's options.json"
+                )
         if not options.get("bidirectional", True):
-            raise SettingError("bidirectional must be true, because ELMo has layers in both directions")
+            raise SettingError(
+                "bidirectional must be true, because ELMo has layers in both directions"
+            )
         lstm = options["lstm"]
         self.size: Any = lstm.get("projection_dim")
         self.cell: Any = lstm.get("dim")
         self.n_layers: Any = lstm.get("n_layers", 1)
-        for name, value in (("projection_dim", self.size), ("dim", self.cell), ("n_layers", self.n_layers)):
+        for name, value in (
+            ("projection_dim", self.size),
+            ("dim", self.cell),
+            ("n_layers", self.n_layers),
+        ):
             most = MOST_LAYERS if name == "n_layers" else None
             check_number(f"lstm.{name}", value, least=1, most=most, whole=True)
         self.skip = bool(lstm.get("use_skip_connections"))
@@ -238,13 +301,20 @@ class ElmoNetwork(nn.Module):
                 check_number(f"lstm.{name}", clip, least=0)
         self.words = CharacterCNN(options["char_cnn"], self.size, rows)
         self.forwards, self.backwards = (
-            nn.ModuleList(Reader(self.size, self.size, self.cell) for _ in range(self.n_layers)) for _ in range(2)
+            nn.ModuleList(Reader(self.size, self.size, self.cell) for _ in range(self.n_layers))
+            for _ in range(2)
         )
 
     def read(
-        self, x: Tensor, ragged: Ragged, *, depth: int | None = None, drop: Callable[[Tensor], Tensor] = lambda x: x
+        self,
+        x: Tensor,
+        ragged: Ragged,
+        *,
+        depth: int | None = None,
+        drop: Callable[[Tensor], Tensor] = lambda x: x,
     ) -> tuple[list[Tensor], list[Tensor]]:
-        """Return the outputs of the forward layers and of the backward layers, `[n_words, size]` each.
+        """Return the outputs of the forward layers and of the backward layers, `[n_words, size]`
+        each.
 
         Args:
             x: word vectors of all sentences, including boundary tokens, `[n_words, size]`.
@@ -254,13 +324,18 @@ class ElmoNetwork(nn.Module):
         """
         depth = int(self.n_layers if depth is None else depth)
         sides: list[list[Tensor]] = []
-        for readers, words in ((self.forwards, ragged.from_left), (self.backwards, ragged.from_right)):
+        for readers, words in (
+            (self.forwards, ragged.from_left),
+            (self.backwards, ragged.from_right),
+        ):
             rows = torch.from_numpy(words).to(x.device)
             above, layers = x[rows], []
             for number in range(depth):
                 reader: Any = readers[number]
                 given = drop(above)
-                above = projected_lstm(given, ragged.sizes, reader.kernel, reader.bias, reader.projection, **self.clips)
+                above = projected_lstm(
+                    given, ragged.sizes, reader.kernel, reader.bias, reader.projection, **self.clips
+                )
                 if number and self.skip:
                     above = above + given
                 layers.append(drop(above) if number == depth - 1 else above)
@@ -268,25 +343,31 @@ class ElmoNetwork(nn.Module):
         return sides[0], sides[1]
 
     def forward(self, x: Tensor, ragged: Ragged, *, depth: int | None = None) -> list[Tensor]:
-        """Return layers 0 to `depth`, `[n_words, 2 * size]` each. Layer 0 contains the word vector twice."""
+        """Return layers 0 to `depth`, `[n_words, 2 * size]` each. Layer 0 contains the word vector
+        twice.
+        """
         left, right = self.read(x, ragged, depth=depth)
         return [torch.cat(pair, dim=1) for pair in zip([x, *left], [x, *right], strict=True)]
 
 
 class ElmoEncoder(Encoder):
-    """Encoder whose word vectors are layers of ELMo (Peters et al. 2018), read from files of bilm-tf or AllenNLP.
+    """Encoder whose word vectors are layers of ELMo (Peters et al. 2018), read from files of
+    bilm-tf or AllenNLP.
 
-    Layer 0 contains the vector of the character CNN twice. Layers 1 to L contain forward and backward states; −1 means layer L.
-    Every word has a vector. The vectors of a sentence do not depend on other sentences (up to a relative error of 1e-5).
+    Layer 0 contains the vector of the character CNN twice. Layers 1 to L contain forward and
+    backward states; −1 means layer L. Every word has a vector. The vectors of a sentence do not
+    depend on other sentences (up to a relative error of 1e-5).
 
     Args:
         network: the network, which is set to evaluation mode.
         layer: layer that `encode` returns.
-        mix: weights of layers 0 to L before the softmax; `encode` then returns scale · Σ softmax(mix)_j · layer_j (Eq. 1).
+        mix: weights of layers 0 to L before the softmax; `encode` then returns scale · Σ
+            softmax(mix)_j · layer_j (Eq. 1).
         scale: scale γ of the mixture.
         lower: whether to lower-case all words; must match the setting used to train the network.
         name: name of the encoder in reports.
-        precision: "highest" (float32). Folders of older versions may have other values, which only change the fingerprint.
+        precision: "highest" (float32). Folders of older versions may have other values, which only
+            change the fingerprint.
 
     Attributes:
         n_layers: number L of LSTM layers.
@@ -297,85 +378,147 @@ class ElmoEncoder(Encoder):
     """
 
     def __init__(
-        self, network: ElmoNetwork, *, layer: int = -1, mix: Sequence[float] | None = None, scale: float = 1.0,
-        lower: bool = False, name: str = "elmo", precision: str = "highest",
-    ):  # fmt: skip
+        self,
+        network: ElmoNetwork,
+        *,
+        layer: int = -1,
+        mix: Sequence[float] | None = None,
+        scale: float = 1.0,
+        lower: bool = False,
+        name: str = "elmo",
+        precision: str = "highest",
+    ):
         self.network, self.name = network.eval(), name
         self.n_layers, self.dim = network.n_layers, 2 * network.size
         if mix is not None and len(mix) != self.n_layers + 1:
-            raise SettingError(f"mix must have one number for each layer from 0 to {self.n_layers}, got {len(mix)}")
-        self.mix, self.scale = None if mix is None else [float(weight) for weight in mix], float(scale)
-        self.precision, self.lower = check_precision(precision, ("highest", "high", "medium")), lower
+            raise SettingError(
+                f"mix must have one number for each layer from 0 to {self.n_layers}, got {len(mix)}"
+            )
+        self.mix, self.scale = (
+            None if mix is None else [float(weight) for weight in mix],
+            float(scale),
+        )
+        self.precision, self.lower = (
+            check_precision(precision, ("highest", "high", "medium")),
+            lower,
+        )
         self._chosen = self.layer_number(layer)
         self.layer = self._chosen if mix is None else None
-        # Each step multiplies the states of a batch by weights too large for the CPU cache, so batches are large.
+        # Each step multiplies the states of a batch by weights too large for the CPU cache, so
+        # batches are large.
         self.budget = 4096
 
     def __repr__(self) -> str:
-        what = f"layer {self._chosen} of {self.n_layers}" if self.mix is None else f"{self.n_layers + 1} layers mixed"
+        what = (
+            f"layer {self._chosen} of {self.n_layers}"
+            if self.mix is None
+            else f"{self.n_layers + 1} layers mixed"
+        )
         return f"{type(self).__name__}({self.name}, {what}, {self.dim}d)"
 
     @property
     def device(self) -> torch.device:
         return next(self.network.parameters()).device
 
-    # -- many sentences --------------------------------------------------------------------------------------------
-    def encode(self, sentences: Iterable[Sentence | Sequence[str]], *, progress: bool = False) -> Embeddings:
+    # -- many sentences
+    # --------------------------------------------------------------------------------------------
+    def encode(
+        self, sentences: Iterable[Sentence | Sequence[str]], *, progress: bool = False
+    ) -> Embeddings:
         """Return the vector of each word from the encoder's layer or mixture of layers."""
         key = self._chosen if self.mix is None else _MIXED
         return self._encode(sentences, [key], progress)[key]
 
     def encode_contexts(self, sentences: Iterable[Sentence | Sequence[str]]) -> Embeddings:
-        """Return the last-layer states that predict each word: the forward state before it and the backward state after it."""
+        """Return the last-layer states that predict each word: the forward state before it and the
+        backward state after it.
+        """
         return self._encode(sentences, [self.n_layers], False, around=1)[self.n_layers]
 
-    def _encode(self, sentences: Any, layers: list[int], progress: bool, around: int = 0) -> dict[int, Embeddings]:
+    def _encode(
+        self, sentences: Any, layers: list[int], progress: bool, around: int = 0
+    ) -> dict[int, Embeddings]:
         self.network.eval()
         with arithmetic("highest"):
             device, words = self.device, WordTypes(self.network.words, lower=self.lower)
             return extract(  # in each window, the character CNN processes each word type once
-                sentences, split=words.split, vectors=lambda batch: self._vectors(words, batch.to(device), layers, around),
-                layers=layers, dim=self.dim, budget=self.budget, window=32_768, progress=progress,
-            )  # fmt: skip
+                sentences,
+                split=words.split,
+                vectors=lambda batch: self._vectors(words, batch.to(device), layers, around),
+                layers=layers,
+                dim=self.dim,
+                budget=self.budget,
+                window=32_768,
+                progress=progress,
+            )
 
-    def _vectors(self, words: WordTypes, batch: WordBatch, layers: Sequence[int], around: int) -> dict[int, Tensor]:
-        """Return each layer's vectors, `[W, dim]`: forward states `around` words before, backward states `around` words after."""
+    def _vectors(
+        self, words: WordTypes, batch: WordBatch, layers: Sequence[int], around: int
+    ) -> dict[int, Tensor]:
+        """Return each layer's vectors, `[W, dim]`: forward states `around` words before, backward
+        states `around` words after.
+        """
         ids = batch.input_ids.reshape(-1)
         x = words.table[ids if batch.inside is None else ids[batch.inside]]
         depth = self.n_layers if _MIXED in layers else max(layers)
-        outputs = dict(enumerate(self.network(x, Ragged(batch.word_counts.cpu().numpy() + 2), depth=depth)))
+        outputs = dict(
+            enumerate(self.network(x, Ragged(batch.word_counts.cpu().numpy() + 2), depth=depth))
+        )
         if self.mix is not None and _MIXED in layers:
             weights = torch.tensor(self.mix, device=x.device).softmax(0)
-            outputs[_MIXED] = self.scale * torch.tensordot(weights, torch.stack(list(outputs.values())), dims=1)
+            outputs[_MIXED] = self.scale * torch.tensordot(
+                weights, torch.stack(list(outputs.values())), dims=1
+            )
         half, before, after = self.dim // 2, batch.packed - around, batch.packed + around
         halves = {k: (outputs[k][before, :half], outputs[k][after, half:]) for k in layers}
         return check_finite({k: torch.cat(both, dim=1) for k, both in halves.items()}, self.name)
 
-    # -- identity and disk -----------------------------------------------------------------------------------------
+    # -- identity and disk
+    # -----------------------------------------------------------------------------------------
     @property
     def fingerprint(self) -> str:
-        """Hash of the weights, options, layer, mixture and lower-casing; the hash is computed at each access."""
+        """Hash of the weights, options, layer, mixture and lower-casing; the hash is computed at
+        each access.
+        """
         network = self.network
-        shape = [network.skip, network.clips, network.words.activation, network.words.max_characters]
+        shape = [
+            network.skip,
+            network.clips,
+            network.words.activation,
+            network.words.max_characters,
+        ]
         # [False] stands for an option of older versions, so that fingerprints do not change.
         about = [self._chosen, self.mix, self.scale, [False], shape, weights_digest(network)]
         about += [self.precision] if self.precision != "highest" else []
         about += ["lower"] if self.lower else []
-        return hashlib.blake2b(json_text(about, undefined="name", sort_keys=True).encode(), digest_size=16).hexdigest()
+        return hashlib.blake2b(
+            json_text(about, undefined="name", sort_keys=True).encode(), digest_size=16
+        ).hexdigest()
 
     def save(self, folder: str | PathLike[str]) -> None:
         """Write `options.json` and `weights.hdf5` in AllenNLP's format, and `calque.json`."""
         with saving(folder, self) as path:
             write_network(self.network, path)
-            about = {"layer": self._chosen, "mix": self.mix, "scale": self.scale, "precision": self.precision}
+            about = {
+                "layer": self._chosen,
+                "mix": self.mix,
+                "scale": self.scale,
+                "precision": self.precision,
+            }
             write_about(path, "elmo", about | ({"lower": True} if self.lower else {}))
 
     @classmethod
     def open(
-        cls, folder: str | PathLike[str], *, about: Mapping[str, Any] | None = None,
-        device: torch.device | str | None = None, dtype: Any = None, **options: Any,
-    ) -> Self:  # fmt: skip
-        """Open a folder with `options.json` and `weights.hdf5`, or `NAME_weights.hdf5` next to `NAME_options.json`.
+        cls,
+        folder: str | PathLike[str],
+        *,
+        about: Mapping[str, Any] | None = None,
+        device: torch.device | str | None = None,
+        dtype: Any = None,
+        **options: Any,
+    ) -> Self:
+        """Open a folder with `options.json` and `weights.hdf5`, or `NAME_weights.hdf5` next to
+        `NAME_options.json`.
 
         Args:
             folder: the folder, or the file with the weights.
@@ -395,20 +538,31 @@ class ElmoEncoder(Encoder):
                 raise SettingError(f"{option} does not apply to ELMo ({path})")
         pair = file_pair(path)
         if pair is None:
-            raise InputError("this is not an ELMo model; expected options.json and weights.hdf5", path=path)
+            raise InputError(
+                "this is not an ELMo model; expected options.json and weights.hdf5", path=path
+            )
         about = read_about(path) if about is None else about
-        recorded = {name: about[name] for name in ("layer", "mix", "scale", "precision", "lower") if name in about}
+        recorded = {
+            name: about[name]
+            for name in ("layer", "mix", "scale", "precision", "lower")
+            if name in about
+        }
         where = path.resolve()
         name = where.name if path.is_dir() else where.stem
-        return cls(read_network(*pair).to(usable_device(device)), **{"name": name, **recorded, **options})
+        return cls(
+            read_network(*pair).to(usable_device(device)), **{"name": name, **recorded, **options}
+        )
 
 
-# -- words as sequences of characters -----------------------------------------------------------------------------------------
+# -- words as sequences of characters
+# -----------------------------------------------------------------------------------------
 def character_rows(words: Sequence[str], length: int = 50) -> np.ndarray:
-    """Return the input of the character CNN, int16 `[n_words, length]`: the first `length - 2` UTF-8 bytes of each word between
-    boundary characters, followed by padding. All ids are increased by one.
+    """Return the input of the character CNN, int16 `[n_words, length]`: the first `length - 2`
+    UTF-8 bytes of each word between boundary characters, followed by padding. All ids are increased
+    by one.
 
-    Unlike in AllenNLP, `<S>` and `</S>` in a text are ordinary words. Surrogates, which UTF-8 cannot encode, are dropped.
+    Unlike in AllenNLP, `<S>` and `</S>` in a text are ordinary words. Surrogates, which UTF-8
+    cannot encode, are dropped.
     """
     encoded = [word.encode("utf-8", "ignore")[: length - 2] for word in words]
     sizes = np.fromiter(map(len, encoded), dtype=np.int64, count=len(encoded))
@@ -421,14 +575,18 @@ def character_rows(words: Sequence[str], length: int = 50) -> np.ndarray:
 
 
 def sentence_ends(length: int = 50) -> np.ndarray:
-    """Return the character ids of the boundary tokens before and after a sentence, int16 `[2, length]`."""
+    """Return the character ids of the boundary tokens before and after a sentence, int16 `[2,
+    length]`.
+    """
     rows = character_rows(["?", "?"], length)
     rows[:, 1] = SENTENCE_BEGIN + 1, SENTENCE_END + 1
     return rows
 
 
 class WordTypes:
-    """Tokenizer whose vocabulary is the word types in a window of sentences. `table` contains the type vectors, `[n, dim]`."""
+    """Tokenizer whose vocabulary is the word types in a window of sentences. `table` contains the
+    type vectors, `[n, dim]`.
+    """
 
     table: Tensor
 
@@ -436,7 +594,9 @@ class WordTypes:
         self._network, self._lower = network, lower
 
     def split(self, sentences: Iterable[Sentence | Sequence[str]]) -> SplitSentences:
-        """Compute `table` for a window, and return its sentences as word-type ids between `BEGIN` and `END`."""
+        """Compute `table` for a window, and return its sentences as word-type ids between `BEGIN`
+        and `END`.
+        """
         forms, numbers, offsets = number_words(sentences)
         forms = [form.lower() for form in forms] if self._lower else forms
         length = self._network.max_characters
@@ -445,11 +605,15 @@ class WordTypes:
             self.table = self._network(torch.from_numpy(rows).to(self._network.projection.device))
         ids, offsets_with_ends, lengths = *with_ends(numbers + 2, offsets), np.diff(offsets)
         starts = (ranges(np.zeros_like(lengths), lengths) + 1).astype(np.int32)
-        return SplitSentences(ids, offsets_with_ends, offsets, starts, np.ones_like(starts), pad_id=END)
+        return SplitSentences(
+            ids, offsets_with_ends, offsets, starts, np.ones_like(starts), pad_id=END
+        )
 
 
 def with_ends(numbers: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Add `BEGIN` and `END` around the ids of each sentence, and return the ids, int32, and the offsets of the sentences."""
+    """Add `BEGIN` and `END` around the ids of each sentence, and return the ids, int32, and the
+    offsets of the sentences.
+    """
     widened = offsets + 2 * np.arange(len(offsets))
     ids = np.full(widened[-1], END, dtype=np.int32)
     ids[widened[:-1]] = BEGIN
@@ -457,7 +621,8 @@ def with_ends(numbers: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.
     return ids, widened
 
 
-# -- the two files -------------------------------------------------------------------------------------------------------
+# -- the two files
+# --------------------------------------------------------------------------------------------------
 def read_network(options: Path, weights: Path) -> ElmoNetwork:
     """Read a float32 network from its options file and its weights file.
 
@@ -470,33 +635,56 @@ def read_network(options: Path, weights: Path) -> ElmoNetwork:
     try:
         with h5py.File(weights, "r") as file:
             rows = len(_dataset(file, "char_embed", weights))
-            with torch.device("meta"):  # do not initialise weights, and do not change the random state
+            with torch.device(
+                "meta"
+            ):  # do not initialise weights, and do not change the random state
                 network = ElmoNetwork(settings, rows=max(rows, N_CHARACTERS))
             # In the options used for training, `n_characters` does not include the mask.
             named = settings["char_cnn"].get("n_characters", rows)
             if rows < N_CHARACTERS or named not in (rows, rows + 1):
-                fact = f"char_embed must have 261 rows and n_characters be 261 or 262, got {rows} and {named}"
+                fact = (
+                    f"char_embed must have 261 rows and n_characters be 261 or 262, got {rows} and "
+                    f"{named}"
+                )
                 raise InputError(fact, path=weights)
-            for key, _, shape in _layout(network):  # before memory is allocated, because the sizes may be wrong
+            for key, _, shape in _layout(
+                network
+            ):  # before memory is allocated, because the sizes may be wrong
                 if (found := _dataset(file, key, weights).shape) != shape:
                     fact = f"{key} must have shape {shape} according to {options.name}, got {found}"
                     raise InputError(fact, path=weights)
             network.to_empty(device="cpu")
             for key, parameter, _ in _layout(network):
-                parameter.data.copy_(torch.from_numpy(_array(file, key, weights)).view(parameter.shape))
+                parameter.data.copy_(
+                    torch.from_numpy(_array(file, key, weights)).view(parameter.shape)
+                )
             return network
     except SettingError as error:
         raise InputError(str(error), path=options) from error
-    except (OSError, RuntimeError, ValueError, KeyError, TypeError, OverflowError) as error:  # h5py raises all of these
+    except (
+        OSError,
+        RuntimeError,
+        ValueError,
+        KeyError,
+        TypeError,
+        OverflowError,
+    ) as error:  # h5py raises all of these
         is_missing = isinstance(error, FileNotFoundError)
-        what = f"no such file{similar_path(weights)}" if is_missing else f"not an HDF5 file ({error})"
+        what = (
+            f"no such file{similar_path(weights)}" if is_missing else f"not an HDF5 file ({error})"
+        )
         raise InputError(f"{what}; expected the weights of an ELMo model", path=weights) from error
 
 
 def _dataset(file: Any, key: str, path: Path) -> Any:
     """Return an array of a file without reading its values."""
     dataset = file.get(key)
-    if dataset is None or not hasattr(dataset, "dtype") or dataset.dtype.kind != "f" or not dataset.shape:
+    if (
+        dataset is None
+        or not hasattr(dataset, "dtype")
+        or dataset.dtype.kind != "f"
+        or not dataset.shape
+    ):
         fact = "is missing" if dataset is None else "is not an array of floating-point numbers"
         raise InputError(f"{key} {fact}, expected the weights of a character-based ELMo", path=path)
     return dataset
@@ -511,7 +699,9 @@ def write_network(network: ElmoNetwork, folder: Path) -> None:
     """Write `options.json`, and `weights.hdf5` with float32 weights."""
     h5py = h5py_module()
     folder.mkdir(parents=True, exist_ok=True)
-    buffer = io.BytesIO()  # HDF5 can crash if it fails to write to the disk, so the file is first built in memory
+    buffer = (
+        io.BytesIO()
+    )  # HDF5 can crash if it fails to write to the disk, so the file is first built in memory
     with h5py.File(buffer, "w") as file:
         for key, parameter, shape in _layout(network):
             file[key] = parameter.detach().to("cpu", torch.float32).numpy().reshape(shape)
@@ -523,20 +713,30 @@ def write_network(network: ElmoNetwork, folder: Path) -> None:
 
 
 def _layout(network: ElmoNetwork) -> Iterator[tuple[str, Tensor, tuple[int, ...]]]:
-    """Yield each parameter's key in the file, the parameter, and its shape in the file; the memory layouts are the same."""
+    """Yield each parameter's key in the file, the parameter, and its shape in the file; the memory
+    layouts are the same.
+    """
     words = network.words
     dim = words.characters.shape[1]
     yield "char_embed", words.characters, tuple(words.characters.shape)
     for k, (width, n) in enumerate(words.filters):
         yield f"CNN/W_cnn_{k}", words.kernels[k], (1, width, dim, n)
         yield f"CNN/b_cnn_{k}", words.biases[k], (n,)
-    named = {f"CNN_high_{k}/{kind}_{name}": getattr(words, f"{name}{'_bias' if kind == 'b' else ''}")[k]
-             for k in range(len(words.carry)) for name in ("carry", "transform") for kind in "Wb"}  # fmt: skip
+    named = {
+        f"CNN_high_{k}/{kind}_{name}": getattr(words, f"{name}{'_bias' if kind == 'b' else ''}")[k]
+        for k in range(len(words.carry))
+        for name in ("carry", "transform")
+        for kind in "Wb"
+    }
     named |= {"CNN_proj/W_proj": words.projection, "CNN_proj/b_proj": words.projection_bias}
     for side, readers in enumerate((network.forwards, network.backwards)):
         for k, reader in enumerate(readers):
             cell, each = f"RNN_{side}/RNN/MultiRNNCell/Cell{k}/LSTMCell", reader
-            named |= {f"{cell}/W_0": each.kernel, f"{cell}/B": each.bias, f"{cell}/W_P_0": each.projection}
+            named |= {
+                f"{cell}/W_0": each.kernel,
+                f"{cell}/B": each.bias,
+                f"{cell}/W_P_0": each.projection,
+            }
     for key, parameter in named.items():
         yield key, parameter, tuple(parameter.shape)
 

@@ -34,13 +34,23 @@ _LOGITS = 100_000_000  # maximum number of logits in memory at a time
 
 @torch.inference_mode()
 def masked_perplexity(
-    model: PreTrainedModel, subwords: Subwords, sentences: Sentences, *, mask_id: int, share: float = 0.15,
-    senses: Softmax | None = None, seed: int = 0, data: str = "", name: str = "",
-) -> Score:  # fmt: skip
-    """Return the perplexity of masked words, which is exp of the mean of −log p(word | rest of the sentence).
+    model: PreTrainedModel,
+    subwords: Subwords,
+    sentences: Sentences,
+    *,
+    mask_id: int,
+    share: float = 0.15,
+    senses: Softmax | None = None,
+    seed: int = 0,
+    data: str = "",
+    name: str = "",
+) -> Score:
+    """Return the perplexity of masked words, which is exp of the mean of −log p(word | rest of the
+    sentence).
 
-    The same random words are masked for every model. All subwords of a word are masked together, and the probability of a word
-    is the product of the probabilities of its subwords, so models with different vocabularies are comparable.
+    The same random words are masked for every model. All subwords of a word are masked together,
+    and the probability of a word is the product of the probabilities of its subwords, so models
+    with different vocabularies are comparable.
 
     Args:
         model: model with a language-model head (`AutoModelForMaskedLM`).
@@ -49,7 +59,8 @@ def masked_perplexity(
         data, name: names of the text and of the model, which are saved with the score.
 
     Returns:
-        the perplexity; its `settings` contain the number of selected words that the model cannot read (`left_out`).
+        the perplexity; its `settings` contain the number of selected words that the model cannot
+        read (`left_out`).
 
     Raises:
         SettingError: the model cannot read any of the selected words.
@@ -62,14 +73,19 @@ def masked_perplexity(
     left_out, chosen = int((~readable).sum()), chosen[readable]
     if not len(chosen):
         raise SettingError(
-            f"{data or 'the text'} has no word that {name or 'the model'} can read, so there is nothing to measure"
+            f"{data or 'the text'} has no word that {name or 'the model'} can read, so there is "
+            "nothing to measure"
         )
     owner = np.searchsorted(split.word_offsets, chosen, side="right") - 1
     counts = np.bincount(owner, minlength=len(split))
     words = SplitSentences(
-        split.ids, split.offsets, offsets_of(counts), split.word_starts[chosen], split.word_lengths[chosen],
+        split.ids,
+        split.offsets,
+        offsets_of(counts),
+        split.word_starts[chosen],
+        split.word_lengths[chosen],
         pad_id=split.pad_id,
-    )  # fmt: skip
+    )
     vocabulary: Any = model.get_input_embeddings()
     budget = max(64, min(4096, _LOGITS // vocabulary.num_embeddings))
     losses, read = np.zeros(len(chosen)), np.flatnonzero(counts)
@@ -80,50 +96,83 @@ def masked_perplexity(
         batch.input_ids.view(-1)[hidden] = mask_id
         given: Any = batch.to(model.device)
         if senses is None:
-            logits = model(input_ids=given.input_ids, attention_mask=given.attention_mask).logits.flatten(0, 1)[hidden]
+            logits = model(
+                input_ids=given.input_ids, attention_mask=given.attention_mask
+            ).logits.flatten(0, 1)[hidden]
             loss = torch.nn.functional.cross_entropy(logits.float(), answers, reduction="none")
         else:
             body: Any = model
-            states = body.bert(input_ids=given.input_ids, attention_mask=given.attention_mask).last_hidden_state
+            states = body.bert(
+                input_ids=given.input_ids, attention_mask=given.attention_mask
+            ).last_hidden_state
             states = body.cls.predictions.transform(states.flatten(0, 1)[hidden]).float()
             loss = senses.negative_log_likelihood(states, answers)
         places = ranges(words.word_offsets[read[part]], counts[read[part]])
-        losses[places] = np.add.reduceat(loss.double().cpu().numpy(), offsets_of(batch.lengths.numpy())[:-1])
+        losses[places] = np.add.reduceat(
+            loss.double().cpu().numpy(), offsets_of(batch.lengths.numpy())[:-1]
+        )
     sums = np.zeros((len(sentences), 2))
     np.add.at(sums, owner, np.stack([losses, np.ones(len(losses))], axis=1))
     mean = round(float(split.word_lengths[chosen].mean()), 3)
     about = {"share": share, "left_out": left_out, "encoder": name, "subwords_per_word": mean}
-    return _score("masked-words", f"perplexity.{sentences.lang}", sums, data, sentences.lang, seed, about)
+    return _score(
+        "masked-words", f"perplexity.{sentences.lang}", sums, data, sentences.lang, seed, about
+    )
 
 
 def word_perplexity(
     model: WordModel, sentences: Sentences, *, seed: int = 0, data: str = "", name: str = ""
 ) -> list[Score]:
-    """Return the perplexity of words and sentence ends over both directions, and that of an add-one-smoothed unigram model.
-    `settings` contains the perplexity of each direction. All out-of-vocabulary words, counted in `unknown`, share one class.
+    """Return the perplexity of words and sentence ends over both directions, and that of an
+    add-one-smoothed unigram model. `settings` contains the perplexity of each direction. All
+    out-of-vocabulary words, counted in `unknown`, share one class.
 
     Raises:
         SettingError: the text has no words.
     """
     sums = model.negative_log_likelihood(sentences)
     forward, backward, _, n, unknown = sums.sum(axis=0).tolist()
-    about = {"forward": round(math.exp(forward / n), 3), "backward": round(math.exp(backward / n), 3),
-             "unknown": int(unknown), "vocabulary": len(model.vocabulary), "encoder": name}  # fmt: skip
+    about = {
+        "forward": round(math.exp(forward / n), 3),
+        "backward": round(math.exp(backward / n), 3),
+        "unknown": int(unknown),
+        "vocabulary": len(model.vocabulary),
+        "encoder": name,
+    }
     return [
-        _score("next-word", metric, np.stack([total, sums[:, 3]], axis=1), data, sentences.lang, seed, about)
-        for metric, total in (("perplexity", sums[:, :2].mean(axis=1)), ("unigram-perplexity", sums[:, 2]))
+        _score(
+            "next-word",
+            metric,
+            np.stack([total, sums[:, 3]], axis=1),
+            data,
+            sentences.lang,
+            seed,
+            about,
+        )
+        for metric, total in (
+            ("perplexity", sums[:, :2].mean(axis=1)),
+            ("unigram-perplexity", sums[:, 2]),
+        )
     ]
 
 
-def _score(task: str, metric: str, sums: np.ndarray, data: str, lang: str, seed: int, about: dict[str, Any]) -> Score:
-    """Return exp(mean loss per word) with its confidence interval. `sums` contains each sentence's loss and number of words."""
+def _score(
+    task: str, metric: str, sums: np.ndarray, data: str, lang: str, seed: int, about: dict[str, Any]
+) -> Score:
+    """Return exp(mean loss per word) with its confidence interval. `sums` contains each sentence's
+    loss and number of words.
+    """
     measured = measure(sums, lambda s: np.exp(ratio(s[..., 0], s[..., 1])), samples=1000)
     n = int(sums[:, 1].sum())
-    return Score(task, data, (lang,), metric, *measured.ends, n, seed, about, percent=False, **measured.kept)
+    return Score(
+        task, data, (lang,), metric, *measured.ends, n, seed, about, percent=False, **measured.kept
+    )
 
 
 def choose_words(counts: np.ndarray, share: float, seed: int) -> np.ndarray:
-    """Return the sorted indices of the words to mask: a fraction `share` of each sentence, but at least one word."""
+    """Return the sorted indices of the words to mask: a fraction `share` of each sentence, but at
+    least one word.
+    """
     rng = np.random.default_rng(seed)
     starts = offsets_of(counts)[:-1]
     chosen = [
@@ -134,12 +183,20 @@ def choose_words(counts: np.ndarray, share: float, seed: int) -> np.ndarray:
     return np.concatenate(chosen) if chosen else np.zeros(0, dtype=np.int64)
 
 
-# -- from a folder -----------------------------------------------------------------------------------------------------
+# -- from a folder
+# --------------------------------------------------------------------------------------------------
 def perplexity(
-    encoder: str, texts: Sequence[tuple[str, str]], *, share: float = 0.15, pretokenized: bool = False,
-    limit: int | None = None, seed: int = 0, say: Say = lambda line: None,
-) -> list[Score]:  # fmt: skip
-    """Return each language's perplexity of masked words (ELMo: of next words), with probabilities summed over senses.
+    encoder: str,
+    texts: Sequence[tuple[str, str]],
+    *,
+    share: float = 0.15,
+    pretokenized: bool = False,
+    limit: int | None = None,
+    seed: int = 0,
+    say: Say = lambda line: None,
+) -> list[Score]:
+    """Return each language's perplexity of masked words (ELMo: of next words), with probabilities
+    summed over senses.
 
     Arguments not listed here are the options of `calque perplexity`.
 
@@ -150,7 +207,10 @@ def perplexity(
         InputError: the folder contains no language model.
     """
     sentences = read_languages(texts, pretokenized=pretokenized, limit=limit, say=say)
-    names = {lang: ", ".join(Path(path).name for language, path in texts if language == lang) for lang in sentences}
+    names = {
+        lang: ", ".join(Path(path).name for language, path in texts if language == lang)
+        for lang in sentences
+    }
     folder = Path(encoder)
     if (folder / SOFTMAX_FILE).is_file() or (has_senses(folder) and file_pair(folder) is not None):
         words, name = WordModel.open(encoder), Path(encoder).resolve().name
@@ -168,8 +228,15 @@ def perplexity(
         senses = Softmax.open(where, words=words, dim=dim, tables=1).to(model.device)
     return [
         masked_perplexity(
-            model, loaded.subwords, text, share=share, mask_id=tokenizer.mask_token_id, senses=senses, seed=seed,  # type: ignore[attr-defined]
-            data=names[lang], name=loaded.name,
+            model,
+            loaded.subwords,
+            text,
+            share=share,
+            mask_id=tokenizer.mask_token_id,
+            senses=senses,
+            seed=seed,  # type: ignore[attr-defined]
+            data=names[lang],
+            name=loaded.name,
         )
         for lang, text in sentences.items()
-    ]  # fmt: skip
+    ]

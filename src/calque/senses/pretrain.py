@@ -35,49 +35,79 @@ def model_class(name: Any) -> type[LanguageModel]:
     """Return the class of the language model "bert" or "elmo"."""
     if not isinstance(name, str) or name not in MODELS:
         raise SettingError(
-            f"unknown model {name!r} to pretrain, expected {' or '.join(MODELS)}{did_you_mean(str(name), MODELS)}"
+            f"unknown model {name!r} to pretrain, expected "
+            f"{' or '.join(MODELS)}{did_you_mean(str(name), MODELS)}"
         )
     return MODELS[name]
 
 
 def pretrain(
-    texts: Sequence[tuple[str, str]], *, out: str | Path, model: str = "bert", preset: str | None = None,
-    senses: int | Mapping[str, Any] | None = None, dictionaries: Sequence[tuple[tuple[str, str], str]] = (),
-    options: Mapping[str, Any] | None = None, held_out: int = 0, pretokenized: bool = False, limit: int | None = None,
-    overwrite: bool = False, checkpoint_every: int = 200, progress: bool = False, say: Say = lambda line: None,
-) -> dict[str, Any]:  # fmt: skip
-    """Train an encoder with its tokenizer or vocabulary, save it, and return the content of `calque-run.json`.
+    texts: Sequence[tuple[str, str]],
+    *,
+    out: str | Path,
+    model: str = "bert",
+    preset: str | None = None,
+    senses: int | Mapping[str, Any] | None = None,
+    dictionaries: Sequence[tuple[tuple[str, str], str]] = (),
+    options: Mapping[str, Any] | None = None,
+    held_out: int = 0,
+    pretokenized: bool = False,
+    limit: int | None = None,
+    overwrite: bool = False,
+    checkpoint_every: int = 200,
+    progress: bool = False,
+    say: Say = lambda line: None,
+) -> dict[str, Any]:
+    """Train an encoder with its tokenizer or vocabulary, save it, and return the content of
+    `calque-run.json`.
 
     Arguments not listed here are the options of `calque pretrain`.
 
     Args:
-        texts: pairs of a language and a file with one sentence per line; files in the same language are concatenated.
-        out: output folder, which is written atomically. During training, `.OUT.calque-part` contains the checkpoints from which
-            an interrupted run resumes.
+        texts: pairs of a language and a file with one sentence per line; files in the same language
+            are concatenated.
+        out: output folder, which is written atomically. During training, `.OUT.calque-part`
+            contains the checkpoints from which an interrupted run resumes.
         preset: name of a preset in `PRESETS`; `senses` and `options` override its settings.
-        senses: maximum number of senses per word, or arguments of `Senses`; if None, the model has no senses.
-        dictionaries: language pairs and dictionary files, for predicting senses of translations. All languages are then sampled
-            equally often, unless `options` contains `alpha`.
+        senses: maximum number of senses per word, or arguments of `Senses`; if None, the model has
+            no senses.
+        dictionaries: language pairs and dictionary files, for predicting senses of translations.
+            All languages are then sampled equally often, unless `options` contains `alpha`.
         options: arguments of `MaskedLanguageModel` or `BiLanguageModel`.
-        held_out: number of evenly spaced sentences per language to hold out; their perplexity is stored in `scores`.
+        held_out: number of evenly spaced sentences per language to hold out; their perplexity is
+            stored in `scores`.
     """
     check(out, overwrite=overwrite)
     langs = list(dict.fromkeys(lang for lang, _ in texts))
-    method = model_class(model)(**settings_for(
-        model, preset=preset, senses=senses, langs=langs, translated=bool(dictionaries), options=options
-    ))  # fmt: skip
+    method = model_class(model)(
+        **settings_for(
+            model,
+            preset=preset,
+            senses=senses,
+            langs=langs,
+            translated=bool(dictionaries),
+            options=options,
+        )
+    )
     if model == "elmo":
         h5py_module()
     opened = [read_dictionary(path, langs=pair) for pair, path in dictionaries]
     corpora, aside = read_languages(texts, pretokenized=pretokenized, limit=limit, say=say), []
     if held_out:
         parts = {lang: hold_out(text, held_out) for lang, text in corpora.items()}
-        corpora, aside = {lang: rest for lang, (rest, _) in parts.items()}, [held for _, held in parts.values()]
+        corpora, aside = (
+            {lang: rest for lang, (rest, _) in parts.items()},
+            [held for _, held in parts.values()],
+        )
     with writing(out, overwrite=overwrite) as folder:
         method.train(
-            corpora, folder=folder / TRAINING, dictionaries=opened, checkpoint_every=checkpoint_every, progress=progress,
+            corpora,
+            folder=folder / TRAINING,
+            dictionaries=opened,
+            checkpoint_every=checkpoint_every,
+            progress=progress,
             say=say,
-        )  # fmt: skip
+        )
         found = [_measured(method, text, Path(out).name) for text in aside]
         record = {
             **_record(method, corpora, texts),
@@ -93,13 +123,21 @@ def pretrain(
 
 
 def settings_for(
-    model: str, *, preset: str | None = None, senses: int | Mapping[str, Any] | None = None, langs: Sequence[str] = ("en",),
-    translated: bool = False, options: Mapping[str, Any] | None = None,
-) -> dict[str, Any]:  # fmt: skip
-    """Return the keyword arguments of a language model: the settings of a preset, overridden by `senses` and `options`."""
+    model: str,
+    *,
+    preset: str | None = None,
+    senses: int | Mapping[str, Any] | None = None,
+    langs: Sequence[str] = ("en",),
+    translated: bool = False,
+    options: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Return the keyword arguments of a language model: the settings of a preset, overridden by
+    `senses` and `options`.
+    """
     if preset is not None and preset not in PRESETS:
         raise SettingError(
-            f"unknown preset {preset!r}, expected {', '.join(PRESETS)}{did_you_mean(str(preset), PRESETS)}"
+            f"unknown preset {preset!r}, expected "
+            f"{', '.join(PRESETS)}{did_you_mean(str(preset), PRESETS)}"
         )
     settings = {} if preset is None else dict(PRESETS[preset][model])
     if preset == "paper":
@@ -109,7 +147,10 @@ def settings_for(
     if senses is None:
         return settings
     given = {"senses": senses} if isinstance(senses, int) else dict(senses)
-    return {**settings, "senses": Senses(**{**(_PAPER_SENSES[model] if preset == "paper" else {}), **given})}
+    return {
+        **settings,
+        "senses": Senses(**{**(_PAPER_SENSES[model] if preset == "paper" else {}), **given}),
+    }
 
 
 def _measured(method: LanguageModel, text: Sentences, name: str) -> list[Score]:
@@ -119,7 +160,11 @@ def _measured(method: LanguageModel, text: Sentences, name: str) -> list[Score]:
         return word_perplexity(method.model, text, **about)
     assert isinstance(method, MaskedLanguageModel)
     encoder, mask_id = method.encoder, method.encoder.tokenizer.mask_token_id
-    return [masked_perplexity(method.model, encoder.subwords, text, mask_id=mask_id, senses=method.softmax, **about)]  # type: ignore[arg-type]
+    return [
+        masked_perplexity(
+            method.model, encoder.subwords, text, mask_id=mask_id, senses=method.softmax, **about
+        )
+    ]  # type: ignore[arg-type]
 
 
 def _record(
@@ -137,8 +182,12 @@ def _record(
         "languages": {
             lang: {
                 "sentences": len(corpora[lang]),
-                method.unit: int(corpora[lang].lengths().sum()) if method.unit == "words" else len(blocks.ids),
-                "passes": round(method.updates / mixture.steps_per_epoch * mixture.drawn[lang] / len(blocks), 2),
+                method.unit: int(corpora[lang].lengths().sum())
+                if method.unit == "words"
+                else len(blocks.ids),
+                "passes": round(
+                    method.updates / mixture.steps_per_epoch * mixture.drawn[lang] / len(blocks), 2
+                ),
             }
             for lang, blocks in mixture.languages.items()
         },
@@ -150,26 +199,37 @@ def _record(
 
 def _card(unit: str, record: dict[str, Any]) -> str:
     """Return the model card."""
-    templates = Environment(loader=PackageLoader("calque.senses", "."), trim_blocks=True, lstrip_blocks=True)
+    templates = Environment(
+        loader=PackageLoader("calque.senses", "."), trim_blocks=True, lstrip_blocks=True
+    )
     return (
-        templates.get_template("card.md.j2").render(record=record, unit=unit, json=partial(json_text, indent=2)) + "\n"
+        templates.get_template("card.md.j2").render(
+            record=record, unit=unit, json=partial(json_text, indent=2)
+        )
+        + "\n"
     )
 
 
 def hold_out(text: Sentences, n: int) -> tuple[Sentences, Sentences]:
-    """Hold out up to n evenly spaced sentences, except empty sentences and those that also occur in the training text.
+    """Hold out up to n evenly spaced sentences, except empty sentences and those that also occur in
+    the training text.
 
     Raises:
         SettingError: n is more than half of the sentences, or no held-out sentence is left.
     """
     if not 0 < 2 * n <= len(text):
-        raise SettingError(f"at most half of the {len(text)} sentences in {text.lang} can be held out, got {n}")
+        raise SettingError(
+            f"at most half of the {len(text)} sentences in {text.lang} can be held out, got {n}"
+        )
     chosen = np.arange(n) * len(text) // n
     rest = text.take(np.setdiff1d(np.arange(len(text)), chosen))
     known = {sentence.words for sentence in rest}
     new = [k for k in chosen.tolist() if text[k].words and text[k].words not in known]
     if not new:
-        raise SettingError(f"every held-out sentence in {text.lang} also occurs in the training text; hold out more")
+        raise SettingError(
+            f"every held-out sentence in {text.lang} also occurs in the training text; hold out "
+            "more"
+        )
     return rest, text.take(np.array(new, dtype=np.int64))
 
 
@@ -178,49 +238,114 @@ def _about_senses(method: LanguageModel, dictionaries: Sequence[Dictionary]) -> 
     assert method.softmax is not None
     about: dict[str, Any] = {"tables": []}
     for table in method.softmax.senses:
-        used = (table.live.cpu()[table.index.cpu().clamp(min=0)] & (table.index.cpu() >= 0)).sum(1).numpy()
-        about["tables"].append({
-            "words": len(used),
-            "senses_per_word": round(float(used.mean()), 3),
-            "several": round(float((used > 1).mean()), 4),
-            "words_by_senses": {str(k): n for k, n in enumerate(np.bincount(used).tolist()) if n},
-        })  # fmt: skip
+        used = (
+            (table.live.cpu()[table.index.cpu().clamp(min=0)] & (table.index.cpu() >= 0))
+            .sum(1)
+            .numpy()
+        )
+        about["tables"].append(
+            {
+                "words": len(used),
+                "senses_per_word": round(float(used.mean()), 3),
+                "several": round(float((used > 1).mean()), 4),
+                "words_by_senses": {
+                    str(k): n for k, n in enumerate(np.bincount(used).tolist()) if n
+                },
+            }
+        )
     if method.translations is not None:
         about["translated_words"] = dict(method.translations.words)
         about["dictionaries"] = [
-            {"path": Path(d.path or "").name, "langs": list(d.langs), "pairs": len(d)} for d in dictionaries
+            {"path": Path(d.path or "").name, "langs": list(d.langs), "pairs": len(d)}
+            for d in dictionaries
         ]
     return about
 
 
-# -- presets -----------------------------------------------------------------------------------------------------------
-# Settings from Tables 6 to 8 and Appendix D of the paper. The following settings differ or are not given there:
-# - A batch contains sentences, not 20-word segments of a stream (`unroll_steps`; 12-word segments for two languages).
-# - The training length is set in updates (1,000,000, or 600,000 for several languages), not in epochs (`n_epochs`).
-# - The paper does not give ELMo's vocabulary size, or BERT's batch size, learning rate and block length.
+# -- presets
+# --------------------------------------------------------------------------------------------------
+# Settings from Tables 6 to 8 and Appendix D of the paper. The following settings differ or are not
+# given there: - A batch contains sentences, not 20-word segments of a stream (`unroll_steps`;
+# 12-word segments for two languages). - The training length is set in updates (1,000,000, or
+# 600,000 for several languages), not in epochs (`n_epochs`). - The paper does not give ELMo's
+# vocabulary size, or BERT's batch size, learning rate and block length.
 _PAPER: Mapping[str, dict[str, Any]] = {
     "elmo": {
-        "dim": 512, "hidden": 4096, "layers": 2, "clip": 10.0, "dropout": 0.1, "batch": 256, "negatives": 8192, "tables": 2,
-        "optimiser": "adagrad", "learning_rate": 0.2, "vocabulary": 100_000, "lower": True,
+        "dim": 512,
+        "hidden": 4096,
+        "layers": 2,
+        "clip": 10.0,
+        "dropout": 0.1,
+        "batch": 256,
+        "negatives": 8192,
+        "tables": 2,
+        "optimiser": "adagrad",
+        "learning_rate": 0.2,
+        "vocabulary": 100_000,
+        "lower": True,
     },
     "bert": {
-        "dim": 512, "layers": 4, "heads": 8, "inner": 2048, "positions": 512, "initial": 0.02,
-        "dropout": 0.1, "vocabulary": 27_654, "lower": True,
+        "dim": 512,
+        "layers": 4,
+        "heads": 8,
+        "inner": 2048,
+        "positions": 512,
+        "initial": 0.02,
+        "dropout": 0.1,
+        "vocabulary": 27_654,
+        "lower": True,
     },
-}  # fmt: skip
+}
 _ALGORITHMS = {"warmup": 20_000, "occurrences": 0, "rate": 0.01, "queue": 20_000}
 _PAPER_SENSES: Mapping[str, dict[str, Any]] = {
     "elmo": {**_ALGORITHMS, "start": "fresh", "axes": 16, "below": 0.1},
     "bert": {**_ALGORITHMS, "start": "kept", "axes": 14, "below": 0.0},
 }
 
-# With 9 MB of text in each language, `small` takes up to about an hour on two cores, and `tiny` takes minutes.
+# With 9 MB of text in each language, `small` takes up to about an hour on two cores, and `tiny`
+# takes minutes.
 _SMALL: Mapping[str, dict[str, Any]] = {
-    "elmo": {"dim": 64, "hidden": 256, "vocabulary": 20_000, "batch": 64, "updates": 3000, "negatives": 2048, "tables": 2},
-    "bert": {"dim": 128, "layers": 4, "vocabulary": 12_000, "batch": 32, "updates": 6000, "length": 64, "positions": 128},
-}  # fmt: skip
-_TINY: Mapping[str, dict[str, Any]] = {
-    "elmo": {"dim": 32, "hidden": 64, "vocabulary": 5000, "batch": 32, "updates": 400, "negatives": 512, "tables": 2},
-    "bert": {"dim": 64, "layers": 2, "vocabulary": 4000, "batch": 16, "updates": 600, "length": 64, "positions": 128},
+    "elmo": {
+        "dim": 64,
+        "hidden": 256,
+        "vocabulary": 20_000,
+        "batch": 64,
+        "updates": 3000,
+        "negatives": 2048,
+        "tables": 2,
+    },
+    "bert": {
+        "dim": 128,
+        "layers": 4,
+        "vocabulary": 12_000,
+        "batch": 32,
+        "updates": 6000,
+        "length": 64,
+        "positions": 128,
+    },
 }
-PRESETS: Mapping[str, Mapping[str, dict[str, Any]]] = {"paper": _PAPER, "small": _SMALL, "tiny": _TINY}
+_TINY: Mapping[str, dict[str, Any]] = {
+    "elmo": {
+        "dim": 32,
+        "hidden": 64,
+        "vocabulary": 5000,
+        "batch": 32,
+        "updates": 400,
+        "negatives": 512,
+        "tables": 2,
+    },
+    "bert": {
+        "dim": 64,
+        "layers": 2,
+        "vocabulary": 4000,
+        "batch": 16,
+        "updates": 600,
+        "length": 64,
+        "positions": 128,
+    },
+}
+PRESETS: Mapping[str, Mapping[str, dict[str, Any]]] = {
+    "paper": _PAPER,
+    "small": _SMALL,
+    "tiny": _TINY,
+}

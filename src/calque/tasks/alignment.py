@@ -24,42 +24,67 @@ if TYPE_CHECKING:
 
 
 def score_links(
-    links: WordPairs, gold: WordPairs, *, data: str = "", languages: tuple[str, ...] = (), bootstrap: int = 1000,
-    seed: int = 0, settings: dict[str, Any] | None = None,
-) -> list[Score]:  # fmt: skip
-    """Return the alignment error rate (AER), precision, recall and F1 of word links (Och and Ney 2003, §5.1).
+    links: WordPairs,
+    gold: WordPairs,
+    *,
+    data: str = "",
+    languages: tuple[str, ...] = (),
+    bootstrap: int = 1000,
+    seed: int = 0,
+    settings: dict[str, Any] | None = None,
+) -> list[Score]:
+    """Return the alignment error rate (AER), precision, recall and F1 of word links (Och and Ney
+    2003, §5.1).
 
-    Let A be the predicted links, S the sure gold links and P ⊇ S the sure and possible gold links of all sentences. Then
-    precision = |A∩P| / |A|, recall = |A∩S| / |S|, F1 is their harmonic mean, and AER = 1 − (|A∩S| + |A∩P|) / (|A| + |S|).
-    Lower AER is better; higher precision, recall and F1 are better. Duplicate links are counted once; a duplicate gold link
-    is sure if at least one of its copies is sure.
+    Let A be the predicted links, S the sure gold links and P ⊇ S the sure and possible gold links
+    of all sentences. Then precision = |A∩P| / |A|, recall = |A∩S| / |S|, F1 is their harmonic mean,
+    and AER = 1 − (|A∩S| + |A∩P|) / (|A| + |S|). Lower AER is better; higher precision, recall and
+    F1 are better. Duplicate links are counted once; a duplicate gold link is sure if at least one
+    of its copies is sure.
 
     Args:
         links: predicted links; whether they are marked as sure or possible is ignored.
         data, languages, seed, settings: values that are recorded with the scores, see `Score`.
-        bootstrap: number of bootstrap samples for the confidence intervals; sentences are resampled.
+        bootstrap: number of bootstrap samples for the confidence intervals; sentences are
+            resampled.
 
     Returns:
-        AER, precision, recall and F1. The attribute `n` is the number of predicted links for precision, the number of sure
-        gold links for recall, and the sum of both for AER and F1.
+        AER, precision, recall and F1. The attribute `n` is the number of predicted links for
+        precision, the number of sure gold links for recall, and the sum of both for AER and F1.
 
     Raises:
-        SettingError: `links` and `gold` have different numbers of sentences, or no gold link is sure.
+        SettingError: `links` and `gold` have different numbers of sentences, or no gold link is
+            sure.
     """
     if links.n_sentences != gold.n_sentences:
-        raise SettingError(f"links must have {gold.n_sentences} sentences, as many as gold, got {links.n_sentences}")
-    width = 1 + max(int(words.max(initial=0)) for each in (links, gold) for words in (each.source, each.target))
+        raise SettingError(
+            f"links must have {gold.n_sentences} sentences, as many as gold, got "
+            f"{links.n_sentences}"
+        )
+    width = 1 + max(
+        int(words.max(initial=0)) for each in (links, gold) for words in (each.source, each.target)
+    )
     # Encode each link as a single number, so links can be compared as sets.
-    predicted, both = ((each.sentence * width + each.source) * width + each.target for each in (links, gold))
+    predicted, both = (
+        (each.sentence * width + each.source) * width + each.target for each in (links, gold)
+    )
     predicted, sure, both = np.unique(predicted), np.unique(both[~gold.possible]), np.unique(both)
     if not len(sure):
-        raise SettingError("at least one gold link must be sure, got none; recall and error rate are undefined")
+        raise SettingError(
+            "at least one gold link must be sure, got none; recall and error rate are undefined"
+        )
     columns = (predicted, sure, np.intersect1d(predicted, sure), np.intersect1d(predicted, both))
-    counts = np.stack([np.bincount(keys // width**2, minlength=gold.n_sentences) for keys in columns], axis=1)
+    counts = np.stack(
+        [np.bincount(keys // width**2, minlength=gold.n_sentences) for keys in columns], axis=1
+    )
     record = {
-        "sentences": gold.n_sentences, "links": len(predicted), "sure": len(sure), "possible": len(both) - len(sure),
-        "bootstrap": bootstrap, **(settings or {}),
-    }  # fmt: skip
+        "sentences": gold.n_sentences,
+        "links": len(predicted),
+        "sure": len(sure),
+        "possible": len(both) - len(sure),
+        "bootstrap": bootstrap,
+        **(settings or {}),
+    }
     found = measure_all([(counts, formula) for formula in _FORMULAS.values()], samples=bootstrap)
     n, by_metric = len(predicted) + len(sure), {"precision": len(predicted), "recall": len(sure)}
     about = ("word-alignment", data, tuple(languages))
@@ -83,7 +108,10 @@ def _recall(counts: np.ndarray) -> np.ndarray:
 
 
 def _f1(counts: np.ndarray) -> np.ndarray:
-    precision, recall = np.nan_to_num(_precision(counts)), _recall(counts)  # 0 if no links are predicted
+    precision, recall = (
+        np.nan_to_num(_precision(counts)),
+        _recall(counts),
+    )  # 0 if no links are predicted
     total = precision + recall
     return np.where(total == 0, 0.0, 2 * ratio(precision * recall, total))
 
@@ -97,7 +125,8 @@ class WordAlignment(Task):
     Args:
         corpus: parallel text.
         gold: gold word links of the text.
-        method: method that derives links from word vectors, "mutual" or "softmax" (see `calque.wordalign.similarity`).
+        method: method that derives links from word vectors, "mutual" or "softmax" (see
+            `calque.wordalign.similarity`).
         bootstrap: number of bootstrap samples for the confidence intervals.
         seed: seed that is recorded with the scores.
         data: name of the text, which is recorded with the scores.
@@ -106,9 +135,15 @@ class WordAlignment(Task):
     reporting = WORD_ALIGNMENT
 
     def __init__(
-        self, corpus: ParallelCorpus, gold: WordPairs, *, method: str = "mutual", bootstrap: int = 1000, seed: int = 0,
+        self,
+        corpus: ParallelCorpus,
+        gold: WordPairs,
+        *,
+        method: str = "mutual",
+        bootstrap: int = 1000,
+        seed: int = 0,
         data: str = "",
-    ):  # fmt: skip
+    ):
         self.corpus, self.gold = corpus, gold.check(corpus)
         self.method, self.bootstrap, self.seed, self.data = method, bootstrap, seed, data
 
@@ -116,7 +151,9 @@ class WordAlignment(Task):
     def from_files(  # type: ignore[override]
         cls, inputs: Inputs, *, method: Method = "mutual"
     ) -> list[Task]:
-        """Return one task per test text. Without `links` files, gold links are read from the third column of the test text."""
+        """Return one task per test text. Without `links` files, gold links are read from the third
+        column of the test text.
+        """
         tasks: list[Task] = []
         for one, (test, corpus) in zip(inputs.each(), inputs.corpora(), strict=True):
             if one.links:
@@ -128,9 +165,14 @@ class WordAlignment(Task):
         return tasks
 
     def evaluate(self, encoder: Encoder, *, progress: bool = False) -> list[Score]:
-        """Return the error rate, precision, recall and F1 of the links derived from the encoder's vectors."""
+        """Return the error rate, precision, recall and F1 of the links derived from the encoder's
+        vectors.
+        """
         require(encoder, "measured", self.rows)
-        source, target = (encoder.encode(side, progress=progress) for side in (self.corpus.source, self.corpus.target))
+        source, target = (
+            encoder.encode(side, progress=progress)
+            for side in (self.corpus.source, self.corpus.target)
+        )
         method: Any = self.method
         pairs = links_from_embeddings(source, target, method=method)
         about = {
@@ -142,13 +184,21 @@ class WordAlignment(Task):
 
     def score(self, links: WordPairs, *, about: dict[str, Any] | None = None) -> list[Score]:
         """Return the scores of existing links, such as the output of a statistical aligner."""
-        record: Any = {"data": self.data, "languages": self.corpus.langs, "seed": self.seed, "settings": about}
+        record: Any = {
+            "data": self.data,
+            "languages": self.corpus.langs,
+            "seed": self.seed,
+            "settings": about,
+        }
         return score_links(links.check(self.corpus), self.gold, bootstrap=self.bootstrap, **record)
 
 
-def _fitting(corpus: ParallelCorpus, gold: WordPairs, *, path: str) -> tuple[ParallelCorpus, WordPairs]:
-    """Drop sentence pairs whose gold links refer to words that do not exist, and report how many were dropped. If more than 5%
-    of the pairs have such links, raise an `InputError`, because the text was probably tokenised differently."""
+def _fitting(
+    corpus: ParallelCorpus, gold: WordPairs, *, path: str
+) -> tuple[ParallelCorpus, WordPairs]:
+    """Drop sentence pairs whose gold links refer to words that do not exist, and report how many
+    were dropped. If more than 5% of the pairs have such links, raise an `InputError`, because the
+    text was probably tokenised differently."""
     fits = np.ones(len(corpus), dtype=bool)
     if gold.n_sentences == len(corpus):
         for words, side in ((gold.source, corpus.source), (gold.target, corpus.target)):
@@ -159,7 +209,8 @@ def _fitting(corpus: ParallelCorpus, gold: WordPairs, *, path: str) -> tuple[Par
     if not len(wrong):
         return corpus, gold
     skipped(
-        f"{path}: {len(wrong):,} of {len(corpus):,} sentence pairs skipped because a gold link refers to a word beyond the "
+        f"{path}: {len(wrong):,} of {len(corpus):,} sentence pairs skipped because a gold link "
+        "refers to a word beyond the "
         f"end of the sentence (first: line {wrong[0] + 1})"
     )
     keep = np.flatnonzero(fits)

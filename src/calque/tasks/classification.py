@@ -1,4 +1,6 @@
-"""Zero-shot classification of single texts (sentiment) and of text pairs (natural language inference)."""
+"""Zero-shot classification of single texts (sentiment) and of text pairs (natural language
+inference).
+"""
 
 from __future__ import annotations
 
@@ -36,24 +38,29 @@ HEADS = ("mean", "bilstm", "esim", "cls")
 
 
 class Classification(ZeroShot[LabelledText]):
-    """Classification of texts or text pairs, scored by accuracy. Sentiment is also scored by macro-averaged F1 over the labels
-    (`macro-f1`, Barbieri et al. 2022).
+    """Classification of texts or text pairs, scored by accuracy. Sentiment is also scored by
+    macro-averaged F1 over the labels (`macro-f1`, Barbieri et al. 2022).
 
-    Three task heads use frozen word vectors. "mean" applies two dense layers to the mean vector (Multi-sense paper, §4.2).
-    "bilstm" applies two dense layers to the max-pooled hidden states of a BiLSTM (Conneau et al. 2017), like the Multi-sense
-    NLI baseline. For text pairs with vectors u and v, the dense layers receive [u; v; |u − v|; u·v]. "esim" compares texts
-    word by word (Chen et al. 2017; `calque.nn.esim`), as in the CLCR paper (§4.2). "cls" fine-tunes the encoder with a linear
-    layer on the first special token (Cao et al. 2020, §4.3); a pair is one sequence, with segment embeddings if available.
+    Three task heads use frozen word vectors. "mean" applies two dense layers to the mean vector
+    (Multi-sense paper, §4.2). "bilstm" applies two dense layers to the max-pooled hidden states of
+    a BiLSTM (Conneau et al. 2017), like the Multi-sense NLI baseline. For text pairs with vectors u
+    and v, the dense layers receive [u; v; |u − v|; u·v]. "esim" compares texts word by word (Chen
+    et al. 2017; `calque.nn.esim`), as in the CLCR paper (§4.2). "cls" fine-tunes the encoder with a
+    linear layer on the first special token (Cao et al. 2020, §4.3); a pair is one sequence, with
+    segment embeddings if available.
 
-    Chen et al. train ESIM on half a million pairs with 300 hidden units, a dropout rate of 0.5 and a learning rate of 4e-4.
-    With frozen vectors and a few thousand pairs, the defaults of this class work better.
+    Chen et al. train ESIM on half a million pairs with 300 hidden units, a dropout rate of 0.5 and
+    a learning rate of 4e-4. With frozen vectors and a few thousand pairs, the defaults of this
+    class work better.
 
     Args:
         kind: name of the task, "nli" for text pairs or "sentiment" for single texts.
         train, tests, dev, seeds, tune, select, options, bootstrap, seed: see `ZeroShot`.
-        head: one of `HEADS`; default: "cls" with `tune`, otherwise "bilstm" for text pairs and "mean" for single texts.
+        head: one of `HEADS`; default: "cls" with `tune`, otherwise "bilstm" for text pairs and
+            "mean" for single texts.
         hidden: hidden size of the dense layers, and of the LSTM per direction.
-        dropout: dropout rate before each dense layer; "esim" also applies dropout to its input and before its second LSTM.
+        dropout: dropout rate before each dense layer; "esim" also applies dropout to its input and
+            before its second LSTM.
     """
 
     names = ("nli", "sentiment")
@@ -61,44 +68,72 @@ class Classification(ZeroShot[LabelledText]):
     statistics: Mapping[str, Any]
 
     def __init__(
-        self, kind: Kind, train: Sequence[Dataset[LabelledText]], tests: Sequence[Dataset[LabelledText]], *,
-        head: str | None = None, hidden: int = 128, dropout: float = 0.1, tune: bool = False, **protocol: Any,
-    ):  # fmt: skip
+        self,
+        kind: Kind,
+        train: Sequence[Dataset[LabelledText]],
+        tests: Sequence[Dataset[LabelledText]],
+        *,
+        head: str | None = None,
+        hidden: int = 128,
+        dropout: float = 0.1,
+        tune: bool = False,
+        **protocol: Any,
+    ):
         if kind not in self.names:
             raise SettingError(f"kind of classification must be nli or sentiment, got {kind!r}")
         self.name: str = kind
         head = ("cls" if tune else "bilstm" if kind == "nli" else "mean") if head is None else head
         if head not in HEADS:
-            raise SettingError(f"head must be one of {', '.join(HEADS)}, got {head!r}{did_you_mean(str(head), HEADS)}")
+            raise SettingError(
+                f"head must be one of {', '.join(HEADS)}, got "
+                f"{head!r}{did_you_mean(str(head), HEADS)}"
+            )
         if tune != (head == "cls"):
             raise SettingError(
-                f"head {head} cannot be used with tune={tune}; cls requires --tune, other heads require frozen vectors"
+                f"head {head} cannot be used with tune={tune}; cls requires --tune, other heads "
+                "require frozen vectors"
             )
         self.kind_of_head = head
         if head == "esim" and kind != "nli":
-            raise SettingError(f"head esim requires text pairs, but {kind} classifies single texts; use mean or bilstm")
+            raise SettingError(
+                f"head esim requires text pairs, but {kind} classifies single texts; use mean or "
+                "bilstm"
+            )
         self.columns = 2 if kind == "nli" else 1
         for each in (*train, *tests, *protocol.get("dev", ())):
             if len(each.data.texts) != self.columns:
-                raise SettingError(f"{each.name}: {kind} needs {self.columns} texts a line, got {len(each.data.texts)}")
+                raise SettingError(
+                    f"{each.name}: {kind} needs {self.columns} texts a line, got "
+                    f"{len(each.data.texts)}"
+                )
         self.hidden, self.dropout = hidden, dropout
         self.labels = tuple(sorted({name for each in train for name in each.data.labels.names}))
         if len(self.labels) < 2:
             names = ", ".join(each.name for each in train)
-            raise SettingError(f"{names} must have at least two labels, got {', '.join(self.labels) or 'none'}")
-        self.statistics = {"accuracy": accuracy} | ({"macro-f1": macro_f1} if kind == "sentiment" else {})
+            raise SettingError(
+                f"{names} must have at least two labels, got {', '.join(self.labels) or 'none'}"
+            )
+        self.statistics = {"accuracy": accuracy} | (
+            {"macro-f1": macro_f1} if kind == "sentiment" else {}
+        )
         super().__init__(train, tests, tune=tune, **protocol)
 
     @staticmethod
     def read(
-        path: str, lang: str, *, on_error: Literal["raise", "skip"] = "raise", rename: Mapping[str, str] | None = None,
-        format: str = "auto", pretokenized: bool = False,
-    ) -> LabelledText:  # fmt: skip
+        path: str,
+        lang: str,
+        *,
+        on_error: Literal["raise", "skip"] = "raise",
+        rename: Mapping[str, str] | None = None,
+        format: str = "auto",
+        pretokenized: bool = False,
+    ) -> LabelledText:
         """Read labelled texts.
 
         Args:
             on_error: how to treat invalid lines: "raise" an error, or "skip" the line.
-            rename: mapping from old to new label names; texts whose label is renamed to "" are removed.
+            rename: mapping from old to new label names; texts whose label is renamed to "" are
+                removed.
             format: file format, needed if it cannot be detected; see `read_labelled`.
             pretokenized: whether the texts are already tokenized, with words separated by spaces.
         """
@@ -107,10 +142,17 @@ class Classification(ZeroShot[LabelledText]):
         return relabelled(text, rename) if rename else text
 
     def settings(self) -> dict[str, Any]:
-        return {"head": self.kind_of_head, "hidden": self.hidden, "dropout": self.dropout, "labels": list(self.labels)}
+        return {
+            "head": self.kind_of_head,
+            "hidden": self.hidden,
+            "dropout": self.dropout,
+            "labels": list(self.labels),
+        }
 
     def groups(self, data: LabelledText) -> list[int]:
-        """Group consecutive lines with the same premise. All translations of a data set have the same group numbers."""
+        """Group consecutive lines with the same premise. All translations of a data set have the
+        same group numbers.
+        """
         premises = [premise.words for premise in data.texts[0]] if self.columns == 2 else []
         return [number for number, (_, lines) in enumerate(groupby(premises)) for _ in lines]
 
@@ -127,7 +169,10 @@ class Classification(ZeroShot[LabelledText]):
     def answers(self, each: Dataset[LabelledText]) -> Answers:
         lengths = np.ones(len(each.data), dtype=np.int64)
         leave_out = "leave out the texts with this label (--rename {kind}=)"
-        return Answers(lengths, texts={"labels": codes_of(each.data.labels, self.labels, each, lengths, leave_out)})
+        return Answers(
+            lengths,
+            texts={"labels": codes_of(each.data.labels, self.labels, each, lengths, leave_out)},
+        )
 
     def head(self, dim: int) -> nn.Module:
         n, shape = len(self.labels), {"hidden": self.hidden, "dropout": self.dropout}
@@ -147,21 +192,27 @@ class Classification(ZeroShot[LabelledText]):
         counts = {"accuracy": np.stack([predicted == gold, np.ones(len(gold))], axis=1)}
         if "macro-f1" in self.statistics:
             guess, true = predicted[:, None] == np.arange(n), gold[:, None] == np.arange(n)
-            counts["macro-f1"] = np.stack([guess & true, guess, true], axis=2).reshape(len(gold), 3 * n)
+            counts["macro-f1"] = np.stack([guess & true, guess, true], axis=2).reshape(
+                len(gold), 3 * n
+            )
         return counts
 
 
 def side_by_side(columns: Sequence[Sentences]) -> Sentences:
-    """Merge the columns of texts into one list, row by row, so that data sets can be concatenated."""
+    """Merge the columns of texts into one list, row by row, so that data sets can be
+    concatenated.
+    """
     if len(columns) == 1:
         return columns[0]
     n = len(columns[0])
-    return type(columns[0]).joined(columns).take(np.arange(len(columns) * n).reshape(-1, n).T.ravel())
+    return (
+        type(columns[0]).joined(columns).take(np.arange(len(columns) * n).reshape(-1, n).T.ravel())
+    )
 
 
 class PairSource(VectorSource):
-    """Source of batches of frozen vectors for text pairs. In a batch, the first texts of all pairs precede the second texts; in
-    `whole`, the two texts of a pair are adjacent."""
+    """Source of batches of frozen vectors for text pairs. In a batch, the first texts of all pairs
+    precede the second texts; in `whole`, the two texts of a pair are adjacent."""
 
     def __init__(self, whole: FrozenSource):
         self._whole, self.dim = whole, whole.dim
@@ -176,8 +227,9 @@ class PairSource(VectorSource):
 
 
 def macro_f1(counts: np.ndarray) -> np.ndarray:
-    """Return the macro-averaged F1, given the number of correct, predicted and gold texts of each label, `[…, 3 * n_labels]`.
-    The F1 of a label that is neither predicted nor in the gold labels is 0."""
+    """Return the macro-averaged F1, given the number of correct, predicted and gold texts of each
+    label, `[…, 3 * n_labels]`. The F1 of a label that is neither predicted nor in the gold labels
+    is 0."""
     return f1(counts.reshape(*counts.shape[:-1], -1, 3)).mean(-1)
 
 
@@ -200,21 +252,31 @@ class TextHead(nn.Module):
     """Classifier head that computes label scores `[S, n_labels]` from the word vectors of texts.
 
     Args:
-        columns: 1 for single texts, 2 for text pairs. Of 2·S texts, the texts s and s + S form pair s.
-        lstm: whether to max-pool the hidden states of an LSTM instead of averaging the word vectors.
+        columns: 1 for single texts, 2 for text pairs. Of 2·S texts, the texts s and s + S form pair
+            s.
+        lstm: whether to max-pool the hidden states of an LSTM instead of averaging the word
+            vectors.
     """
 
-    def __init__(self, dim: int, n_labels: int, *, columns: int, lstm: bool, hidden: int, dropout: float):
+    def __init__(
+        self, dim: int, n_labels: int, *, columns: int, lstm: bool, hidden: int, dropout: float
+    ):
         super().__init__()
         self.columns = columns
         self.lstm = StackedLSTM(dim, hidden, 1, dropout=0.0) if lstm else None
         width = (2 * hidden if lstm else dim) * (4 if columns == 2 else 1)
         self.dense = nn.Sequential(
-            nn.Dropout(dropout), nn.Linear(width, hidden), nn.ReLU(), nn.Dropout(dropout), nn.Linear(hidden, n_labels)
+            nn.Dropout(dropout),
+            nn.Linear(width, hidden),
+            nn.ReLU(),
+            nn.Dropout(dropout),
+            nn.Linear(hidden, n_labels),
         )
 
     def forward(self, rows: Tensor, lengths: Tensor) -> Tensor:
-        texts = means(rows, lengths) if self.lstm is None else maxima(self.lstm(rows, lengths), lengths)
+        texts = (
+            means(rows, lengths) if self.lstm is None else maxima(self.lstm(rows, lengths), lengths)
+        )
         if self.columns == 2:
             u, v = texts.chunk(2)
             texts = torch.cat([u, v, (u - v).abs(), u * v], dim=1)
@@ -222,7 +284,9 @@ class TextHead(nn.Module):
 
 
 class FirstHead(nn.Module):
-    """Linear classifier head that computes label scores `[S, n_labels]` from one vector per text."""
+    """Linear classifier head that computes label scores `[S, n_labels]` from one vector per
+    text.
+    """
 
     def __init__(self, dim: int, n_labels: int, *, dropout: float):
         super().__init__()

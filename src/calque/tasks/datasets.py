@@ -36,15 +36,20 @@ class Dataset(Generic[D]):
 
 
 def read_datasets(
-    files: Sequence[str], read: Callable[[str, str], Any], max_texts: int | None,
-    known: dict[tuple[str, str, int | None], Any], say: Say,
-) -> list[Dataset[Any]]:  # fmt: skip
+    files: Sequence[str],
+    read: Callable[[str, str], Any],
+    max_texts: int | None,
+    known: dict[tuple[str, str, int | None], Any],
+    say: Say,
+) -> list[Dataset[Any]]:
     """Read annotated files.
 
     Args:
-        files: paths with the language in the file name (`panx.dev.de.tsv`) or before the path (`de=dev.tsv`).
+        files: paths with the language in the file name (`panx.dev.de.tsv`) or before the path
+            (`de=dev.tsv`).
         max_texts: maximum number of texts to use from each file, evenly spaced; default: all.
-        known: cache of data sets, because a file may be used twice, for example for development and for testing.
+        known: cache of data sets, because a file may be used twice, for example for development and
+            for testing.
 
     Raises:
         SettingError: the language of a file is unknown.
@@ -62,14 +67,20 @@ def read_datasets(
             if repaired:
                 # Shown even with -q, because the scores count the changed spans.
                 kinds = "invalid at their position, or slots that end inside a word"
-                warnings.warn(CalqueWarning(f"{path}: {repaired:,} tags repaired ({kinds})"), stacklevel=2)
+                warnings.warn(
+                    CalqueWarning(f"{path}: {repaired:,} tags repaired ({kinds})"), stacklevel=2
+                )
             known[key] = data if chosen is None else data.take(chosen)
         datasets.append(Dataset(name_of(path), lang, known[key]))
     return datasets
 
 
-def repaired_tags(train: Sequence[Dataset[Any]], dev: Sequence[Dataset[Any]], test: Dataset[Any]) -> dict[str, int]:
-    """Return the number of repaired tags in the training, development and test files, for the record of a score."""
+def repaired_tags(
+    train: Sequence[Dataset[Any]], dev: Sequence[Dataset[Any]], test: Dataset[Any]
+) -> dict[str, int]:
+    """Return the number of repaired tags in the training, development and test files, for the
+    record of a score.
+    """
     parts = {"train": train, "dev": dev, "test": [test]}
     return {part: sum(each.data.repaired for each in several) for part, several in parts.items()}
 
@@ -80,14 +91,19 @@ def number_or_name(column: str | None) -> int | str | None:
 
 
 def codes_of(
-    labels: Labels, names: Sequence[str], each: Dataset[Any], lengths: np.ndarray, remedy: str,
+    labels: Labels,
+    names: Sequence[str],
+    each: Dataset[Any],
+    lengths: np.ndarray,
+    remedy: str,
     kind_of: Callable[[str], str] = str,
-) -> np.ndarray:  # fmt: skip
+) -> np.ndarray:
     """Return the labels of a data set as indices into `names`.
 
     Args:
         lengths: number of labels in each text, int64 `[n_texts]`.
-        remedy: second remedy that the error message suggests, with `{kind}` as a placeholder for the unknown label.
+        remedy: second remedy that the error message suggests, with `{kind}` as a placeholder for
+            the unknown label.
         kind_of: function that returns the name that `--rename` expects for a label.
 
     Raises:
@@ -109,9 +125,13 @@ def codes_of(
 
 
 def warn_of_shared(test: Dataset[Any], trained: Sequence[Dataset[Any]]) -> None:
-    """Warn if a test set overlaps with a training text. Languages are ignored, because a declared language can be wrong."""
+    """Warn if a test set overlaps with a training text. Languages are ignored, because a declared
+    language can be wrong.
+    """
     for each in trained:
-        tested, others = (getattr(text.data, "texts", None) or (text.data.sentences,) for text in (test, each))
+        tested, others = (
+            getattr(text.data, "texts", None) or (text.data.sentences,) for text in (test, each)
+        )
         if len(tested) == len(others):
             warn_of_overlap(test.name, shared_texts(tested, others), each.name)
 
@@ -126,9 +146,12 @@ class Answers:
     """
 
     def __init__(
-        self, lengths: np.ndarray, *, words: Mapping[str, np.ndarray] | None = None,
+        self,
+        lengths: np.ndarray,
+        *,
+        words: Mapping[str, np.ndarray] | None = None,
         texts: Mapping[str, np.ndarray] | None = None,
-    ):  # fmt: skip
+    ):
         self.lengths, self.words, self.texts = lengths, dict(words or {}), dict(texts or {})
         self._starts = offsets_of(lengths)[:-1]
 

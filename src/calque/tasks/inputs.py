@@ -29,16 +29,19 @@ class Inputs:
         task: name of the task, for classes that implement several tasks.
         test: test files.
         langs: languages of each parallel text or dictionary, source first.
-        train: training files. For word retrieval, this is the text on which the encoder was aligned.
+        train: training files. For word retrieval, this is the text on which the encoder was
+            aligned.
         dev: development text for selecting the epoch, or the threshold for mining sentence pairs.
-        ceiling: annotated text in the test languages, such as a translation of `train` (translate-train).
+        ceiling: annotated text in the test languages, such as a translation of `train`
+            (translate-train).
         links, train_links: word links of parallel texts in Pharaoh format.
         text: monolingual text files, as `LANG=FILE`.
         project: parallel texts for label projection; `langs` and `links` then refer to these texts.
         first_senses: path of WordNet's file `index.sense`.
-        words: settings for tokenisation and word alignment, and the maximum number of texts, evenly spaced, to use from a
-            parallel or monolingual file or from an annotated training file.
-        test_limit: maximum number of texts, evenly spaced, to use from an annotated test or development file; default: all.
+        words: settings for tokenisation and word alignment, and the maximum number of texts, evenly
+            spaced, to use from a parallel or monolingual file or from an annotated training file.
+        test_limit: maximum number of texts, evenly spaced, to use from an annotated test or
+            development file; default: all.
         say: function that prints messages.
     """
 
@@ -63,15 +66,18 @@ class Inputs:
         return [name for name in FILES if getattr(self, name)]
 
     def only(self, kind: str) -> str:
-        """Return the file in the attribute named `kind`; raise a `SettingError` if there is not exactly one file."""
+        """Return the file in the attribute named `kind`; raise a `SettingError` if there is not
+        exactly one file.
+        """
         files = getattr(self, kind)
         if len(files) != 1:
             raise SettingError(f"--{kind} must be exactly one file, got {len(files)}")
         return files[0]
 
     def each(self) -> list[Self]:
-        """Return separate inputs for each parallel test text, with its languages, links, training and development text. A test
-        text in several languages (TMX file, folder or common prefix of several files) is used with each pair of `langs`.
+        """Return separate inputs for each parallel test text, with its languages, links, training
+        and development text. A test text in several languages (TMX file, folder or common prefix of
+        several files) is used with each pair of `langs`.
 
         Raises:
             SettingError: the number of files of an option does not match the number of test texts.
@@ -80,25 +86,39 @@ class Inputs:
 
         if not self.langs:
             raise SettingError(
-                f"{self.task} requires --langs, e.g. --langs en de, or a file name such as test.en-de.tsv"
+                f"{self.task} requires --langs, e.g. --langs en de, or a file name such as "
+                "test.en-de.tsv"
             )
         n = max(len(self.test), len(self.langs))
         tests, langs = _for_each(self.test, n, "--test"), list(self.langs)
         check_pairs(tests, langs)
         if self.links and len(self.links) != n:
-            raise SettingError(f"--links must have one file for each of the {n} test texts, got {len(self.links)}")
+            raise SettingError(
+                f"--links must have one file for each of the {n} test texts, got {len(self.links)}"
+            )
         train = _for_each(self.train, n, "--train") if self.train else []
         dev = _for_each(self.dev, n, "--dev") if self.dev else []
         if self.train_links and len(self.train_links) != len(train):
-            fact = f"must be {len(train)} files, got {len(self.train_links)}" if train else "requires --train"
-            raise SettingError(f"--train-links {fact}{'; set one for each training text' if train else ''}")
+            fact = (
+                f"must be {len(train)} files, got {len(self.train_links)}"
+                if train
+                else "requires --train"
+            )
+            raise SettingError(
+                f"--train-links {fact}{'; set one for each training text' if train else ''}"
+            )
         return [
             replace(
-                self, test=tests[k : k + 1], langs=langs[k : k + 1], links=self.links[k : k + 1], train=train[k : k + 1],
-                train_links=self.train_links[k : k + 1], dev=dev[k : k + 1],
+                self,
+                test=tests[k : k + 1],
+                langs=langs[k : k + 1],
+                links=self.links[k : k + 1],
+                train=train[k : k + 1],
+                train_links=self.train_links[k : k + 1],
+                dev=dev[k : k + 1],
             )
             for k in range(n)
-        ]  # fmt: skip
+        ]
 
     def corpora(self) -> list[tuple[str, ParallelCorpus]]:
         """Return the name and the content of each parallel test text."""
@@ -107,16 +127,33 @@ class Inputs:
 
 #: attributes that contain file paths
 FILES = (
-    "test", "train", "dev", "ceiling", "links", "train_links", "text", "project", "first_senses",
-)  # fmt: skip
+    "test",
+    "train",
+    "dev",
+    "ceiling",
+    "links",
+    "train_links",
+    "text",
+    "project",
+    "first_senses",
+)
 #: names that the options of a task must not have: the attributes of `Inputs` and of `Inputs.words`
 FIELDS = (
-    *(each.name for each in fields(Inputs)), "model", "symmetrize", "pretokenized", "seed", "limit", "by_layer", "one_based",
-)  # fmt: skip
+    *(each.name for each in fields(Inputs)),
+    "model",
+    "symmetrize",
+    "pretokenized",
+    "seed",
+    "limit",
+    "by_layer",
+    "one_based",
+)
 
 
 def _for_each(given: Sequence[T], n: int, option: str) -> list[T]:
     """Return one value for each of the `n` test texts, repeating the value if there is only one."""
     if len(given) not in (1, n):
-        raise SettingError(f"{option} must be set once, or once for each of the {n} test texts, got {len(given)}")
+        raise SettingError(
+            f"{option} must be set once, or once for each of the {n} test texts, got {len(given)}"
+        )
     return list(given) * n if len(given) == 1 else list(given)

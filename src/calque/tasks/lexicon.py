@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 
 _CELLS = 40_000_000  # maximum number of similarity values in memory
 _MOST = 200_000  # default number of candidates, as in MUSE and vecmap
-_BLOCK = 8192  # number of candidates whose neighbourhoods are searched between two updates of the progress bar
+# number of candidates whose neighbourhoods are searched between two updates of the progress bar
+_BLOCK = 8192
 _TIE = 1e-6  # similarities that differ by less count as equal, because they are computed in float32
 
 CandidateWords = Literal["all", "dictionary"]
@@ -40,32 +41,37 @@ CandidateWords = Literal["all", "dictionary"]
 class Lexicon(Task):
     """Translate the source words of a dictionary by the nearest word types of the target language.
 
-    Precision at k is the fraction of source words with a gold translation among the k nearest words (Conneau et al. 2018a). The
-    mean reciprocal rank uses the rank of the best gold translation (Glavaš et al. 2019). If a word has several entries, all of
-    their translations count as correct. An entry that is listed several times counts once, even if only `lower` makes two
-    entries equal; `repeated` counts such entries. `left_out` counts the entries that are skipped because a word has no vector.
+    Precision at k is the fraction of source words with a gold translation among the k nearest words
+    (Conneau et al. 2018a). The mean reciprocal rank uses the rank of the best gold translation
+    (Glavaš et al. 2019). If a word has several entries, all of their translations count as correct.
+    An entry that is listed several times counts once, even if only `lower` makes two entries equal;
+    `repeated` counts such entries. `left_out` counts the entries that are skipped because a word
+    has no vector.
 
-    The words of the target language that are searched are the *candidates*. CSLS also searches the neighbourhood of each
-    candidate among the source words, which are chosen in the same way:
+    The words of the target language that are searched are the *candidates*. CSLS also searches the
+    neighbourhood of each candidate among the source words, which are chosen in the same way:
 
     - with `texts`, the word types of the text;
-    - without `texts`, if the encoder has a list of words for each language (static vectors), the words of this list;
+    - without `texts`, if the encoder has a list of words for each language (static vectors), the
+      words of this list;
     - otherwise, the words of the dictionary.
 
-    At most `max_candidates` words are used, the most frequent ones. A list of static vectors is assumed to be sorted by
-    frequency.
+    At most `max_candidates` words are used, the most frequent ones. A list of static vectors is
+    assumed to be sorted by frequency.
 
     Args:
         dictionary: word pairs to test.
-        texts: text in each language, by language code. The vector of a word is the mean over its occurrences in the text. If
-            None, every word is encoded as a one-word sentence, which suits static vectors.
-        candidates: "all" words of the text or of the static vectors, or only the words of the "dictionary", which makes the
-            search much easier.
-        max_candidates: maximum number of candidates, and of source words among which CSLS neighbourhoods are searched.
+        texts: text in each language, by language code. The vector of a word is the mean over its
+            occurrences in the text. If None, every word is encoded as a one-word sentence, which
+            suits static vectors.
+        candidates: "all" words of the text or of the static vectors, or only the words of the
+            "dictionary", which makes the search much easier.
+        max_candidates: maximum number of candidates, and of source words among which CSLS
+            neighbourhoods are searched.
         similarity: similarity measure, "csls" or "cosine".
-        lower: whether to merge words that differ only in case, in the texts or static vectors and in the dictionary. The texts
-            are encoded in their original case. Of several static vectors of a word, the first is used. This option is meant for
-            lower-cased dictionaries.
+        lower: whether to merge words that differ only in case, in the texts or static vectors and
+            in the dictionary. The texts are encoded in their original case. Of several static
+            vectors of a word, the first is used. This option is meant for lower-cased dictionaries.
         k: number of nearest neighbours in CSLS.
         bootstrap: number of bootstrap samples for the confidence intervals.
         seed, data: seed and name of the dictionary, both recorded with the scores.
@@ -74,18 +80,35 @@ class Lexicon(Task):
     reporting = LEXICON
 
     def __init__(
-        self, dictionary: Dictionary, *, texts: Mapping[str, Sentences] | None = None, candidates: CandidateWords = "all",
-        max_candidates: int = _MOST, similarity: Literal["csls", "cosine"] = "csls", lower: bool = False, k: int = 10,
-        bootstrap: int = 1000, seed: int = 0, data: str = "",
-    ):  # fmt: skip
+        self,
+        dictionary: Dictionary,
+        *,
+        texts: Mapping[str, Sentences] | None = None,
+        candidates: CandidateWords = "all",
+        max_candidates: int = _MOST,
+        similarity: Literal["csls", "cosine"] = "csls",
+        lower: bool = False,
+        k: int = 10,
+        bootstrap: int = 1000,
+        seed: int = 0,
+        data: str = "",
+    ):
         if similarity not in ("csls", "cosine"):
             raise SettingError(f"similarity must be csls or cosine, got {similarity!r}")
         if candidates not in get_args(CandidateWords):
-            raise SettingError(f"candidates must be one of {', '.join(get_args(CandidateWords))}, got {candidates!r}")
+            raise SettingError(
+                f"candidates must be one of {', '.join(get_args(CandidateWords))}, got "
+                f"{candidates!r}"
+            )
         if texts is not None and candidates == "dictionary":
-            raise SettingError("candidates=dictionary cannot be combined with texts, whose words are the candidates")
+            raise SettingError(
+                "candidates=dictionary cannot be combined with texts, whose words are the "
+                "candidates"
+            )
         if texts is not None and set(dictionary.langs) - set(texts):
-            raise SettingError(f"texts must be in {', '.join(dictionary.langs)}, got {', '.join(sorted(texts))}")
+            raise SettingError(
+                f"texts must be in {', '.join(dictionary.langs)}, got {', '.join(sorted(texts))}"
+            )
         for name, number in (("max_candidates", max_candidates), ("k", k)):
             check_number(name, number, least=1, whole=True)
         self.lower = lower
@@ -110,20 +133,27 @@ class Lexicon(Task):
         """Build the task from files.
 
         Args:
-            inputs: a dictionary, its languages, and optionally text in each language (`de=FILE` if FILE has no language code).
-            entries: range of source words to test, in dictionary order: the first index and, optionally, the end (exclusive).
-            on_error: how to treat dictionary lines that are not word pairs: "raise" an error, or "skip" the line.
+            inputs: a dictionary, its languages, and optionally text in each language (`de=FILE` if
+                FILE has no language code).
+            entries: range of source words to test, in dictionary order: the first index and,
+                optionally, the end (exclusive).
+            on_error: how to treat dictionary lines that are not word pairs: "raise" an error, or
+                "skip" the line.
         """
         if not inputs.langs:
             raise SettingError(f"{inputs.task} requires --langs, e.g. --langs en de")
         test = inputs.only("test")
         check_pairs(inputs.test, inputs.langs)
         (langs,), words, (start, stop) = inputs.langs, inputs.words, (*entries, None)[:2]
-        dictionary = by_frequency(read_dictionary(test, langs=langs, on_error=on_error), int(start or 0), stop)
+        dictionary = by_frequency(
+            read_dictionary(test, langs=langs, on_error=on_error), int(start or 0), stop
+        )
         texts = None
         if inputs.text:
             files = map(language_and_path, inputs.text)
-            texts = read_languages(files, pretokenized=words.pretokenized, limit=words.limit, say=inputs.say)
+            texts = read_languages(
+                files, pretokenized=words.pretokenized, limit=words.limit, say=inputs.say
+            )
         task = cls(
             dictionary,
             texts=texts,
@@ -148,7 +178,10 @@ class Lexicon(Task):
         if self.repeated:
             yield f"{path}: {self.repeated:,} repeated entries count once"
         if left_out:
-            skipped(f"{path}: {left_out:,} of {len(self.dictionary):,} entries skipped because a word has no vector")
+            skipped(
+                f"{path}: {left_out:,} of {len(self.dictionary):,} entries skipped because a word "
+                "has no vector"
+            )
 
     def evaluate(self, encoder: Encoder, *, progress: bool = False) -> list[Score]:
         """Return the precision at 1, 5 and 10, and the mean reciprocal rank.
@@ -163,14 +196,27 @@ class Lexicon(Task):
             raise SettingError(self._nothing())
         ranks = self._ranks(source.vectors, target.vectors, gold, progress=progress)
         about = {
-            "similarity": self.similarity, "k": self.k, "anchors": self.texts is not None, "lower": self.lower,
-            "candidates": len(target.vectors), "candidates_from": target.origin,
-            "max_candidates": self.max_candidates, "source_words": len(source.vectors),
-            "entries_tested": len(self.dictionary) - left_out, "left_out": left_out, "repeated": self.repeated,
-            "source_words_without_vector": source.n_missing, "target_words_without_vector": target.n_missing,
+            "similarity": self.similarity,
+            "k": self.k,
+            "anchors": self.texts is not None,
+            "lower": self.lower,
+            "candidates": len(target.vectors),
+            "candidates_from": target.origin,
+            "max_candidates": self.max_candidates,
+            "source_words": len(source.vectors),
+            "entries_tested": len(self.dictionary) - left_out,
+            "left_out": left_out,
+            "repeated": self.repeated,
+            "source_words_without_vector": source.n_missing,
+            "target_words_without_vector": target.n_missing,
             **about_encoder(encoder),
-        }  # fmt: skip
-        metrics = [("p@1", ranks <= 1), ("p@5", ranks <= 5), ("p@10", ranks <= 10), ("mrr", 1 / ranks)]
+        }
+        metrics = [
+            ("p@1", ranks <= 1),
+            ("p@5", ranks <= 5),
+            ("p@10", ranks <= 10),
+            ("mrr", 1 / ranks),
+        ]
         sums = [(np.stack([right, np.ones(len(ranks))], axis=1), accuracy) for _, right in metrics]
         found = zip(metrics, measure_all(sums, samples=self.bootstrap), strict=True)
         langs, n = self.dictionary.langs, len(ranks)
@@ -188,15 +234,26 @@ class Lexicon(Task):
         fact = f"{name}: none of its {len(self.dictionary):,} entries {where}"
         return f"{fact}, so there is nothing to measure; check the languages"
 
-    # -- words and their vectors -------------------------------------------------------------------------------------------
+    # -- words and their vectors
+    # -------------------------------------------------------------------------------------------
     def anchors(self, encoder: Encoder, *, progress: bool = False) -> tuple[Anchors, Anchors]:
-        """Return the word types of the texts in both languages with their vectors; without texts, those of the dictionary."""
+        """Return the word types of the texts in both languages with their vectors; without texts,
+        those of the dictionary.
+        """
         anchors = []
-        for lang, words in zip(self.dictionary.langs, (self.dictionary.source, self.dictionary.target), strict=True):
-            text = one_word_sentences(dict.fromkeys(words), lang) if self.texts is None else self.texts[lang]
+        for lang, words in zip(
+            self.dictionary.langs, (self.dictionary.source, self.dictionary.target), strict=True
+        ):
+            text = (
+                one_word_sentences(dict.fromkeys(words), lang)
+                if self.texts is None
+                else self.texts[lang]
+            )
             embeddings = encoder.encode(text, progress=progress)
             if self.lower:
-                text = Sentences.of([[word.lower() for word in sentence.words] for sentence in text], lang)
+                text = Sentences.of(
+                    [[word.lower() for word in sentence.words] for sentence in text], lang
+                )
             anchors.append(anchors_of(text, embeddings, most=self.max_candidates))
         return anchors[0], anchors[1]
 
@@ -217,14 +274,24 @@ class Lexicon(Task):
         return sides[0], sides[1]
 
     def _of_list(
-        self, encoder: Encoder, lang: str, stored: Sequence[str], asked: Sequence[str], *, progress: bool
+        self,
+        encoder: Encoder,
+        lang: str,
+        stored: Sequence[str],
+        asked: Sequence[str],
+        *,
+        progress: bool,
     ) -> _Words:
-        """Return the most frequent of the words that the encoder stores for a language, with their vectors.
+        """Return the most frequent of the words that the encoder stores for a language, with their
+        vectors.
 
-        A dictionary word that the encoder stores only in lower case has the vector of this spelling. A word that is stored
-        itself, but is not among the most frequent words, is left out.
+        A dictionary word that the encoder stores only in lower case has the vector of this
+        spelling. A word that is stored itself, but is not among the most frequent words, is left
+        out.
         """
-        chosen: dict[str, str] = {}  # maps a word, lower-cased if `lower` is set, to its most frequent spelling
+        chosen: dict[
+            str, str
+        ] = {}  # maps a word, lower-cased if `lower` is set, to its most frequent spelling
         for word in stored:
             chosen.setdefault(word.lower() if self.lower else word, word)
             if len(chosen) == self.max_candidates:
@@ -232,7 +299,11 @@ class Lexicon(Task):
         rows = {word: row for row, word in enumerate(chosen)}
         row_of: dict[str, int | None] = {word: rows.get(word) for word in asked}
         in_list = set(stored)
-        absent = [word for word, row in row_of.items() if row is None and word not in in_list and word.lower() in rows]
+        absent = [
+            word
+            for word, row in row_of.items()
+            if row is None and word not in in_list and word.lower() in rows
+        ]
         if absent:
             found = encoder.encode(one_word_sentences(absent, lang)).covered
             for number, word in enumerate(absent):
@@ -242,7 +313,9 @@ class Lexicon(Task):
         return _Words(embeddings.data, row_of, "vectors")
 
     def _gold(self, source: _Words, target: _Words) -> tuple[dict[int, list[int]], int]:
-        """Return the distinct rows of the gold translations of each source row, and the number of entries without vectors."""
+        """Return the distinct rows of the gold translations of each source row, and the number of
+        entries without vectors.
+        """
         gold: dict[int, set[int]] = {}
         left_out = 0
         for word, translation in zip(self.dictionary.source, self.dictionary.target, strict=True):
@@ -253,11 +326,19 @@ class Lexicon(Task):
                 gold.setdefault(a, set()).add(b)
         return {row: sorted(gold[row]) for row in sorted(gold)}, left_out
 
-    # -- search ------------------------------------------------------------------------------------------------------------
+    # -- search
+    # ----------------------------------------------------------------------------------------------
     def _ranks(
-        self, source: np.ndarray, target: np.ndarray, gold: Mapping[int, list[int]], *, progress: bool
+        self,
+        source: np.ndarray,
+        target: np.ndarray,
+        gold: Mapping[int, list[int]],
+        *,
+        progress: bool,
     ) -> np.ndarray:
-        """Return the rank of each source word's best gold translation, counted from 1, float64 `[n_queries]`."""
+        """Return the rank of each source word's best gold translation, counted from 1, float64
+        `[n_queries]`.
+        """
         x, y = (torch.from_numpy(unit_rows(side)) for side in (source, target))
         hubness = torch.zeros(len(y))
         if self.similarity == "csls":
@@ -271,7 +352,8 @@ class Lexicon(Task):
             for query, scores in zip(part, similarities, strict=True):
                 of_gold = scores[gold[query]]
                 least = of_gold.max() - _TIE
-                # Candidates with the same similarity are ranked before the gold word, so a tie counts as wrong.
+                # Candidates with the same similarity are ranked before the gold word, so a tie
+                # counts as wrong.
                 ranks.append(int((scores >= least).sum()) - int((of_gold >= least).sum()) + 1)
         return np.array(ranks, dtype=np.float64)
 
@@ -283,7 +365,8 @@ class _Words:
     Attributes:
         vectors: vectors of the words, `[n_words, dim]`.
         row_of: row of each dictionary word in `vectors`, or None for a word without a vector.
-        origin: where the words come from: "text", "vectors" (the list of static vectors) or "dictionary".
+        origin: where the words come from: "text", "vectors" (the list of static vectors) or
+            "dictionary".
     """
 
     vectors: np.ndarray
@@ -302,12 +385,18 @@ def _stored_words(encoder: Encoder, lang: str) -> Sequence[str] | None:
 
 
 def _hubness(y: torch.Tensor, x: torch.Tensor, k: int, *, progress: bool) -> torch.Tensor:
-    """Return the mean cosine of each row of `y` with its `k` nearest rows of `x`, float32 `[len(y)]`."""
+    """Return the mean cosine of each row of `y` with its `k` nearest rows of `x`, float32
+    `[len(y)]`.
+    """
     hubness = torch.zeros(len(y))
-    with bar(len(y), unit="word", title="neighbourhoods", show=progress and len(y) > _BLOCK) as counter:
+    with bar(
+        len(y), unit="word", title="neighbourhoods", show=progress and len(y) > _BLOCK
+    ) as counter:
         for start in range(0, len(y), _BLOCK):
             products, _ = largest_products(y[start : start + _BLOCK], x, k)
-            hubness[start : start + _BLOCK] = torch.from_numpy(products.mean(axis=1, dtype=np.float64)).float()
+            hubness[start : start + _BLOCK] = torch.from_numpy(
+                products.mean(axis=1, dtype=np.float64)
+            ).float()
             counter.update(len(products))
     return hubness
 
@@ -332,7 +421,8 @@ def distinct_entries(dictionary: Dictionary, *, lower: bool = False) -> Dictiona
 
 
 def by_frequency(dictionary: Dictionary, start: int, stop: int | None) -> Dictionary:
-    """Return the entries whose source word has an index from `start` to `stop` (exclusive) in dictionary order.
+    """Return the entries whose source word has an index from `start` to `stop` (exclusive) in
+    dictionary order.
 
     Raises:
         SettingError: the dictionary has no source words in this range.
@@ -342,6 +432,10 @@ def by_frequency(dictionary: Dictionary, start: int, stop: int | None) -> Dictio
     chosen = [k for k, word in enumerate(dictionary.source) if start <= order[word] < stop]
     if not chosen:
         name = dictionary.path or "dictionary"
-        raise SettingError(f"{name}: entries must be within its {len(order):,} source words, got {start} to {stop}")
-    source, target = (tuple(side[k] for k in chosen) for side in (dictionary.source, dictionary.target))
+        raise SettingError(
+            f"{name}: entries must be within its {len(order):,} source words, got {start} to {stop}"
+        )
+    source, target = (
+        tuple(side[k] for k in chosen) for side in (dictionary.source, dictionary.target)
+    )
     return replace(dictionary, source=source, target=target)

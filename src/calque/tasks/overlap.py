@@ -1,4 +1,6 @@
-"""Word types, and the overlap between test and training text: seen word pairs, identical words and shared sentences."""
+"""Word types, and the overlap between test and training text: seen word pairs, identical words and
+shared sentences.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ from calque.text import ParallelCorpus, Sentences
 if TYPE_CHECKING:
     from calque.vectors import Embeddings
 
-MUCH = 0.2  # fraction of shared test sentences above which to warn; a few shared sentences may just be greetings
+# fraction of shared test sentences above which to warn; a few shared sentences may just be
+# greetings
+MUCH = 0.2
 
 
 def covered_words(vectors: Embeddings) -> np.ndarray:
@@ -25,13 +29,17 @@ def covered_words(vectors: Embeddings) -> np.ndarray:
 
 
 def word_types(sentences: Sentences) -> tuple[np.ndarray, list[str]]:
-    """Return the index of each word's lower-cased type, int64 `[n_words]`, and the list of types."""
+    """Return the index of each word's lower-cased type, int64 `[n_words]`, and the list of
+    types.
+    """
     vocabulary: dict[str, int] = {}
     return _numbers(sentences, vocabulary), list(vocabulary)
 
 
 def first_occurrences(sentences: Sentences) -> np.ndarray:
-    """Return the mask of words that are the first occurrence of their case-sensitive word type, bool `[n_words]`."""
+    """Return the mask of words that are the first occurrence of their case-sensitive word type,
+    bool `[n_words]`.
+    """
     numbers = _numbers(sentences, {}, lower=False)
     first = np.zeros(len(numbers), dtype=bool)
     first[np.unique(numbers, return_index=True)[1]] = True
@@ -44,8 +52,12 @@ def identical_words(corpus: ParallelCorpus, pairs: WordPairs) -> np.ndarray:
     return source == target
 
 
-def seen_pairs(corpus: ParallelCorpus, pairs: WordPairs, train: ParallelCorpus, train_pairs: WordPairs) -> np.ndarray:
-    """Return the mask of links whose lower-cased word types are linked in the training text, bool `[n_pairs]`."""
+def seen_pairs(
+    corpus: ParallelCorpus, pairs: WordPairs, train: ParallelCorpus, train_pairs: WordPairs
+) -> np.ndarray:
+    """Return the mask of links whose lower-cased word types are linked in the training text, bool
+    `[n_pairs]`.
+    """
     vocabulary: dict[str, int] = {}
     texts = ((corpus, pairs), (train, train_pairs))
     tested, trained = (_linked_types(text, links, vocabulary) for text, links in texts)
@@ -54,15 +66,19 @@ def seen_pairs(corpus: ParallelCorpus, pairs: WordPairs, train: ParallelCorpus, 
 
 
 def shared_sentences(corpus: ParallelCorpus, train: ParallelCorpus) -> np.ndarray:
-    """Return the mask of sentence pairs of which at least one side occurs in the training text, bool `[n_sentences]`.
+    """Return the mask of sentence pairs of which at least one side occurs in the training text,
+    bool `[n_sentences]`.
 
     Case is ignored, and so are empty sentences.
     """
-    return shared_texts([corpus.source], [train.source]) | shared_texts([corpus.target], [train.target])
+    return shared_texts([corpus.source], [train.source]) | shared_texts(
+        [corpus.target], [train.target]
+    )
 
 
 def shared_texts(test: Sequence[Sentences], train: Sequence[Sentences]) -> np.ndarray:
-    """Return the mask of test texts that occur in the training texts, ignoring case, bool `[n_texts]`.
+    """Return the mask of test texts that occur in the training texts, ignoring case, bool
+    `[n_texts]`.
 
     Args:
         test, train: columns of texts. A text pair counts as shared only if both columns match.
@@ -78,7 +94,9 @@ def _texts(columns: Sequence[Sentences]) -> Iterator[str]:
 
 
 class OverlapWarning(CalqueWarning):
-    """Warning that the training text contains much of the test text, so the scores partly measure memorisation."""
+    """Warning that the training text contains much of the test text, so the scores partly measure
+    memorisation.
+    """
 
 
 def warn_of_overlap(test: str, shared: np.ndarray, train: str) -> None:
@@ -108,10 +126,11 @@ def _linked_types(
 
 
 def _numbers(sentences: Sentences, vocabulary: dict[str, int], *, lower: bool = True) -> np.ndarray:
-    """Return the index of each word's type, int64 `[n_words]`, and add new word types to the vocabulary.
+    """Return the index of each word's type, int64 `[n_words]`, and add new word types to the
+    vocabulary.
 
-    Word types are lower-cased in Python, once per chunk of the Arrow column, because Arrow's lower-casing differs from
-    Python's in some scripts.
+    Word types are lower-cased in Python, once per chunk of the Arrow column, because Arrow's
+    lower-casing differs from Python's in some scripts.
     """
     words, _ = sentences.flat()
     numbers = [np.zeros(0, dtype=np.int64)]

@@ -31,18 +31,22 @@ if TYPE_CHECKING:
 
 
 class Parsing(ZeroShot[Treebank]):
-    """Dependency parsing with the biaffine parser (Dozat and Manning 2017) on aligned vectors, as in Schuster et al. UAS is the
-    fraction of words with the correct head, and LAS the fraction of words with the correct head and relation. Punctuation is
-    ignored, as in the CoNLL-X script. The best epoch is selected by LAS.
+    """Dependency parsing with the biaffine parser (Dozat and Manning 2017) on aligned vectors, as
+    in Schuster et al. UAS is the fraction of words with the correct head, and LAS the fraction of
+    words with the correct head and relation. Punctuation is ignored, as in the CoNLL-X script. The
+    best epoch is selected by LAS.
 
     In LAS, words whose gold relation does not occur in the training text count as wrong.
 
     Args:
         train, tests, dev, seeds, tune, select, options, bootstrap, seed: see `ZeroShot`.
         hidden, layers: hidden size of the LSTM per direction, and number of LSTM layers.
-        arc, label: output sizes of the projections before the arc scorer and before the label scorer.
-        upos: dimension of the embeddings of gold universal part-of-speech tags; 0 disables these embeddings.
-        dropout: dropout rate for the input, between and after the LSTM layers, and after the projections.
+        arc, label: output sizes of the projections before the arc scorer and before the label
+            scorer.
+        upos: dimension of the embeddings of gold universal part-of-speech tags; 0 disables these
+            embeddings.
+        dropout: dropout rate for the input, between and after the LSTM layers, and after the
+            projections.
     """
 
     name = "parsing"
@@ -53,13 +57,31 @@ class Parsing(ZeroShot[Treebank]):
     }
 
     def __init__(
-        self, train: Sequence[Dataset[Treebank]], tests: Sequence[Dataset[Treebank]], *, hidden: int = 200,
-        layers: int = 3, arc: int = 500, label: int = 100, upos: int = 50, dropout: float = 0.33, **protocol: Any,
-    ):  # fmt: skip
-        self.shape: dict[str, Any] = {"hidden": hidden, "layers": layers, "arc": arc, "label": label, "upos": upos,
-                                      "dropout": dropout}  # fmt: skip
-        self.relations = tuple(sorted({name for each in train for name in each.data.relations.names}))
-        # Part-of-speech tags that do not occur in the training text share an additional embedding, the last one.
+        self,
+        train: Sequence[Dataset[Treebank]],
+        tests: Sequence[Dataset[Treebank]],
+        *,
+        hidden: int = 200,
+        layers: int = 3,
+        arc: int = 500,
+        label: int = 100,
+        upos: int = 50,
+        dropout: float = 0.33,
+        **protocol: Any,
+    ):
+        self.shape: dict[str, Any] = {
+            "hidden": hidden,
+            "layers": layers,
+            "arc": arc,
+            "label": label,
+            "upos": upos,
+            "dropout": dropout,
+        }
+        self.relations = tuple(
+            sorted({name for each in train for name in each.data.relations.names})
+        )
+        # Part-of-speech tags that do not occur in the training text share an additional embedding,
+        # the last one.
         self.parts = tuple(sorted({name for each in train for name in each.data.upos.names}))
         super().__init__(train, tests, **protocol)
 
@@ -99,9 +121,14 @@ class Parsing(ZeroShot[Treebank]):
 
     def losses(self, head: nn.Module, given: WordRows, answers: Answers) -> Tensor:
         assert isinstance(head, ParsingHead)
-        heads, relations, parts = (answers.of_words(n, given.numbers) for n in ("heads", "relations", "parts"))
+        heads, relations, parts = (
+            answers.of_words(n, given.numbers) for n in ("heads", "relations", "parts")
+        )
         states = head(given.rows, given.lengths, parts)
-        scores = head.arcs_of_words(states, given.lengths), head.labels(states, heads, given.lengths)
+        scores = (
+            head.arcs_of_words(states, given.lengths),
+            head.labels(states, heads, given.lengths),
+        )
         arcs, labels = (
             functional.cross_entropy(each, gold.to(each.device), reduction="none")
             for each, gold in zip(scores, (heads, relations), strict=True)
@@ -119,17 +146,30 @@ class Parsing(ZeroShot[Treebank]):
         labels = head.labels(states, predicted, given.lengths).argmax(1).cpu()
         attached = (predicted == heads) & (counted > 0)
         labelled = attached & (labels == relations)
-        counts = sums(torch.stack([attached, labelled, counted > 0], dim=1).double(), given.lengths).numpy()
+        counts = sums(
+            torch.stack([attached, labelled, counted > 0], dim=1).double(), given.lengths
+        ).numpy()
         return {"las": counts, "uas": counts}
 
 
 class ParsingHead(nn.Module):
-    """Task head that scores arcs and arc labels from word vectors. All unknown part-of-speech tags share the last tag index."""
+    """Task head that scores arcs and arc labels from word vectors. All unknown part-of-speech tags
+    share the last tag index.
+    """
 
     def __init__(
-        self, dim: int, n_relations: int, n_parts: int, *, hidden: int, layers: int, arc: int, label: int, upos: int,
+        self,
+        dim: int,
+        n_relations: int,
+        n_parts: int,
+        *,
+        hidden: int,
+        layers: int,
+        arc: int,
+        label: int,
+        upos: int,
         dropout: float,
-    ):  # fmt: skip
+    ):
         super().__init__()
         self.drop = nn.Dropout(dropout)
         self.parts = nn.Embedding(n_parts + 1, upos) if upos else None
@@ -148,11 +188,17 @@ class ParsingHead(nn.Module):
         return self.drop(self.lstm(rows, lengths))
 
     def arcs(self, states: Tensor, lengths: Tensor) -> Tensor:
-        """Return the score of every candidate head for each word, `[S, words, words + 1]`; see `Biaffine.arcs`."""
-        return self.arc.arcs(*self._roles(states, lengths, self.arc_dependent, self.arc_head), lengths)
+        """Return the score of every candidate head for each word, `[S, words, words + 1]`; see
+        `Biaffine.arcs`.
+        """
+        return self.arc.arcs(
+            *self._roles(states, lengths, self.arc_dependent, self.arc_head), lengths
+        )
 
     def arcs_of_words(self, states: Tensor, lengths: Tensor) -> Tensor:
-        """Return the head scores of all words, concatenated without padding rows, `[W, words + 1]`."""
+        """Return the head scores of all words, concatenated without padding rows, `[W, words +
+        1]`.
+        """
         table = self.arcs(states, lengths)
         inside = torch.arange(table.shape[1]) < lengths[:, None]
         return table[inside.to(states.device)]
@@ -164,11 +210,17 @@ class ParsingHead(nn.Module):
             heads: position of each word's head, counted from 1, or 0 for the root, int64 `[W]`.
         """
         return self.label.labels(
-            *self._roles(states, lengths, self.label_dependent, self.label_head), heads.to(states.device), lengths
+            *self._roles(states, lengths, self.label_dependent, self.label_head),
+            heads.to(states.device),
+            lengths,
         )
 
-    def _roles(self, states: Tensor, lengths: Tensor, dependent: nn.Module, head: nn.Module) -> tuple[Tensor, Tensor]:
-        """Return the vectors of the words as dependents, and the vectors of the root and the words as heads."""
+    def _roles(
+        self, states: Tensor, lengths: Tensor, dependent: nn.Module, head: nn.Module
+    ) -> tuple[Tensor, Tensor]:
+        """Return the vectors of the words as dependents, and the vectors of the root and the words
+        as heads.
+        """
         alone = torch.tensor([1])
         with_root = torch.cat([self.root[None], states])
         return dependent(states, lengths), head(with_root, torch.cat([alone, lengths]))

@@ -1,4 +1,6 @@
-"""Edge probing (Tenney et al. 2019b), which measures how much linguistic structure word vectors encode."""
+"""Edge probing (Tenney et al. 2019b), which measures how much linguistic structure word vectors
+encode.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,8 @@ class Targets(NamedTuple):
     Attributes:
         numbers: indices of the targets, int64 `[T]`.
         owner: index of each target's text in the batch, int64 `[T]`.
-        spans: vector rows of each target's first span and, if targets are pairs of spans, of its second span.
+        spans: vector rows of each target's first span and, if targets are pairs of spans, of its
+            second span.
     """
 
     numbers: np.ndarray
@@ -51,11 +54,20 @@ class ProbeAnswers(Answers):
         lengths: number of words in each text, int64 `[n_texts]`.
         counts: number of targets in each text, int64 `[n_texts]`.
         spans: spans of the targets, int64 `[n_targets, 1 or 2, 2]`, see `ProbeText`.
-        gold: mask of each target's gold labels among the labels of the training text, bool `[n_targets, n_labels]`.
-        true: number of gold labels in each text, including labels that are not in the training text, int64 `[n_texts]`.
+        gold: mask of each target's gold labels among the labels of the training text, bool
+            `[n_targets, n_labels]`.
+        true: number of gold labels in each text, including labels that are not in the training
+            text, int64 `[n_texts]`.
     """
 
-    def __init__(self, lengths: np.ndarray, counts: np.ndarray, spans: np.ndarray, gold: np.ndarray, true: np.ndarray):
+    def __init__(
+        self,
+        lengths: np.ndarray,
+        counts: np.ndarray,
+        spans: np.ndarray,
+        gold: np.ndarray,
+        true: np.ndarray,
+    ):
         super().__init__(lengths, texts={"labels": true})
         self.counts, self.spans, self.gold = counts, spans, gold
         self._first = offsets_of(counts)[:-1]
@@ -71,15 +83,22 @@ class ProbeAnswers(Answers):
         distinct = np.unique(np.stack([target, data.labels.codes]), axis=1)
         per_target = np.bincount(distinct[0], minlength=len(data.spans))
         true = np.diff(offsets_of(per_target)[data.offsets])
-        return cls(data.sentences.lengths(), np.diff(data.offsets), data.spans.astype(np.int64), gold, true)
+        return cls(
+            data.sentences.lengths(), np.diff(data.offsets), data.spans.astype(np.int64), gold, true
+        )
 
     @classmethod
     def joined(cls, parts: Sequence[Any]) -> ProbeAnswers:
-        arrays = ([part.lengths, part.counts, part.spans, part.gold, part.texts["labels"]] for part in parts)
+        arrays = (
+            [part.lengths, part.counts, part.spans, part.gold, part.texts["labels"]]
+            for part in parts
+        )
         return cls(*(np.concatenate(several) for several in zip(*arrays, strict=True)))
 
     def targets(self, given: WordRows) -> Targets:
-        """Return the targets in the given texts. Targets are skipped if one of their spans has no word with a vector."""
+        """Return the targets in the given texts. Targets are skipped if one of their spans has no
+        word with a vector.
+        """
         counts = self.counts[given.numbers]
         numbers = ranges(self._first[given.numbers], counts)
         owner = np.repeat(np.arange(len(counts)), counts)
@@ -103,7 +122,8 @@ class ProbeAnswers(Answers):
 
 
 class KeyPointVectors(Embeddings):
-    """Vectors of the key points of each text, which are a subset of its words. Their order within a text is arbitrary.
+    """Vectors of the key points of each text, which are a subset of its words. Their order within a
+    text is arbitrary.
 
     Args:
         words: index of each vector's word in its text, int64 `[n_rows]`.
@@ -119,20 +139,23 @@ class KeyPointVectors(Embeddings):
 
 
 class Probing(ZeroShot[ProbeText]):
-    """Label spans, or pairs of spans, using only the vectors of their words. Information about the context must therefore be
-    encoded in the vectors (Tenney et al. 2019b, "What do you learn from context? Probing for sentence structure in contextualized
-    word representations"). Probes exist for parts of speech, dependencies, entities, and any task in jiant's JSON Lines format.
+    """Label spans, or pairs of spans, using only the vectors of their words. Information about the
+    context must therefore be encoded in the vectors (Tenney et al. 2019b, "What do you learn from
+    context? Probing for sentence structure in contextualized word representations"). Probes exist
+    for parts of speech, dependencies, entities, and any task in jiant's JSON Lines format.
 
-    Each label of a target is a binary decision; a label is predicted if its probability is above 0.5. The scores are the
-    micro-averaged F1, precision and recall over all decisions. The best epoch is selected by F1. Gold labels that do not occur
-    in the training text count as missed.
+    Each label of a target is a binary decision; a label is predicted if its probability is above
+    0.5. The scores are the micro-averaged F1, precision and recall over all decisions. The best
+    epoch is selected by F1. Gold labels that do not occur in the training text count as missed.
 
-    An encoder that returns vectors only for key points is probed as in the CLCR paper (Table 6): a span is represented by
-    those of its words that are key points according to the encoder's `key_points`. A target is skipped in training and
-    counts as missed in testing if one of its spans contains no key points.
+    An encoder that returns vectors only for key points is probed as in the CLCR paper (Table 6): a
+    span is represented by those of its words that are key points according to the encoder's
+    `key_points`. A target is skipped in training and counts as missed in testing if one of its
+    spans contains no key points.
 
     Args:
-        train, tests, dev, seeds, tune, select, options, bootstrap, seed: see `ZeroShot`. All files must have the same probe.
+        train, tests, dev, seeds, tune, select, options, bootstrap, seed: see `ZeroShot`. All files
+            must have the same probe.
         width: dimension of the projected word vectors.
         hidden, dropout: hidden size and dropout rate of the multilayer perceptron.
     """
@@ -148,35 +171,51 @@ class Probing(ZeroShot[ProbeText]):
     }
 
     def __init__(
-        self, train: Sequence[Dataset[ProbeText]], tests: Sequence[Dataset[ProbeText]], *, width: int = 256,
-        hidden: int = 256, dropout: float = 0.3, dev: Sequence[Dataset[ProbeText]] = (), **protocol: Any,
-    ):  # fmt: skip
+        self,
+        train: Sequence[Dataset[ProbeText]],
+        tests: Sequence[Dataset[ProbeText]],
+        *,
+        width: int = 256,
+        hidden: int = 256,
+        dropout: float = 0.3,
+        dev: Sequence[Dataset[ProbeText]] = (),
+        **protocol: Any,
+    ):
         for each in (*train, *tests, *dev):
             _check(each, train[0] if train else each)
         self.shape = {"width": width, "hidden": hidden, "dropout": dropout}
         self.probe = train[0].data.probe if train else ""
         self.spans = train[0].data.spans.shape[1] if train else 1
         self.labels = tuple(sorted({name for each in train for name in each.data.labels.names}))
-        # Include the probe in the name, because score comparisons must distinguish different probes of the same file.
+        # Include the probe in the name, because score comparisons must distinguish different probes
+        # of the same file.
         tests = [replace(each, name=f"{each.name} ({self.probe})") for each in tests]
         super().__init__(train, tests, dev=dev, **protocol)
         if not self.labels:
-            raise SettingError(f"{', '.join(each.name for each in train)}: targets must have labels, got none")
+            raise SettingError(
+                f"{', '.join(each.name for each in train)}: targets must have labels, got none"
+            )
         n_texts = sum(len(each.data) for each in train)
         self.per_text = sum(len(each.data.spans) for each in train) / n_texts
 
     @staticmethod
     def read(
-        path: str, lang: str, *, on_error: Literal["raise", "skip"] = "raise", probe: str | None = None,
-        column: str | None = None, subtypes: bool = False,
-    ) -> ProbeText:  # fmt: skip
+        path: str,
+        lang: str,
+        *,
+        on_error: Literal["raise", "skip"] = "raise",
+        probe: str | None = None,
+        column: str | None = None,
+        subtypes: bool = False,
+    ) -> ProbeText:
         """Read the targets from a file.
 
         Args:
             on_error: how to treat invalid lines: "raise" an error, or "skip" the line.
-            probe: "pos", "dependencies" or "entities"; needed only if the file has several probes. For JSON Lines files, any
-                name that describes the labels.
-            column: column that contains the tags, given as a number, "upos", "xpos", or the name of a data set column.
+            probe: "pos", "dependencies" or "entities"; needed only if the file has several probes.
+                For JSON Lines files, any name that describes the labels.
+            column: column that contains the tags, given as a number, "upos", "xpos", or the name of
+                a data set column.
             subtypes: whether to keep the subtypes of relations, such as `nsubj:pass`.
         """
         how: Any = {"probe": probe, "column": number_or_name(column), "subtypes": subtypes}
@@ -187,24 +226,32 @@ class Probing(ZeroShot[ProbeText]):
 
     def settings_of(self, test: Dataset[ProbeText]) -> dict[str, Any]:
         unknown = int((test.data.labels.among(self.labels) < 0).sum())
-        repaired = {"repaired_tags": repaired_tags(self.train, self.dev, test)} if self.probe == "entities" else {}
+        repaired = (
+            {"repaired_tags": repaired_tags(self.train, self.dev, test)}
+            if self.probe == "entities"
+            else {}
+        )
         return {"targets": len(test.data.spans), "unknown_labels": unknown, **repaired}
 
     def sentences(self, data: ProbeText) -> Sentences:
         return data.sentences
 
-    # -- vectors ---------------------------------------------------------------------------------------------------
+    # -- vectors
+    # ----------------------------------------------------------------------------------------------
     def encoded(self, encoder: Encoder, data: ProbeText, *, progress: bool = False) -> Embeddings:
         vectors = encoder.encode(data.sentences, progress=progress)
         if encoder.rows == "words":
             return vectors
         points: Any = encoder
-        return KeyPointVectors(vectors, np.asarray(points.key_points(data.sentences).data, dtype=np.int64))
+        return KeyPointVectors(
+            vectors, np.asarray(points.key_points(data.sentences).data, dtype=np.int64)
+        )
 
     def frozen(self, embeddings: Embeddings, device: torch.device) -> VectorSource:
         return FrozenSource(embeddings, device, words=getattr(embeddings, "words", None))
 
-    # -- task head -------------------------------------------------------------------------------------------------
+    # -- task head
+    # ----------------------------------------------------------------------------------------------
     def answers(self, each: Dataset[ProbeText]) -> ProbeAnswers:
         return ProbeAnswers.of(each.data, self.labels)
 
@@ -212,12 +259,14 @@ class Probing(ZeroShot[ProbeText]):
         return Probe(dim, len(self.labels), spans=self.spans, **self.shape)
 
     def losses(self, head: nn.Module, given: WordRows, answers: Answers) -> Tensor:
-        """Return the sum of each text's target losses, divided by the average number of targets per text. The mean over texts
-        then equals the mean loss over targets."""
+        """Return the sum of each text's target losses, divided by the average number of targets per
+        text. The mean over texts then equals the mean loss over targets."""
         assert isinstance(head, Probe)
         assert isinstance(answers, ProbeAnswers)
         targets = answers.targets(given)
-        losses = head.losses(head(given.rows, targets.spans), torch.from_numpy(answers.gold[targets.numbers]))
+        losses = head.losses(
+            head(given.rows, targets.spans), torch.from_numpy(answers.gold[targets.numbers])
+        )
         owner = torch.from_numpy(targets.owner).to(losses.device)
         return losses.new_zeros(len(given.numbers)).index_add(0, owner, losses) / self.per_text
 
@@ -225,20 +274,28 @@ class Probing(ZeroShot[ProbeText]):
         assert isinstance(head, Probe)
         assert isinstance(answers, ProbeAnswers)
         targets = answers.targets(given)
-        guess = (head(given.rows, targets.spans) > 0).cpu().numpy()  # equivalent to a probability above 0.5
+        guess = (
+            (head(given.rows, targets.spans) > 0).cpu().numpy()
+        )  # equivalent to a probability above 0.5
         right, predicted = (
             np.bincount(targets.owner, weights=each.sum(axis=1), minlength=len(given.numbers))
             for each in (guess & answers.gold[targets.numbers], guess)
         )
-        counts = np.stack([right, predicted, answers.of_texts("labels", given.numbers).numpy()], axis=1)
+        counts = np.stack(
+            [right, predicted, answers.of_texts("labels", given.numbers).numpy()], axis=1
+        )
         return dict.fromkeys(self.statistics, counts)
 
 
 def _check(each: Dataset[ProbeText], first: Dataset[ProbeText]) -> None:
-    """Raise a `SettingError` if a data set has no targets, or if its probe differs from that of the first training set."""
+    """Raise a `SettingError` if a data set has no targets, or if its probe differs from that of the
+    first training set.
+    """
     if not len(each.data.spans):
         raise SettingError(f"{each.name}: the file must have labelled spans, got none")
     mine, other = ((one.data.probe, one.data.spans.shape[1]) for one in (each, first))
     if mine != other:
         shown = " and ".join(f"{one.name} has {one.data.probe}" for one in (first, each))
-        raise SettingError(f"all files must be for one probing task, but {shown}; choose it with --probe")
+        raise SettingError(
+            f"all files must be for one probing task, but {shown}; choose it with --probe"
+        )

@@ -1,8 +1,9 @@
-"""Declarations of tasks for reports: the main metrics, and the settings that define which question a score answers.
+"""Declarations of tasks for reports: the main metrics, and the settings that define which question
+a score answers.
 
-A report contains no names of tasks. Each task class declares a `Reporting`, and the rows of `calque.tasks.table` refer to the
-same objects, so that reports read them without importing the classes. A task from another package has its declaration stored
-with its scores.
+A report contains no names of tasks. Each task class declares a `Reporting`, and the rows of
+`calque.tasks.table` refer to the same objects, so that reports read them without importing the
+classes. A task from another package has its declaration stored with its scores.
 """
 
 from __future__ import annotations
@@ -11,12 +12,24 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
-#: settings that `Task.evaluate` or `calque evaluate` records for every task, and that never define the question
-ALWAYS_DESCRIPTIVE = ("encoder", "encoder_fingerprint", "aligned", "bootstrap", "values", "sd", "gap", "warnings")
+# : settings that `Task.evaluate` or `calque evaluate` records for every task, and that never define
+# the question
+ALWAYS_DESCRIPTIVE = (
+    "encoder",
+    "encoder_fingerprint",
+    "aligned",
+    "bootstrap",
+    "values",
+    "sd",
+    "gap",
+    "warnings",
+)
 
 
 def is_part(metric: str, metrics: Collection[str]) -> bool:
-    """Return whether a metric is a part of another metric, as `f1.PER` is of `f1`, and `accuracy.all.en-de` of `accuracy.all`."""
+    """Return whether a metric is a part of another metric, as `f1.PER` is of `f1`, and
+    `accuracy.all.en-de` of `accuracy.all`.
+    """
     names = metric.split(".")
     return any(".".join(names[:end]) in metrics for end in range(1, len(names)))
 
@@ -27,13 +40,18 @@ NOT_CONVERGED = "not converged: the best epoch was the last"
 def warnings_of(settings: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the recorded reasons why a score must not be compared with other scores.
 
-    Results of earlier versions have no such reasons. Their epochs show whether a head on frozen vectors has converged.
+    Results of earlier versions have no such reasons. Their epochs show whether a head on frozen
+    vectors has converged.
     """
     if "warnings" in settings or "converged" in settings:
         found = settings.get("warnings")
         return tuple(map(str, found)) if isinstance(found, list) else ()
     chosen, most = settings.get("chosen_epochs"), settings.get("epochs")
-    if settings.get("features") != "frozen" or not isinstance(chosen, list) or not isinstance(most, int | float):
+    if (
+        settings.get("features") != "frozen"
+        or not isinstance(chosen, list)
+        or not isinstance(most, int | float)
+    ):
         return ()
     ended = any(isinstance(epoch, int) and epoch >= most for epoch in chosen)
     return (NOT_CONVERGED,) if ended else ()
@@ -43,21 +61,27 @@ def warnings_of(settings: Mapping[str, Any]) -> tuple[str, ...]:
 class Reporting:
     """Declaration of a task for reports.
 
-    Two scores answer the same question if they agree in every recorded setting. A report compares only such scores, and a score
-    replaces an earlier score of the same encoder only if both answer the same question. The attributes name the exceptions.
+    Two scores answer the same question if they agree in every recorded setting. A report compares
+    only such scores, and a score replaces an earlier score of the same encoder only if both answer
+    the same question. The attributes name the exceptions.
 
     Attributes:
         title: name of the task in reports; default: the name under which its scores are recorded.
-        main: main metrics; None if every metric is a main metric. A part of another metric (`f1.PER`) is never a main metric.
+        main: main metrics; None if every metric is a main metric. A part of another metric
+            (`f1.PER`) is never a main metric.
         lower: metrics for which lower values are better.
-        descriptive: settings that only describe a score, such as the number of skipped items. They never define the question.
-            "texts" stands for the number of test texts, for tasks in which this number depends on the encoder.
-        by_test_set: settings that may differ between the test sets of a question, such as a training text in each language.
-            They distinguish only scores on the same test set.
-        by_encoder: settings whose default depends on the encoder if another setting has a certain value, as
-            `{setting: (other, value)}`. They then distinguish only scores of the same encoder.
-        only_for: settings that affect only the metrics with a certain part, such as `accuracy.unseen`, as `{setting: part}`.
-        role: "retrieval" or "transfer" for tasks that reports plot against each other; otherwise "".
+        descriptive: settings that only describe a score, such as the number of skipped items. They
+            never define the question. "texts" stands for the number of test texts, for tasks in
+            which this number depends on the encoder.
+        by_test_set: settings that may differ between the test sets of a question, such as a
+            training text in each language. They distinguish only scores on the same test set.
+        by_encoder: settings whose default depends on the encoder if another setting has a certain
+            value, as `{setting: (other, value)}`. They then distinguish only scores of the same
+            encoder.
+        only_for: settings that affect only the metrics with a certain part, such as
+            `accuracy.unseen`, as `{setting: part}`.
+        role: "retrieval" or "transfer" for tasks that reports plot against each other; otherwise
+            "".
     """
 
     title: str = ""
@@ -70,15 +94,23 @@ class Reporting:
     role: Literal["", "retrieval", "transfer"] = ""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the values that differ from the defaults, as JSON-compatible lists and dictionaries."""
+        """Return the values that differ from the defaults, as JSON-compatible lists and
+        dictionaries.
+        """
         standard = Reporting()
         values = {each.name: getattr(self, each.name) for each in fields(self)}
-        changed = {name: value for name, value in values.items() if value != getattr(standard, name)}
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in changed.items()}
+        changed = {
+            name: value for name, value in values.items() if value != getattr(standard, name)
+        }
+        return {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in changed.items()
+        }
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> Reporting:
-        """Return the declaration that `to_dict` wrote. Unknown keys, which a later version may add, are ignored.
+        """Return the declaration that `to_dict` wrote. Unknown keys, which a later version may add,
+        are ignored.
 
         Raises:
             ValueError: a value has the wrong type.
@@ -96,7 +128,9 @@ class Reporting:
                 )
                 value = {key: tuple(each) for key, each in value.items()} if fits else value
             elif name == "only_for":
-                fits = isinstance(value, dict) and all(isinstance(each, str) for each in value.values())
+                fits = isinstance(value, dict) and all(
+                    isinstance(each, str) for each in value.values()
+                )
             else:
                 continue
             if not fits:
@@ -105,60 +139,106 @@ class Reporting:
         return cls(**read)
 
 
-# -- declarations of calque's own tasks ----------------------------------------------------------------------------------
+# -- declarations of calque's own tasks
+# ----------------------------------------------------------------------------------
 RETRIEVAL = Reporting(
     descriptive=(
-        "queries", "directions", "links_not_one_to_one", "identical_forms", "seen_in_training", "test_sentences_in_training",
-        "source_candidates", "target_candidates", "source_words_without_vector", "target_words_without_vector",
+        "queries",
+        "directions",
+        "links_not_one_to_one",
+        "identical_forms",
+        "seen_in_training",
+        "test_sentences_in_training",
+        "source_candidates",
+        "target_candidates",
+        "source_words_without_vector",
+        "target_words_without_vector",
         "links_without_vector",
     ),
     by_test_set=("links", "symmetrize", "train", "training_sentence_pairs"),
-    only_for={"train": "unseen", "training_sentence_pairs": "unseen"},  # the training text determines the unseen pairs
+    only_for={
+        "train": "unseen",
+        "training_sentence_pairs": "unseen",
+    },  # the training text determines the unseen pairs
     role="retrieval",
-)  # fmt: skip
+)
 SENTENCES = Reporting(
     main=("accuracy", "f1"),
     lower=("xsim",),
     descriptive=(
         "pooling_note",
-        "source_texts_repeated", "target_texts_repeated", "sentences_without_vector", "threshold", "gold_pairs",
-        "mined_pairs", "source_sentences", "target_sentences",
+        "source_texts_repeated",
+        "target_texts_repeated",
+        "sentences_without_vector",
+        "threshold",
+        "gold_pairs",
+        "mined_pairs",
+        "source_sentences",
+        "target_sentences",
     ),
     by_test_set=("dev",),
-)  # fmt: skip
+)
 WORD_ALIGNMENT = Reporting(
     main=("aer",),
     lower=("aer",),
     descriptive=(
-        "sentences", "links", "sure", "possible", "source_words_without_vector", "target_words_without_vector",
+        "sentences",
+        "links",
+        "sure",
+        "possible",
+        "source_words_without_vector",
+        "target_words_without_vector",
     ),
-)  # fmt: skip
+)
 CONSISTENCY = Reporting(descriptive=("repeated_sentences", "words_without_vector"))
 LEXICON = Reporting(
     main=("p@1",),
     descriptive=(
-        "candidates", "left_out", "texts", "source_words", "entries_tested", "repeated", "source_words_without_vector",
+        "candidates",
+        "left_out",
+        "texts",
+        "source_words",
+        "entries_tested",
+        "repeated",
+        "source_words_without_vector",
         "target_words_without_vector",
     ),
     by_test_set=("entries", "text", "text_sentences"),
-)  # fmt: skip
+)
 DISAMBIGUATION = Reporting(
     descriptive=(
-        "senses", "senses_without_vector", "words_without_vector", "training_words_without_vector", "answered", "frequent",
-        "chance", "unseen_lemmas",
+        "senses",
+        "senses_without_vector",
+        "words_without_vector",
+        "training_words_without_vector",
+        "answered",
+        "frequent",
+        "chance",
+        "unseen_lemmas",
     ),
     by_test_set=("train", "training_words"),
-)  # fmt: skip
+)
 
 
 _OF_HEADS = (
-    "seeds", "chosen_epochs", "trained_epochs", "converged", "dev_scores", "tags", "labels", "relations", "targets",
-    "unknown_labels", "repaired_tags",
-)  # fmt: skip
+    "seeds",
+    "chosen_epochs",
+    "trained_epochs",
+    "converged",
+    "dev_scores",
+    "tags",
+    "labels",
+    "relations",
+    "targets",
+    "unknown_labels",
+    "repaired_tags",
+)
 
 
 def of_trained_heads(*main: str) -> Reporting:
-    """Return the declaration of a task that trains a task head; `main` contains its main metrics (default: all metrics)."""
+    """Return the declaration of a task that trains a task head; `main` contains its main metrics
+    (default: all metrics).
+    """
     return Reporting(
         main=main or None,
         descriptive=_OF_HEADS,
@@ -173,10 +253,15 @@ TRAINED_HEADS = of_trained_heads()
 #: scores that no task of `calque evaluate` computes, by the task name in their records
 OTHER_SCORES = {
     "masked-words": Reporting(
-        "masked words", main=(), lower=("perplexity",), descriptive=("left_out", "subwords_per_word")
+        "masked words",
+        main=(),
+        lower=("perplexity",),
+        descriptive=("left_out", "subwords_per_word"),
     ),
     "next-word": Reporting(
-        "next word", main=("perplexity",), lower=("perplexity", "unigram-perplexity"),
+        "next word",
+        main=("perplexity",),
+        lower=("perplexity", "unigram-perplexity"),
         descriptive=("forward", "backward", "unknown"),
     ),
-}  # fmt: skip
+}

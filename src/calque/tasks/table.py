@@ -1,7 +1,7 @@
 """Table of all tasks, with their classes, input files and command-line options.
 
-To add a task, write its class in a new file and add a row to this table. The command line, studies, reports and the
-documentation read the table without importing the tasks.
+To add a task, write its class in a new file and add a row to this table. The command line, studies,
+reports and the documentation read the table without importing the tasks.
 """
 
 from __future__ import annotations
@@ -37,14 +37,16 @@ class TaskRow:
         help: one-line description.
         title: name of the task in reports.
         files: names of the attributes of `Inputs` that list the files read by the task.
-        options: names of further options, defined by the class, by `Words` or by `Inputs` (`langs`, `model`, `symmetrize`,
-            `seed`, `pretokenized`, `test_limit`, `one_based`).
-        languages: "pairs" if `langs` sets the languages of parallel text or dictionaries; "files" if each file has its own
-            language.
+        options: names of further options, defined by the class, by `Words` or by `Inputs` (`langs`,
+            `model`, `symmetrize`, `seed`, `pretokenized`, `test_limit`, `one_based`).
+        languages: "pairs" if `langs` sets the languages of parallel text or dictionaries; "files"
+            if each file has its own language.
         one: entries of `files` for which the task accepts only one file.
-        lang: default language of files that do not declare a language; None if a language is required.
+        lang: default language of files that do not declare a language; None if a language is
+            required.
         reads: kind of the files `test`, `train` and `dev` if `languages` is "pairs".
-        pretokenized: default of `--pretokenized`; true for tasks with gold links, which refer to words separated by spaces.
+        pretokenized: default of `--pretokenized`; true for tasks with gold links, which refer to
+            words separated by spaces.
         reporting: declaration for reports, the same as `reporting` of the class.
     """
 
@@ -72,32 +74,52 @@ def option_names(kind: type[Task]) -> list[str]:
     for function in kind.takes():
         parameters = inspect.signature(function).parameters.values()
         names += [each.name for each in parameters if each.kind is each.KEYWORD_ONLY]
-        if function == kind.from_files and not any(each.kind is each.VAR_KEYWORD for each in parameters):
+        if function == kind.from_files and not any(
+            each.kind is each.VAR_KEYWORD for each in parameters
+        ):
             break  # `from_files` passes no options to the remaining functions
     return [name for name in dict.fromkeys(names) if name not in FIELDS]
 
 
 def _row_of(name: str, kind: type[Task]) -> TaskRow:
-    summary = (inspect.getdoc(kind) or "").partition("\n")[0]
+    summary = (inspect.getdoc(kind) or "").partition("\n\n")[0].replace("\n", " ")
     langs = ("langs",) if kind.languages == "pairs" else ()
     of_words = ("model", "symmetrize", "seed", "pretokenized", "test_limit", "one_based")
     options = (*langs, *of_words, *option_names(kind))
     title = name.partition(":")[2]
-    return TaskRow(name, summary, title, kind.files, options, kind.languages, reporting=kind.reporting)
+    return TaskRow(
+        name, summary, title, kind.files, options, kind.languages, reporting=kind.reporting
+    )
 
 
 _LINKING = ("langs", "model", "symmetrize", "seed")
 _TRAINED = (
-    "seeds", "tune", "select", "hidden", "dropout", "epochs", "batch", "learning_rate", "patience", "per_epoch", "warmup",
-    "decay", "clip", "on_error", "test_limit", *_LINKING,
-)  # fmt: skip
+    "seeds",
+    "tune",
+    "select",
+    "hidden",
+    "dropout",
+    "epochs",
+    "batch",
+    "learning_rate",
+    "patience",
+    "per_epoch",
+    "warmup",
+    "decay",
+    "clip",
+    "on_error",
+    "test_limit",
+    *_LINKING,
+)
 _ANNOTATED = ("test", "train", "dev", "ceiling")
 
 
 def _tags(help: str, title: str) -> TaskRow:
     options = (*_TRAINED, "head", "layers", "rename", "format", "unknown", "column", "one_based")
     files = (*_ANNOTATED, "project", "links")
-    return TaskRow("calque.tasks.tagging:Tagging", help, title, files, options, reporting=TRAINED_HEADS)
+    return TaskRow(
+        "calque.tasks.tagging:Tagging", help, title, files, options, reporting=TRAINED_HEADS
+    )
 
 
 def _labels(help: str, title: str) -> TaskRow:
@@ -114,13 +136,22 @@ TASKS: Table[TaskRow] = Table(
             "Is the nearest word in the other language the translation in context?",
             "word retrieval",
             ("test", "train", "links", "train_links"),
-            (*_LINKING, "one_based", "candidates", "similarity", "contextual", "by_layer", "pretokenized"),
+            (
+                *_LINKING,
+                "one_based",
+                "candidates",
+                "similarity",
+                "contextual",
+                "by_layer",
+                "pretokenized",
+            ),
             languages="pairs",
             reporting=RETRIEVAL,
         ),
         "sentences": TaskRow(
             "calque.tasks.sentences:SentenceRetrieval",
-            "Is the nearest sentence in the other language the translation? Also computes xsim and mining scores.",
+            "Is the nearest sentence in the other language the translation? Also computes xsim "
+            "and mining scores.",
             "sentence retrieval",
             ("test", "dev"),
             ("langs", "sentence_pooling", "prompt", "similarity", "k", "pretokenized"),
@@ -129,7 +160,8 @@ TASKS: Table[TaskRow] = Table(
         ),
         "word-alignment": TaskRow(
             "calque.tasks.alignment:WordAlignment",
-            "Are the word links found by vector similarity correct? Error rate, precision, recall and F1.",
+            "Are the word links found by vector similarity correct? Error rate, precision, recall "
+            "and F1.",
             "word alignment",
             ("test", "links"),
             ("langs", "seed", "method", "pretokenized", "one_based"),
@@ -146,10 +178,14 @@ TASKS: Table[TaskRow] = Table(
             reporting=CONSISTENCY,
         ),
         "ner": _tags("Named entity recognition: F1 over whole spans.", "named entities"),
-        "slots": _tags("Slot filling and intent detection: F1 over whole spans, and accuracy.", "slot filling"),
+        "slots": _tags(
+            "Slot filling and intent detection: F1 over whole spans, and accuracy.", "slot filling"
+        ),
         "pos": _tags("Part-of-speech tagging: accuracy.", "part-of-speech tagging"),
         "nli": _labels("Natural language inference, on text pairs: accuracy.", "inference"),
-        "sentiment": _labels("Sentiment classification, on single texts: accuracy and macro-F1.", "sentiment"),
+        "sentiment": _labels(
+            "Sentiment classification, on single texts: accuracy and macro-F1.", "sentiment"
+        ),
         "parsing": TaskRow(
             "calque.tasks.parsing:Parsing",
             "Dependency parsing: LAS and UAS without punctuation.",
@@ -179,7 +215,16 @@ TASKS: Table[TaskRow] = Table(
             "Bilingual lexicon induction: precision at 1, 5 and 10, and mean reciprocal rank.",
             "bilingual lexicon",
             ("test", "text"),
-            ("langs", "similarity", "candidates", "max_candidates", "entries", "lower", "on_error", "pretokenized"),
+            (
+                "langs",
+                "similarity",
+                "candidates",
+                "max_candidates",
+                "entries",
+                "lower",
+                "on_error",
+                "pretokenized",
+            ),
             languages="pairs",
             one=("test",),
             reads="dictionary",
@@ -202,7 +247,9 @@ TASKS: Table[TaskRow] = Table(
 
 
 def users(name: str) -> Sequence[str]:
-    """Return the tasks that accept a file or option, or an empty list if all tasks or no tasks accept it."""
+    """Return the tasks that accept a file or option, or an empty list if all tasks or no tasks
+    accept it.
+    """
     tasks = [task for task, row in TASKS.items() if name in row.takes]
     return [] if len(tasks) == len(TASKS) else tasks
 
@@ -216,24 +263,32 @@ LOWER_IN_TASKS = frozenset(
 
 
 def reporting_of(task: str) -> Reporting | None:
-    """Return the declaration for reports of a task in the table or of another score of calque; None if the name is unknown."""
+    """Return the declaration for reports of a task in the table or of another score of calque; None
+    if the name is unknown.
+    """
     return TASKS.rows[task].reporting if task in TASKS.rows else OTHER_SCORES.get(task)
 
 
 def title_of(task: str) -> str | None:
-    """Return the title of a task in the table or of another score of calque; None if the name is unknown."""
+    """Return the title of a task in the table or of another score of calque; None if the name is
+    unknown.
+    """
     if task in TASKS.rows:
         return TASKS.rows[task].title
     return OTHER_SCORES[task].title if task in OTHER_SCORES else None
 
 
 def likely_reporting(settings: Collection[str]) -> Reporting:
-    """Return the declaration of the task that recorded the given settings, for results without the name of their task.
+    """Return the declaration of the task that recorded the given settings, for results without the
+    name of their task.
 
-    Studies of earlier versions recorded only the name that the user gave to a task. A task is recognised if three of the
-    settings that it declares as descriptive were recorded, or all of them if it declares fewer.
+    Studies of earlier versions recorded only the name that the user gave to a task. A task is
+    recognised if three of the settings that it declares as descriptive were recorded, or all of
+    them if it declares fewer.
     """
     known = [row.reporting for row in TASKS.rows.values()] + list(OTHER_SCORES.values())
-    shared = {number: len(set(each.descriptive) & set(settings)) for number, each in enumerate(known)}
+    shared = {
+        number: len(set(each.descriptive) & set(settings)) for number, each in enumerate(known)
+    }
     best = max(shared, key=shared.__getitem__)
     return known[best] if shared[best] >= min(3, len(known[best].descriptive)) else Reporting()

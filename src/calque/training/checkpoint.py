@@ -25,20 +25,28 @@ def trained_parameters(module: nn.Module) -> dict[str, nn.Parameter]:
 
 
 def changed_tensors(module: nn.Module) -> dict[str, Tensor]:
-    """Return the tensors of a module that training changes: the trainable parameters and the persistent buffers."""
+    """Return the tensors of a module that training changes: the trainable parameters and the
+    persistent buffers.
+    """
     names = trained_parameters(module).keys() | {name for name, _ in module.named_buffers()}
     return {name: value for name, value in module.state_dict().items() if name in names}
 
 
 class Checkpoint:
-    """Checkpoint of a run, with the state of the module, the objective and the optimiser, and the metrics.
+    """Checkpoint of a run, with the state of the module, the objective and the optimiser, and the
+    metrics.
 
     Args:
-        identity: all settings and data that determine the result; resuming from a checkpoint with another identity is an error.
+        identity: all settings and data that determine the result; resuming from a checkpoint with
+            another identity is an error.
     """
 
     def __init__(
-        self, path: Path, identity: dict[str, Any], objective: Objective[Any], optimiser: torch.optim.Optimizer
+        self,
+        path: Path,
+        identity: dict[str, Any],
+        objective: Objective[Any],
+        optimiser: torch.optim.Optimizer,
     ):
         self.path = path
         self._identity = json_text(identity, undefined="name", sort_keys=True, default=str)
@@ -79,7 +87,8 @@ class Checkpoint:
             differing = _difference(state["identity"], self._identity)
         if differing:
             raise SettingError(
-                f"{self.path} belongs to a run with other settings or data: {differing}; remove it or choose another folder"
+                f"{self.path} belongs to a run with other settings or data: {differing}; remove it "
+                "or choose another folder"
             )
         with self._readable():
             history = json.loads(state["history"])
@@ -93,7 +102,9 @@ class Checkpoint:
         """Load the weights and buffers of the module, and the state of the optimiser."""
         if module.keys() != changed_tensors(self._objective.module).keys():
             raise ValueError("the checkpoint and the module have different weights or buffers")
-        self._objective.module.load_state_dict(module, strict=False)  # frozen weights are not in the checkpoint
+        self._objective.module.load_state_dict(
+            module, strict=False
+        )  # frozen weights are not in the checkpoint
         self._optimiser.load_state_dict(optimiser)
 
     @contextmanager
@@ -102,7 +113,8 @@ class Checkpoint:
             yield
         except Exception as error:  # torch can raise any exception for a corrupt file
             raise InputError(
-                "the checkpoint is corrupt, or was not written by calque; remove the file to train from the start",
+                "the checkpoint is corrupt, or was not written by calque; remove the file to "
+                "train from the start",
                 path=self.path,
             ) from error
 
@@ -110,16 +122,27 @@ class Checkpoint:
 def _difference(old: str, new: str) -> str:
     """Describe the settings that differ between two identities, for example `epochs: 2 → 1`."""
     before, after = _leaves(json.loads(old)), _leaves(json.loads(new))
-    names = sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
+    names = sorted(
+        name for name in before.keys() | after.keys() if before.get(name) != after.get(name)
+    )
     changes = []
     for name in names:
-        was, now = (f"{x:g}" if isinstance(x, float) else f"{x!r:.60}" for x in (before.get(name), after.get(name)))
+        was, now = (
+            f"{x:g}" if isinstance(x, float) else f"{x!r:.60}"
+            for x in (before.get(name), after.get(name))
+        )
         changes.append(f"{name[-1]}: {was} → {now}")
-    return ", ".join(dict.fromkeys(changes))  # settings that also occur in the schedule are listed only once
+    return ", ".join(
+        dict.fromkeys(changes)
+    )  # settings that also occur in the schedule are listed only once
 
 
 def _leaves(settings: Any, *names: str) -> dict[tuple[str, ...], Any]:
     """Return the values of a nested object, keyed by the path of names that leads to each value."""
     if not isinstance(settings, dict) or not settings:
         return {names: settings}
-    return {path: leaf for name, value in settings.items() for path, leaf in _leaves(value, *names, name).items()}
+    return {
+        path: leaf
+        for name, value in settings.items()
+        for path, leaf in _leaves(value, *names, name).items()
+    }

@@ -15,11 +15,13 @@ _REPEATED = 2.0  # seconds within which a launcher repeats a signal from the ter
 
 
 class Interruption:
-    """Context manager that records SIGINT and SIGTERM, so that the current update can be finished and saved first.
+    """Context manager that records SIGINT and SIGTERM, so that the current update can be finished
+    and saved first.
 
-    Only the first signal is postponed; a second Ctrl-C ends the run immediately. With several processes, further signals within
-    two seconds are ignored, because both the terminal and the launcher send the first signal. Signals are not postponed if the
-    program already handles them, or outside the main thread.
+    Only the first signal is postponed; a second Ctrl-C ends the run immediately. With several
+    processes, further signals within two seconds are ignored, because both the terminal and the
+    launcher send the first signal. Signals are not postponed if the program already handles them,
+    or outside the main thread.
 
     Attributes:
         received: number of the first signal received, or None.
@@ -32,7 +34,10 @@ class Interruption:
 
     def __enter__(self) -> Interruption:
         if threading.current_thread() is threading.main_thread():
-            for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGTERM, signal.SIG_DFL)):
+            for number, usual in (
+                (signal.SIGINT, signal.default_int_handler),
+                (signal.SIGTERM, signal.SIG_DFL),
+            ):
                 if signal.getsignal(number) is usual:
                     self._before[number] = signal.signal(number, self._remember)
         return self

@@ -1,4 +1,6 @@
-"""Training loop with a learning rate schedule, multi-process training, checkpoints, exact resuming and metrics."""
+"""Training loop with a learning rate schedule, multi-process training, checkpoints, exact resuming
+and metrics.
+"""
 
 from __future__ import annotations
 
@@ -73,18 +75,22 @@ class Schedule:
         if step < rising:
             return self.learning_rate * (step + 1) / rising
         left = (total - step) / max(1, total - rising)
-        factor = {"constant": 1.0, "linear": left, "cosine": 0.5 - 0.5 * math.cos(math.pi * left)}[self.decay]
+        factor = {"constant": 1.0, "linear": left, "cosine": 0.5 - 0.5 * math.cos(math.pi * left)}[
+            self.decay
+        ]
         return self.learning_rate * factor
 
 
 @dataclass(kw_only=True, eq=False)
 class TrainingSettings(ABC):
-    """Settings shared by all methods that train an encoder; `warmup`, `decay`, `clip` and `epsilon` are class attributes.
+    """Settings shared by all methods that train an encoder; `warmup`, `decay`, `clip` and `epsilon`
+    are class attributes.
 
     Args:
         epochs, learning_rate, seed: see `Schedule`.
         batch: number of sentence pairs from each parallel text in an update.
-        freeze: number of lowest layers that are frozen, in addition to the embeddings. By default, all weights are trained.
+        freeze: number of lowest layers that are frozen, in addition to the embeddings. By default,
+            all weights are trained.
     """
 
     decay: ClassVar[Literal["constant", "linear", "cosine"]] = "linear"
@@ -108,7 +114,9 @@ class TrainingSettings(ABC):
 
     @property
     def schedule(self) -> Schedule:
-        """Schedule of the updates; its learning rate is None if the default depends on the encoder."""
+        """Schedule of the updates; its learning rate is None if the default depends on the
+        encoder.
+        """
         return Schedule(
             epochs=self.epochs,
             learning_rate=self.learning_rate,
@@ -121,11 +129,16 @@ class TrainingSettings(ABC):
 
     @abstractmethod
     def settings(self) -> dict[str, Any]:
-        """Return all settings except the schedule, for the saved record and the identity of checkpoints."""
+        """Return all settings except the schedule, for the saved record and the identity of
+        checkpoints.
+        """
 
 
 def training_record(
-    settings: Mapping[str, Any], schedule: Schedule, counts: Mapping[str, Any], history: Sequence[Mapping[str, float]]
+    settings: Mapping[str, Any],
+    schedule: Schedule,
+    counts: Mapping[str, Any],
+    history: Sequence[Mapping[str, float]],
 ) -> dict[str, Any]:
     """Return the record of a training run for the model card.
 
@@ -145,26 +158,35 @@ def training_record(
 
 
 def rate_by_width(dim: int, power: float) -> float:
-    """Return the learning rate 5e-5 · (768 / dim)^power, at most 2e-3; each method's `power` was tuned at 128 dimensions."""
+    """Return the learning rate 5e-5 · (768 / dim)^power, at most 2e-3; each method's `power` was
+    tuned at 128 dimensions.
+    """
     return min(2e-3, 5e-5 * (768 / dim) ** power)
 
 
 def adam(parameters: list[torch.nn.Parameter], schedule: Schedule) -> torch.optim.Optimizer:
-    """Return the Adam optimiser (Kingma and Ba 2015), in its fused version if PyTorch supports it on the device."""
+    """Return the Adam optimiser (Kingma and Ba 2015), in its fused version if PyTorch supports it
+    on the device.
+    """
     fused = all(p.device.type in ("cpu", "cuda") for p in parameters)
-    return torch.optim.Adam(parameters, schedule.rate(0, 1), betas=schedule.betas, eps=schedule.epsilon, fused=fused)
+    return torch.optim.Adam(
+        parameters, schedule.rate(0, 1), betas=schedule.betas, eps=schedule.epsilon, fused=fused
+    )
 
 
 class Loop:
     """Training loop that can be killed at any moment and resumed.
 
     Args:
-        identity: all settings and data that determine the result; resuming from a checkpoint with another identity is an error.
+        identity: all settings and data that determine the result; resuming from a checkpoint with
+            another identity is an error.
         folder: folder for the checkpoint and `metrics.jsonl`; if None, no files are written.
-        checkpoint_every: number of updates between checkpoints; None disables these checkpoints, and 0 disables all checkpoints,
-            including those every minute, on SIGINT or SIGTERM, and at the end. The caller removes the checkpoint file.
+        checkpoint_every: number of updates between checkpoints; None disables these checkpoints,
+            and 0 disables all checkpoints, including those every minute, on SIGINT or SIGTERM, and
+            at the end. The caller removes the checkpoint file.
         progress, title: whether to show a progress bar on standard error, and the title of the bar.
-        optimiser: function that builds the optimiser; the loop sets its learning rate before each update.
+        optimiser: function that builds the optimiser; the loop sets its learning rate before each
+            update.
     """
 
     def __init__(
@@ -180,23 +202,33 @@ class Loop:
         title: str = "align",
         optimiser: Callable[[list[torch.nn.Parameter], Schedule], torch.optim.Optimizer] = adam,
     ):
-        self.objective, self.schedule, self.processes, self.title = objective, schedule, processes, title
+        self.objective, self.schedule, self.processes, self.title = (
+            objective,
+            schedule,
+            processes,
+            title,
+        )
         self.folder, self.checkpoint_every, self.progress = folder, checkpoint_every, progress
         self.parameters = list(trained_parameters(objective.module).values())
         if not self.parameters:
-            raise SettingError("at least one parameter must be trainable, but all are frozen; freeze fewer layers")
+            raise SettingError(
+                "at least one parameter must be trainable, but all are frozen; freeze fewer layers"
+            )
         self.optimiser = optimiser(self.parameters, schedule)
         self._identity = identity
         identity = {**identity, "schedule": asdict(schedule)}
         self._checkpoint = (
-            None if folder is None else Checkpoint(folder / "checkpoint.pt", identity, objective, self.optimiser)
+            None
+            if folder is None
+            else Checkpoint(folder / "checkpoint.pt", identity, objective, self.optimiser)
         )
         self.step = 0
         self.history: list[dict[str, float]] = []
         self._saved_step, self._saved_at, self._pause = -1, time.monotonic(), _SECONDS
 
     def run(self, plan: Plan[Any]) -> list[dict[str, float]]:
-        """Train to the end of the schedule, resuming from the checkpoint in the folder if there is one.
+        """Train to the end of the schedule, resuming from the checkpoint in the folder if there is
+        one.
 
         Args:
             plan: plan of the updates of each epoch.
@@ -205,7 +237,8 @@ class Loop:
             the metrics of every update, including updates before an interruption.
 
         Raises:
-            Stopped: the run received SIGINT or SIGTERM; a checkpoint was written after the current update.
+            Stopped: the run received SIGINT or SIGTERM; a checkpoint was written after the current
+                update.
         """
         total = self.schedule.updates(plan.steps_per_epoch)
         self.resume()
@@ -236,7 +269,10 @@ class Loop:
             track({"epoch": epoch, "rate": rate, **terms}, self.step)
             if self.step % 50 == 0:
                 self._write_metrics()
-            shown.set_postfix({name: f"{value:.3g}" for name, value in terms.items() if name != "norm"}, refresh=False)
+            shown.set_postfix(
+                {name: f"{value:.3g}" for name, value in terms.items() if name != "norm"},
+                refresh=False,
+            )
             shown.update()
             if self.step % plan.steps_per_epoch == 0 or self.step == total:
                 self.objective.after_epoch()
@@ -247,24 +283,36 @@ class Loop:
                 self.save()
             if ending:
                 self._write_metrics()
-                self.processes.meet()  # launchers kill all processes when one ends, so wait for the first to write its files
+                # launchers kill all processes when one ends, so wait for the first to write its
+                # files
+                self.processes.meet()
                 remedy = (
-                    "; the same command resumes it" if self.folder is not None and self.checkpoint_every != 0 else ""
+                    "; the same command resumes it"
+                    if self.folder is not None and self.checkpoint_every != 0
+                    else ""
                 )
-                interruption.stop(f"training was stopped after update {self.step:,} of {total:,}{remedy}")
+                interruption.stop(
+                    f"training was stopped after update {self.step:,} of {total:,}{remedy}"
+                )
         shown.close()
 
     def _update(self, update: Any, rate: float) -> dict[str, float]:
         """Run one update, and return the loss terms and the gradient norm."""
-        # The random state depends only on the seed, the update and the rank, so dropout is the same after resuming.
+        # The random state depends only on the seed, the update and the rank, so dropout is the same
+        # after resuming.
         torch.manual_seed((self.schedule.seed * 1_000_003 + self.step) * 4096 + self.processes.rank)
         terms = self.objective.backward(update)
         self.processes.sum_gradients(self.parameters)
         norm = {}
         if self.schedule.clip is not None:
-            norm["norm"] = float(torch.nn.utils.clip_grad_norm_(self.parameters, self.schedule.clip))
+            norm["norm"] = float(
+                torch.nn.utils.clip_grad_norm_(self.parameters, self.schedule.clip)
+            )
         if not all(math.isfinite(value) for value in terms.values()):
-            raise InputError(f"the loss must be finite, got {terms} at update {self.step + 1}; lower the learning rate")
+            raise InputError(
+                f"the loss must be finite, got {terms} at update {self.step + 1}; lower the "
+                "learning rate"
+            )
         for group in self.optimiser.param_groups:
             group["lr"] = rate
         self.optimiser.step()
@@ -272,18 +320,28 @@ class Loop:
         return {**norm, **terms}
 
     def _write_metrics(self) -> None:
-        """Rewrite the whole metrics file, because a resumed run repeats the updates after its checkpoint."""
+        """Rewrite the whole metrics file, because a resumed run repeats the updates after its
+        checkpoint.
+        """
         if self.folder is None or not self.processes.is_first:
             return
-        write_text(self.folder / "metrics.jsonl", "".join(json_text(line) + "\n" for line in self.history))
+        write_text(
+            self.folder / "metrics.jsonl", "".join(json_text(line) + "\n" for line in self.history)
+        )
 
     def _agreed(self, interruption: Interruption) -> tuple[bool, bool]:
-        """Return whether to write a checkpoint and whether to stop training; all processes return the same values."""
+        """Return whether to write a checkpoint and whether to stop training; all processes return
+        the same values.
+        """
         late = time.monotonic() - self._saved_at > self._pause
-        state = self.processes.largest(2 * bool(interruption.received) + (late and self.processes.is_first))
+        state = self.processes.largest(
+            2 * bool(interruption.received) + (late and self.processes.is_first)
+        )
         if self.checkpoint_every == 0:
             return False, state >= 2
-        return state > 0 or bool(self.checkpoint_every and self.step % self.checkpoint_every == 0), state >= 2
+        return state > 0 or bool(
+            self.checkpoint_every and self.step % self.checkpoint_every == 0
+        ), state >= 2
 
     def _check_weights(self) -> None:
         """Raise a SettingError if a weight or its square is not finite."""
@@ -291,12 +349,15 @@ class Loop:
         wrong = [name for name, p in trained.items() if not p.square().isfinite().all()]
         if wrong:
             raise SettingError(
-                f"{len(wrong)} of {len(self.parameters)} trained tensors ({wrong[0]}, …) are not finite "
+                f"{len(wrong)} of {len(self.parameters)} trained tensors ({wrong[0]}, …) are not "
+                "finite "
                 f"after update {self.step}: lower the learning rate"
             )
 
     def save(self) -> None:
-        """Write a checkpoint atomically in the first process; raise a `SettingError` if a weight is not finite."""
+        """Write a checkpoint atomically in the first process; raise a `SettingError` if a weight is
+        not finite.
+        """
         if self._checkpoint is None or self._saved_step == self.step:
             return
         self._check_weights()

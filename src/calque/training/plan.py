@@ -1,4 +1,6 @@
-"""Plans that assign data to updates. A plan depends only on the seed, so a run can resume at any update."""
+"""Plans that assign data to updates. A plan depends only on the seed, so a run can resume at any
+update.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,8 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Plan(Protocol[T_co]):
-    """Interface that every training plan implements: it divides the training data into the updates of each epoch.
+    """Interface that every training plan implements: it divides the training data into the updates
+    of each epoch.
 
     Attributes:
         steps_per_epoch: number of updates in an epoch.
@@ -28,7 +31,8 @@ class Plan(Protocol[T_co]):
 
 
 class BatchPlan:
-    """Plan with batches of equal size from several corpora; shorter corpora repeat until the longest corpus ends (Cao 2020).
+    """Plan with batches of equal size from several corpora; shorter corpora repeat until the
+    longest corpus ends (Cao 2020).
 
     Args:
         sizes: number of sentence pairs in each corpus.
@@ -40,15 +44,19 @@ class BatchPlan:
         if batch < 1:
             raise SettingError(f"batch must be at least 1, got {batch}")
         if not min(sizes, default=0):
-            raise SettingError("nothing to train on: a corpus has no sentence pair with a usable word link")
+            raise SettingError(
+                "nothing to train on: a corpus has no sentence pair with a usable word link"
+            )
         self._sizes, self._batch, self._seed = sizes, batch, seed
         self.steps_per_epoch = -(-max(sizes) // batch)
 
     def epoch(self, number: int) -> list[list[np.ndarray]]:
-        """Return the updates of an epoch: for each update, the indices of its sentence pairs in each corpus, int64.
+        """Return the updates of an epoch: for each update, the indices of its sentence pairs in
+        each corpus, int64.
 
-        All batches have the full size, except the last batch of the longest corpus and batches of a corpus that is smaller than
-        a batch, which contain the whole corpus. No batch contains a pair twice, because a pair would then be its own negative.
+        All batches have the full size, except the last batch of the longest corpus and batches of a
+        corpus that is smaller than a batch, which contain the whole corpus. No batch contains a
+        pair twice, because a pair would then be its own negative.
         """
         columns = [self._column(number, corpus) for corpus in range(len(self._sizes))]
         return [list(step) for step in zip(*columns, strict=True)]
@@ -60,8 +68,9 @@ class BatchPlan:
             order = rng.permutation(self._sizes[corpus])
             full = len(order) // self._batch * self._batch
             batches.extend(order[:full].reshape(-1, self._batch))
-            # The longest corpus keeps its incomplete last batch. A corpus smaller than a batch forms one batch.
-            # Other corpora skip the incomplete batch, and its pairs are shuffled again in the next pass.
+            # The longest corpus keeps its incomplete last batch. A corpus smaller than a batch
+            # forms one batch. Other corpora skip the incomplete batch, and its pairs are shuffled
+            # again in the next pass.
             longest = len(order) > (self.steps_per_epoch - 1) * self._batch
             if full < len(order) and (longest or full == 0):
                 batches.append(order[full:])
@@ -69,8 +78,8 @@ class BatchPlan:
 
 
 class LanguagePlan:
-    """Plan with monolingual batches. The language of each batch is drawn uniformly. The texts of a language are repeated, in a
-    new random order for each pass.
+    """Plan with monolingual batches. The language of each batch is drawn uniformly. The texts of a
+    language are repeated, in a new random order for each pass.
 
     Args:
         groups: index of the language of each text, int `[n]`.
@@ -90,7 +99,9 @@ class LanguagePlan:
         drawn = rng.integers(len(self._texts), size=self.steps_per_epoch)
         needed = np.bincount(drawn, minlength=len(self._texts)) * self._batch
         orders = [
-            np.concatenate([rng.permutation(texts) for _ in range(-(-int(n) // len(texts)))] or [texts[:0]])
+            np.concatenate(
+                [rng.permutation(texts) for _ in range(-(-int(n) // len(texts)))] or [texts[:0]]
+            )
             for texts, n in zip(self._texts, needed, strict=True)
         ]
         place, updates = [0] * len(orders), []

@@ -1,4 +1,6 @@
-"""Sources of word vectors for training task heads: precomputed vectors, or an encoder that is trained with the head."""
+"""Sources of word vectors for training task heads: precomputed vectors, or an encoder that is
+trained with the head.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,8 @@ class WordRows:
         rows: word vectors of all texts, `[W, dim]`.
         lengths: number of word vectors of each text, int64 `[S]`.
         numbers: index of each text, int64 `[S]`.
-        words: position of each vector's word in its text, int64 `[W]`; None if all words have a vector, in order.
+        words: position of each vector's word in its text, int64 `[W]`; None if all words have a
+            vector, in order.
     """
 
     rows: Tensor
@@ -67,18 +70,23 @@ class Pass:
         graph = dict.fromkeys(layers, torch.zeros(0, encoder.dim, device=encoder.device))
         if batches:
             with torch.set_grad_enabled(gradient), context():
-                graph = {layer: rows.float() for layer, rows in encoder.forward(batches, layers).items()}
+                graph = {
+                    layer: rows.float() for layer, rows in encoder.forward(batches, layers).items()
+                }
         self.vectors: dict[int, Tensor] = {layer: graph[layer].detach() for layer in layers}
         self._graph: dict[int, Tensor] = graph if gradient else {}
 
     def backward(self, gradients: dict[int, Tensor]) -> None:
-        """Backpropagate the gradients of the vectors, and add the gradients of the weights to the existing gradients.
+        """Backpropagate the gradients of the vectors, and add the gradients of the weights to the
+        existing gradients.
 
         Args:
-            gradients: gradient of each layer's vectors, `[W, dim]`. Layers may be missing; layers below all trained weights
-                are ignored.
+            gradients: gradient of each layer's vectors, `[W, dim]`. Layers may be missing; layers
+                below all trained weights are ignored.
         """
-        found = {layer: rows for layer, rows in gradients.items() if self._graph[layer].requires_grad}
+        found = {
+            layer: rows for layer, rows in gradients.items() if self._graph[layer].requires_grad
+        }
         if found:
             torch.autograd.backward([self._graph[layer] for layer in found], list(found.values()))  # type: ignore[arg-type]
 
@@ -98,10 +106,14 @@ class VectorSource(ABC):
 
     @abstractmethod
     def take(self, numbers: np.ndarray) -> WordRows:
-        """Return the vectors of the texts with the indices `numbers`; the texts may be returned in any order."""
+        """Return the vectors of the texts with the indices `numbers`; the texts may be returned in
+        any order.
+        """
 
     def backward(self, gradient: Tensor) -> None:  # noqa: B027
-        """Backpropagate the gradient of the vectors from the last `take`; sources of frozen vectors ignore the gradient."""
+        """Backpropagate the gradient of the vectors from the last `take`; sources of frozen vectors
+        ignore the gradient.
+        """
 
 
 class FrozenSource(VectorSource):
@@ -110,7 +122,8 @@ class FrozenSource(VectorSource):
     Args:
         device: device of the returned vectors.
         numbers: index of each text, returned in `WordRows.numbers`, int64 `[n]`; default: 0, 1, ….
-        words: position of each vector's word in its text, int64 `[n_vectors]`; default: every word has a vector.
+        words: position of each vector's word in its text, int64 `[n_vectors]`; default: every word
+            has a vector.
     """
 
     def __init__(
@@ -123,7 +136,9 @@ class FrozenSource(VectorSource):
         self.dim, self._numbers, self._words = embeddings.dim, numbers, words
         self.lengths = np.diff(embeddings.offsets)
         self._offsets = embeddings.offsets
-        self._data = torch.from_numpy(np.ascontiguousarray(embeddings.data, dtype=np.float32)).to(device)
+        self._data = torch.from_numpy(np.ascontiguousarray(embeddings.data, dtype=np.float32)).to(
+            device
+        )
 
     def take(self, numbers: np.ndarray) -> WordRows:
         lengths = self.lengths[numbers]
@@ -142,23 +157,33 @@ class ChosenWords(VectorSource):
         device: device of the returned vectors.
     """
 
-    def __init__(self, embeddings: Embeddings, chosen: np.ndarray, device: torch.device | str = "cpu"):
+    def __init__(
+        self, embeddings: Embeddings, chosen: np.ndarray, device: torch.device | str = "cpu"
+    ):
         self.dim, self._data, self._device = embeddings.dim, embeddings.data, device
         self._rows = np.flatnonzero(chosen)
         self._offsets = np.searchsorted(self._rows, embeddings.offsets)
         self.lengths = np.diff(self._offsets)
 
     def places(self, numbers: np.ndarray) -> np.ndarray:
-        """Return the indices of the selected words of the texts `numbers`, counted among all selected words, int64 `[W]`."""
+        """Return the indices of the selected words of the texts `numbers`, counted among all
+        selected words, int64 `[W]`.
+        """
         return ranges(self._offsets[numbers], self.lengths[numbers])
 
     def take(self, numbers: np.ndarray) -> WordRows:
         data = np.asarray(self._data[self._rows[self.places(numbers)]], dtype=np.float32)
-        return WordRows(torch.from_numpy(data).to(self._device), torch.from_numpy(self.lengths[numbers]), numbers)
+        return WordRows(
+            torch.from_numpy(data).to(self._device),
+            torch.from_numpy(self.lengths[numbers]),
+            numbers,
+        )
 
 
 class SubsetSource(VectorSource):
-    """Source of the vectors of a subset of texts; `take` expects indices in the subset, and returns indices in `whole`."""
+    """Source of the vectors of a subset of texts; `take` expects indices in the subset, and returns
+    indices in `whole`.
+    """
 
     def __init__(self, whole: VectorSource, kept: np.ndarray):
         self._whole, self._kept = whole, kept
@@ -177,66 +202,94 @@ class TrainedSource(VectorSource):
     Args:
         encoder: encoder to train, which is changed in place.
         split: texts that are already split into subwords.
-        budget: maximum number of subwords in a batch, including padding; default: a single batch of any size.
+        budget: maximum number of subwords in a batch, including padding; default: a single batch of
+            any size.
     """
 
     def __init__(
-        self, encoder: TrainableEncoder, split: SplitSentences, processes: Processes, *, budget: int | None = None,
-    ):  # fmt: skip
+        self,
+        encoder: TrainableEncoder,
+        split: SplitSentences,
+        processes: Processes,
+        *,
+        budget: int | None = None,
+    ):
         self.dim, self.model = encoder.dim, encoder.model
         self.lengths = np.diff(split.word_offsets)
-        self._encoder, self._split, self._processes, self._budget = encoder, split, processes, budget
+        self._encoder, self._split, self._processes, self._budget = (
+            encoder,
+            split,
+            processes,
+            budget,
+        )
 
     def take(self, numbers: np.ndarray) -> WordRows:
         order = numbers[np.argsort(-self._split.lengths[numbers], kind="stable")]
         batches = [order] if len(order) else []
         if self._budget is not None:
-            batches = [order[batch] for batch in token_batches(self._split.lengths[order], self._budget)]
+            batches = [
+                order[batch] for batch in token_batches(self._split.lengths[order], self._budget)
+            ]
         device, layers = self._processes.device, [self._encoder.layer]
         collated = [collate(self._split, batch).to(device) for batch in batches]
         self._pass = Pass(self._encoder, collated, layers, context=self._processes.autocast)
         taken = np.concatenate([numbers[:0], *batches])
-        return WordRows(self._pass.vectors[self._encoder.layer], torch.from_numpy(self.lengths[taken]), taken)
+        return WordRows(
+            self._pass.vectors[self._encoder.layer], torch.from_numpy(self.lengths[taken]), taken
+        )
 
     def backward(self, gradient: Tensor) -> None:
         self._pass.backward({self._encoder.layer: gradient})
 
 
-def float32_copy(encoder: TrainableEncoder, device: torch.device, *, freeze: int | None = None) -> TrainableEncoder:
+def float32_copy(
+    encoder: TrainableEncoder, device: torch.device, *, freeze: int | None = None
+) -> TrainableEncoder:
     """Return a copy of the encoder in float32 with merged adapters.
 
-    Weights that are frozen by `freeze` (see `below`) are shared with `encoder` if they are already float32 and on the device.
+    Weights that are frozen by `freeze` (see `below`) are shared with `encoder` if they are already
+    float32 and on the device.
     """
     encoder = encoder.merged() if isinstance(encoder, TrainableEncoder) else encoder
     copied = copy.copy(encoder)
-    shared = {id(weight): nn.Parameter(weight.detach(), requires_grad=False) for weight in below(encoder.model, freeze)}
+    shared = {
+        id(weight): nn.Parameter(weight.detach(), requires_grad=False)
+        for weight in below(encoder.model, freeze)
+    }
     copied.model = copy.deepcopy(encoder.model, shared).to(device=device).float()
     return copied
 
 
 def freeze_below(model: Any, layers: int | None) -> None:
-    """Freeze the embeddings and the lowest `layers` layers (see `below`), and unfreeze all other weights."""
+    """Freeze the embeddings and the lowest `layers` layers (see `below`), and unfreeze all other
+    weights.
+    """
     model.requires_grad_(True)
     for weight in below(model, layers):
         weight.requires_grad_(False)
 
 
 def below(model: Any, layers: int | None) -> list[nn.Parameter]:
-    """Return the weights of the embeddings and of the lowest `layers` layers, or an empty list if `layers` is None.
+    """Return the weights of the embeddings and of the lowest `layers` layers, or an empty list if
+    `layers` is None.
 
     Raises:
-        SettingError: the model does not have more than `layers` layers, or its list of layers was not found.
+        SettingError: the model does not have more than `layers` layers, or its list of layers was
+            not found.
     """
     if layers is None:
         return []
     depth = getattr(model.config, "num_hidden_layers", None)
     blocks = find_blocks(model, depth)
     if blocks is None:
-        raise SettingError(f"{type(model).__name__} has no list of {depth} layers; leave out freeze")
+        raise SettingError(
+            f"{type(model).__name__} has no list of {depth} layers; leave out freeze"
+        )
     stack = model.get_submodule(blocks)
     if not 0 <= layers < len(stack):
         raise SettingError(
-            f"freeze must be at least 0 and below the encoder's number of layers, {len(stack)}, got {layers}"
+            f"freeze must be at least 0 and below the encoder's number of layers, {len(stack)}, "
+            f"got {layers}"
         )
     above = {id(p) for layer in list(stack)[layers:] for p in layer.parameters()}
     # Parameters are registered in this order: embeddings, layers, later modules.
@@ -244,12 +297,16 @@ def below(model: Any, layers: int | None) -> list[nn.Parameter]:
 
 
 @torch.no_grad()
-def vectors_of(encoder: TrainableEncoder, split: SplitSentences, *, budget: int = 2048) -> Embeddings:
+def vectors_of(
+    encoder: TrainableEncoder, split: SplitSentences, *, budget: int = 2048
+) -> Embeddings:
     """Compute the word vectors of texts that are already split into subwords."""
     data = np.zeros((split.n_words, encoder.dim), dtype=np.float32)
     counts = np.diff(split.word_offsets)
     for numbers in token_batches(split.lengths, budget):
         with arithmetic("highest"):
-            rows = encoder.forward(collate(split, numbers).to(encoder.device), [encoder.layer])[encoder.layer]
+            rows = encoder.forward(collate(split, numbers).to(encoder.device), [encoder.layer])[
+                encoder.layer
+            ]
         data[ranges(split.word_offsets[numbers], counts[numbers])] = rows.float().cpu().numpy()
     return Embeddings(data, split.word_offsets)

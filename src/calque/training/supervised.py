@@ -20,28 +20,33 @@ from calque.training.plan import BatchPlan, LanguagePlan, Plan
 from calque.training.sources import VectorSource, WordRows
 
 Losses = Callable[[WordRows], Tensor]
-#: largest gain in the last epoch (of a score between 0 and 1) at which training with a falling rate counts as converged
+# : largest gain in the last epoch (of a score between 0 and 1) at which training with a falling
+# rate counts as converged
 SMALL_GAIN = 0.01
 
 
 def tuned_rate(dim: int) -> float:
-    """Return the default learning rate for a task head on `dim`-dimensional vectors; 5e-4 was best at 128 dimensions."""
+    """Return the default learning rate for a task head on `dim`-dimensional vectors; 5e-4 was best
+    at 128 dimensions.
+    """
     return rate_by_width(dim, 9 / 7)
 
 
 class Supervised:
     """Training of a task head on word vectors, with selection of the best epoch.
 
-    After `fit`, `best` and `best_epoch` are the best score of `select` and its epoch, and `trained_epochs` is the number of
-    epochs. Without `select`, `best_epoch` is 0.
+    After `fit`, `best` and `best_epoch` are the best score of `select` and its epoch, and
+    `trained_epochs` is the number of epochs. Without `select`, `best_epoch` is 0.
 
     Args:
         epochs: maximum number of epochs.
         batch: number of texts in an update.
-        patience: number of epochs without improvement after which training stops; None disables early stopping.
+        patience: number of epochs without improvement after which training stops; None disables
+            early stopping.
         learning_rate, warmup, decay, clip, seed: see `Schedule`.
-        per_epoch: number of texts in an epoch; each batch is then from one random language. Schuster et al. (2019, §5) use
-            32,000, to balance treebanks. By default, each epoch contains every text once, and batches mix the languages.
+        per_epoch: number of texts in an epoch; each batch is then from one random language.
+            Schuster et al. (2019, §5) use 32,000, to balance treebanks. By default, each epoch
+            contains every text once, and batches mix the languages.
     """
 
     def __init__(
@@ -61,7 +66,9 @@ class Supervised:
             if value is not None:
                 check_number(name, value, least=1, whole=True)
         self.per_epoch = per_epoch
-        self.schedule = Schedule(epochs, learning_rate, warmup, decay, (0.9, 0.999), 1e-8, clip, seed)
+        self.schedule = Schedule(
+            epochs, learning_rate, warmup, decay, (0.9, 0.999), 1e-8, clip, seed
+        )
         self.batch, self.patience = batch, patience
         self.best, self.best_epoch, self.trained_epochs = float("nan"), 0, 0
         self._curve: list[float] = []  # score of `select` after each epoch
@@ -84,24 +91,41 @@ class Supervised:
         Args:
             head: task head to train, together with the model of `source` if there is one.
             losses: function that computes the losses `[S]` of texts from their vectors.
-            groups: index of the language of each text, int `[n]`, used if `per_epoch` is set; default: all texts in one language.
-            select: function that returns the score of the current weights (higher is better); if None, the last weights are kept.
-            folder: folder for checkpoints, which are written every minute; if None, no checkpoints are written.
-            progress, title: whether to show a progress bar on standard error, and the title of the bar.
+            groups: index of the language of each text, int `[n]`, used if `per_epoch` is set;
+                default: all texts in one language.
+            select: function that returns the score of the current weights (higher is better); if
+                None, the last weights are kept.
+            folder: folder for checkpoints, which are written every minute; if None, no checkpoints
+                are written.
+            progress, title: whether to show a progress bar on standard error, and the title of the
+                bar.
 
         Returns:
-            the metrics of every update. `best` and `best_epoch` are set to the best score of `select` and its epoch.
+            the metrics of every update. `best` and `best_epoch` are set to the best score of
+            `select` and its epoch.
         """
         if self.per_epoch is None:
-            plan: Plan[list[np.ndarray]] = BatchPlan([len(source.lengths)], batch=self.batch, seed=self.schedule.seed)
+            plan: Plan[list[np.ndarray]] = BatchPlan(
+                [len(source.lengths)], batch=self.batch, seed=self.schedule.seed
+            )
         else:
             groups = np.zeros(len(source.lengths), dtype=np.int64) if groups is None else groups
-            plan = LanguagePlan(groups, batch=self.batch, per_epoch=self.per_epoch, seed=self.schedule.seed)
-        objective = HeadObjective(head, source, losses, processes, select=select, patience=self.patience)
+            plan = LanguagePlan(
+                groups, batch=self.batch, per_epoch=self.per_epoch, seed=self.schedule.seed
+            )
+        objective = HeadObjective(
+            head, source, losses, processes, select=select, patience=self.patience
+        )
         loop = Loop(
-            objective, schedule=self.schedule, processes=processes, identity={}, folder=folder,
-            checkpoint_every=0 if folder is None else None, progress=progress, title=title,
-        )  # fmt: skip
+            objective,
+            schedule=self.schedule,
+            processes=processes,
+            identity={},
+            folder=folder,
+            checkpoint_every=0 if folder is None else None,
+            progress=progress,
+            title=title,
+        )
         objective.module.train()
         history = loop.run(plan)
         objective.restore()
@@ -112,10 +136,11 @@ class Supervised:
 
     @property
     def has_converged(self) -> bool:
-        """Whether more epochs would probably not have improved the score of `select`: the best epoch was not the last.
+        """Whether more epochs would probably not have improved the score of `select`: the best
+        epoch was not the last.
 
-        If the learning rate falls to 0, the last epoch is usually the best. It then counts as converged if the score rose by
-        at most `SMALL_GAIN` in the last epoch.
+        If the learning rate falls to 0, the last epoch is usually the best. It then counts as
+        converged if the score rose by at most `SMALL_GAIN` in the last epoch.
         """
         if self.best_epoch < len(self._curve) or not self._curve:
             return True
@@ -124,7 +149,8 @@ class Supervised:
 
 
 class HeadObjective(Objective[list[np.ndarray]]):
-    """Objective that minimises the mean loss over texts and stores the weights of the epoch with the highest score.
+    """Objective that minimises the mean loss over texts and stores the weights of the epoch with
+    the highest score.
 
     Args:
         head, source, losses, processes, select: see `Supervised.fit`.
@@ -170,7 +196,9 @@ class HeadObjective(Objective[list[np.ndarray]]):
         self.curve.append(score)
         if score > self.score or self._best is None:
             self.score, self.epoch = score, len(self.curve)
-            self._best = {name: value.detach().clone() for name, value in self.module.state_dict().items()}
+            self._best = {
+                name: value.detach().clone() for name, value in self.module.state_dict().items()
+            }
         self.ended = self._patience is not None and len(self.curve) - self.epoch >= self._patience
 
     def state(self) -> dict[str, Any]:

@@ -1,4 +1,6 @@
-"""Log training metrics to the experiment trackers supported by accelerate (TensorBoard, Weights & Biases, …)."""
+"""Log training metrics to the experiment trackers supported by accelerate (TensorBoard, Weights &
+Biases, …).
+"""
 
 from __future__ import annotations
 
@@ -19,10 +21,12 @@ _CURRENT: ContextVar[Tracking | None] = ContextVar("calque_tracking", default=No
 class Tracking:
     """Experiment trackers of a run, which are started by the first call of `begin`.
 
-    If a run trains several models, such as task heads, each model has its own metric prefix. Update numbers do not restart.
+    If a run trains several models, such as task heads, each model has its own metric prefix. Update
+    numbers do not restart.
 
     Args:
-        names: tracker names in accelerate, or `package.module:Class` (a subclass of `accelerate.tracking.GeneralTracker`).
+        names: tracker names in accelerate, or `package.module:Class` (a subclass of
+            `accelerate.tracking.GeneralTracker`).
         run: name of the run.
         folder: folder for trackers that write files.
 
@@ -39,10 +43,15 @@ class Tracking:
         self._last = 0
 
     def begin(self, title: str, settings: Mapping[str, Any], *, step: int) -> Log:
-        """Start tracking the training of one model, and return a function that logs metrics; see the function `begin`."""
+        """Start tracking the training of one model, and return a function that logs metrics; see
+        the function `begin`.
+        """
         if not self._titles:
             self._trackers = [self._started(name, kind, step) for name, kind in self._kinds.items()]
-            plain = {name: value if _is_plain(value) else str(value)[:200] for name, value in settings.items()}
+            plain = {
+                name: value if _is_plain(value) else str(value)[:200]
+                for name, value in settings.items()
+            }
             for tracker in self._trackers:
                 tracker.store_init_configuration(plain)
         self._titles.append(title)
@@ -50,7 +59,11 @@ class Tracking:
         name = title if number == 1 else f"{title} {number}"
 
         def log(values: Mapping[str, float], step: int) -> None:
-            finite = {f"{name}/{key}": float(value) for key, value in values.items() if math.isfinite(value)}
+            finite = {
+                f"{name}/{key}": float(value)
+                for key, value in values.items()
+                if math.isfinite(value)
+            }
             self._last = max(self._last, before + step)
             for tracker in self._trackers:
                 tracker.log(finite, step=before + step)
@@ -62,7 +75,9 @@ class Tracking:
             tracker.finish()
 
     def _started(self, name: str, kind: Any, step: int) -> Any:
-        own = name == "tensorboard" or is_path(name)  # for other trackers, the first argument is the project
+        own = name == "tensorboard" or is_path(
+            name
+        )  # for other trackers, the first argument is the project
         options: dict[str, Any] = {"name": self._run} if name == "wandb" else {}
         if name == "tensorboard" and step:  # drop logged updates that the resumed run repeats
             options["purge_step"] = step + 1
@@ -73,7 +88,9 @@ class Tracking:
 
 
 def _is_plain(value: object) -> bool:
-    """Return whether trackers, some of which write JSON, can store a setting without converting it to a string."""
+    """Return whether trackers, some of which write JSON, can store a setting without converting it
+    to a string.
+    """
     return math.isfinite(value) if isinstance(value, float) else isinstance(value, bool | int | str)
 
 
@@ -84,11 +101,15 @@ def _kind(name: str) -> Any:
     if is_path(name):
         kind: Any = imported(name)
         if not (isinstance(kind, type) and issubclass(kind, GeneralTracker)):
-            raise SettingError(f"{name} must be a subclass of accelerate.tracking.GeneralTracker, got {kind!r}")
+            raise SettingError(
+                f"{name} must be a subclass of accelerate.tracking.GeneralTracker, got {kind!r}"
+            )
         return kind
     if name not in LOGGER_TYPE_TO_CLASS:
         expected = ", ".join(LOGGER_TYPE_TO_CLASS)
-        raise SettingError(f"tracker must be one of {expected}, or package.module:Class, got {name!r}")
+        raise SettingError(
+            f"tracker must be one of {expected}, or package.module:Class, got {name!r}"
+        )
     if name not in map(str, get_available_trackers()):
         package = "'calque-align[tensorboard]'" if name == "tensorboard" else name.replace("_", "-")
         raise CalqueError(f"the tracker {name} is not installed: pip install {package}")
@@ -96,7 +117,9 @@ def _kind(name: str) -> Any:
 
 
 @contextmanager
-def tracked(names: Sequence[str], *, run: str, folder: str | PathLike[str] = "tracked") -> Iterator[Tracking]:
+def tracked(
+    names: Sequence[str], *, run: str, folder: str | PathLike[str] = "tracked"
+) -> Iterator[Tracking]:
     """Track all training runs inside the block; the arguments are those of `Tracking`."""
     tracking = Tracking(names, run=run, folder=folder)
     token = _CURRENT.set(tracking)
@@ -108,7 +131,8 @@ def tracked(names: Sequence[str], *, run: str, folder: str | PathLike[str] = "tr
 
 
 def begin(title: str, settings: Mapping[str, Any], *, step: int, first: bool) -> Log:
-    """Start tracking the training of one model, and return a function that logs the metrics of one update.
+    """Start tracking the training of one model, and return a function that logs the metrics of one
+    update.
 
     Args:
         title: prefix of the names of the metrics.

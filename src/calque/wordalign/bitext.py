@@ -1,16 +1,20 @@
-"""Parallel text encoded as integers, with an index for each pair of source and target types that co-occur in a sentence pair.
+"""Parallel text encoded as integers, with an index for each pair of source and target types that
+co-occur in a sentence pair.
 
-Tables indexed by type pair are flat arrays, so an EM pass consists of gather, arithmetic and scatter operations. Type pairs are
-numbered one source type at a time, with an array that marks the target types already encountered. Therefore no hash table is
-needed, and the pairs of a source type are adjacent.
+Tables indexed by type pair are flat arrays, so an EM pass consists of gather, arithmetic and
+scatter operations. Type pairs are numbered one source type at a time, with an array that marks the
+target types already encountered. Therefore no hash table is needed, and the pairs of a source type
+are adjacent.
 
-Numba caches machine code next to the source file. It recompiles a loop if the loop's own file changes, but not if another file
-changes, so delete the `__pycache__` of this package after changing this file.
+Numba caches machine code next to the source file. It recompiles a loop if the loop's own file
+changes, but not if another file changes, so delete the `__pycache__` of this package after changing
+this file.
 
-The links for a seed do not depend on the number of threads or on the processor. The compiled loops therefore must not change the
-order of a sum or fuse operations (the `fastmath` flags `reassoc` and `contract`), because this depends on the processor's vector
-instructions, and a change to one sampled link changes all later links. For the same reason, NumPy's `exp`, `log` and `power`
-are avoided.
+The links for a seed do not depend on the number of threads or on the processor. The compiled loops
+therefore must not change the order of a sum or fuse operations (the `fastmath` flags `reassoc` and
+`contract`), because this depends on the processor's vector instructions, and a change to one
+sampled link changes all later links. For the same reason, NumPy's `exp`, `log` and `power` are
+avoided.
 """
 
 from __future__ import annotations
@@ -32,12 +36,15 @@ _30, _27, _31, _11 = np.uint64(30), np.uint64(27), np.uint64(31), np.uint64(11)
 loop = njit(cache=True, nogil=True, error_model="numpy")
 _SAME_ON_ALL_PROCESSORS = {"nnan", "ninf", "nsz"}
 fast_loop = njit(cache=True, nogil=True, error_model="numpy", fastmath=_SAME_ON_ALL_PROCESSORS)
-fast_part = njit(nogil=True, error_model="numpy", fastmath=_SAME_ON_ALL_PROCESSORS, forceinline=True)
+fast_part = njit(
+    nogil=True, error_model="numpy", fastmath=_SAME_ON_ALL_PROCESSORS, forceinline=True
+)
 
 
 @loop
 def mix(state):
-    """Return 64 pseudo-random bits for a state, computed by the output function of SplitMix64 (Steele, Lea & Flood 2014).
+    """Return 64 pseudo-random bits for a state, computed by the output function of SplitMix64
+    (Steele, Lea & Flood 2014).
 
     The state of a generator is a uint64 to which `GOLDEN` is added before every draw.
     """
@@ -54,7 +61,9 @@ def unit(state):
 
 @dataclass
 class Side:
-    """One side of a bitext, with word types, int32 `[n_words]`, sentence offsets, int64 `[n + 1]`, and the number of types."""
+    """One side of a bitext, with word types, int32 `[n_words]`, sentence offsets, int64 `[n + 1]`,
+    and the number of types.
+    """
 
     words: np.ndarray
     offsets: np.ndarray
@@ -96,7 +105,9 @@ class Pairs:
         return np.repeat(np.arange(len(self.starts) - 1), np.diff(self.starts))
 
     def find(self, other: Pairs) -> np.ndarray:
-        """Return the index of each pair in `other`, or −1 if `other` does not contain the pair, int64 `[n_pairs]`."""
+        """Return the index of each pair in `other`, or −1 if `other` does not contain the pair,
+        int64 `[n_pairs]`.
+        """
         largest = max(int(pairs.target.max(initial=-1)) for pairs in (self, other))
         return match(self.starts, self.target, other.starts, other.target, largest + 1)
 
@@ -105,11 +116,14 @@ class Text(NamedTuple):
     """A bitext in one alignment direction, for compiled loops.
 
     Attributes:
-        origin: index of the first cell of each sentence pair, int64 `[n_sentences]`, or −1 if the sentence pair has no cells.
-        cells: index of the type pair in each cell, uint32 `[n_cells]`; each source word has one row of cells.
-        across: whether the source is the given side, so that each row of cells belongs to one word of the given side.
-        given, given_offsets, observed, observed_offsets: words and offsets of the given side, to which links point, and of the
-            observed side, whose words the model generates.
+        origin: index of the first cell of each sentence pair, int64 `[n_sentences]`, or −1 if the
+            sentence pair has no cells.
+        cells: index of the type pair in each cell, uint32 `[n_cells]`; each source word has one row
+            of cells.
+        across: whether the source is the given side, so that each row of cells belongs to one word
+            of the given side.
+        given, given_offsets, observed, observed_offsets: words and offsets of the given side, to
+            which links point, and of the observed side, whose words the model generates.
     """
 
     origin: np.ndarray
@@ -122,14 +136,16 @@ class Text(NamedTuple):
 
 
 class Bitext:
-    """Sentence pairs as matrices of cells, in which cell (i, j) contains the index of the type pair of words i and j.
+    """Sentence pairs as matrices of cells, in which cell (i, j) contains the index of the type pair
+    of words i and j.
 
     Args:
-        max_words: maximum number of words per side. Longer sentence pairs get neither cells nor links, because the number of
-            cells grows with the square of the length.
+        max_words: maximum number of words per side. Longer sentence pairs get neither cells nor
+            links, because the number of cells grows with the square of the length.
 
     Attributes:
-        used, too_long: indices of the sentence pairs with cells, sorted by length, int64, and number of overlong sentence pairs.
+        used, too_long: indices of the sentence pairs with cells, sorted by length, int64, and
+            number of overlong sentence pairs.
         pairs: all pairs of co-occurring types.
     """
 
@@ -139,7 +155,8 @@ class Bitext:
         fits = (rows <= max_words) & (columns <= max_words)
         self.too_long = int((~fits).sum())
         used = np.flatnonzero(fits & (rows > 0) & (columns > 0))
-        # Sentence pairs with equal lengths are adjacent, which makes branches predictable for the processor.
+        # Sentence pairs with equal lengths are adjacent, which makes branches predictable for the
+        # processor.
         self.used = used[np.lexsort((columns[used], rows[used]))]
         self.longest = int(max(rows[used].max(), columns[used].max())) if len(used) else 0
         ends = offsets_of(rows[self.used] * columns[self.used])
@@ -147,34 +164,55 @@ class Bitext:
         self.origin = np.full(len(rows), -1, dtype=np.int64)
         self.origin[self.used] = ends[:-1]
         starts, types, self.cells = number_pairs(
-            source.words, source.offsets, source.n_types, target.words, target.offsets, target.n_types, self.origin, self.n_cells
-        )  # fmt: skip
+            source.words,
+            source.offsets,
+            source.n_types,
+            target.words,
+            target.offsets,
+            target.n_types,
+            self.origin,
+            self.n_cells,
+        )
         self.pairs = Pairs(starts, types)
 
     def __len__(self) -> int:
         return len(self.origin)
 
     def sides(self, across: bool) -> tuple[Side, Side]:
-        """Return the given and the observed side: source and target if `across` is true, otherwise target and source."""
+        """Return the given and the observed side: source and target if `across` is true, otherwise
+        target and source.
+        """
         return (self.source, self.target) if across else (self.target, self.source)
 
     def text(self, across: bool) -> Text:
         """Return the bitext in one alignment direction, for compiled loops."""
         given, observed = self.sides(across)
         return Text(
-            self.origin, self.cells, across, given.words, given.offsets, observed.words, observed.offsets
-        )  # fmt: skip
+            self.origin,
+            self.cells,
+            across,
+            given.words,
+            given.offsets,
+            observed.words,
+            observed.offsets,
+        )
 
 
 @loop
 def number_pairs(source, source_offsets, n_source, words, offsets, n_target, origin, n_cells):
-    """Number the type pairs, and return `starts` and `target` (see `Pairs`) and `cells` (see `Text`)."""
+    """Number the type pairs, and return `starts` and `target` (see `Pairs`) and `cells` (see
+    `Text`).
+    """
     first = np.zeros(n_source + 1, np.int64)
     for word in source:
         first[word + 1] += 1
     for s in range(n_source):
         first[s + 1] += first[s]
-    place, order, sentence = first.copy(), np.empty(len(source), np.int64), np.empty(len(source), np.int32)
+    place, order, sentence = (
+        first.copy(),
+        np.empty(len(source), np.int64),
+        np.empty(len(source), np.int32),
+    )
     for b in range(len(origin)):
         for k in range(source_offsets[b], source_offsets[b + 1]):
             order[place[source[k]]], sentence[place[source[k]]] = k, b
@@ -193,7 +231,9 @@ def number_pairs(source, source_offsets, n_source, words, offsets, n_target, ori
                 grown[:n] = target[:n]
                 target = grown
             cell = origin[b] + (order[p] - source_offsets[b]) * length
-            for j in range(length):  # branch-free, because a branch on new pairs would be unpredictable
+            for j in range(
+                length
+            ):  # branch-free, because a branch on new pairs would be unpredictable
                 t = words[low + j]
                 seen = stamp[t]
                 pair = seen if seen >= row else n

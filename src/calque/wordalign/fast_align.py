@@ -1,17 +1,21 @@
 """The fast_align model: IBM model 2 with a preference for positions near the diagonal.
 
-Dyer, Chahuneau & Smith 2013, "A simple, fast, and effective reparameterization of IBM model 2": the word at position j of m is
-aligned to null with probability `null`, and to position i of n with probability
+Dyer, Chahuneau & Smith 2013, "A simple, fast, and effective reparameterization of IBM model 2": the
+word at position j of m is aligned to null with probability `null`, and to position i of n with
+probability
 
     p(i | j, m, n) = (1 - null) exp(-tension |i / n - j / m|) / Z(j, m, n)
 
-(section 2). The word is then drawn from the translation distribution of word i, which has a symmetric Dirichlet prior and is
-estimated by variational Bayes: exp(digamma(c(s, t) + alpha) - digamma(sum over t' of (c(s, t') + alpha))). From the second pass
-on, the tension is updated by gradient ascent on the likelihood (section 2.2).
+(section 2). The word is then drawn from the translation distribution of word i, which has a
+symmetric Dirichlet prior and is
+estimated by variational Bayes: exp(digamma(c(s, t) + alpha) - digamma(sum over t' of (c(s, t') +
+alpha))). From the second pass on, the tension is updated by gradient ascent on the likelihood
+(section 2.2).
 
-Two details follow the authors' program instead of the paper, so that the links equal those of the program. The feature
--|i / n - j / m| counts j from 0 when it is averaged over the posteriors, although the model counts j from 1, and the expected
-feature is divided by Z of the transposed sentence pair. `exact=True` uses the paper's formulas.
+Two details follow the authors' program instead of the paper, so that the links equal those of the
+program. The feature -|i / n - j / m| counts j from 0 when it is averaged over the posteriors,
+although the model counts j from 1, and the expected feature is divided by Z of the transposed
+sentence pair. `exact=True` uses the paper's formulas.
 """
 
 from __future__ import annotations
@@ -28,20 +32,28 @@ from calque.wordalign.bitext import Bitext, Pairs, loop
 from calque.wordalign.model import Job, Links, Model, run
 from calque.wordalign.vocabulary import AS_IS
 
-UNSEEN = 1e-9  # probability of all type pairs before training; after training, probability of new type pairs
-STEPS, RATE, LOWEST, HIGHEST = 8, 20.0, 0.1, 14.0  # settings and bounds of the gradient ascent on the tension
+# probability of all type pairs before training; after training, probability of new type pairs
+UNSEEN = 1e-9
+STEPS, RATE, LOWEST, HIGHEST = (
+    8,
+    20.0,
+    0.1,
+    14.0,
+)  # settings and bounds of the gradient ascent on the tension
 
 
 @dataclass(frozen=True)
 class FastAlignSettings:
-    """Settings of the fast_align model; the default values are those that its authors recommend (`-d -o -v`).
+    """Settings of the fast_align model; the default values are those that its authors recommend
+    (`-d -o -v`).
 
     Args:
         iterations: number of passes over the text, the last of which extracts the links.
         null: prior probability that a word is aligned to null.
         tension: initial strength of the preference for the diagonal, above 0.
         alpha: pseudo-count of the Dirichlet prior in variational Bayes, above 0.
-        exact: whether to compute the gradient of the tension as in the paper instead of as in the authors' program.
+        exact: whether to compute the gradient of the tension as in the paper instead of as in the
+            authors' program.
     """
 
     iterations: int = 5
@@ -57,8 +69,8 @@ class FastAlignSettings:
 
 @dataclass
 class Direction:
-    """Parameters of one alignment direction: p(observed | given), float64 `[n_pairs]`, p(observed | null), float64
-    `[n_observed]`, and the tension."""
+    """Parameters of one alignment direction: p(observed | given), float64 `[n_pairs]`, p(observed |
+    null), float64 `[n_observed]`, and the tension."""
 
     table: np.ndarray
     null_table: np.ndarray
@@ -74,15 +86,21 @@ class DiagonalModel(Model):
 
     @classmethod
     def settings_of(cls, saved: dict[str, Any]) -> FastAlignSettings:
-        return FastAlignSettings(**{name: value for name, value in saved.items() if name != "optimize_tension"})
+        return FastAlignSettings(
+            **{name: value for name, value in saved.items() if name != "optimize_tension"}
+        )
 
-    def __init__(self, settings: FastAlignSettings, pairs: Pairs, forward: Direction, backward: Direction):
+    def __init__(
+        self, settings: FastAlignSettings, pairs: Pairs, forward: Direction, backward: Direction
+    ):
         self.settings, self.pairs, self.directions = settings, pairs, (forward, backward)
 
     @classmethod
     def fit(cls, job: Job, settings: FastAlignSettings) -> tuple[DiagonalModel, Links]:
         out = Links.none(job.bitext)
-        tasks = [partial(_train, job.bitext, across, settings, out, job.step) for across in (True, False)]
+        tasks = [
+            partial(_train, job.bitext, across, settings, out, job.step) for across in (True, False)
+        ]
         forward, backward = run(tasks, job.threads)
         return cls(settings, job.bitext.pairs, forward, backward), out
 
@@ -94,7 +112,9 @@ class DiagonalModel(Model):
         for across, trained in zip((True, False), self.directions, strict=True):
             null_table = np.full(bitext.sides(across)[1].n_types, UNSEEN)
             null_table[: len(trained.null_table)] = trained.null_table
-            table = np.append(trained.table, UNSEEN)[numbers]  # index -1 stands for pairs outside the training text
+            table = np.append(trained.table, UNSEEN)[
+                numbers
+            ]  # index -1 stands for pairs outside the training text
             further = Direction(table, null_table, trained.tension)
             tasks.append(partial(one_pass, bitext, across, self.settings, further, out))
         run(tasks, job.threads)
@@ -104,11 +124,17 @@ class DiagonalModel(Model):
     def arrays(self) -> dict[str, np.ndarray]:
         arrays = self.pairs.arrays()
         for name, d in zip(("forward", "backward"), self.directions, strict=True):
-            arrays |= {f"{name}.table": d.table, f"{name}.null": d.null_table, f"{name}.tension": np.array([d.tension])}
+            arrays |= {
+                f"{name}.table": d.table,
+                f"{name}.null": d.null_table,
+                f"{name}.tension": np.array([d.tension]),
+            }
         return arrays
 
     @classmethod
-    def from_arrays(cls, arrays: dict[str, np.ndarray], settings: FastAlignSettings) -> DiagonalModel:
+    def from_arrays(
+        cls, arrays: dict[str, np.ndarray], settings: FastAlignSettings
+    ) -> DiagonalModel:
         both = [
             Direction(arrays[f"{n}.table"], arrays[f"{n}.null"], float(arrays[f"{n}.tension"][0]))
             for n in ("forward", "backward")
@@ -117,7 +143,11 @@ class DiagonalModel(Model):
 
 
 def _train(
-    bitext: Bitext, across: bool, settings: FastAlignSettings, out: Links, step: Callable[[], object]
+    bitext: Bitext,
+    across: bool,
+    settings: FastAlignSettings,
+    out: Links,
+    step: Callable[[], object],
 ) -> Direction:
     given, observed = bitext.sides(across)
     pairs = bitext.pairs
@@ -142,22 +172,44 @@ def _train(
 
 
 def one_pass(
-    bitext: Bitext, across: bool, settings: FastAlignSettings, d: Direction, out: Links | None,
-    counts: np.ndarray | None = None, nulls: np.ndarray | None = None,
-) -> float:  # fmt: skip
-    """Run one pass in one direction, which updates the counts or writes links to `out`; return the result of `expectation`."""
+    bitext: Bitext,
+    across: bool,
+    settings: FastAlignSettings,
+    d: Direction,
+    out: Links | None,
+    counts: np.ndarray | None = None,
+    nulls: np.ndarray | None = None,
+) -> float:
+    """Run one pass in one direction, which updates the counts or writes links to `out`; return the
+    result of `expectation`.
+    """
     none = np.zeros(0)
-    links, posterior = (np.zeros(0, np.int32), np.zeros(0, np.float32)) if out is None else out.direction(across)
+    links, posterior = (
+        (np.zeros(0, np.int32), np.zeros(0, np.float32)) if out is None else out.direction(across)
+    )
     return expectation(
-        bitext.used, bitext.text(across), bitext.longest, d.table, d.null_table, d.tension, settings.null, settings.exact,
-        none if counts is None else counts, none if nulls is None else nulls, links, posterior,
-    )  # fmt: skip
+        bitext.used,
+        bitext.text(across),
+        bitext.longest,
+        d.table,
+        d.null_table,
+        d.tension,
+        settings.null,
+        settings.exact,
+        none if counts is None else counts,
+        none if nulls is None else nulls,
+        links,
+        posterior,
+    )
 
 
-# -- compiled loops ----------------------------------------------------------------------------------------------------
+# -- compiled loops
+# --------------------------------------------------------------------------------------------------
 @loop
 def diagonal(j, m, n, tension, row):
-    """Fill `row` with exp(-tension |i / n - j / m|) for i = 1, …, n, where j is counted from 1, and return the sum."""
+    """Fill `row` with exp(-tension |i / n - j / m|) for i = 1, …, n, where j is counted from 1, and
+    return the sum.
+    """
     below = int(j * n / m)  # last position at or below the diagonal
     ratio = math.exp(-tension / n)
     total = 0.0
@@ -179,7 +231,8 @@ def expected_feature(shapes, times, tension, exact):
     """Return the sum over all observed words of the expected feature -|i / n - j / m|.
 
     Args:
-        shapes: distinct pairs of sentence lengths, m (observed) and n (given), int64 `[n_shapes, 2]`.
+        shapes: distinct pairs of sentence lengths, m (observed) and n (given), int64 `[n_shapes,
+            2]`.
         times: number of sentence pairs with each pair of lengths, int64 `[n_shapes]`.
     """
     expected, longest = 0.0, 1
@@ -201,13 +254,19 @@ def expected_feature(shapes, times, tension, exact):
 
 @loop
 def transposed_sum(j, m, n, tension):
-    """Return Z with the two sentence lengths exchanged, as in the authors' program, so that j may exceed the sentence length."""
+    """Return Z with the two sentence lengths exchanged, as in the authors' program, so that j may
+    exceed the sentence length.
+    """
     below = int(j * m / n)
     ratio = math.exp(-tension / m)
-    above = m - below if m >= below else (1 << 32) + m - below  # as with the unsigned integers of the program
+    above = (
+        m - below if m >= below else (1 << 32) + m - below
+    )  # as with the unsigned integers of the program
     total = 0.0
     if above:
-        total += math.exp(-tension * abs((below + 1) / m - j / n)) * (1 - ratio**above) / (1 - ratio)
+        total += (
+            math.exp(-tension * abs((below + 1) / m - j / n)) * (1 - ratio**above) / (1 - ratio)
+        )
     if below:
         total += math.exp(-tension * abs(below / m - j / n)) * (1 - ratio**below) / (1 - ratio)
     return total
@@ -215,15 +274,30 @@ def transposed_sum(j, m, n, tension):
 
 @loop
 def expectation(
-    sentences, text, longest, table, null_table, tension, null, exact, counts, null_counts, links, posterior
-):  # fmt: skip
-    """Add the expected counts of one direction to `counts` and `null_counts`. If `links` is not empty, instead write the best
-    position of each observed word to `links`. Return the sum of the feature -|i / n - j / m| weighted by the posteriors."""
+    sentences,
+    text,
+    longest,
+    table,
+    null_table,
+    tension,
+    null,
+    exact,
+    counts,
+    null_counts,
+    links,
+    posterior,
+):
+    """Add the expected counts of one direction to `counts` and `null_counts`. If `links` is not
+    empty, instead write the best position of each observed word to `links`. Return the sum of the
+    feature -|i / n - j / m| weighted by the posteriors."""
     row, mass, learn = np.empty(longest), np.empty(longest), len(links) == 0
     feature = 0.0
     for b in sentences:
         left, cell = text.observed_offsets[b], text.origin[b]
-        n, m = text.given_offsets[b + 1] - text.given_offsets[b], text.observed_offsets[b + 1] - left
+        n, m = (
+            text.given_offsets[b + 1] - text.given_offsets[b],
+            text.observed_offsets[b + 1] - left,
+        )
         down, right = (m, 1) if text.across else (1, n)
         for j in range(m):
             f = text.observed[left + j]
@@ -256,20 +330,26 @@ def expectation(
 
 @loop
 def exp_digamma(x):
-    """Return exp(digamma(x)) for x > 0 from an asymptotic series after six recurrence steps; the relative error is below 1e-9."""
+    """Return exp(digamma(x)) for x > 0 from an asymptotic series after six recurrence steps; the
+    relative error is below 1e-9.
+    """
     shifted = 0.0
     if x < 6:
         shifted = 1 / x + 1 / (x + 1) + 1 / (x + 2) + 1 / (x + 3) + 1 / (x + 4) + 1 / (x + 5)
         x += 6
     z = x - 0.5
     z2 = 1 / (z * z)
-    series = z * (1 + z2 * (1 / 24 - z2 * (37 / 5760 - z2 * (10313 / 2903040 - z2 * 5509121 / 1393459200))))
+    series = z * (
+        1 + z2 * (1 / 24 - z2 * (37 / 5760 - z2 * (10313 / 2903040 - z2 * 5509121 / 1393459200)))
+    )
     return series * math.exp(-shifted)
 
 
 @loop
 def normalize(across, starts, target, counts, nulls, alpha, n_given):
-    """Replace the counts with the weights of variational Bayes, which sum to at most 1 for each given type."""
+    """Replace the counts with the weights of variational Bayes, which sum to at most 1 for each
+    given type.
+    """
     total = np.zeros(n_given)
     for s in range(len(starts) - 1):
         for p in range(starts[s], starts[s + 1]):

@@ -1,21 +1,25 @@
 """Gibbs sampling of HMM alignments with fertility.
 
-Model (Östling & Tiedemann 2016, "Efficient word alignment with Markov chain Monte Carlo", sections 3-4): every observed word is
-aligned to a position on the other side or to null, and is drawn from the translation distribution of the word at that position.
-The jump between successive positions and the fertility of each word, which is the number of words aligned to it, are also random.
-All distributions have Dirichlet priors and are integrated out, so positions are sampled from counts over the rest of the text:
+Model (Östling & Tiedemann 2016, "Efficient word alignment with Markov chain Monte Carlo", sections
+3-4): every observed word is aligned to a position on the other side or to null, and is drawn from
+the translation distribution of the word at that position. The jump between successive positions and
+the fertility of each word, which is the number of words aligned to it, are also random. All
+distributions have Dirichlet priors and are integrated out, so positions are sampled from counts
+over the rest of the text:
 
     P(a_j = i | rest)  ~  (n(e_i, f_j) + a(e_i, f_j)) / (n(e_i) + a(e_i))
                           * (c(i - i') + b) (c(i'' - i) + b) / ((c(i'' - i') + b) (c + B b))
                           * (z(e_i, k + 1) + g(k + 1)) / (z(e_i, k) + g(k)) * (1 - null)
     P(a_j = none | rest)  ~  (n(f_j) + a0) / (n + V a0) * null
 
-where i' and i'' are the positions of the previous and the next aligned word, k is the fertility of e_i without word j, c is a
-jump count and z a fertility count. Several chains run independently; a link's posterior is the mean of these conditional
-probabilities over the last sweeps of all chains. There are three departures from the paper. Chains are initialised with samples
-from the HMM's posterior instead of at random, so a few sweeps suffice. The prior a(e, f) depends on spelling. The fertility
-prior g is the fertility distribution over all words instead of a uniform distribution. A seed gives the same links with any
-number of threads and on any processor (see `calque.wordalign.bitext`).
+where i' and i'' are the positions of the previous and the next aligned word, k is the fertility of
+e_i without word j, c is a jump count and z a fertility count. Several chains run independently; a
+link's posterior is the mean of these conditional probabilities over the last sweeps of all chains.
+There are three departures from the paper. Chains are initialised with samples from the HMM's
+posterior instead of at random, so a few sweeps suffice. The prior a(e, f) depends on spelling. The
+fertility prior g is the fertility distribution over all words instead of a uniform distribution. A
+seed gives the same links with any number of threads and on any processor (see
+`calque.wordalign.bitext`).
 """
 
 from __future__ import annotations
@@ -32,7 +36,9 @@ from calque.wordalign.model import Job, Links, Model, run
 from calque.wordalign.prior import Prior, prior_of
 
 REACH = 100  # maximum jump width; wider jumps share the count of this width
-FERTILITIES = 12  # number of fertility counts per word type; higher fertilities share the last count
+FERTILITIES = (
+    12  # number of fertility counts per word type; higher fertilities share the last count
+)
 
 
 @dataclass(frozen=True)
@@ -45,10 +51,13 @@ class GibbsSettings:
         sweeps: number of sweeps of each chain in which marginals are collected.
         null: prior probability that a word is aligned to null.
         strength: pseudo-count of each type pair (Dirichlet prior).
-        spelling: additional pseudo-count of a pair of identically spelt words, as a multiple of `strength`.
-        null_strength, jump_strength: pseudo-counts of the alignment of each word type to null, and of each jump width.
+        spelling: additional pseudo-count of a pair of identically spelt words, as a multiple of
+            `strength`.
+        null_strength, jump_strength: pseudo-counts of the alignment of each word type to null, and
+            of each jump width.
         fertility_strength: sum of the pseudo-counts of all fertilities of a word type.
-        similarity: weight of the similarities that are used as a prior, see `calque.wordalign.prior`.
+        similarity: weight of the similarities that are used as a prior, see
+            `calque.wordalign.prior`.
         hmm: settings of the HMM that initialises the chains.
     """
 
@@ -69,7 +78,9 @@ class GibbsSettings:
         return self.hmm.passes + self.burn_in
 
     def weighted(self, similarity: float) -> GibbsSettings:
-        """Return the settings with a different similarity weight for both the sampler and the HMM."""
+        """Return the settings with a different similarity weight for both the sampler and the
+        HMM.
+        """
         return replace(self, similarity=similarity, hmm=self.hmm.weighted(similarity))
 
 
@@ -80,10 +91,13 @@ class DirectionTables:
     Args:
         counts: number of links of each type pair, float32 `[n_pairs]`.
         given_total: number of links of each word type on the given side, float32 `[n_given]`.
-        given_prior: sum of the pseudo-counts of all pairs of each word type on the given side, float32 `[n_given]`.
-        observed_null: number of null-aligned words of each word type on the observed side, float32 `[n_observed]`.
+        given_prior: sum of the pseudo-counts of all pairs of each word type on the given side,
+            float32 `[n_given]`.
+        observed_null: number of null-aligned words of each word type on the observed side, float32
+            `[n_observed]`.
         jumps: number of jumps of each width from -REACH to REACH, float64 `[2 REACH + 1]`.
-        fertilities: number of words with each fertility for each type on the given side, float32 `[n_given, FERTILITIES]`.
+        fertilities: number of words with each fertility for each type on the given side, float32
+            `[n_given, FERTILITIES]`.
     """
 
     counts: np.ndarray
@@ -99,14 +113,18 @@ class DirectionTables:
         given, observed = bitext.sides(across)
         types = bitext.pairs.source if across else bitext.pairs.target
         return cls(
-            np.zeros(len(prior), np.float32), np.zeros(given.n_types, np.float32),
+            np.zeros(len(prior), np.float32),
+            np.zeros(given.n_types, np.float32),
             np.bincount(types, prior, minlength=given.n_types).astype(np.float32),
-            np.zeros(observed.n_types, np.float32), np.zeros(2 * REACH + 1),
+            np.zeros(observed.n_types, np.float32),
+            np.zeros(2 * REACH + 1),
             np.zeros((given.n_types, FERTILITIES), np.float32),
-        )  # fmt: skip
+        )
 
     def with_counts(self, old: DirectionTables, numbers: np.ndarray) -> DirectionTables:
-        """Copy trained counts to these tables, and return self; `numbers` contains each type pair's index in `old.counts`."""
+        """Copy trained counts to these tables, and return self; `numbers` contains each type pair's
+        index in `old.counts`.
+        """
         self.counts, self.jumps = known(old.counts, numbers), old.jumps
         for name in ("given_total", "given_prior", "observed_null", "fertilities"):
             trained = getattr(old, name)
@@ -115,12 +133,16 @@ class DirectionTables:
 
 
 class State(NamedTuple):
-    """State of a chain, which compiled loops update in place; counts include priors unless stated otherwise.
+    """State of a chain, which compiled loops update in place; counts include priors unless stated
+    otherwise.
 
     Attributes:
-        links: position to which each observed word is aligned, or -1 for null, int32 `[n_observed]`.
-        counts, given_total, observed_null, fertilities: see `DirectionTables`; the last two do not include priors.
-        sums: number of null-aligned words without prior, sum of `jumps` (unused in training) and number of observed types.
+        links: position to which each observed word is aligned, or -1 for null, int32
+            `[n_observed]`.
+        counts, given_total, observed_null, fertilities: see `DirectionTables`; the last two do not
+            include priors.
+        sums: number of null-aligned words without prior, sum of `jumps` (unused in training) and
+            number of observed types.
         jumps: jump counts, with the count of jumps by d at index `len // 2 + d`, float64.
         fertility_prior: pseudo-count of each fertility, float32 `[FERTILITIES]`.
         generator: state of the random number generator, uint64 `[1]`.
@@ -149,54 +171,103 @@ class Chain:
     """
 
     def __init__(
-        self, bitext: Bitext, across: bool, links: np.ndarray, seed: int, settings: GibbsSettings, begin: DirectionTables,
-        trained: DirectionTables | None, keys: np.ndarray, prior: Prior,
-    ):  # fmt: skip
-        self.sentences, self.text, self.keys, self.prior = bitext.used, bitext.text(across), keys, prior
+        self,
+        bitext: Bitext,
+        across: bool,
+        links: np.ndarray,
+        seed: int,
+        settings: GibbsSettings,
+        begin: DirectionTables,
+        trained: DirectionTables | None,
+        keys: np.ndarray,
+        prior: Prior,
+    ):
+        self.sentences, self.text, self.keys, self.prior = (
+            bitext.used,
+            bitext.text(across),
+            keys,
+            prior,
+        )
         self.settings, self.trained = settings, trained
         middle = 2 * bitext.longest + 2
         self.slots = np.clip(np.arange(2 * middle + 1) - middle, -REACH, REACH) + REACH
         self.given_prior = begin.given_prior
         self.state = State(
-            links, begin.counts.copy(), begin.given_total.copy(), begin.observed_null.copy(), np.zeros(3),
-            begin.jumps[self.slots], begin.fertilities.copy(), np.zeros(FERTILITIES, F), np.array([seed], dtype=np.uint64),
-        )  # fmt: skip
+            links,
+            begin.counts.copy(),
+            begin.given_total.copy(),
+            begin.observed_null.copy(),
+            np.zeros(3),
+            begin.jumps[self.slots],
+            begin.fertilities.copy(),
+            np.zeros(FERTILITIES, F),
+            np.array([seed], dtype=np.uint64),
+        )
 
     def settle(self, prior: np.ndarray) -> None:
         """Add the priors to the counts."""
         state, strength = self.state, self.settings.jump_strength
-        counted = self.trained or state  # sums over a new text would depend on its out-of-vocabulary words
+        counted = (
+            self.trained or state
+        )  # sums over a new text would depend on its out-of-vocabulary words
         nulls, jumps = counted.observed_null, counted.jumps
         state.sums[:] = nulls.sum(dtype=np.float64), jumps.sum() + len(jumps) * strength, len(nulls)
         shape = counted.fertilities.sum(0, dtype=np.float64) + 1
         state.fertility_prior[:] = self.settings.fertility_strength * shape / shape.sum()
-        for array, more in ((state.counts, prior), (state.given_total, self.given_prior), (state.jumps, strength)):
+        for array, more in (
+            (state.counts, prior),
+            (state.given_total, self.given_prior),
+            (state.jumps, strength),
+        ):
             array += more
 
     def sweep(self, learn: bool, marginal: np.ndarray, null_marginal: np.ndarray) -> None:
         """Resample all links."""
         null, strength = F(self.settings.null), F(self.settings.null_strength)
         sample(
-            self.sentences, self.text, self.state, self.prior, self.keys, null, strength, learn, marginal, null_marginal
+            self.sentences,
+            self.text,
+            self.state,
+            self.prior,
+            self.keys,
+            null,
+            strength,
+            learn,
+            marginal,
+            null_marginal,
         )
 
     def tables(self, prior: np.ndarray) -> DirectionTables:
         """Return the counts without the priors."""
         state = self.state
-        jumps = np.bincount(self.slots, state.jumps - self.settings.jump_strength, minlength=2 * REACH + 1)
+        jumps = np.bincount(
+            self.slots, state.jumps - self.settings.jump_strength, minlength=2 * REACH + 1
+        )
         return DirectionTables(
-            np.maximum(state.counts - prior, 0), np.maximum(state.given_total - self.given_prior, 0), self.given_prior,
-            state.observed_null, jumps, state.fertilities,
-        )  # fmt: skip
+            np.maximum(state.counts - prior, 0),
+            np.maximum(state.given_total - self.given_prior, 0),
+            self.given_prior,
+            state.observed_null,
+            jumps,
+            state.fertilities,
+        )
 
 
 class GibbsModel(Model):
-    """Trained Gibbs sampler: the HMM that initialises the chains, and the mean counts of all chains in both directions."""
+    """Trained Gibbs sampler: the HMM that initialises the chains, and the mean counts of all chains
+    in both directions.
+    """
 
     kind = "gibbs"
     settings_type = GibbsSettings
 
-    def __init__(self, settings: GibbsSettings, hmm: HmmModel, forward: DirectionTables, backward: DirectionTables):
+    def __init__(
+        self,
+        settings: GibbsSettings,
+        hmm: HmmModel,
+        forward: DirectionTables,
+        backward: DirectionTables,
+    ):
         self.settings, self.hmm, self.directions = settings, hmm, (forward, backward)
 
     @classmethod
@@ -208,7 +279,12 @@ class GibbsModel(Model):
         chains = _chains(job, settings, passes, hmm.tables, tables, (None, None))
         del passes
         run(
-            [partial(tally, chain.sentences, chain.text, chain.state) for side in chains for chain in side], job.threads
+            [
+                partial(tally, chain.sentences, chain.text, chain.state)
+                for side in chains
+                for chain in side
+            ],
+            job.threads,
         )
         links = _sample(job, chains, prior, settings, learn=True)
         means = [_mean([chain.tables(prior) for chain in side]) for side in chains]
@@ -232,23 +308,38 @@ class GibbsModel(Model):
     def arrays(self) -> dict[str, np.ndarray]:
         arrays = {f"hmm.{name}": array for name, array in self.hmm.arrays().items()}
         for name, tables in zip(("forward", "backward"), self.directions, strict=True):
-            arrays |= {f"{name}.{column.name}": getattr(tables, column.name) for column in fields(tables)}
+            arrays |= {
+                f"{name}.{column.name}": getattr(tables, column.name) for column in fields(tables)
+            }
         return arrays
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, np.ndarray], settings: GibbsSettings) -> GibbsModel:
-        hmm = {name.removeprefix("hmm."): array for name, array in arrays.items() if name.startswith("hmm.")}
+        hmm = {
+            name.removeprefix("hmm."): array
+            for name, array in arrays.items()
+            if name.startswith("hmm.")
+        }
         both = [
-            DirectionTables(**{column.name: arrays[f"{name}.{column.name}"] for column in fields(DirectionTables)})
+            DirectionTables(
+                **{
+                    column.name: arrays[f"{name}.{column.name}"]
+                    for column in fields(DirectionTables)
+                }
+            )
             for name in ("forward", "backward")
         ]
         return cls(settings, HmmModel.from_arrays(hmm, settings.hmm), *both)
 
 
 def _chains(
-    job: Job, settings: GibbsSettings, passes: HmmPass, hmm: HmmTables, begin: list[DirectionTables],
+    job: Job,
+    settings: GibbsSettings,
+    passes: HmmPass,
+    hmm: HmmTables,
+    begin: list[DirectionTables],
     trained: tuple[DirectionTables | None, DirectionTables | None],
-) -> list[list[Chain]]:  # fmt: skip
+) -> list[list[Chain]]:
     """Return the chains of both directions, initialised with samples from the HMM's posterior."""
     bitext, n = job.bitext, settings.chains
     seeds = np.random.SeedSequence(job.seed).generate_state(3 * n, dtype=np.uint64).reshape(3, -1)
@@ -257,14 +348,26 @@ def _chains(
     prior = prior_of(job.similarities, bitext, settings.similarity)
     return [
         [
-            Chain(bitext, d == 0, starts[d][k], seeds[d + 1, k], settings, begin[d], trained[d], keys, prior)
+            Chain(
+                bitext,
+                d == 0,
+                starts[d][k],
+                seeds[d + 1, k],
+                settings,
+                begin[d],
+                trained[d],
+                keys,
+                prior,
+            )
             for k in range(n)
         ]
         for d in range(2)
-    ]  # fmt: skip
+    ]
 
 
-def _sample(job: Job, chains: list[list[Chain]], prior: np.ndarray, settings: GibbsSettings, *, learn: bool) -> Links:
+def _sample(
+    job: Job, chains: list[list[Chain]], prior: np.ndarray, settings: GibbsSettings, *, learn: bool
+) -> Links:
     """Run the burn-in of all chains, collect their marginals, and choose the links."""
     bitext, nowhere = job.bitext, (np.zeros(0, F), np.zeros(0, F))
     both = [*chains[0], *chains[1]]
@@ -274,10 +377,14 @@ def _sample(job: Job, chains: list[list[Chain]], prior: np.ndarray, settings: Gi
         run([partial(chain.sweep, learn, *nowhere) for chain in both], job.threads)
         job.step()
     links = Links.none(bitext)
-    marginals = [(np.zeros(bitext.n_cells, F), np.zeros(len(side), F)) for side in (links.forward, links.backward)]
+    marginals = [
+        (np.zeros(bitext.n_cells, F), np.zeros(len(side), F))
+        for side in (links.forward, links.backward)
+    ]
 
     def collect(d: int) -> None:
-        # The chains of a direction run one after another, because the rounding of summed marginals depends on their order.
+        # The chains of a direction run one after another, because the rounding of summed marginals
+        # depends on their order.
         for chain in chains[d]:
             for _ in range(settings.sweeps):
                 chain.sweep(learn, *marginals[d])
@@ -298,7 +405,8 @@ def _mean(tables: list[DirectionTables]) -> DirectionTables:
     return DirectionTables(**means)
 
 
-# -- compiled loops ----------------------------------------------------------------------------------------------------
+# -- compiled loops
+# --------------------------------------------------------------------------------------------------
 @loop
 def tally(sentences, text, state):
     """Add the counts of links, jumps and fertilities to `state`."""
@@ -343,23 +451,35 @@ def _refresh(e, words, phi, given_total, fertilities, prior, included, factor):
 
 
 @fast_loop
-def sample(sentences, text, state, prior, keys, null, null_strength, learn, marginal, null_marginal):
+def sample(
+    sentences, text, state, prior, keys, null, null_strength, learn, marginal, null_marginal
+):
     """Run one sweep, which resamples the link of every observed word.
 
     Args:
-        text, state: the text in one direction, and the state of the chain, which is changed in place.
+        text, state: the text in one direction, and the state of the chain, which is changed in
+            place.
         prior: prior over positions.
-        keys: seed of the generator for each sentence pair, uint64 `[n_sentences]`; ignored if `learn` is true.
+        keys: seed of the generator for each sentence pair, uint64 `[n_sentences]`; ignored if
+            `learn` is true.
         null, null_strength: see `GibbsSettings`, float32.
         learn: whether to update the counts, which are fixed for a new text.
-        marginal, null_marginal: outputs, to which the conditional probabilities of each cell, and of null for each word,
-            are added. If `marginal` is empty, nothing is added.
+        marginal, null_marginal: outputs, to which the conditional probabilities of each cell, and
+            of null for each word, are added. If `marginal` is empty, nothing is added.
     """
-    given_total, fertilities, fertility_prior = state.given_total, state.fertilities, state.fertility_prior
+    given_total, fertilities, fertility_prior = (
+        state.given_total,
+        state.fertilities,
+        state.fertility_prior,
+    )
     counts, observed_null, jumps, cells = state.counts, state.observed_null, state.jumps, text.cells
     middle, collect, included = len(jumps) // 2, len(marginal) > 0, F(1) if learn else F(0)
     scales = prior.forward if text.across else prior.backward
-    phi, weight, factor = np.zeros(middle + 1, np.int32), np.zeros(middle + 1, F), np.zeros(middle + 1, F)
+    phi, weight, factor = (
+        np.zeros(middle + 1, np.int32),
+        np.zeros(middle + 1, F),
+        np.zeros(middle + 1, F),
+    )
     moves = jumps.sum() if learn else state.sums[1]
     generator, empty = state.generator[0], state.sums[0]
     vocabulary = null_strength * F(state.sums[2])
@@ -378,7 +498,9 @@ def sample(sentences, text, state, prior, keys, null, null_strength, learn, marg
                 phi[chosen[j]] += 1
         for i in range(n):
             e = words[i]
-            factor[i] = _one_more(fertilities[e], fertility_prior, phi[i], included) / given_total[e]
+            factor[i] = (
+                _one_more(fertilities[e], fertility_prior, phi[i], included) / given_total[e]
+            )
         before = -1
         for j in range(m):
             f = text.observed[left + j]
@@ -400,11 +522,14 @@ def sample(sentences, text, state, prior, keys, null, null_strength, learn, marg
                     moves -= 1
                     fertilities[e, min(k + 1, FERTILITIES - 1)] -= 1
                     fertilities[e, min(k, FERTILITIES - 1)] += 1
-                _refresh(e, words, phi, given_total[e], fertilities[e], fertility_prior, included, factor)
+                _refresh(
+                    e, words, phi, given_total[e], fertilities[e], fertility_prior, included, factor
+                )
             elif learn:
                 observed_null[f] -= 1
                 empty -= 1
-            # The counts of jumps to and from each position are two slices of `jumps`, of which the second is reversed.
+            # The counts of jumps to and from each position are two slices of `jumps`, of which the
+            # second is reversed.
             towards = jumps[middle - before : middle - before + n]
             away = jumps[middle + after - n + 1 : middle + after + 1]
             jumped = (1 - null) / (jumps[middle + after - before] * moves)
@@ -449,7 +574,9 @@ def sample(sentences, text, state, prior, keys, null, null_strength, learn, marg
                     moves += 1
                     fertilities[e, min(k - 1, FERTILITIES - 1)] -= 1
                     fertilities[e, min(k, FERTILITIES - 1)] += 1
-                _refresh(e, words, phi, given_total[e], fertilities[e], fertility_prior, included, factor)
+                _refresh(
+                    e, words, phi, given_total[e], fertilities[e], fertility_prior, included, factor
+                )
                 before = new
             elif learn:
                 observed_null[f] += 1
@@ -460,18 +587,42 @@ def sample(sentences, text, state, prior, keys, null, null_strength, learn, marg
 
 @loop
 def choose(sentences, text, forward, forward_null, backward, backward_null, links):
-    """Link each word to the position with the largest geometric mean of both marginals, or set -1 if null is more probable."""
+    """Link each word to the position with the largest geometric mean of both marginals, or set -1
+    if null is more probable.
+    """
     for b in sentences:
         top, left, cell = text.given_offsets[b], text.observed_offsets[b], text.origin[b]
         n, m = text.given_offsets[b + 1] - top, text.observed_offsets[b + 1] - left
         across, back = forward[cell : cell + n * m], backward[cell : cell + n * m]
-        _choose(across, back, n, m, 1, m, forward_null[left:], links.forward[left:], links.forward_posterior[left:])
-        _choose(back, across, m, n, m, 1, backward_null[top:], links.backward[top:], links.backward_posterior[top:])
+        _choose(
+            across,
+            back,
+            n,
+            m,
+            1,
+            m,
+            forward_null[left:],
+            links.forward[left:],
+            links.forward_posterior[left:],
+        )
+        _choose(
+            back,
+            across,
+            m,
+            n,
+            m,
+            1,
+            backward_null[top:],
+            links.backward[top:],
+            links.backward_posterior[top:],
+        )
 
 
 @loop
 def _choose(marginal, other, n_given, n_observed, to_observed, to_given, null, links, posterior):
-    """Choose the links of one direction; `to_observed` and `to_given` are strides between adjacent words, in cells."""
+    """Choose the links of one direction; `to_observed` and `to_given` are strides between adjacent
+    words, in cells.
+    """
     for j in range(n_observed):
         best, at = null[j], -1
         for i in range(n_given):

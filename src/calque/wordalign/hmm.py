@@ -1,18 +1,22 @@
 """Hidden Markov model for word alignment, with two directions that are trained to agree.
 
-Model (Vogel, Ney & Tillmann 1996, "HMM-based word alignment in statistical translation"; Och & Ney 2003, section 2.1):
-the words of the observed side are emitted from left to right. The hidden state is a position on the other side, and moves by a
-jump whose probability depends only on its width. With probability `null`, a word is aligned to null and the state does not
-change (Och & Ney's empty word, which remembers the last position).
+Model (Vogel, Ney & Tillmann 1996, "HMM-based word alignment in statistical translation"; Och & Ney
+2003, section 2.1): the words of the observed side are emitted from left to right. The hidden state
+is a position on the other side, and moves by a jump whose probability depends only on its width.
+With probability `null`, a word is aligned to null and the state does not change (Och & Ney's empty
+word, which remembers the last position).
 
-Agreement (Liang, Taskar & Klein 2006, "Alignment by agreement", eq. 4): the expected count of a cell is the product of
-its posteriors in the two directions, q(i, j) = p_f(i, j) p_b(i, j). So both directions share a table of counts c(s, t), whose
-normalised rows and columns are the translation tables:
+Agreement (Liang, Taskar & Klein 2006, "Alignment by agreement", eq. 4): the expected count of a
+cell is the product of its posteriors in the two directions, q(i, j) = p_f(i, j) p_b(i, j). So both
+directions share a table of counts c(s, t), whose normalised rows and columns are the translation
+tables:
 
-    p(t | s) = (c(s, t) + a(s, t)) / sum over t' of (c(s, t') + a(s, t')),     p(s | t) likewise over s'
+    p(t | s) = (c(s, t) + a(s, t)) / sum over t' of (c(s, t') + a(s, t')),     p(s | t) likewise
+    over s'
 
-where t' ranges over the words that co-occur with s. The prior is a(s, t) = strength * (1 + spelling * ratio ** 4), where `ratio`
-is the longest common subsequence ratio of the two words. EM starts from this prior; the paper uses uniform tables and no prior.
+where t' ranges over the words that co-occur with s. The prior is a(s, t) = strength * (1 + spelling
+* ratio ** 4), where `ratio` is the longest common subsequence ratio of the two words. EM starts
+from this prior; the paper uses uniform tables and no prior.
 """
 
 from __future__ import annotations
@@ -34,23 +38,28 @@ from calque.wordalign.vocabulary import ratios
 REACH = 64  # maximum jump width; wider jumps share the weight of this width
 LANES = 8  # rows are padded to multiples of this length for vector instructions
 ZERO, ONE = F(0), F(1)
-TINY = 1e-250  # a product of probabilities below this value is moved to the log-likelihood, to prevent underflow
+# a product of probabilities below this value is moved to the log-likelihood, to prevent underflow
+TINY = 1e-250
 LEAST = F(1e-5)  # smaller expected counts are not added, because memory writes are slow
 
 
 @dataclass(frozen=True)
 class HmmSettings:
-    """Settings of the HMM; the same default values were chosen for all languages, on small and medium-sized texts.
+    """Settings of the HMM; the same default values were chosen for all languages, on small and
+    medium-sized texts.
 
     Args:
         ibm1_iterations, hmm_iterations: number of EM passes with IBM model 1 and with the HMM.
         null: prior probability that a word is aligned to null.
         strength: pseudo-count of each type pair (Dirichlet prior).
-        spelling: additional pseudo-count of a pair of identically spelt words, as a multiple of `strength`.
+        spelling: additional pseudo-count of a pair of identically spelt words, as a multiple of
+            `strength`.
         null_strength: pseudo-count of the alignment of each word type to null (Dirichlet prior).
         jump_smoothing: weight of the uniform distribution in the jump distribution.
-        floor: minimum forward probability of a state; the forward-backward algorithm prunes states below this probability.
-        similarity: weight of the similarities that are used as a prior, see `calque.wordalign.prior`.
+        floor: minimum forward probability of a state; the forward-backward algorithm prunes states
+            below this probability.
+        similarity: weight of the similarities that are used as a prior, see
+            `calque.wordalign.prior`.
     """
 
     ibm1_iterations: int = 3
@@ -78,7 +87,8 @@ class HmmTables:
 
     Args:
         pairs, counts: type pairs and their expected counts, float32 `[n_pairs]`.
-        source_total, target_total: sum of the counts and priors of all pairs of each type, float64 `[n_types]`.
+        source_total, target_total: sum of the counts and priors of all pairs of each type, float64
+            `[n_types]`.
         source_null, target_null: p(word | null), float32 `[n_types]`.
         forward_jump, backward_jump: weights of the jumps -REACH to REACH, float32 `[2 REACH + 1]`.
     """
@@ -103,7 +113,9 @@ def first_jumps() -> np.ndarray:
 
 
 def spread(jump: np.ndarray, longest: int) -> np.ndarray:
-    """Return the weights of all jumps in sentences of up to `longest` words, with the weight of jump 0 in the middle."""
+    """Return the weights of all jumps in sentences of up to `longest` words, with the weight of
+    jump 0 in the middle.
+    """
     middle = longest + 1 + LANES
     return jump[np.clip(np.arange(-middle, middle + 1), -REACH, REACH) + REACH].astype(np.float32)
 
@@ -127,9 +139,11 @@ class Weights(NamedTuple):
 
     Attributes:
         mass: count plus prior of every type pair, float32 `[n_pairs]`.
-        source_scale, target_scale: factors that convert mass to p(target | source) and p(source | target), float32 `[n_types]`.
+        source_scale, target_scale: factors that convert mass to p(target | source) and p(source |
+            target), float32 `[n_types]`.
         source_null, target_null: p(word | null), float32 `[n_types]`.
-        forward_jump, backward_jump: jump weights, with the weight of a jump by d at index `len // 2 + d`, float32.
+        forward_jump, backward_jump: jump weights, with the weight of a jump by d at index `len // 2
+            + d`, float32.
         null, floor: see `HmmSettings`.
     """
 
@@ -158,17 +172,26 @@ class HmmPass:
     """Forward-backward passes over the shards of a text, in compiled loops."""
 
     def __init__(self, job: Job, settings: HmmSettings):
-        self.bitext, self.settings, self.threads, self.step = job.bitext, settings, job.threads, job.step
+        self.bitext, self.settings, self.threads, self.step = (
+            job.bitext,
+            settings,
+            job.threads,
+            job.step,
+        )
         self.alike, self.priors = job.alike(), priors(settings.strength, settings.spelling)
-        self.text, self.prior = job.bitext.text(True), prior_of(job.similarities, job.bitext, settings.similarity)
+        self.text, self.prior = (
+            job.bitext.text(True),
+            prior_of(job.similarities, job.bitext, settings.similarity),
+        )
         shards = n_shards(job.bitext.n_cells, len(job.bitext.pairs))
         # Sentence pairs sorted by length are assigned to the shards in turn, to balance the work.
         self.shards = [np.ascontiguousarray(job.bitext.used[k::shards]) for k in range(shards)]
         self.mass = np.empty(len(job.bitext.pairs), dtype=np.float32)
 
     def settle(self, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Sum the counts of all shards, float32 `[shards, n_pairs]`, into the first row of `counts`, and set the mass of all
-        pairs from the sum. Return the total mass of each source type and of each target type, float64."""
+        """Sum the counts of all shards, float32 `[shards, n_pairs]`, into the first row of
+        `counts`, and set the mass of all pairs from the sum. Return the total mass of each source
+        type and of each target type, float64."""
         pairs = self.bitext.pairs
         for more in counts[1:]:
             counts[0] += more
@@ -180,22 +203,41 @@ class HmmPass:
         return source, np.bincount(pairs.target, self.mass, minlength=self.bitext.target.n_types)
 
     def weights(self, tables: HmmTables) -> Weights:
-        """Compute the probabilities from `tables` and from the mass set by the last call of `settle`."""
+        """Compute the probabilities from `tables` and from the mass set by the last call of
+        `settle`.
+        """
         source_scale, target_scale = (
-            (1 / np.maximum(total, 1e-30)).astype(F) for total in (tables.source_total, tables.target_total)
+            (1 / np.maximum(total, 1e-30)).astype(F)
+            for total in (tables.source_total, tables.target_total)
         )
         forward_jump, backward_jump = (
-            spread(jump, self.bitext.longest) for jump in (tables.forward_jump, tables.backward_jump)
+            spread(jump, self.bitext.longest)
+            for jump in (tables.forward_jump, tables.backward_jump)
         )
         return Weights(
-            self.mass, source_scale, target_scale, tables.source_null, tables.target_null, forward_jump, backward_jump,
-            F(self.settings.null), F(self.settings.floor),
-        )  # fmt: skip
+            self.mass,
+            source_scale,
+            target_scale,
+            tables.source_null,
+            tables.target_null,
+            forward_jump,
+            backward_jump,
+            F(self.settings.null),
+            F(self.settings.floor),
+        )
 
     def run(self, loop: Callable[..., None], arguments: Callable[[int], tuple]) -> None:
-        """Run a loop on all shards; `arguments(shard)` returns the arguments that follow `sentences`, `text` and `longest`."""
+        """Run a loop on all shards; `arguments(shard)` returns the arguments that follow
+        `sentences`, `text` and `longest`.
+        """
         text, longest = self.text, self.bitext.longest
-        run([partial(loop, part, text, longest, *arguments(k)) for k, part in enumerate(self.shards)], self.threads)
+        run(
+            [
+                partial(loop, part, text, longest, *arguments(k))
+                for k, part in enumerate(self.shards)
+            ],
+            self.threads,
+        )
 
     def links(self, tables: HmmTables) -> Links:
         """Return the best position of every word in both directions."""
@@ -203,17 +245,21 @@ class HmmPass:
         self.run(link, lambda _: (weights, self.prior, out))
         return out
 
-    def samples(self, tables: HmmTables, seeds: np.ndarray, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def samples(
+        self, tables: HmmTables, seeds: np.ndarray, keys: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Sample a position for every word from its posterior, once for each seed.
 
         Args:
             keys: additional seed of each sentence pair, uint64 `[n_sentences]`.
 
         Returns:
-            source positions of the target words, int32 `[n_seeds, n_target_words]`, and target positions of the source words.
+            source positions of the target words, int32 `[n_seeds, n_target_words]`, and target
+            positions of the source words.
         """
         forward, backward = (
-            np.full((len(seeds), len(side.words)), -1, np.int32) for side in (self.bitext.target, self.bitext.source)
+            np.full((len(seeds), len(side.words)), -1, np.int32)
+            for side in (self.bitext.target, self.bitext.source)
         )
         weights = self.weights(tables)
         self.run(draw, lambda _: (weights, self.prior, seeds, keys, forward, backward))
@@ -226,10 +272,14 @@ def train(passes: HmmPass) -> HmmTables:
     n_source, n_target = bitext.source.n_types, bitext.target.n_types
     counts = np.zeros((shards, len(bitext.pairs)), np.float32)
     tables = HmmTables(
-        bitext.pairs, counts[0], *passes.settle(counts[:1]),
-        np.full(n_source, 1 / max(n_source, 1), np.float32), np.full(n_target, 1 / max(n_target, 1), np.float32),
-        first_jumps(), first_jumps(),
-    )  # fmt: skip
+        bitext.pairs,
+        counts[0],
+        *passes.settle(counts[:1]),
+        np.full(n_source, 1 / max(n_source, 1), np.float32),
+        np.full(n_target, 1 / max(n_target, 1), np.float32),
+        first_jumps(),
+        first_jumps(),
+    )
     for iteration in range(settings.ibm1_iterations + settings.hmm_iterations):
         is_hmm, weights = iteration >= settings.ibm1_iterations, passes.weights(tables)
         counts[:] = 0
@@ -238,7 +288,9 @@ def train(passes: HmmPass) -> HmmTables:
         expected = [Expected(*each) for each in zip(counts, *nulls, *flows, strict=True)]
         passes.run(count, lambda k, how=(is_hmm, weights, passes.prior), to=expected: (*how, to[k]))
         tables.source_total, tables.target_total = passes.settle(counts)
-        tables.source_null, tables.target_null = (_null(each, settings.null_strength) for each in nulls)
+        tables.source_null, tables.target_null = (
+            _null(each, settings.null_strength) for each in nulls
+        )
         if is_hmm:
             tables.forward_jump, tables.backward_jump = (
                 gathered(flow.sum(0), settings.jump_smoothing) for flow in flows
@@ -277,7 +329,9 @@ class HmmModel(Model):
         return links
 
     def passes(self, job: Job) -> tuple[HmmPass, HmmTables]:
-        """Return the forward-backward passes and tables for a new text, which may have new pairs of word types."""
+        """Return the forward-backward passes and tables for a new text, which may have new pairs of
+        word types.
+        """
         old, pairs = self.tables, job.bitext.pairs
         counts = known(old.counts, pairs.find(old.pairs))
         passes = HmmPass(job, self.settings)
@@ -285,18 +339,28 @@ class HmmModel(Model):
         source[: len(old.source_total)] = old.source_total
         target[: len(old.target_total)] = old.target_total
         tables = HmmTables(
-            pairs, counts, source, target,
-            _lengthened(old.source_null, len(source)), _lengthened(old.target_null, len(target)),
-            old.forward_jump, old.backward_jump,
-        )  # fmt: skip
+            pairs,
+            counts,
+            source,
+            target,
+            _lengthened(old.source_null, len(source)),
+            _lengthened(old.target_null, len(target)),
+            old.forward_jump,
+            old.backward_jump,
+        )
         return passes, tables
 
     def arrays(self) -> dict[str, np.ndarray]:
-        return {**self.tables.pairs.arrays(), **{name: getattr(self.tables, name) for name in _COUNTED}}
+        return {
+            **self.tables.pairs.arrays(),
+            **{name: getattr(self.tables, name) for name in _COUNTED},
+        }
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, np.ndarray], settings: HmmSettings) -> HmmModel:
-        return cls(settings, HmmTables(Pairs.from_arrays(arrays), *(arrays[name] for name in _COUNTED)))
+        return cls(
+            settings, HmmTables(Pairs.from_arrays(arrays), *(arrays[name] for name in _COUNTED))
+        )
 
 
 def known(values: np.ndarray, numbers: np.ndarray) -> np.ndarray:
@@ -309,29 +373,53 @@ def _lengthened(null: np.ndarray, n: int) -> np.ndarray:
     return np.append(null, np.full(n - len(null), null.min(initial=1.0), null.dtype))
 
 
-# -- compiled loops -----------------------------------------------------------------------------------------------------
+# -- compiled loops
+# --------------------------------------------------------------------------------------------------
 @fast_part
-def chain(emission, null_emission, n, width, padded, jump, null, floor, room, flow, posterior, null_posterior):
+def chain(
+    emission,
+    null_emission,
+    n,
+    width,
+    padded,
+    jump,
+    null,
+    floor,
+    room,
+    flow,
+    posterior,
+    null_posterior,
+):
     """Run the forward-backward algorithm for one sentence pair in one direction.
 
-    Slot 0 is before the sentence, slots 1 to `width` are its positions, and slot `width + 1` is its end. Matrices are flat
-    arrays in row-major order.
+    Slot 0 is before the sentence, slots 1 to `width` are its positions, and slot `width + 1` is its
+    end. Matrices are flat arrays in row-major order.
 
     Args:
-        emission: p(observed word | position) in slots 1 to `width` of each word, zero in other slots, float32 `[n * padded]`.
+        emission: p(observed word | position) in slots 1 to `width` of each word, zero in other
+            slots, float32 `[n * padded]`.
         null_emission: p(observed word | null), float32 `[n]`.
-        n, width, padded: numbers of observed words, positions, and slots per row (the next multiple of `LANES` above `width`).
+        n, width, padded: numbers of observed words, positions, and slots per row (the next multiple
+            of `LANES` above `width`).
         jump: jump weights, with the weight of a jump by d at index `len // 2 + d`, float32.
         null, floor: see `HmmSettings`.
         room: scratch buffers, see `work_space`.
-        flow: output in the layout of `jump`; the expected jump counts, divided by the jump weights, are added to it.
-        posterior, null_posterior: outputs p(position | sentence pair) in the layout of `emission`, float32 `[n * padded]`,
-            and p(null | sentence pair), float32 `[n]`.
+        flow: output in the layout of `jump`; the expected jump counts, divided by the jump weights,
+            are added to it.
+        posterior, null_posterior: outputs p(position | sentence pair) in the layout of `emission`,
+            float32 `[n * padded]`, and p(null | sentence pair), float32 `[n]`.
 
     Returns:
-        logarithm of the product of the probability of the observed words and the weight of the jump to the end.
+        logarithm of the product of the probability of the observed words and the weight of the jump
+        to the end.
     """
-    real, total, beta, states, n_states = room.real, room.total, room.beta, room.states, room.n_states
+    real, total, beta, states, n_states = (
+        room.real,
+        room.total,
+        room.beta,
+        room.states,
+        room.n_states,
+    )
     scale, ahead, send = room.scale, room.ahead, room.send
     likelihood, product, middle = 0.0, 1.0, len(jump) // 2
     weight = ZERO
@@ -357,7 +445,9 @@ def chain(emission, null_emission, n, width, padded, jump, null, floor, room, fl
         for k in range(alive):
             a = alive_at[k]
             mass = old[a] * send[a]
-            near = jump[middle - a : middle - a + padded]  # slices are vectorised, but shifted indices are not
+            near = jump[
+                middle - a : middle - a + padded
+            ]  # slices are vectorised, but shifted indices are not
             for i in range(padded):
                 row[i] += mass * near[i]
         stay = null * null_emission[j]
@@ -417,11 +507,16 @@ def chain(emission, null_emission, n, width, padded, jump, null, floor, room, fl
 
 @fast_part
 def independent(emission, null_emission, n, width, padded, null, posterior, null_posterior):
-    """Compute the posteriors of IBM model 1, with equally likely positions; see `chain` for the arguments and result."""
+    """Compute the posteriors of IBM model 1, with equally likely positions; see `chain` for the
+    arguments and result.
+    """
     likelihood, product = 0.0, 1.0
     even = (ONE - null) / F(width)
     for j in range(n):
-        row, answer = emission[j * padded : (j + 1) * padded], posterior[j * padded : (j + 1) * padded]
+        row, answer = (
+            emission[j * padded : (j + 1) * padded],
+            posterior[j * padded : (j + 1) * padded],
+        )
         norm = ZERO
         for i in range(padded):
             norm += row[i]
@@ -440,7 +535,8 @@ def independent(emission, null_emission, n, width, padded, null, posterior, null
 #: scratch buffers for `_both` (emissions and posteriors of both directions) and `chain`
 Room = namedtuple(
     "Room",
-    "emit_f emit_b post_f post_b real total beta empty_f empty_b none_f none_b scale ahead send flow_f flow_b states n_states",
+    "emit_f emit_b post_f post_b real total beta empty_f empty_b none_f none_b scale ahead send "
+    "flow_f flow_b states n_states",
 )
 
 
@@ -450,17 +546,35 @@ def work_space(longest, n_jumps):
     size = longest + 1 + LANES
     m, r, f = np.zeros((7, size * size), F), np.zeros((7, size), F), np.zeros((2, n_jumps), F)
     return Room(
-        m[0], m[1], m[2], m[3], m[4], m[5], m[6], r[0], r[1], r[2], r[3], r[4], r[5], r[6], f[0], f[1],
-        np.zeros(size * size, np.int32), np.zeros(size, np.int64),
-    )  # fmt: skip
+        m[0],
+        m[1],
+        m[2],
+        m[3],
+        m[4],
+        m[5],
+        m[6],
+        r[0],
+        r[1],
+        r[2],
+        r[3],
+        r[4],
+        r[5],
+        r[6],
+        f[0],
+        f[1],
+        np.zeros(size * size, np.int32),
+        np.zeros(size, np.int64),
+    )
 
 
 @fast_part
 def _both(is_hmm, b, text, weights, prior, room):
-    """Write the posteriors of a sentence pair in both directions, and the expected jumps, to the buffers in `room`.
+    """Write the posteriors of a sentence pair in both directions, and the expected jumps, to the
+    buffers in `room`.
 
     Returns:
-        the numbers of source and target words, and the row lengths of the posteriors of target and source words.
+        the numbers of source and target words, and the row lengths of the posteriors of target and
+        source words.
     """
     top, left = text.given_offsets[b], text.observed_offsets[b]
     n, m = text.given_offsets[b + 1] - top, text.observed_offsets[b + 1] - left
@@ -488,7 +602,11 @@ def _both(is_hmm, b, text, weights, prior, room):
             emit[j + 1] = p * scale[j]
         room.empty_b[i] = weights.source_null[s]
     if len(prior.at):
-        odds, forward, backward = prior.odds[prior.at[b] :], prior.forward[left:], prior.backward[top:]
+        odds, forward, backward = (
+            prior.odds[prior.at[b] :],
+            prior.forward[left:],
+            prior.backward[top:],
+        )
         for i in range(n):
             for j in range(m):
                 p = odds[i * m + j]
@@ -498,21 +616,40 @@ def _both(is_hmm, b, text, weights, prior, room):
     for across in (True, False):
         rows, width, wide = (m, n, wide_n) if across else (n, m, wide_m)
         emission, empty, posterior, none = (
-            (emit_f, room.empty_f, post_f, room.none_f) if across else (emit_b, room.empty_b, post_b, room.none_b)
+            (emit_f, room.empty_f, post_f, room.none_f)
+            if across
+            else (emit_b, room.empty_b, post_b, room.none_b)
         )
         if not is_hmm:
             independent(emission, empty, rows, width, wide, weights.null, posterior, none)
             continue
-        jump, flow = (weights.forward_jump, room.flow_f) if across else (weights.backward_jump, room.flow_b)
+        jump, flow = (
+            (weights.forward_jump, room.flow_f) if across else (weights.backward_jump, room.flow_b)
+        )
         for d in range(middle - width, middle + wide):
             flow[d] = ZERO
-        chain(emission, empty, rows, width, wide, jump, weights.null, weights.floor, room, flow, posterior, none)
+        chain(
+            emission,
+            empty,
+            rows,
+            width,
+            wide,
+            jump,
+            weights.null,
+            weights.floor,
+            room,
+            flow,
+            posterior,
+            none,
+        )
     return n, m, wide_n, wide_m
 
 
 @loop
 def _row(text, b, i, m):
-    """Return the indices of the type pairs that source word `i` forms with the `m` target words of a sentence pair."""
+    """Return the indices of the type pairs that source word `i` forms with the `m` target words of
+    a sentence pair.
+    """
     return text.cells[text.origin[b] + i * m : text.origin[b] + (i + 1) * m]
 
 
@@ -546,7 +683,9 @@ def count(sentences, text, longest, is_hmm, weights, prior, expected):
 
 @fast_loop
 def link(sentences, text, longest, weights, prior, links):
-    """Write the best position of each word (see `_best`) and the posterior of this position to `links`, in both directions."""
+    """Write the best position of each word (see `_best`) and the posterior of this position to
+    `links`, in both directions.
+    """
     room = work_space(longest, len(weights.forward_jump))
     for b in sentences:
         n, m, wide_n, wide_m = _both(True, b, text, weights, prior, room)
@@ -559,8 +698,8 @@ def link(sentences, text, longest, weights, prior, links):
 
 @fast_loop
 def draw(sentences, text, longest, weights, prior, seeds, keys, forward, backward):
-    """Sample a position for each word in every row of `forward` and `backward`. Row k depends on `seeds[k]`, and the positions
-    of sentence pair b also depend on `keys[b]`."""
+    """Sample a position for each word in every row of `forward` and `backward`. Row k depends on
+    `seeds[k]`, and the positions of sentence pair b also depend on `keys[b]`."""
     room = work_space(longest, len(weights.forward_jump))
     for b in sentences:
         n, m, wide_n, wide_m = _both(True, b, text, weights, prior, room)
@@ -572,9 +711,19 @@ def draw(sentences, text, longest, weights, prior, seeds, keys, forward, backwar
 
 
 @fast_part
-def _best(posterior, others, null_posterior, n_observed, n_given, wide, other_wide, links, linked_posterior):
-    """For each word, choose the position with the largest geometric mean of the posteriors of both directions, or -1 if the
-    null posterior is larger."""
+def _best(
+    posterior,
+    others,
+    null_posterior,
+    n_observed,
+    n_given,
+    wide,
+    other_wide,
+    links,
+    linked_posterior,
+):
+    """For each word, choose the position with the largest geometric mean of the posteriors of both
+    directions, or -1 if the null posterior is larger."""
     for j in range(n_observed):
         best, at = null_posterior[j], -1
         for i in range(n_given):
@@ -587,7 +736,9 @@ def _best(posterior, others, null_posterior, n_observed, n_given, wide, other_wi
 
 @fast_part
 def _draw(posterior, n_observed, n_given, wide, state, links):
-    """Sample a position for every word from its posterior, and return the new state of the generator."""
+    """Sample a position for every word from its posterior, and return the new state of the
+    generator.
+    """
     for j in range(n_observed):
         state += GOLDEN
         rest, at = F(unit(state)), -1

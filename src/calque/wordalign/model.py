@@ -20,13 +20,19 @@ from calque.wordalign.similarity import Similarities
 from calque.wordalign.vocabulary import Classes
 
 T = TypeVar("T")
-SHARDS = 8  # maximum number of shards; fixed, so that float sums do not depend on the number of threads
+SHARDS = (
+    8  # maximum number of shards; fixed, so that float sums do not depend on the number of threads
+)
 CELLS_PER_SHARD = 1 << 19  # minimum number of cells per shard
-MAX_COUNTS = 1 << 28  # maximum total number of counts over all shards; not enforced if there are only two shards
+MAX_COUNTS = (
+    1 << 28
+)  # maximum total number of counts over all shards; not enforced if there are only two shards
 
 
 def n_shards(n_cells: int, n_pairs: int) -> int:
-    """Return the number of shards for a text, a power of two; each shard has separate counts for all type pairs."""
+    """Return the number of shards for a text, a power of two; each shard has separate counts for
+    all type pairs.
+    """
     shards = min(SHARDS, max(1, n_cells // CELLS_PER_SHARD), max(2, MAX_COUNTS // max(1, n_pairs)))
     return 1 << (int(shards).bit_length() - 1)
 
@@ -34,13 +40,19 @@ def n_shards(n_cells: int, n_pairs: int) -> int:
 def n_threads(threads: int | None) -> int:
     """Return the number of threads; None means the number of available processors."""
     if threads is None:
-        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        return (
+            len(os.sched_getaffinity(0))
+            if hasattr(os, "sched_getaffinity")
+            else os.cpu_count() or 1
+        )
     check_number("threads", threads, least=1, whole=True)
     return threads
 
 
 def run(tasks: list[Callable[[], T]], threads: int) -> list[T]:
-    """Run tasks in threads, and return their results in order; compiled loops release the GIL, so they run in parallel."""
+    """Run tasks in threads, and return their results in order; compiled loops release the GIL, so
+    they run in parallel.
+    """
     if threads == 1 or len(tasks) == 1:
         return [task() for task in tasks]
     with ThreadPoolExecutor(min(threads, len(tasks))) as pool:
@@ -66,27 +78,43 @@ class Links(NamedTuple):
         """Return links in which every word is aligned to null."""
         n_source, n_target = len(bitext.source.words), len(bitext.target.words)
         return cls(
-            np.full(n_target, -1, np.int32), np.full(n_source, -1, np.int32),
-            np.zeros(n_target, np.float32), np.zeros(n_source, np.float32),
-        )  # fmt: skip
+            np.full(n_target, -1, np.int32),
+            np.full(n_source, -1, np.int32),
+            np.zeros(n_target, np.float32),
+            np.zeros(n_source, np.float32),
+        )
 
     def part(self, before: np.ndarray, after: np.ndarray) -> Links:
         """Return the links of a range of consecutive sentence pairs.
 
         Args:
-            before, after: numbers of source and target words before the start and before the end of the range, int64 `[2]`.
+            before, after: numbers of source and target words before the start and before the end of
+                the range, int64 `[2]`.
         """
-        source, target = (slice(*ends) for ends in zip(before.tolist(), after.tolist(), strict=True))
+        source, target = (
+            slice(*ends) for ends in zip(before.tolist(), after.tolist(), strict=True)
+        )
         return Links(
-            self.forward[target], self.backward[source], self.forward_posterior[target], self.backward_posterior[source]
+            self.forward[target],
+            self.backward[source],
+            self.forward_posterior[target],
+            self.backward_posterior[source],
         )
 
     def direction(self, across: bool) -> tuple[np.ndarray, np.ndarray]:
-        """Return the links and posteriors of the target words if `across` is true, otherwise of the source words."""
-        return (self.forward, self.forward_posterior) if across else (self.backward, self.backward_posterior)
+        """Return the links and posteriors of the target words if `across` is true, otherwise of the
+        source words.
+        """
+        return (
+            (self.forward, self.forward_posterior)
+            if across
+            else (self.backward, self.backward_posterior)
+        )
 
     def pairs(self, corpus: ParallelCorpus, across: bool) -> WordPairs:
-        """Return the links of one direction as pairs of word positions in the sentence pairs of `corpus`."""
+        """Return the links of one direction as pairs of word positions in the sentence pairs of
+        `corpus`.
+        """
         observed = (corpus.target if across else corpus.source).lengths()
         others, posterior = self.direction(across)
         n = int(observed.sum())
@@ -102,11 +130,13 @@ class Job:
     """A text to train on or to align, with the seed, the number of threads and the prior.
 
     Args:
-        alike: function that returns the spelling similarity of each type pair, uint16 `[n_pairs]`; see `vocabulary.shared`.
+        alike: function that returns the spelling similarity of each type pair, uint16 `[n_pairs]`;
+            see `vocabulary.shared`.
         keys: seed of each sentence pair of a new text, uint64 `[n_sentences]`, or None in training.
         threads: number of threads, which does not affect the result.
         step: function that is called after each pass.
-        similarities: word similarities used as a prior for the links, see `calque.wordalign.prior`; default: no prior.
+        similarities: word similarities used as a prior for the links, see `calque.wordalign.prior`;
+            default: no prior.
     """
 
     bitext: Bitext
@@ -123,7 +153,8 @@ class Model(ABC):
 
     Attributes:
         kind: name of the model.
-        settings_type: class of the settings, whose attribute `passes` is the number of calls to `Job.step` in training.
+        settings_type: class of the settings, whose attribute `passes` is the number of calls to
+            `Job.step` in training.
         classes: default settings of the word classes.
     """
 

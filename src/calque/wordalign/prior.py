@@ -1,11 +1,13 @@
 """Word similarities as a prior for the links of the HMM and the Gibbs sampler.
 
-With cosines c(i, j) and weight w, the unnormalised probability that target word j is aligned to position i is multiplied by
+With cosines c(i, j) and weight w, the unnormalised probability that target word j is aligned to
+position i is multiplied by
 
     g(i, j) = exp(w c(i, j)) / mean over i' of exp(w c(i', j))
 
-both in training and in link extraction. The other direction uses the mean over j'. The prior has no effect on a word that is
-equally similar to the words at all positions, and it leaves the unnormalised probability of null alignment unchanged.
+both in training and in link extraction. The other direction uses the mean over j'. The prior has no
+effect on a word that is equally similar to the words at all positions, and it leaves the
+unnormalised probability of null alignment unchanged.
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ class Prior(NamedTuple):
     Attributes:
         at: index in `odds` of the first cell of each sentence pair, int64 `[n_sentences]`.
         odds: exp(w c) for the cells of each sentence pair in row-major order, float32 `[n_cells]`.
-        forward, backward: factor that scales the odds of each target or source word to a mean of 1, float32 `[n_words]`.
+        forward, backward: factor that scales the odds of each target or source word to a mean of 1,
+            float32 `[n_words]`.
     """
 
     at: np.ndarray
@@ -46,9 +49,13 @@ def prior_of(similarities: Similarities | None, bitext: Bitext, weight: float) -
         return Prior(np.zeros(0, np.int64), *(np.zeros(0, F) for _ in range(3)))
     source, target = bitext.source, bitext.target
     sizes = np.diff(source.offsets), np.diff(target.offsets)
-    if not (np.array_equal(similarities.rows, sizes[0]) and np.array_equal(similarities.columns, sizes[1])):
+    if not (
+        np.array_equal(similarities.rows, sizes[0])
+        and np.array_equal(similarities.columns, sizes[1])
+    ):
         raise SettingError(
-            f"similarities must match the numbers of words in the {len(bitext):,} sentence pairs of the text, got different "
+            f"similarities must match the numbers of words in the {len(bitext):,} sentence pairs "
+            "of the text, got different "
             f"numbers for {len(similarities):,} sentence pairs"
         )
     ends = similarities.offsets
@@ -61,12 +68,16 @@ def prior_of(similarities: Similarities | None, bitext: Bitext, weight: float) -
 
 @loop
 def fill_odds(source_offsets, target_offsets, weight, prior):
-    """Replace each cosine in `prior.odds` with exp(weight · cosine), and NaN (for a word without a vector) with the mean odds
-    of the sentence pair. Fill `prior.forward` and `prior.backward`."""
+    """Replace each cosine in `prior.odds` with exp(weight · cosine), and NaN (for a word without a
+    vector) with the mean odds of the sentence pair. Fill `prior.forward` and `prior.backward`."""
     for b in range(len(prior.at)):
         top, left = source_offsets[b], target_offsets[b]
         n, m = source_offsets[b + 1] - top, target_offsets[b + 1] - left
-        cells, forward, backward = prior.odds[prior.at[b] : prior.at[b] + n * m], prior.forward, prior.backward
+        cells, forward, backward = (
+            prior.odds[prior.at[b] : prior.at[b] + n * m],
+            prior.forward,
+            prior.backward,
+        )
         total, known = 0.0, 0
         for k in range(n * m):
             if cells[k] == cells[k]:

@@ -14,31 +14,43 @@ from calque.pairs import WordPairs
 from calque.vectors import Embeddings
 
 Method = Literal["mutual", "softmax"]
-MEMORY = 1 << 28  # maximum number of bytes kept in memory; larger arrays are stored in a temporary mapped file
-STORED = np.dtype(np.float16)  # stores 11 significant bits of each cosine; a million sentence pairs take about 1 GB
+MEMORY = (
+    1 << 28
+)  # maximum number of bytes kept in memory; larger arrays are stored in a temporary mapped file
+STORED = np.dtype(
+    np.float16
+)  # stores 11 significant bits of each cosine; a million sentence pairs take about 1 GB
 
 
 class Similarities:
     """One matrix of word similarities `[source words, target words]` for each sentence pair.
 
     Args:
-        data: the cells of all matrices in row-major order, float16 or float32 `[n_cells]`, in memory or memory-mapped. The row
-            or column of a word without a vector contains NaN.
-        rows, columns: number of source words and of target words in each sentence pair, int64 `[n_sentences]`.
+        data: the cells of all matrices in row-major order, float16 or float32 `[n_cells]`, in
+            memory or memory-mapped. The row or column of a word without a vector contains NaN.
+        rows, columns: number of source words and of target words in each sentence pair, int64
+            `[n_sentences]`.
 
     Raises:
         InputError: the size of `data` does not match `rows` and `columns`.
     """
 
     def __init__(self, data: np.ndarray, rows: np.ndarray, columns: np.ndarray):
-        self.rows, self.columns = np.asarray(rows, dtype=np.int64), np.asarray(columns, dtype=np.int64)
+        self.rows, self.columns = (
+            np.asarray(rows, dtype=np.int64),
+            np.asarray(columns, dtype=np.int64),
+        )
         if self.rows.shape != self.columns.shape or self.rows.ndim != 1:
             raise InputError(
-                f"rows and columns must have the same shape [n], got {self.rows.shape} and {self.columns.shape}"
+                f"rows and columns must have the same shape [n], got {self.rows.shape} and "
+                f"{self.columns.shape}"
             )
         self.offsets = offsets_of(self.rows * self.columns)
         if data.shape != (int(self.offsets[-1]),):
-            raise InputError(f"data must have shape ({int(self.offsets[-1])},), one value per cell, got {data.shape}")
+            raise InputError(
+                f"data must have shape ({int(self.offsets[-1])},), one value per cell, got "
+                f"{data.shape}"
+            )
         self.data = data
 
     def __len__(self) -> int:
@@ -56,14 +68,19 @@ class Similarities:
 
     @classmethod
     def of(cls, matrices: Iterable[np.ndarray]) -> Similarities:
-        """Build `Similarities` from one matrix for each sentence pair; all cells are copied to one float32 array in memory."""
+        """Build `Similarities` from one matrix for each sentence pair; all cells are copied to one
+        float32 array in memory.
+        """
         parts = [np.asarray(matrix, dtype=np.float32) for matrix in matrices]
         shapes = np.array([part.shape for part in parts], dtype=np.int64).reshape(-1, 2)
-        return cls(np.concatenate([np.zeros(0, np.float32), *(part.ravel() for part in parts)]), *shapes.T)
+        return cls(
+            np.concatenate([np.zeros(0, np.float32), *(part.ravel() for part in parts)]), *shapes.T
+        )
 
 
 def cosines(source: Embeddings, target: Embeddings) -> Iterator[np.ndarray]:
-    """Yield the word cosines of each sentence pair, float32 `[source words, target words]`; words without a vector get NaN.
+    """Yield the word cosines of each sentence pair, float32 `[source words, target words]`; words
+    without a vector get NaN.
 
     Args:
         source, target: word vectors of both sides of the same sentence pairs.
@@ -71,9 +88,14 @@ def cosines(source: Embeddings, target: Embeddings) -> Iterator[np.ndarray]:
     Raises:
         SettingError: the numbers of sentences or the dimensions differ.
     """
-    for what, a, b in (("sentences", len(source), len(target)), ("dimensions", source.dim, target.dim)):
+    for what, a, b in (
+        ("sentences", len(source), len(target)),
+        ("dimensions", source.dim, target.dim),
+    ):
         if a != b:
-            raise SettingError(f"source and target vectors must have equal numbers of {what}, got {a} and {b}")
+            raise SettingError(
+                f"source and target vectors must have equal numbers of {what}, got {a} and {b}"
+            )
     x, y = unit_rows(source.data), unit_rows(target.data)
     for k in range(len(source)):
         rows, columns = _covered(source, k), _covered(target, k)
@@ -93,41 +115,53 @@ def _covered(side: Embeddings, sentence: int) -> np.ndarray:
     return rows if side.covered is None else rows[side.covered[rows]]
 
 
-# -- links --------------------------------------------------------------------------------------------------------------
+# -- links
+# --------------------------------------------------------------------------------------------------
 def mutual(similarity: np.ndarray) -> np.ndarray:
-    """Link word pairs that are mutually most similar (SimAlign's Argmax, Jalili Sabet et al. 2020, §2.1).
+    """Link word pairs that are mutually most similar (SimAlign's Argmax, Jalili Sabet et al. 2020,
+    §2.1).
 
     Args:
         similarity: similarities of the words, `[n_source, n_target]`.
 
     Returns:
-        the similarity of each link, scaled to 0…1, and 0 for pairs without a link, float64 `[n_source, n_target]`.
+        the similarity of each link, scaled to 0…1, and 0 for pairs without a link, float64
+        `[n_source, n_target]`.
     """
     linked = np.zeros(similarity.shape)
     if similarity.size:
         best_target, best_source = similarity.argmax(1), similarity.argmax(0)
         rows = np.flatnonzero(best_source[best_target] == np.arange(len(similarity)))
-        linked[rows, best_target[rows]] = np.clip(0.5 * (1 + similarity[rows, best_target[rows]]), 1e-6, 1.0)
+        linked[rows, best_target[rows]] = np.clip(
+            0.5 * (1 + similarity[rows, best_target[rows]]), 1e-6, 1.0
+        )
     return linked
 
 
-def softmax(similarity: np.ndarray, *, threshold: float = 1e-3, temperature: float = 0.1) -> np.ndarray:
-    """Link words whose softmax probability exceeds a threshold in both directions (awesome-align, Dou & Neubig 2021, Eq. 2).
+def softmax(
+    similarity: np.ndarray, *, threshold: float = 1e-3, temperature: float = 0.1
+) -> np.ndarray:
+    """Link words whose softmax probability exceeds a threshold in both directions (awesome-align,
+    Dou & Neubig 2021, Eq. 2).
 
     Args:
-        similarity: cosines of the words, `[n_source, n_target]`; the paper uses dot products without a temperature.
+        similarity: cosines of the words, `[n_source, n_target]`; the paper uses dot products
+            without a temperature.
         threshold: probability that a link must exceed in both directions.
         temperature: divisor of the similarities.
 
     Returns:
-        the geometric mean of the two probabilities of each link, and 0 for pairs without a link, `[n_source, n_target]`.
+        the geometric mean of the two probabilities of each link, and 0 for pairs without a link,
+        `[n_source, n_target]`.
     """
     from scipy.special import softmax as normalized
 
     if not similarity.size:
         return similarity
     forward, backward = (normalized(similarity / temperature, axis) for axis in (1, 0))
-    return np.where((forward > threshold) & (backward > threshold), np.sqrt(forward * backward), 0.0)
+    return np.where(
+        (forward > threshold) & (backward > threshold), np.sqrt(forward * backward), 0.0
+    )
 
 
 METHODS: dict[str, Callable[..., np.ndarray]] = {"mutual": mutual, "softmax": softmax}
@@ -144,7 +178,8 @@ def links_from_embeddings(
         options: further arguments of the function named by `method`.
 
     Returns:
-        links with posteriors in 0…1, which are not comparable between methods. Words without a vector get no links.
+        links with posteriors in 0…1, which are not comparable between methods. Words without a
+        vector get no links.
 
     Raises:
         SettingError: the method is unknown, or the numbers of sentences or the dimensions differ.
@@ -162,8 +197,12 @@ def check_extraction(method: str) -> None:
         raise SettingError(f"method must be one of {', '.join(METHODS)}, got {method!r}")
 
 
-def links_from_matrices(matrices: Iterable[np.ndarray], n: int, *, method: str = "mutual", **options: Any) -> WordPairs:
-    """Link the words of `n` sentence pairs based on similarity matrices; see `links_from_embeddings` and `link_matrix`."""
+def links_from_matrices(
+    matrices: Iterable[np.ndarray], n: int, *, method: str = "mutual", **options: Any
+) -> WordPairs:
+    """Link the words of `n` sentence pairs based on similarity matrices; see
+    `links_from_embeddings` and `link_matrix`.
+    """
     check_extraction(method)
     linked = [link_matrix(matrix, method=method, **options) for matrix in matrices]
     empty = (np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))
@@ -178,11 +217,13 @@ def link_matrix(
     """Return the word links of one sentence pair.
 
     Args:
-        matrix: similarities `[source words, target words]`, with NaN in the row or column of a word without a vector.
+        matrix: similarities `[source words, target words]`, with NaN in the row or column of a word
+            without a vector.
         method, options: see `links_from_embeddings`.
 
     Returns:
-        the sorted positions of the source and target words, int64 `[n_links]`, and the posteriors of the links, from 0 to 1.
+        the sorted positions of the source and target words, int64 `[n_links]`, and the posteriors
+        of the links, from 0 to 1.
     """
     known = ~np.isnan(matrix)
     rows, columns = np.flatnonzero(known.any(1)), np.flatnonzero(known.any(0))

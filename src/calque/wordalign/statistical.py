@@ -1,4 +1,6 @@
-"""Statistical word alignment of parallel text, and trained aligners that can be applied to new text."""
+"""Statistical word alignment of parallel text, and trained aligners that can be applied to new
+text.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,8 @@ from calque.wordalign.vocabulary import Classes, Vocabulary, code_points, joined
 
 Prior = Callable[[ParallelCorpus], Similarities]
 Settings = FastAlignSettings | HmmSettings | GibbsSettings
-FEW = 2_000  # `auto` uses the Gibbs sampler below this number of sentence pairs, where it is fast and helps most
+# `auto` uses the Gibbs sampler below this number of sentence pairs, where it is fast and helps most
+FEW = 2_000
 MAX_WORDS = 500
 FORMAT = "calque word aligner 1"
 BLOCK = 1 << 15  # number of sentence pairs that `WordAligner.aligned` aligns at a time
@@ -42,50 +45,80 @@ _KINDS: dict[str, type[Model]] = {kind.kind: kind for kind in (DiagonalModel, Hm
 
 
 def align_words(
-    corpus: ParallelCorpus, *, symmetrize: str = "one-to-one", extra: ParallelCorpus | None = None, model: str = "auto",
-    settings: Settings | None = None, classes: Classes | None = None, seed: int = 0, threads: int | None = None,
-    max_words: int = MAX_WORDS, prior: Prior | None = None, prior_weight: float | None = None, progress: bool = False,
-) -> WordPairs:  # fmt: skip
+    corpus: ParallelCorpus,
+    *,
+    symmetrize: str = "one-to-one",
+    extra: ParallelCorpus | None = None,
+    model: str = "auto",
+    settings: Settings | None = None,
+    classes: Classes | None = None,
+    seed: int = 0,
+    threads: int | None = None,
+    max_words: int = MAX_WORDS,
+    prior: Prior | None = None,
+    prior_weight: float | None = None,
+    progress: bool = False,
+) -> WordPairs:
     """Link words that are translations of each other, based on word co-occurrence in parallel text.
 
     Args:
         corpus: parallel text to align.
-        symmetrize: symmetrisation method: `one-to-one` (the intersection, without the links of words with several links),
-            `intersection`, `union`, `grow-diag`, `grow-diag-final` or `grow-diag-final-and`; see `calque.wordalign.symmetrize`.
-            Results of different methods are not comparable.
-        extra: additional parallel text in the same languages, used only for training. It improves the links of small texts.
-        model: `fast-align` (IBM model 2 with a preference for the diagonal; the fastest), `hmm` (two hidden Markov models
-            trained to agree), `gibbs` (a Gibbs sampler with fertilities; the most accurate) or `auto` (`gibbs` for fewer than
-            2,000 sentence pairs, otherwise `hmm`).
+        symmetrize: symmetrisation method: `one-to-one` (the intersection, without the links of
+            words with several links), `intersection`, `union`, `grow-diag`, `grow-diag-final` or
+            `grow-diag-final-and`; see `calque.wordalign.symmetrize`. Results of different methods
+            are not comparable.
+        extra: additional parallel text in the same languages, used only for training. It improves
+            the links of small texts.
+        model: `fast-align` (IBM model 2 with a preference for the diagonal; the fastest), `hmm`
+            (two hidden Markov models trained to agree), `gibbs` (a Gibbs sampler with fertilities;
+            the most accurate) or `auto` (`gibbs` for fewer than 2,000 sentence pairs, otherwise
+            `hmm`).
         settings: settings of the model: `FastAlignSettings`, `HmmSettings` or `GibbsSettings`.
-        classes: settings of the word classes. By default, `fast-align` uses unchanged words, and the other models use
-            lower-cased words, with rare words represented by their first five letters.
+        classes: settings of the word classes. By default, `fast-align` uses unchanged words, and
+            the other models use lower-cased words, with rare words represented by their first five
+            letters.
         seed: random seed of `gibbs`; the other models are deterministic.
-        threads: number of threads, which does not affect the links; default: the number of available processors.
-        max_words: maximum number of words per side. Longer sentence pairs get no links, and a warning reports their number.
-        prior: function that computes the word similarities of a text, such as `calque.Linker("mini").similarities`; only for
-            `hmm` and `gibbs`. If the encoder supports the languages, an aligner with this prior makes fewer errors than the
-            aligner or the encoder alone. To use an encoder that is first aligned on this text, see `calque.HeldOut`.
-        prior_weight: weight of the similarities; default: the value of `similarity` in the settings of the model.
+        threads: number of threads, which does not affect the links; default: the number of
+            available processors.
+        max_words: maximum number of words per side. Longer sentence pairs get no links, and a
+            warning reports their number.
+        prior: function that computes the word similarities of a text, such as
+            `calque.Linker("mini").similarities`; only for `hmm` and `gibbs`. If the encoder
+            supports the languages, an aligner with this prior makes fewer errors than the aligner
+            or the encoder alone. To use an encoder that is first aligned on this text, see
+            `calque.HeldOut`.
+        prior_weight: weight of the similarities; default: the value of `similarity` in the settings
+            of the model.
         progress: whether to show a progress bar.
 
     Returns:
-        links with posteriors for all sentence pairs of `corpus`; pairs with an empty side have no links.
+        links with posteriors for all sentence pairs of `corpus`; pairs with an empty side have no
+        links.
 
     Raises:
-        SettingError: the model or the symmetrisation method is unknown, the settings are for another model, `extra` is in other
-            languages, or `prior_weight` is set without a prior.
+        SettingError: the model or the symmetrisation method is unknown, the settings are for
+            another model, `extra` is in other languages, or `prior_weight` is set without a prior.
     """
     check_method(symmetrize)
     aligner = WordAligner.train(
-        corpus, extra=extra, model=model, settings=settings, classes=classes, seed=seed, threads=threads,
-        max_words=max_words, prior=prior, prior_weight=prior_weight, progress=progress,
-    )  # fmt: skip
+        corpus,
+        extra=extra,
+        model=model,
+        settings=settings,
+        classes=classes,
+        seed=seed,
+        threads=threads,
+        max_words=max_words,
+        prior=prior,
+        prior_weight=prior_weight,
+        progress=progress,
+    )
     return aligner.align(corpus, symmetrize=symmetrize)
 
 
 class WordAligner:
-    """A trained word aligner, which is built by `WordAligner.train` or read from a file by `WordAligner.open`.
+    """A trained word aligner, which is built by `WordAligner.train` or read from a file by
+    `WordAligner.open`.
 
     Args:
         model: the trained model.
@@ -95,9 +128,14 @@ class WordAligner:
     """
 
     def __init__(
-        self, model: Model, vocabularies: tuple[Vocabulary, Vocabulary], langs: tuple[str, str], *,
-        max_words: int = MAX_WORDS, prior: Prior | None = None,
-    ):  # fmt: skip
+        self,
+        model: Model,
+        vocabularies: tuple[Vocabulary, Vocabulary],
+        langs: tuple[str, str],
+        *,
+        max_words: int = MAX_WORDS,
+        prior: Prior | None = None,
+    ):
         _check_prior(model.kind, prior)
         self.model, self.vocabularies, self.langs = model, vocabularies, langs
         self.max_words, self.prior = max_words, prior
@@ -109,14 +147,26 @@ class WordAligner:
 
     @classmethod
     def train(
-        cls, corpus: ParallelCorpus, *, extra: ParallelCorpus | None = None, model: str = "auto",
-        settings: Settings | None = None, classes: Classes | None = None, seed: int = 0, threads: int | None = None,
-        max_words: int = MAX_WORDS, prior: Prior | None = None, prior_weight: float | None = None, progress: bool = False,
-    ) -> WordAligner:  # fmt: skip
+        cls,
+        corpus: ParallelCorpus,
+        *,
+        extra: ParallelCorpus | None = None,
+        model: str = "auto",
+        settings: Settings | None = None,
+        classes: Classes | None = None,
+        seed: int = 0,
+        threads: int | None = None,
+        max_words: int = MAX_WORDS,
+        prior: Prior | None = None,
+        prior_weight: float | None = None,
+        progress: bool = False,
+    ) -> WordAligner:
         """Train on parallel text; the arguments are those of `align_words`."""
         text = corpus if extra is None else corpus + extra
         if model == "auto":
-            matching = (name for name, kind in _KINDS.items() if isinstance(settings, kind.settings_type))
+            matching = (
+                name for name, kind in _KINDS.items() if isinstance(settings, kind.settings_type)
+            )
             model = next(matching, "gibbs" if len(text) < FEW else "hmm")
         if model not in _KINDS:
             raise SettingError(f"model must be one of auto, {', '.join(_KINDS)}, got {model!r}")
@@ -124,11 +174,16 @@ class WordAligner:
         chosen: Any = settings or kind.settings_type()
         if not isinstance(chosen, kind.settings_type):
             expected = kind.settings_type.__name__
-            raise SettingError(f"settings must be {expected} for model={model!r}, got {type(chosen).__name__}")
+            raise SettingError(
+                f"settings must be {expected} for model={model!r}, got {type(chosen).__name__}"
+            )
         _check_prior(model, prior)
         if prior_weight is not None:
             if prior is None:
-                raise SettingError(f"prior_weight={prior_weight:g} needs a prior; set prior, or leave out prior_weight")
+                raise SettingError(
+                    f"prior_weight={prior_weight:g} needs a prior; set prior, or leave out "
+                    "prior_weight"
+                )
             check_number("prior_weight", prior_weight, least=0)
             chosen = chosen.weighted(prior_weight)
         check_number("max_words", max_words, least=1, whole=True)
@@ -136,36 +191,49 @@ class WordAligner:
         classes = classes or kind.classes
         source, source_words, source_offsets = Vocabulary.build(text.source, classes)
         target, target_words, target_offsets = Vocabulary.build(text.target, classes)
-        sides = Side(source_words, source_offsets, len(source)), Side(target_words, target_offsets, len(target))
+        sides = (
+            Side(source_words, source_offsets, len(source)),
+            Side(target_words, target_offsets, len(target)),
+        )
         bitext = _bitext(*sides, max_words)
         similar = None if prior is None else prior(text)
         with _bar(chosen.passes, model, text.langs, progress) as updates:
             alike = partial(_shared, bitext, source, target)
-            trained, links = kind.fit(Job(bitext, alike, seed, None, workers, updates.update, similar), chosen)
+            trained, links = kind.fit(
+                Job(bitext, alike, seed, None, workers, updates.update, similar), chosen
+            )
         aligner = cls(trained, (source, target), text.langs, max_words=max_words, prior=prior)
         aligner._trained_on = corpus, links
         return aligner
 
     def align(
-        self, corpus: ParallelCorpus, *, symmetrize: str = "one-to-one", seed: int = 0, threads: int | None = None,
+        self,
+        corpus: ParallelCorpus,
+        *,
+        symmetrize: str = "one-to-one",
+        seed: int = 0,
+        threads: int | None = None,
         progress: bool = False,
-    ) -> WordPairs:  # fmt: skip
+    ) -> WordPairs:
         """Link the words of the training corpus or of a new text.
 
-        Out-of-vocabulary words are linked based on spelling and position. The links of a sentence pair do not depend on the other
-        sentence pairs. For the training corpus itself, the links computed in training are returned.
+        Out-of-vocabulary words are linked based on spelling and position. The links of a sentence
+        pair do not depend on the other sentence pairs. For the training corpus itself, the links
+        computed in training are returned.
 
         Args:
             corpus: text in the languages of the aligner.
             symmetrize, seed, threads, progress: see `align_words`.
 
         Raises:
-            SettingError: the corpus and the aligner have different languages, or the symmetrisation method is unknown.
+            SettingError: the corpus and the aligner have different languages, or the symmetrisation
+                method is unknown.
         """
         check_method(symmetrize)
         if corpus.langs != self.langs:
             raise SettingError(
-                f"corpus must have the aligner's languages, {'-'.join(self.langs)}, got {'-'.join(corpus.langs)}"
+                f"corpus must have the aligner's languages, {'-'.join(self.langs)}, got "
+                f"{'-'.join(corpus.langs)}"
             )
         if self._trained_on is not None and corpus is self._trained_on[0]:
             links = self._trained_on[1]
@@ -174,10 +242,16 @@ class WordAligner:
         return join_directions(links.pairs(corpus, True), links.pairs(corpus, False), symmetrize)
 
     def aligned(
-        self, corpus: ParallelCorpus, *, symmetrize: str = "one-to-one", seed: int = 0, threads: int | None = None,
+        self,
+        corpus: ParallelCorpus,
+        *,
+        symmetrize: str = "one-to-one",
+        seed: int = 0,
+        threads: int | None = None,
         block: int = BLOCK,
-    ) -> Iterator[WordPairs]:  # fmt: skip
-        """Yield the links of `align` block by block, so that only the links of one block are in memory.
+    ) -> Iterator[WordPairs]:
+        """Yield the links of `align` block by block, so that only the links of one block are in
+        memory.
 
         Args:
             corpus, symmetrize, seed, threads: see `align`.
@@ -187,7 +261,11 @@ class WordAligner:
             the links of each block, whose sentence pairs are numbered from 0.
         """
         check_method(symmetrize)
-        trained = self._trained_on[1] if self._trained_on is not None and corpus is self._trained_on[0] else None
+        trained = (
+            self._trained_on[1]
+            if self._trained_on is not None and corpus is self._trained_on[0]
+            else None
+        )
         before = np.zeros(2, dtype=np.int64)
         for first in range(0, len(corpus), block):
             part = corpus[first : first + block]
@@ -201,25 +279,36 @@ class WordAligner:
     def _links(self, corpus: ParallelCorpus, seed: int, threads: int, progress: bool) -> Links:
         """Return the links of a new text in both directions."""
         sides, spellings, known = [], [], [len(vocabulary) for vocabulary in self.vocabularies]
-        for vocabulary, sentences in zip(self.vocabularies, (corpus.source, corpus.target), strict=True):
+        for vocabulary, sentences in zip(
+            self.vocabularies, (corpus.source, corpus.target), strict=True
+        ):
             words, offsets, unknown = vocabulary.encode(sentences)
             sides.append(Side(words, offsets, len(vocabulary) + len(unknown)))
             spellings.append(joined(vocabulary.points, code_points(unknown)))
         source, target = sides
         bitext = _bitext(source, target, self.max_words)
-        keys = sentence_keys(source.words, source.offsets, known[0], target.words, target.offsets, known[1])
+        keys = sentence_keys(
+            source.words, source.offsets, known[0], target.words, target.offsets, known[1]
+        )
         alike = partial(shared, bitext.pairs, *spellings)
         similar = self.prior and self.prior(corpus)
         with _bar(None, self.model.kind, self.langs, progress) as updates:
-            return self.model.links(Job(bitext, alike, seed, keys, threads, updates.update, similar))
+            return self.model.links(
+                Job(bitext, alike, seed, keys, threads, updates.update, similar)
+            )
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the vocabularies and the model to a safetensors file."""
         from safetensors.numpy import save_file
 
-        arrays = {f"model.{name}": np.ascontiguousarray(array) for name, array in self.model.arrays().items()}
+        arrays = {
+            f"model.{name}": np.ascontiguousarray(array)
+            for name, array in self.model.arrays().items()
+        }
         for name, vocabulary in zip(("source", "target"), self.vocabularies, strict=True):
-            arrays |= _packed(f"{name}.names", vocabulary.names) | _packed(f"{name}.forms", vocabulary.spellings)
+            arrays |= _packed(f"{name}.names", vocabulary.names) | _packed(
+                f"{name}.forms", vocabulary.spellings
+            )
         about = {
             "format": FORMAT,
             "model": self.model.kind,
@@ -228,7 +317,8 @@ class WordAligner:
             "settings": asdict(self.model.settings),
             "classes": asdict(self.vocabularies[0].classes),
         }
-        # All metadata is in one entry, because safetensors writes several entries in an order that varies between processes.
+        # All metadata is in one entry, because safetensors writes several entries in an order that
+        # varies between processes.
         record = json_text({**about, "digest": _digest(json_text(about), arrays)})
         with whole(path) as part:
             save_file(arrays, part, metadata={"calque": record})
@@ -243,7 +333,9 @@ class WordAligner:
         from safetensors import safe_open
 
         if os.path.isdir(path):
-            raise InputError("must be a file written by calque words --tables, but is a folder", path=path)
+            raise InputError(
+                "must be a file written by calque words --tables, but is a folder", path=path
+            )
         if not os.path.exists(path):
             raise InputError(f"no such file{similar_path(path)}", path=path)
         try:
@@ -253,22 +345,32 @@ class WordAligner:
             about = json.loads(metadata["calque"])
             # Compiled loops do not check array bounds, so corrupt arrays must be rejected here.
             if about.pop("digest") != _digest(json_text(about), arrays):
-                raise ValueError("the checksum is wrong, so the file is corrupt; train the aligner again")
+                raise ValueError(
+                    "the checksum is wrong, so the file is corrupt; train the aligner again"
+                )
             kind, classes = _KINDS[about["model"]], Classes(**about["classes"])
-            tables = {k.removeprefix("model."): v for k, v in arrays.items() if k.startswith("model.")}
+            tables = {
+                k.removeprefix("model."): v for k, v in arrays.items() if k.startswith("model.")
+            }
             source, target = (
-                Vocabulary(_unpacked(f"{name}.names", arrays), _unpacked(f"{name}.forms", arrays), classes)
+                Vocabulary(
+                    _unpacked(f"{name}.names", arrays), _unpacked(f"{name}.forms", arrays), classes
+                )
                 for name in ("source", "target")
             )
             model = kind.from_arrays(tables, kind.settings_of(about["settings"]))
             first, second = about["langs"]
-            return cls(model, (source, target), (first, second), max_words=about["max_words"], prior=prior)
+            return cls(
+                model, (source, target), (first, second), max_words=about["max_words"], prior=prior
+            )
         except Exception as error:  # a corrupt file can raise any exception
             raise InputError(f"not a word aligner saved by calque ({error})", path=path) from error
 
 
 def is_aligner(path: str) -> bool:
-    """Return whether a file has the metadata of a saved `WordAligner`; the file may still be corrupt."""
+    """Return whether a file has the metadata of a saved `WordAligner`; the file may still be
+    corrupt.
+    """
     from safetensors import SafetensorError, safe_open
 
     try:
@@ -287,7 +389,9 @@ def _digest(record: str, arrays: dict[str, np.ndarray]) -> str:
     """Return a hash of the metadata and arrays of a saved aligner."""
     digest = hashlib.blake2b(record.encode("utf-8", "replace"), digest_size=16)
     for name in sorted(arrays):
-        digest.update(f"\n{name} {arrays[name].dtype} {arrays[name].shape} ".encode("utf-8", "replace"))
+        digest.update(
+            f"\n{name} {arrays[name].dtype} {arrays[name].shape} ".encode("utf-8", "replace")
+        )
         digest.update(np.ascontiguousarray(arrays[name]).data)
     return digest.hexdigest()
 
@@ -311,7 +415,8 @@ def _bitext(source: Side, target: Side, max_words: int) -> Bitext:
     bitext = Bitext(source, target, max_words=max_words)
     if bitext.too_long:
         warnings.warn(
-            f"{bitext.too_long:,} of {len(bitext):,} sentence pairs have more than {max_words:,} words on one side and "
+            f"{bitext.too_long:,} of {len(bitext):,} sentence pairs have more than {max_words:,} "
+            "words on one side and "
             "get no links; split these lines into sentences",
             UserWarning,
             stacklevel=3,
@@ -325,8 +430,9 @@ def _bar(n: int | None, model: str, langs: tuple[str, str], progress: bool):
 
 @loop
 def sentence_keys(source, source_offsets, n_source, target, target_offsets, n_target):
-    """Return a uint64 key for each sentence pair that depends only on the words of the pair. Out-of-vocabulary words (with
-    indices of at least `n_source` or `n_target`) are numbered within their sentence."""
+    """Return a uint64 key for each sentence pair that depends only on the words of the pair.
+    Out-of-vocabulary words (with indices of at least `n_source` or `n_target`) are numbered within
+    their sentence."""
     keys = np.empty(len(source_offsets) - 1, np.uint64)
     for b in range(len(keys)):
         key = mix(np.uint64(source_offsets[b + 1] - source_offsets[b]))

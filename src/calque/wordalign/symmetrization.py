@@ -10,7 +10,9 @@ from calque.errors import SettingError
 from calque.pairs import WordPairs
 from calque.wordalign.bitext import loop
 
-Symmetrization = Literal["intersection", "union", "grow-diag", "grow-diag-final", "grow-diag-final-and", "one-to-one"]
+Symmetrization = Literal[
+    "intersection", "union", "grow-diag", "grow-diag-final", "grow-diag-final-and", "one-to-one"
+]
 METHODS: tuple[str, ...] = get_args(Symmetrization)
 
 
@@ -27,18 +29,22 @@ def check_method(method: str) -> None:
 def symmetrize(forward: WordPairs, backward: WordPairs, method: str = "intersection") -> WordPairs:
     """Return the symmetrised links of two alignment directions.
 
-    `grow-diag` starts from the intersection and adds links of the union that are horizontally, vertically or diagonally
-    adjacent to a selected link, if at least one of the two words has no link yet. `-final` then adds links of either direction
-    if at least one of the two words has no link yet; `-final-and` adds them only if neither word has a link (Koehn et al. 2005,
-    "Edinburgh system description"). `one-to-one` is the intersection without the links of words with several links (Cao 2020).
+    `grow-diag` starts from the intersection and adds links of the union that are horizontally,
+    vertically or diagonally adjacent to a selected link, if at least one of the two words has no
+    link yet. `-final` then adds links of either direction if at least one of the two words has no
+    link yet; `-final-and` adds them only if neither word has a link (Koehn et al. 2005, "Edinburgh
+    system description"). `one-to-one` is the intersection without the links of words with several
+    links (Cao 2020).
 
     Args:
-        forward, backward: links of the two directions for the same sentence pairs, both as (source, target) pairs.
+        forward, backward: links of the two directions for the same sentence pairs, both as (source,
+            target) pairs.
         method: one of `METHODS`.
 
     Returns:
-        links sorted by sentence, source and target. If both directions have posteriors, the posterior of a link is the mean
-        of its posteriors in the two directions; a direction without the link counts as 0.
+        links sorted by sentence, source and target. If both directions have posteriors, the
+        posterior of a link is the mean of its posteriors in the two directions; a direction without
+        the link counts as 0.
 
     Raises:
         SettingError: the method is unknown, or the numbers of sentence pairs differ.
@@ -46,16 +52,21 @@ def symmetrize(forward: WordPairs, backward: WordPairs, method: str = "intersect
     check_method(method)
     if forward.n_sentences != backward.n_sentences:
         raise SettingError(
-            f"links must belong to the same text, got {forward.n_sentences} and {backward.n_sentences} sentence pairs"
+            f"links must belong to the same text, got {forward.n_sentences} and "
+            f"{backward.n_sentences} sentence pairs"
         )
     n, code = forward.n_sentences, -1 if method == "one-to-one" else METHODS.index(method)
     sentence, source, target, posterior = join(_arrays(forward), _arrays(backward), n, code)
     has_posterior = forward.posterior is not None and backward.posterior is not None
-    return WordPairs(sentence, source, target, n_sentences=n, posterior=posterior if has_posterior else None)
+    return WordPairs(
+        sentence, source, target, n_sentences=n, posterior=posterior if has_posterior else None
+    )
 
 
 def _arrays(pairs: WordPairs) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return the sentence offsets, source positions, target positions and posteriors (default: 1) of links."""
+    """Return the sentence offsets, source positions, target positions and posteriors (default: 1)
+    of links.
+    """
     posterior = np.ones(len(pairs), np.float32) if pairs.posterior is None else pairs.posterior
     source, target = np.ascontiguousarray(pairs.source), np.ascontiguousarray(pairs.target)
     return pairs.offsets(), source, target, np.ascontiguousarray(posterior)
@@ -63,9 +74,15 @@ def _arrays(pairs: WordPairs) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.nd
 
 @loop
 def join(forward, backward, n_sentences, method):
-    """Return the sentence indices, source positions, target positions and posteriors of the selected links."""
+    """Return the sentence indices, source positions, target positions and posteriors of the
+    selected links.
+    """
     size = len(forward[1]) + len(backward[1])
-    sentence, source, target = np.empty(size, np.int64), np.empty(size, np.int64), np.empty(size, np.int64)
+    sentence, source, target = (
+        np.empty(size, np.int64),
+        np.empty(size, np.int64),
+        np.empty(size, np.int64),
+    )
     posterior, n = np.empty(size, np.float32), 0
     for k in range(n_sentences):
         height = width = 0
@@ -107,7 +124,9 @@ def join(forward, backward, n_sentences, method):
 
 @loop
 def _one_to_one(state, height, width):
-    """Remove every selected link whose row or column has another selected link; the value 8 marks removed links."""
+    """Remove every selected link whose row or column has another selected link; the value 8 marks
+    removed links.
+    """
     for s in range(height):
         for t in range(width):
             if state[s * width + t] & 4:
@@ -130,7 +149,16 @@ def _grow(state, row, column):
             for t in range(width):
                 if not state[s * width + t] & 4:
                     continue
-                for ds, dt in ((-1, 0), (0, -1), (1, 0), (0, 1), (-1, -1), (-1, 1), (1, -1), (1, 1)):
+                for ds, dt in (
+                    (-1, 0),
+                    (0, -1),
+                    (1, 0),
+                    (0, 1),
+                    (-1, -1),
+                    (-1, 1),
+                    (1, -1),
+                    (1, 1),
+                ):
                     i, j = s + ds, t + dt
                     if i < 0 or j < 0 or i >= height or j >= width:
                         continue

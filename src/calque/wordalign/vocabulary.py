@@ -1,8 +1,9 @@
-"""Word classes for statistical alignment, in which stems replace rare words, and the spelling similarity of words.
+"""Word classes for statistical alignment, in which stems replace rare words, and the spelling
+similarity of words.
 
-Spelling similarity helps to align names, numbers and loan words. It is the longest common subsequence ratio (Melamed 1995,
-"Automatic evaluation and uniform filter cascades for inducing N-best translation lexicons") of the words after transliteration
-to Latin letters without accents.
+Spelling similarity helps to align names, numbers and loan words. It is the longest common
+subsequence ratio (Melamed 1995, "Automatic evaluation and uniform filter cascades for inducing
+N-best translation lexicons") of the words after transliteration to Latin letters without accents.
 """
 
 # pyright: reportAttributeAccessIssue=false
@@ -21,24 +22,36 @@ from calque.offsets import offsets_of
 from calque.text import Sentences
 from calque.wordalign.bitext import Pairs, loop
 
-_CYRILLIC = "а:a б:b в:v г:g д:d е:e ё:e ж:zh з:z и:i й:i к:k л:l м:m н:n о:o п:p р:r с:s т:t у:u ф:f х:h ц:ts ч:ch "
-_CYRILLIC += "ш:sh щ:sht ъ: ы:y ь: э:e ю:yu я:ya є:e і:i ї:i ґ:g ђ:d ј:j љ:l њ:n ћ:c џ:dz ѓ:g ќ:k ѕ:z "
-_GREEK = "α:a β:v γ:g δ:d ε:e ζ:z η:i θ:th ι:i κ:k λ:l μ:m ν:n ξ:x ο:o π:p ρ:r σ:s ς:s τ:t υ:y φ:f χ:h ψ:ps ω:o"
+_CYRILLIC = (
+    "а:a б:b в:v г:g д:d е:e ё:e ж:zh з:z и:i й:i к:k л:l м:m н:n о:o п:p р:r с:s т:t у:u ф:f х:h "
+    "ц:ts ч:ch "
+)
+_CYRILLIC += (
+    "ш:sh щ:sht ъ: ы:y ь: э:e ю:yu я:ya є:e і:i ї:i ґ:g ђ:d ј:j љ:l њ:n ћ:c џ:dz ѓ:g ќ:k ѕ:z "
+)
+_GREEK = (
+    "α:a β:v γ:g δ:d ε:e ζ:z η:i θ:th ι:i κ:k λ:l μ:m ν:n ξ:x ο:o π:p ρ:r σ:s ς:s τ:t υ:y φ:f χ:h "
+    "ψ:ps ω:o"
+)
 _ROMAN = str.maketrans({letter[0]: letter[2:] for letter in (_CYRILLIC + _GREEK).split(" ")})
 _U = np.uint64
 BITS = 64
-LONGEST = 255  # maximum word length that `shared` stores in 8 bits; the lengths of longer words are clipped to it
+# maximum word length that `shared` stores in 8 bits; the lengths of longer words are clipped to it
+LONGEST = 255
 
 CodePoints = tuple[np.ndarray, np.ndarray]
 
 
 def code_points(words: pa.Array) -> CodePoints:
-    """Return words as lower-case code points without accents, with Cyrillic and Greek transliterated to Latin letters.
+    """Return words as lower-case code points without accents, with Cyrillic and Greek
+    transliterated to Latin letters.
 
     Returns:
         the code points of all words, uint32, and the offsets of the words, int64 `[n + 1]`.
     """
-    bare = pc.replace_substring_regex(pc.utf8_lower(pc.utf8_normalize(words, form="NFKD")), r"[\p{M}\n]+", "")
+    bare = pc.replace_substring_regex(
+        pc.utf8_lower(pc.utf8_normalize(words, form="NFKD")), r"[\p{M}\n]+", ""
+    )
     text = "".join(word + "\n" for word in bare.to_pylist())
     if not text.isascii():
         text = text.translate(_ROMAN)
@@ -51,7 +64,9 @@ def code_points(words: pa.Array) -> CodePoints:
 
 def joined(first: CodePoints, second: CodePoints) -> CodePoints:
     """Concatenate the words of `first` and `second`."""
-    return np.concatenate([first[0], second[0]]), np.concatenate([first[1], first[1][-1] + second[1][1:]])
+    return np.concatenate([first[0], second[0]]), np.concatenate(
+        [first[1], first[1][-1] + second[1][1:]]
+    )
 
 
 def ratios() -> np.ndarray:
@@ -61,11 +76,13 @@ def ratios() -> np.ndarray:
 
 
 def shared(pairs: Pairs, source: CodePoints, target: CodePoints) -> np.ndarray:
-    """For each type pair, return 256 · (length of the longest common subsequence) + (length of the longer word, at most 255).
+    """For each type pair, return 256 · (length of the longest common subsequence) + (length of the
+    longer word, at most 255).
 
     Args:
         pairs: type pairs to compare.
-        source, target: spelling of each type, see `code_points`. Only the first 64 letters of a source word are compared.
+        source, target: spelling of each type, see `code_points`. Only the first 64 letters of a
+            source word are compared.
 
     Returns:
         the spelling similarities, uint16 `[n_pairs]`.
@@ -79,7 +96,9 @@ def shared(pairs: Pairs, source: CodePoints, target: CodePoints) -> np.ndarray:
 
 @loop
 def common(left, left_offsets, right, right_offsets, n_letters, starts, target):
-    """Compute `shared` with the bit-parallel algorithm of Hyyrö (2004), which stores a column of the table in one 64-bit word."""
+    """Compute `shared` with the bit-parallel algorithm of Hyyrö (2004), which stores a column of
+    the table in one 64-bit word.
+    """
     masks, out = np.zeros(n_letters, np.uint64), np.zeros(len(target), np.uint16)
     for s in range(len(starts) - 1):
         low, length = left_offsets[s], left_offsets[s + 1] - left_offsets[s]
@@ -109,13 +128,16 @@ _RARE = "\u2026"  # suffix of stem names, which distinguishes a stem from an ide
 
 @dataclass(frozen=True)
 class Classes:
-    """Settings of the word classes used in alignment. A class is a frequent word, or a stem that rare words share.
+    """Settings of the word classes used in alignment. A class is a frequent word, or a stem that
+    rare words share.
 
-    The translations of a rare word cannot be estimated reliably, so all rare words with the same first `stem` characters share
-    a class (Fraser & Marcu 2005, "ISI's participation in the Romanian-English alignment task").
+    The translations of a rare word cannot be estimated reliably, so all rare words with the same
+    first `stem` characters share a class (Fraser & Marcu 2005, "ISI's participation in the
+    Romanian-English alignment task").
 
     Args:
-        lower: whether to lower-case words and normalise compatibility forms such as full-width letters (NFKC).
+        lower: whether to lower-case words and normalise compatibility forms such as full-width
+            letters (NFKC).
         stem: number of characters in the stem of a rare word; 0 disables stems.
         frequent: minimum number of occurrences for a word to have its own class.
     """
@@ -149,17 +171,22 @@ class Vocabulary:
         return code_points(self.spellings)
 
     @classmethod
-    def build(cls, sentences: Sentences, classes: Classes) -> tuple[Vocabulary, np.ndarray, np.ndarray]:
+    def build(
+        cls, sentences: Sentences, classes: Classes
+    ) -> tuple[Vocabulary, np.ndarray, np.ndarray]:
         """Build the vocabulary of a text, and encode the text.
 
         Returns:
-            the vocabulary, the class index of each word, int32 `[n_words]`, and the sentence offsets, int64 `[n + 1]`.
+            the vocabulary, the class index of each word, int32 `[n_words]`, and the sentence
+            offsets, int64 `[n + 1]`.
         """
         types, numbers, offsets = _types(sentences, classes)
         frequency = np.bincount(numbers, minlength=len(types))
         if classes.stem:
             stems = _stem(types, classes)
-            named = pc.if_else(pc.less(pa.array(frequency), pa.scalar(np.int64(classes.frequent))), stems, types)
+            named = pc.if_else(
+                pc.less(pa.array(frequency), pa.scalar(np.int64(classes.frequent))), stems, types
+            )
         else:
             named = types
         encoded = named.dictionary_encode()
@@ -172,14 +199,15 @@ class Vocabulary:
         return cls(names, types.take(pa.array(best)), classes), numbers, offsets
 
     def encode(self, sentences: Sentences) -> tuple[np.ndarray, np.ndarray, pa.Array]:
-        """Encode a new text as class indices; out-of-vocabulary words get indices of at least `len(self)`.
+        """Encode a new text as class indices; out-of-vocabulary words get indices of at least
+        `len(self)`.
 
-        The same out-of-vocabulary word gets different indices in different sentences, so that the links of a sentence do not
-        depend on the rest of the text.
+        The same out-of-vocabulary word gets different indices in different sentences, so that the
+        links of a sentence do not depend on the rest of the text.
 
         Returns:
-            the index of each word, int32 `[n_words]`, the sentence offsets, int64 `[n + 1]`, and the spellings of the
-            out-of-vocabulary words.
+            the index of each word, int32 `[n_words]`, the sentence offsets, int64 `[n + 1]`, and
+            the spellings of the out-of-vocabulary words.
         """
         types, numbers, offsets = _types(sentences, self.classes)
         class_of = pc.index_in(types, self.names)
@@ -196,11 +224,15 @@ class Vocabulary:
 
 
 def _types(sentences: Sentences, classes: Classes) -> tuple[pa.Array, np.ndarray, np.ndarray]:
-    """Return the word types after normalisation, the type index of each word, and the sentence offsets."""
+    """Return the word types after normalisation, the type index of each word, and the sentence
+    offsets.
+    """
     offsets = offsets_of(sentences.lengths())
     words = pa.chunked_array([chunk.flatten() for chunk in sentences.chunks()], pa.string())
     encoded = words.dictionary_encode().unify_dictionaries()
-    numbers = np.concatenate([np.zeros(0, np.int32), *(np.array(chunk.indices) for chunk in encoded.chunks)])
+    numbers = np.concatenate(
+        [np.zeros(0, np.int32), *(np.array(chunk.indices) for chunk in encoded.chunks)]
+    )
     types = encoded.chunk(0).dictionary if encoded.num_chunks else pa.nulls(0, pa.string())
     if classes.lower and len(types):
         folded = pc.utf8_lower(pc.utf8_normalize(types, form="NFKC")).dictionary_encode()
@@ -210,4 +242,6 @@ def _types(sentences: Sentences, classes: Classes) -> tuple[pa.Array, np.ndarray
 
 
 def _stem(types: pa.Array, classes: Classes) -> pa.Array:
-    return pc.binary_join_element_wise(pc.utf8_slice_codeunits(types, 0, classes.stem), pa.scalar(_RARE), pa.scalar(""))
+    return pc.binary_join_element_wise(
+        pc.utf8_slice_codeunits(types, 0, classes.stem), pa.scalar(_RARE), pa.scalar("")
+    )

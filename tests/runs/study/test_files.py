@@ -48,12 +48,19 @@ first_senses = "index.sense"
 TAGS = "a O\nb B-PER\n\nc O\n\n"
 SENSES = '<corpus><sentence><instance id="i0" lemma="a" pos="NOUN">a</instance></sentence></corpus>'
 FILES = {
-    "en.vec": "2 2\na 1 0\nb 0 1\n", "de.vec": "2 2\nx 1 0\ny 0 1\n", "en.txt": "a b\n", "de.txt": "x y\n",
-    "pairs.tsv": "a b\tx y\n", "test.tsv": "a b\ty x\n", "test.align": "0-1 1-0\n", "entries.tsv": "a\tx\nb\ty\n",
+    "en.vec": "2 2\na 1 0\nb 0 1\n",
+    "de.vec": "2 2\nx 1 0\ny 0 1\n",
+    "en.txt": "a b\n",
+    "de.txt": "x y\n",
+    "pairs.tsv": "a b\tx y\n",
+    "test.tsv": "a b\ty x\n",
+    "test.align": "0-1 1-0\n",
+    "entries.tsv": "a\tx\nb\ty\n",
     **{f"ner.{part}.tsv": TAGS for part in ("train.en", "dev.en", "test.de", "ceiling.de")},
     **{f"{part}.data.xml": SENSES for part in ("train", "test")},
-    **{f"{part}.gold.key.txt": "i0 a%1:00:00::\n" for part in ("train", "test")}, "index.sense": "a%1:00:00:: 1 1 1\n",
-}  # fmt: skip
+    **{f"{part}.gold.key.txt": "i0 a%1:00:00::\n" for part in ("train", "test")},
+    "index.sense": "a%1:00:00:: 1 1 1\n",
+}
 
 
 @pytest.fixture
@@ -75,12 +82,20 @@ def refused(plan):
 
 
 PLACES = {
-    "en.vec": "encoders.words", "en.txt": "encoders.own.pretrain.texts.en", "pairs.tsv": "supervision.parallel.de",
-    "entries.tsv": "supervision.dictionary.de", "test.tsv": "tasks.retrieval.test.de", "test.align": "tasks.retrieval.links.de",
-    "ner.train.en.tsv": "tasks.ner.train", "ner.dev.en.tsv": "tasks.ner.dev", "ner.test.de.tsv": "tasks.ner.test",
-    "ner.ceiling.de.tsv": "tasks.ner.ceiling", "train.data.xml": "tasks.wsd.train", "test.data.xml": "tasks.wsd.test",
+    "en.vec": "encoders.words",
+    "en.txt": "encoders.own.pretrain.texts.en",
+    "pairs.tsv": "supervision.parallel.de",
+    "entries.tsv": "supervision.dictionary.de",
+    "test.tsv": "tasks.retrieval.test.de",
+    "test.align": "tasks.retrieval.links.de",
+    "ner.train.en.tsv": "tasks.ner.train",
+    "ner.dev.en.tsv": "tasks.ner.dev",
+    "ner.test.de.tsv": "tasks.ner.test",
+    "ner.ceiling.de.tsv": "tasks.ner.ceiling",
+    "train.data.xml": "tasks.wsd.train",
+    "test.data.xml": "tasks.wsd.test",
     "index.sense": "tasks.wsd.first_senses",
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", PLACES)
@@ -145,7 +160,9 @@ def test_a_setting_that_a_task_cannot_use_is_found_before_the_first_step(plan):
         ("encoders/e6-small", "did you mean e5-small?"),
     ],
 )
-def test_an_encoder_that_does_not_exist_is_found_before_the_first_step(plan, name, fact, monkeypatch):
+def test_an_encoder_that_does_not_exist_is_found_before_the_first_step(
+    plan, name, fact, monkeypatch
+):
     monkeypatch.setattr("calque.encoders.hub.unconnected", lambda: True)
     (plan.parent / "empty").mkdir()
     (plan.parent / "encoders" / "e5-small").mkdir(parents=True)

@@ -1,4 +1,6 @@
-"""Test that a study never replaces the results of another study, and keeps the scores of removed rows."""
+"""Test that a study never replaces the results of another study, and keeps the scores of removed
+rows.
+"""
 
 import json
 
@@ -49,12 +51,19 @@ def lines(path):
 
 
 def test_each_study_file_writes_its_own_folder_by_default(folder):
-    first, second = written(folder, "first.toml"), written(folder, "second.toml", PLAN.replace("rotation = {}", ""))
+    first, second = (
+        written(folder, "first.toml"),
+        written(folder, "second.toml", PLAN.replace("rotation = {}", "")),
+    )
     study(first)
     before = (folder / "first" / "results.jsonl").read_bytes()
     study(second)
     assert (folder / "first" / "results.jsonl").read_bytes() == before
-    assert 0 < len(lines(folder / "second" / "results.jsonl")) < len(lines(folder / "first" / "results.jsonl"))
+    assert (
+        0
+        < len(lines(folder / "second" / "results.jsonl"))
+        < len(lines(folder / "first" / "results.jsonl"))
+    )
     assert json.loads((folder / "first" / "study.json").read_text()) == {"study": "../first.toml"}
 
 
@@ -65,7 +74,10 @@ def test_a_file_without_a_suffix_does_not_collide_with_its_results(folder):
 
 @pytest.mark.parametrize("how", ["out in the file", "--out", "the same name in another folder"])
 def test_the_results_of_another_study_are_never_replaced(folder, how):
-    first, second = written(folder, "first.toml", f'out = "shared"\n{PLAN}'), written(folder, "second.toml")
+    first, second = (
+        written(folder, "first.toml", f'out = "shared"\n{PLAN}'),
+        written(folder, "second.toml"),
+    )
     if how == "out in the file":
         second = written(folder, "second.toml", f'out = "shared"\n{PLAN}')
     elif how != "--out":
@@ -73,10 +85,13 @@ def test_the_results_of_another_study_are_never_replaced(folder, how):
     study(first)
     before = {path: path.read_bytes() for path in (folder / "shared").rglob("*") if path.is_file()}
     with pytest.raises(
-        SettingError, match=r"shared contains the results of first\.toml, not of .*choose another folder"
+        SettingError,
+        match=r"shared contains the results of first\.toml, not of .*choose another folder",
     ):
         study(second, out=None if how == "out in the file" else folder / "shared")
-    assert {path: path.read_bytes() for path in (folder / "shared").rglob("*") if path.is_file()} == before
+    assert {
+        path: path.read_bytes() for path in (folder / "shared").rglob("*") if path.is_file()
+    } == before
 
 
 def test_a_study_and_its_results_can_be_moved_together_or_alone(folder):
@@ -85,7 +100,9 @@ def test_a_study_and_its_results_can_be_moved_together_or_alone(folder):
     (folder / "results").rename(folder / "moved")
     assert len(study(first, out=folder / "moved")) == count
     first.rename(folder / "plans" / "renamed.toml")
-    with pytest.raises(SettingError, match=r"if renamed\.toml is the same study .*, delete .*moved/study\.json"):
+    with pytest.raises(
+        SettingError, match=r"if renamed\.toml is the same study .*, delete .*moved/study\.json"
+    ):
         study(folder / "plans" / "renamed.toml", out=folder / "moved")
     (folder / "moved" / "study.json").unlink()
     assert len(study(folder / "plans" / "renamed.toml", out=folder / "moved")) == count
@@ -98,18 +115,24 @@ def test_scores_of_a_removed_row_are_kept_and_return_without_a_new_computation(f
     written(folder, "first.toml", PLAN.replace("rotation = {}", "linear = {}"))
     removed = sum(record["method"] == "rotation" for record in every)
     with pytest.warns(
-        CalqueWarning, match=rf"^{removed} earlier scores belong to rows .* kept in .*results\.jsonl\.1$"
+        CalqueWarning,
+        match=rf"^{removed} earlier scores belong to rows .* kept in .*results\.jsonl\.1$",
     ):
         study(plan)
     assert (folder / "first" / "results.jsonl.1").read_bytes() == whole
-    assert {each["method"] for each in lines(folder / "first" / "results.jsonl")} == {"base", "linear"}
+    assert {each["method"] for each in lines(folder / "first" / "results.jsonl")} == {
+        "base",
+        "linear",
+    }
     written(folder, "first.toml", PLAN.replace("rotation = {}", ""))
     with pytest.warns(CalqueWarning, match=r"results\.jsonl\.2$"):
         study(plan)
     assert (folder / "first" / "results.jsonl.1").read_bytes() == whole
     said = []
     written(folder, "first.toml")
-    assert study(plan, say=said.append) == every  # an added row is not a loss, so there is no third copy
+    assert (
+        study(plan, say=said.append) == every
+    )  # an added row is not a loss, so there is no third copy
     assert [line.split(": ")[1] for line in said if "to do" in line] == [
         "0 of 3 steps to do",
         "0 of 1 steps to do",

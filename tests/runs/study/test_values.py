@@ -47,9 +47,16 @@ def module(tmp_path, monkeypatch):
 
 
 ALLOWED = {
-    "strength": -0.5, "k": -3, "dropout": 7.5, "layers": -2, "offset": -1e6, "values": [-1.0, -1.0], "by_lang": {"de": -1.0},
-    "part": -1, "temperature": -2.0,
-}  # fmt: skip
+    "strength": -0.5,
+    "k": -3,
+    "dropout": 7.5,
+    "layers": -2,
+    "offset": -1e6,
+    "values": [-1.0, -1.0],
+    "by_lang": {"de": -1.0},
+    "part": -1,
+    "temperature": -2.0,
+}
 
 
 @pytest.mark.parametrize("name", ALLOWED)
@@ -61,10 +68,13 @@ def test_numbers_of_a_custom_method_have_only_the_declared_bounds(module, name):
 @pytest.mark.parametrize(
     ("name", "value", "expected"),
     [
-        ("part", -1.5, "a number from -1 to 1"), ("strength", math.inf, "a number"), ("strength", "a", "a number"),
-        ("k", 0.5, "a whole number"), ("strength", 10**400, "a number"),
+        ("part", -1.5, "a number from -1 to 1"),
+        ("strength", math.inf, "a number"),
+        ("strength", "a", "a number"),
+        ("k", 0.5, "a whole number"),
+        ("strength", 10**400, "a number"),
     ],
-)  # fmt: skip
+)
 def test_values_outside_the_declaration_are_rejected(module, name, value, expected):
     with pytest.raises(SettingError, match=f", expected {expected}$"):
         check_value(name, value, options_of_method("shifting_values:Shift")[name])

@@ -9,7 +9,19 @@ import numpy as np
 
 from calque.report.numbers import Figure, Number
 from calque.report.plots import svg
-from calque.report.plots.svg import Drawing, Frame, Raw, Scale, Series, element, group, mark, path, text, width_of
+from calque.report.plots.svg import (
+    Drawing,
+    Frame,
+    Raw,
+    Scale,
+    Series,
+    element,
+    group,
+    mark,
+    path,
+    text,
+    width_of,
+)
 
 _WIDTH, _HEIGHT = 760, 340
 CELL, ROW = 58, 34  # width and height of a heat map cell
@@ -18,20 +30,30 @@ SIGNS = {"better": "▲", "worse": "▼"}
 
 
 def _units(figures: Iterable[Figure], measure: str) -> tuple[int, str]:
-    """Return the scale factor of the values and the title of their axis; fractions are shown as percentages."""
-    return (100, f"{measure}, per cent") if all(figure.percent for figure in figures) else (1, measure)
+    """Return the scale factor of the values and the title of their axis; fractions are shown as
+    percentages.
+    """
+    return (
+        (100, f"{measure}, per cent") if all(figure.percent for figure in figures) else (1, measure)
+    )
 
 
 def _begun(
     series: Series, figures: Sequence[Figure], measure: str, foot: float
 ) -> tuple[list[str], Frame, Callable[[float], float]]:
-    """Draw the legend and the value axis of a chart; return the drawn parts, the remaining frame, and the value scale."""
+    """Draw the legend and the value axis of a chart; return the drawn parts, the remaining frame,
+    and the value scale.
+    """
     factor, measure = _units(figures, measure)
     signs, top = svg.legend(series, 16, 16, _WIDTH - 16)
     frame = Frame(52, top + 34, _WIDTH - 12, _HEIGHT - foot)
     ends = [factor * end for f in figures for end in (f.value, f.low, f.high) if end is not None]
     y = Scale(*svg.around(ends, zero=True), frame.bottom, frame.top)
-    return [signs, svg.value_axis(frame, y, y.ticks(), measure)], frame, lambda value: y(factor * value)
+    return (
+        [signs, svg.value_axis(frame, y, y.ticks(), measure)],
+        frame,
+        lambda value: y(factor * value),
+    )
 
 
 def _whisker(figure: Figure, x: float, y: Callable[[float], float]) -> list[svg.Raw]:
@@ -41,10 +63,17 @@ def _whisker(figure: Figure, x: float, y: Callable[[float], float]) -> list[svg.
 
 
 def bars(
-    groups: Sequence[str], series: Series, figures: Mapping[tuple[int, str], Figure], *,
-    title: str, measure: str, description: str,
-) -> Drawing:  # fmt: skip
-    """Draw a group of bars for each bin, with one bar and its interval per encoder; the keys of `figures` are (series, bin)."""
+    groups: Sequence[str],
+    series: Series,
+    figures: Mapping[tuple[int, str], Figure],
+    *,
+    title: str,
+    measure: str,
+    description: str,
+) -> Drawing:
+    """Draw a group of bars for each bin, with one bar and its interval per encoder; the keys of
+    `figures` are (series, bin).
+    """
     known = {key: figure for key, figure in figures.items() if figure.value is not None}
     parts, frame, y = _begun(series, list(known.values()), measure, 34)
     step = (frame.right - frame.left) / max(len(groups), 1)
@@ -57,21 +86,43 @@ def bars(
                 continue
             figure = known[number, name]
             middle, zero, tip = left + step * 0.14 + pitch * (place + 0.5), y(0), y(figure.value)  # type: ignore[arg-type]
-            box = {"x": middle - wide / 2, "y": min(tip, zero), "width": wide, "height": abs(zero - tip)}
+            box = {
+                "x": middle - wide / 2,
+                "y": min(tip, zero),
+                "width": wide,
+                "height": abs(zero - tip),
+            }
             foot = zero - 8 if tip <= zero else zero + 8
-            sign = svg.shape(number, middle, foot, min(4.5, max(2.5, wide / 2.6)))  # bars also differ by marker
+            sign = svg.shape(
+                number, middle, foot, min(4.5, max(2.5, wide / 2.6))
+            )  # bars also differ by marker
             drawn = (element("rect", **box, class_="bar"), *_whisker(figure, middle, y), sign)
             bar = mark(*drawn, tip=f"{label}, {name}: {figure}", source=figure.traced)
             parts.append(group(bar, class_=svg.series(number)))
-        parts.append(text(left + step * 0.5, frame.bottom + 19, svg.shortened(name, step - 6), class_="label middle"))
+        parts.append(
+            text(
+                left + step * 0.5,
+                frame.bottom + 19,
+                svg.shortened(name, step - 6),
+                class_="label middle",
+            )
+        )
     return Drawing(_WIDTH, _HEIGHT, "".join(parts), title, description)
 
 
 def curve(
-    series: Series, figures: Mapping[int, Sequence[tuple[float, Figure]]], *, title: str, measure: str, across: str,
-    description: str, log: bool = False, names: Mapping[float, str] | None = None,
-) -> Drawing:  # fmt: skip
-    """Draw scores as curves over a quantity such as the layer or the number of sentence pairs, with intervals as bands.
+    series: Series,
+    figures: Mapping[int, Sequence[tuple[float, Figure]]],
+    *,
+    title: str,
+    measure: str,
+    across: str,
+    description: str,
+    log: bool = False,
+    names: Mapping[float, str] | None = None,
+) -> Drawing:
+    """Draw scores as curves over a quantity such as the layer or the number of sentence pairs, with
+    intervals as bands.
 
     Args:
         figures: points of each series, by series number.
@@ -79,14 +130,21 @@ def curve(
         log: whether the horizontal axis is logarithmic; zero is then drawn before the first tick.
         names: labels of the ticks, such as names of bins, by position.
     """
-    known = {number: [(x, f) for x, f in points if f.value is not None] for number, points in figures.items()}
-    parts, frame, y = _begun(series, [f for points in known.values() for _, f in points], measure, 48)
+    known = {
+        number: [(x, f) for x, f in points if f.value is not None]
+        for number, points in figures.items()
+    }
+    parts, frame, y = _begun(
+        series, [f for points in known.values() for _, f in points], measure, 48
+    )
     places = sorted({x for points in known.values() for x, _ in points}) or [0.0, 1.0]
     above = [place for place in places if place > 0]
     log = log and places[0] >= 0 and len(above) > 1
     least = above[0] ** 2 / above[1] if log and places[0] == 0 else places[0]
     low, high = (least, places[-1]) if places[-1] > least else (least - 1, least + 1)
-    scale = Scale(low, high, frame.left + 14, frame.right - 24, log)  # leave space for half of the last label
+    scale = Scale(
+        low, high, frame.left + 14, frame.right - 24, log
+    )  # leave space for half of the last label
 
     def x(place: float) -> float:
         return scale(max(place, least))
@@ -97,9 +155,15 @@ def curve(
     for label, number in series:
         points = sorted(known.get(number, ()), key=lambda point: point[0])
         drawn: list[str] = []
-        ends = [(x(at), y(f.low), y(f.high)) for at, f in points if f.low is not None and f.high is not None]
+        ends = [
+            (x(at), y(f.low), y(f.high))
+            for at, f in points
+            if f.low is not None and f.high is not None
+        ]
         if len(ends) > 1:
-            around_it = [(at, top) for at, _, top in ends] + [(at, bottom) for at, bottom, _ in reversed(ends)]
+            around_it = [(at, top) for at, _, top in ends] + [
+                (at, bottom) for at, bottom, _ in reversed(ends)
+            ]
             drawn.append(path(around_it, closed=True, class_="band"))
         line = [(x(at), y(figure.value)) for at, figure in points]  # type: ignore[arg-type]
         if len(line) > 1:
@@ -123,16 +187,27 @@ class Point:
     y: Figure
 
 
-def scatter(points: Sequence[Point], *, title: str, across: str, up: str, description: str) -> Drawing:
+def scatter(
+    points: Sequence[Point], *, title: str, across: str, up: str, description: str
+) -> Drawing:
     """Draw a scatter plot of two measures with the least-squares line."""
     width, height = 620, 420
-    (sx, x_name), (sy, y_name) = _units([p.x for p in points], across), _units([p.y for p in points], up)
-    signs, top = svg.legend(list(dict.fromkeys((p.label, p.number) for p in points)), 16, 16, width - 16)
+    (sx, x_name), (sy, y_name) = (
+        _units([p.x for p in points], across),
+        _units([p.y for p in points], up),
+    )
+    signs, top = svg.legend(
+        list(dict.fromkeys((p.label, p.number) for p in points)), 16, 16, width - 16
+    )
     frame = Frame(52, top + 34, width - 20, height - 48)
     xs, ys = [sx * p.x.value for p in points], [sy * p.y.value for p in points]  # type: ignore[operator]
     x = Scale(*svg.around(xs), frame.left, frame.right)
     y = Scale(*svg.around(ys), frame.bottom, frame.top)
-    parts: list[str] = [signs, svg.value_axis(frame, y, y.ticks(), y_name), svg.base_axis(frame, x, x.ticks(6), x_name)]
+    parts: list[str] = [
+        signs,
+        svg.value_axis(frame, y, y.ticks(), y_name),
+        svg.base_axis(frame, x, x.ticks(6), x_name),
+    ]
     if len(set(xs)) > 1:
         ends = np.array([min(xs), max(xs)])
         heights = np.clip(np.polyval(np.polyfit(xs, ys, 1), ends), y.first, y.last)
@@ -140,35 +215,53 @@ def scatter(points: Sequence[Point], *, title: str, across: str, up: str, descri
         parts.append(group(element("title", "least squares"), fit))
     for point, px, py in zip(points, map(x, xs), map(y, ys), strict=True):
         tip = f"{point.label}, {point.lang}: {across} {point.x}, {up} {point.y}"
-        sign, name = svg.shape(point.number, px, py, 5), text(px + 8, py + 4, point.lang, class_="small halo")
+        sign, name = (
+            svg.shape(point.number, px, py, 5),
+            text(px + 8, py + 4, point.lang, class_="small halo"),
+        )
         dot = mark(sign, name, tip=tip, source=f"{point.x.traced} | {point.y.traced}")
         parts.append(group(dot, class_=svg.series(point.number)))
     return Drawing(width, height, "".join(parts), title, description)
 
 
 def heat(
-    rows: Series, columns: Sequence[str], cells: Mapping[tuple[int, int], tuple[Number, str, str]], *,
-    title: str, description: str,
-) -> Drawing:  # fmt: skip
-    """Draw the differences of methods (rows) from their baselines on test sets (columns). A cell has a difference, an outcome
-    ("better", "worse" or "unclear") and a tooltip. Significant differences are coloured, and larger differences are darker."""
+    rows: Series,
+    columns: Sequence[str],
+    cells: Mapping[tuple[int, int], tuple[Number, str, str]],
+    *,
+    title: str,
+    description: str,
+) -> Drawing:
+    """Draw the differences of methods (rows) from their baselines on test sets (columns). A cell
+    has a difference, an outcome ("better", "worse" or "unclear") and a tooltip. Significant
+    differences are coloured, and larger differences are darker."""
     left = min(190.0, 20 + max((width_of(label) for label, _ in rows), default=0))
     width, height = left + CELL * len(columns) + 8, 30 + ROW * len(rows) + 4
     stripes = element("line", x1=0, y1=0, x2=0, y2=7, class_="hatch")
     turned = {"patternUnits": "userSpaceOnUse", "patternTransform": "rotate(45)"}
-    parts: list[str] = [element("defs", element("pattern", stripes, id=svg.HATCH, width=7, height=7, **turned))]
+    parts: list[str] = [
+        element("defs", element("pattern", stripes, id=svg.HATCH, width=7, height=7, **turned))
+    ]
     largest = max(abs(number.value) for number, _, _ in cells.values())
     for c, name in enumerate(columns):
-        parts.append(text(left + CELL * (c + 0.5), 20, svg.shortened(name, CELL - 4), class_="label middle"))
+        parts.append(
+            text(left + CELL * (c + 0.5), 20, svg.shortened(name, CELL - 4), class_="label middle")
+        )
     for r, (label, _) in enumerate(rows):
         top = 30 + ROW * r
-        parts.append(text(left - 10, top + ROW / 2 + 4, svg.shortened(label, left - 14), class_="label end"))
+        parts.append(
+            text(left - 10, top + ROW / 2 + 4, svg.shortened(label, left - 14), class_="label end")
+        )
         for c in range(len(columns)):
             if (r, c) not in cells:
                 continue
             number, outcome, tip = cells[r, c]
             box = {"x": left + CELL * c, "y": top, "width": CELL, "height": ROW}
-            depth = 0 if outcome == "unclear" else min(3, 1 + int(3 * abs(number.value) / (largest or 1)))
+            depth = (
+                0
+                if outcome == "unclear"
+                else min(3, 1 + int(3 * abs(number.value) / (largest or 1)))
+            )
             kind = {"better": f"good{depth}", "worse": f"bad{depth}"}.get(outcome, "none")
             drawn = [element("rect", class_=f"cell {kind}", **box)]
             if outcome == "unclear":
@@ -179,7 +272,8 @@ def heat(
     return Drawing(width, height, "".join(parts), title, description)
 
 
-# -- words in a plane --------------------------------------------------------------------------------------------------
+# -- words in a plane
+# --------------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Dot:
     """Point of a projection: a word in its sentence."""
@@ -192,9 +286,12 @@ class Dot:
     pair: int
 
 
-def projection(words: Sequence[Dot], *, label: str, title: str, description: str, langs: Sequence[str]) -> Drawing:
-    """Draw the projected vectors of word pairs from one encoder. A line joins the words of a pair; both axes have the same
-    scale. Words of the first language are open circles; words of the second language are filled squares."""
+def projection(
+    words: Sequence[Dot], *, label: str, title: str, description: str, langs: Sequence[str]
+) -> Drawing:
+    """Draw the projected vectors of word pairs from one encoder. A line joins the words of a pair;
+    both axes have the same scale. Words of the first language are open circles; words of the second
+    language are filled squares."""
     x, y = _plane(words, Frame(_EDGE, _EDGE, _SIZE - _EDGE, _SIZE - _EDGE))
     by_pair: dict[int, list[Dot]] = {}
     for word in words:

@@ -9,29 +9,64 @@ from html import escape
 from typing import NamedTuple
 
 HATCH = "calque-hatch"  # id of the hatch pattern; `Drawing.inline` makes it unique within the page
-Series = Sequence[tuple[str, int]]  # names and numbers of series; the number determines colour and shape
+Series = Sequence[
+    tuple[str, int]
+]  # names and numbers of series; the number determines colour and shape
 
 # The baseline is grey. The other hues are adapted from Okabe and Ito (2008).
 # The contrast ratio of each hue to the background is at least 3:1 (WCAG 2.2, criterion 1.4.11).
 LIGHT = {
-    "paper": "#ffffff", "ink": "#1c1e21", "soft": "#595f69", "line": "#dcdfe4", "faint": "#f4f5f7",
-    "s0": "#666e79", "s1": "#0b67b2", "s2": "#c8500a", "s3": "#00805e", "s4": "#a33c83", "s5": "#8a6a00", "s6": "#2679ad",
+    "paper": "#ffffff",
+    "ink": "#1c1e21",
+    "soft": "#595f69",
+    "line": "#dcdfe4",
+    "faint": "#f4f5f7",
+    "s0": "#666e79",
+    "s1": "#0b67b2",
+    "s2": "#c8500a",
+    "s3": "#00805e",
+    "s4": "#a33c83",
+    "s5": "#8a6a00",
+    "s6": "#2679ad",
     "s7": "#5b4fc0",
-    "good1": "#dcebf7", "good2": "#a9cdea", "good3": "#2973ae", "bad1": "#fbe6d6", "bad2": "#f3bd92", "bad3": "#b9540f",
+    "good1": "#dcebf7",
+    "good2": "#a9cdea",
+    "good3": "#2973ae",
+    "bad1": "#fbe6d6",
+    "bad2": "#f3bd92",
+    "bad3": "#b9540f",
     "on3": "#ffffff",
-}  # fmt: skip
+}
 DARK = {
-    "paper": "#15171a", "ink": "#e9ebee", "soft": "#a9b0ba", "line": "#34393f", "faint": "#1d2024",
-    "s0": "#9aa2ad", "s1": "#63b0f0", "s2": "#f08a4b", "s3": "#3fc296", "s4": "#e28bc7", "s5": "#d9b84a", "s6": "#8fd3ff",
+    "paper": "#15171a",
+    "ink": "#e9ebee",
+    "soft": "#a9b0ba",
+    "line": "#34393f",
+    "faint": "#1d2024",
+    "s0": "#9aa2ad",
+    "s1": "#63b0f0",
+    "s2": "#f08a4b",
+    "s3": "#3fc296",
+    "s4": "#e28bc7",
+    "s5": "#d9b84a",
+    "s6": "#8fd3ff",
     "s7": "#a79cf7",
-    "good1": "#1b3346", "good2": "#23587f", "good3": "#7cbcec", "bad1": "#40291a", "bad2": "#75421c", "bad3": "#f3a068",
+    "good1": "#1b3346",
+    "good2": "#23587f",
+    "good3": "#7cbcec",
+    "bad1": "#40291a",
+    "bad2": "#75421c",
+    "bad3": "#f3a068",
     "on3": "#101214",
-}  # fmt: skip
+}
 SERIES = 8
 # Triangles are reserved for marking better and worse scores.
 SHAPES = ("circle", "square", "star", "diamond", "bar", "plus", "hexagon", "cross")
 DASHES = ("none", "none", "7 3", "2 3", "9 3 2 3", "5 2", "1 2", "12 4")
-FONT = "'Segoe UI',Roboto,'Helvetica Neue','Noto Sans','Liberation Sans',Arial,'DejaVu Sans',sans-serif"
+FONT = (
+    "'Segoe UI',Roboto,'Helvetica Neue','Noto Sans','Liberation Sans',Arial,'DejaVu "
+    "Sans',sans-serif"
+)
 
 
 def series(number: int) -> str:
@@ -44,16 +79,21 @@ def rules(colour: Mapping[str, str]) -> str:
     style = [
         f"text{{font-family:{FONT};font-size:12px;fill:{colour['soft']}}}",
         f".plot-title{{font-size:16px;font-weight:600;fill:{colour['ink']}}}",
-        f".label{{fill:{colour['ink']}}}", ".strong{font-weight:600}", ".small{font-size:11px}",
-        ".end{text-anchor:end}", ".middle{text-anchor:middle}",
-        f".grid{{stroke:{colour['line']};stroke-width:1}}", f".axis{{stroke:{colour['soft']};stroke-width:1}}",
+        f".label{{fill:{colour['ink']}}}",
+        ".strong{font-weight:600}",
+        ".small{font-size:11px}",
+        ".end{text-anchor:end}",
+        ".middle{text-anchor:middle}",
+        f".grid{{stroke:{colour['line']};stroke-width:1}}",
+        f".axis{{stroke:{colour['soft']};stroke-width:1}}",
         f".halo{{stroke:{colour['paper']};stroke-width:3;stroke-linejoin:round;paint-order:stroke}}",
         f".whisker{{stroke:{colour['ink']};stroke-width:1.2;fill:none}}",
-        f".hatch{{stroke:{colour['line']};stroke-width:1.5}}", f".cell{{stroke:{colour['paper']};stroke-width:2}}",
+        f".hatch{{stroke:{colour['line']};stroke-width:1.5}}",
+        f".cell{{stroke:{colour['paper']};stroke-width:2}}",
         f".none{{fill:{colour['faint']}}}",
         f".link{{stroke:{colour['soft']};stroke-width:.8;opacity:.35}}",
         f".fit{{stroke:{colour['ink']};stroke-width:1.5;stroke-dasharray:6 4;fill:none}}",
-    ]  # fmt: skip
+    ]
     for kind in ("good", "bad"):
         style += [f".{kind}{k}{{fill:{colour[f'{kind}{k}']}}}" for k in (1, 2, 3)]
     style += [f".on{k}{{fill:{colour['on3' if k == 3 else 'ink']}}}" for k in range(4)]
@@ -61,23 +101,30 @@ def rules(colour: Mapping[str, str]) -> str:
         c = colour[f"s{k}"]
         dash = "" if DASHES[k] == "none" else f";stroke-dasharray:{DASHES[k]}"
         style += [
-            f".s{k} .curve{{stroke:{c};stroke-width:2;fill:none{dash}}}", f".s{k} .band{{fill:{c};opacity:.13}}",
-            f".s{k} .bar{{fill:{c};opacity:.45}}", f".s{k} .shade{{fill:{c}}}",
+            f".s{k} .curve{{stroke:{c};stroke-width:2;fill:none{dash}}}",
+            f".s{k} .band{{fill:{c};opacity:.13}}",
+            f".s{k} .bar{{fill:{c};opacity:.45}}",
+            f".s{k} .shade{{fill:{c}}}",
             f".s{k} .dot{{fill:{c};stroke:{colour['paper']};stroke-width:1.2}}",
-            f".s{k} .open{{fill:{colour['paper']};stroke:{c};stroke-width:1.8}}", f".s{k} .name{{fill:{c};font-weight:600}}",
-        ]  # fmt: skip
+            f".s{k} .open{{fill:{colour['paper']};stroke:{c};stroke-width:1.8}}",
+            f".s{k} .name{{fill:{c};font-weight:600}}",
+        ]
     return "".join(style)
 
 
 def page_rules() -> str:
     """Return the style sheet for drawings inside a page, with CSS variables for the colours."""
-    return "".join(f"svg {rule}}}" for rule in rules({name: f"var(--{name})" for name in LIGHT}).split("}") if rule)
+    return "".join(
+        f"svg {rule}}}"
+        for rule in rules({name: f"var(--{name})" for name in LIGHT}).split("}")
+        if rule
+    )
 
 
 @dataclass(frozen=True)
 class Drawing:
-    """Drawing whose unit of length is about one pixel. Screen readers read `title` and `description`; `label` is the
-    heading of the drawing if there are several drawings in a row."""
+    """Drawing whose unit of length is about one pixel. Screen readers read `title` and
+    `description`; `label` is the heading of the drawing if there are several drawings in a row."""
 
     width: float
     height: float
@@ -87,15 +134,20 @@ class Drawing:
     label: str = ""
 
     def inline(self, name: str) -> str:
-        """Return the drawing for a page that contains the style sheet; `name` must be unique in the page."""
+        """Return the drawing for a page that contains the style sheet; `name` must be unique in the
+        page.
+        """
         return element(
             "svg",
             element("title", self.title, id=f"{name}-t"),
             element("desc", self.description, id=f"{name}-d"),
             Raw(self.body.replace(HATCH, f"{name}-hatch")),
             viewBox=f"0 0 {number(self.width)} {number(self.height)}",
-            width=self.width, height=self.height, role="img", aria_labelledby=f"{name}-t {name}-d",
-        )  # fmt: skip
+            width=self.width,
+            height=self.height,
+            role="img",
+            aria_labelledby=f"{name}-t {name}-d",
+        )
 
     def standalone(self) -> str:
         """Return the drawing as a separate file, with style sheet, white background and title."""
@@ -110,8 +162,9 @@ class Drawing:
             _placed(self, 0, top),
             xmlns="http://www.w3.org/2000/svg",
             viewBox=f"0 0 {number(self.width)} {number(self.height + top)}",
-            width=self.width, height=self.height + top,
-        )  # fmt: skip
+            width=self.width,
+            height=self.height + top,
+        )
 
 
 def beside(drawings: tuple[Drawing, ...]) -> Drawing:
@@ -131,7 +184,9 @@ def beside(drawings: tuple[Drawing, ...]) -> Drawing:
 def _placed(drawing: Drawing, x: float, y: float) -> Raw:
     """Return a drawing as an element at a position inside another drawing."""
     size = f"0 0 {number(drawing.width)} {number(drawing.height)}"
-    return element("svg", Raw(drawing.body), x=x, y=y, width=drawing.width, height=drawing.height, viewBox=size)
+    return element(
+        "svg", Raw(drawing.body), x=x, y=y, width=drawing.width, height=drawing.height, viewBox=size
+    )
 
 
 class Raw(str):
@@ -139,14 +194,17 @@ class Raw(str):
 
 
 def element(name: str, *children: str, **attributes: object) -> Raw:
-    """Return an element. Attributes and children are escaped, except `Raw` children. In attribute names, a final underscore is
-    dropped (`class_`), and other underscores become hyphens. Attributes with the value None are omitted."""
+    """Return an element. Attributes and children are escaped, except `Raw` children. In attribute
+    names, a final underscore is dropped (`class_`), and other underscores become hyphens.
+    Attributes with the value None are omitted."""
     given = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{escape(number(value) if isinstance(value, float | int) else str(value))}"'
         for key, value in attributes.items()
         if value is not None
     )
-    inside = "".join(child if isinstance(child, Raw) else escape(child, quote=False) for child in children)
+    inside = "".join(
+        child if isinstance(child, Raw) else escape(child, quote=False) for child in children
+    )
     return Raw(f"<{name}{given}>{inside}</{name}>" if inside else f"<{name}{given}/>")
 
 
@@ -171,13 +229,17 @@ def path(points: list[tuple[float, float]], *, closed: bool = False, **attribute
 
 
 def mark(*children: str, tip: str, source: str | None = None, **attributes: object) -> Raw:
-    """Group the SVG elements of one score, and add a tooltip and the result lines from which the score was computed."""
+    """Group the SVG elements of one score, and add a tooltip and the result lines from which the
+    score was computed.
+    """
     return group(element("title", tip), *children, class_="mark", data_source=source, **attributes)
 
 
 def width_of(content: str, size: float = 12) -> float:
     """Estimate the width of a text. East Asian characters and emoji are counted as squares."""
-    return size * sum(1.0 if ord(c) > 0x2E80 else 0.3 if c in "il.,:;|'! ()-" else 0.58 for c in content)
+    return size * sum(
+        1.0 if ord(c) > 0x2E80 else 0.3 if c in "il.,:;|'! ()-" else 0.58 for c in content
+    )
 
 
 def shortened(content: str, max_width: float, size: float = 12) -> str:
@@ -189,10 +251,13 @@ def shortened(content: str, max_width: float, size: float = 12) -> str:
     return content + "…"
 
 
-# -- scales, axes and legends ------------------------------------------------------------------------------------------
+# -- scales, axes and legends
+# ------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Scale:
-    """Linear or logarithmic scale that maps values from `first` to `last` to positions from `start` to `end`."""
+    """Linear or logarithmic scale that maps values from `first` to `last` to positions from `start`
+    to `end`.
+    """
 
     first: float
     last: float
@@ -201,17 +266,26 @@ class Scale:
     log: bool = False
 
     def __call__(self, value: float) -> float:
-        first, last, value = (math.log(end) if self.log else end for end in (self.first, self.last, value))
+        first, last, value = (
+            math.log(end) if self.log else end for end in (self.first, self.last, value)
+        )
         return self.start + (value - first) / (last - first) * (self.end - self.start)
 
     def ticks(self, about: int = 5) -> list[float]:
-        """Return round numbers in the range. On a log scale, use powers of ten, plus 2 and 5 times each if fewer than three."""
+        """Return round numbers in the range. On a log scale, use powers of ten, plus 2 and 5 times
+        each if fewer than three.
+        """
         if not self.log:
             step = nice((self.last - self.first) / about)
             low = math.ceil(self.first / step - 1e-9)
             return [k * step for k in range(low, math.floor(self.last / step + 1e-9) + 1)]
         powers = range(math.floor(math.log10(self.first)), math.ceil(math.log10(self.last)) + 1)
-        inside = [(m, m * 10.0**k) for k in powers for m in (1, 2, 5) if self.first <= m * 10.0**k <= self.last]
+        inside = [
+            (m, m * 10.0**k)
+            for k in powers
+            for m in (1, 2, 5)
+            if self.first <= m * 10.0**k <= self.last
+        ]
         tens = [value for m, value in inside if m == 1]
         return tens if len(tens) >= 3 else [value for _, value in inside]
 
@@ -221,7 +295,9 @@ def nice(step: float) -> float:
     if step <= 0:
         return 1.0
     power = 10.0 ** math.floor(math.log10(step))
-    return next(multiple * power for multiple in (1, 2, 2.5, 5, 10) if step <= multiple * power * (1 + 1e-9))
+    return next(
+        multiple * power for multiple in (1, 2, 2.5, 5, 10) if step <= multiple * power * (1 + 1e-9)
+    )
 
 
 def around(values: Iterable[float], *, zero: bool = False) -> tuple[float, float]:
@@ -253,7 +329,9 @@ class Frame(NamedTuple):
     bottom: float
 
 
-def value_axis(frame: Frame, scale: Callable[[float], float], ticks: Sequence[float], title: str) -> Raw:
+def value_axis(
+    frame: Frame, scale: Callable[[float], float], ticks: Sequence[float], title: str
+) -> Raw:
     """Draw a horizontal line and a number at each tick, and the title above the axis."""
     parts: list[str] = []
     for tick in ticks:
@@ -267,13 +345,23 @@ def value_axis(frame: Frame, scale: Callable[[float], float], ticks: Sequence[fl
 
 
 def base_axis(
-    frame: Frame, scale: Callable[[float], float], ticks: Sequence[float], title: str, show: Callable[[float], str] = plain
-) -> Raw:  # fmt: skip
+    frame: Frame,
+    scale: Callable[[float], float],
+    ticks: Sequence[float],
+    title: str,
+    show: Callable[[float], str] = plain,
+) -> Raw:
     """Draw the horizontal axis with ticks, and the title below its right end."""
-    parts: list[str] = [element("line", x1=frame.left, x2=frame.right, y1=frame.bottom, y2=frame.bottom, class_="axis")]
+    parts: list[str] = [
+        element(
+            "line", x1=frame.left, x2=frame.right, y1=frame.bottom, y2=frame.bottom, class_="axis"
+        )
+    ]
     for tick in ticks:
         x = scale(tick)
-        parts.append(element("line", x1=x, x2=x, y1=frame.bottom, y2=frame.bottom + 5, class_="axis"))
+        parts.append(
+            element("line", x1=x, x2=x, y1=frame.bottom, y2=frame.bottom + 5, class_="axis")
+        )
         parts.append(text(x, frame.bottom + 19, show(tick), class_="tick middle"))
     parts.append(text(frame.right, frame.bottom + 37, title, class_="title end"))
     return group(*parts, class_="axis-x")
@@ -291,12 +379,21 @@ def shape(number: int, x: float, y: float, r: float = 4.5, class_: str = "dot") 
         w, long, turn = 0.42, 1.15, 0 if name == "plus" else 45
         arm = ((w, -w), (long, -w), (long, w))  # corners of one of the four arms of the cross
         corners = [(a, b, turn + 90 * k) for k in range(4) for a, b in arm]
-        polar = [(math.hypot(a, b), math.degrees(math.atan2(b, a)) + angle) for a, b, angle in corners]
+        polar = [
+            (math.hypot(a, b), math.degrees(math.atan2(b, a)) + angle) for a, b, angle in corners
+        ]
     else:
-        kinds = {"star": ((1.35, 0.55) * 5, -90), "diamond": ((1.25,) * 4, -90), "hexagon": ((1.1,) * 6, 0)}
+        kinds = {
+            "star": ((1.35, 0.55) * 5, -90),
+            "diamond": ((1.25,) * 4, -90),
+            "hexagon": ((1.1,) * 6, 0),
+        }
         radii, first = kinds[name]
         polar = [(radius, first + 360 * k / len(radii)) for k, radius in enumerate(radii)]
-    points = [(x + r * d * math.cos(math.radians(a)), y + r * d * math.sin(math.radians(a))) for d, a in polar]
+    points = [
+        (x + r * d * math.cos(math.radians(a)), y + r * d * math.sin(math.radians(a)))
+        for d, a in polar
+    ]
     return path(points, closed=True, class_=class_)
 
 

@@ -1,4 +1,6 @@
-"""Run a study, which combines the encoders, methods, supervision and tasks of a study file, in cached steps."""
+"""Run a study, which combines the encoders, methods, supervision and tasks of a study file, in
+cached steps.
+"""
 
 from __future__ import annotations
 
@@ -46,12 +48,14 @@ def study(
 
     Args:
         path: TOML file that defines the study, see `Study`.
-        then: function that is called with the folder and the records at the end, for example to add files.
+        then: function that is called with the folder and the records at the end, for example to add
+            files.
 
     Returns:
-        a record for each score, with `encoder`, `layer`, `method`, `supervision`, `training_seed`, `task` and the keys of
-        `Score.to_dict`. Encoders and tasks have the names given in the study, and `kind` is calque's name of a task with
-        another name. The records are also written to `results.jsonl`.
+        a record for each score, with `encoder`, `layer`, `method`, `supervision`, `training_seed`,
+        `task` and the keys of `Score.to_dict`. Encoders and tasks have the names given in the
+        study, and `kind` is calque's name of a task with another name. The records are also written
+        to `results.jsonl`.
     """
     plan = read_study(path)
     plan = plan if data is None else replace(plan, data=str(Path(data).resolve()))
@@ -60,7 +64,9 @@ def study(
     if (folder / RESULTS).exists():
         check_results(folder / RESULTS)
     elif (folder / TABLES).exists():
-        raise InputError("calque did not write this file; choose another folder", path=folder / TABLES)
+        raise InputError(
+            "calque did not write this file; choose another folder", path=folder / TABLES
+        )
     steps = Steps(folder / "steps", WORK)
     grid = Grid(plan, steps)
     own = plan.own_classes()
@@ -72,13 +78,23 @@ def study(
             do(title, phase)
         records = list(_records(grid, steps))
         for name in unchanged(records):
-            message = f"all scores of {name} are identical to the scores of {BASE}; does the method change any vector?"
+            message = (
+                f"all scores of {name} are identical to the scores of {BASE}; does the method "
+                "change any vector?"
+            )
             warnings.warn(CalqueWarning(message), stacklevel=2)
         if (kept := keep_removed(folder / RESULTS, records)) is not None:
             n, copy = kept
-            fact = f"{n:,} earlier scores belong to rows or tasks that {Path(path).name} no longer has"
-            warnings.warn(CalqueWarning(f"{fact}; the earlier results are kept in {copy}"), stacklevel=2)
-        write_text(folder / RESULTS, "".join(json_text(each, ensure_ascii=False) + "\n" for each in records))
+            fact = (
+                f"{n:,} earlier scores belong to rows or tasks that {Path(path).name} no longer has"
+            )
+            warnings.warn(
+                CalqueWarning(f"{fact}; the earlier results are kept in {copy}"), stacklevel=2
+            )
+        write_text(
+            folder / RESULTS,
+            "".join(json_text(each, ensure_ascii=False) + "\n" for each in records),
+        )
         then(folder, records)
     return records
 
@@ -87,18 +103,30 @@ def _records(grid: Grid, steps: Steps) -> Iterator[dict[str, Any]]:
     """Yield the scores of all finished steps, with the keys that identify them."""
     for about, step in grid.scores:
         for score in json.loads((steps.place(step) / SCORES).read_text(encoding="utf-8")):
-            if "encoder" in score["settings"]:  # replace the folder's name by the encoder's name in the study
+            if (
+                "encoder" in score["settings"]
+            ):  # replace the folder's name by the encoder's name in the study
                 score["settings"]["encoder"] = label_of(about)
             # Scores that an alignment method computes itself belong to no task of the study.
-            kind = {"kind": score["task"]} if score["task"] != about.get("task", score["task"]) else {}
+            kind = (
+                {"kind": score["task"]} if score["task"] != about.get("task", score["task"]) else {}
+            )
             yield {**score, **kind, **about}
 
 
 def unchanged(records: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the names of methods whose scores and resamples are all identical to those of the base encoder."""
+    """Return the names of methods whose scores and resamples are all identical to those of the base
+    encoder.
+    """
     found: dict[str, set[str]] = {BASE: set()}
     for record in records:
-        score = [record["encoder"], record["layer"], *test_of(record), record["value"], record.get("resamples")]
+        score = [
+            record["encoder"],
+            record["layer"],
+            *test_of(record),
+            record["value"],
+            record.get("resamples"),
+        ]
         found.setdefault(record["method"], set()).add(json_text(score))
     return [name for name, scores in found.items() if name != BASE and scores <= found[BASE]]
 
@@ -107,7 +135,8 @@ def unchanged(records: Sequence[Mapping[str, Any]]) -> list[str]:
 def working(
     steps: Steps, workers: int, say: Say, own: Sequence[str] = ()
 ) -> Iterator[Callable[[str, Sequence[Step]], None]]:
-    """Yield a function that runs the steps of a phase, in parallel if `workers` exceeds 1. Workers import the classes `own`.
+    """Yield a function that runs the steps of a phase, in parallel if `workers` exceeds 1. Workers
+    import the classes `own`.
 
     Raises:
         SettingError: another process uses the folder.
@@ -145,7 +174,9 @@ def working(
                 pool.shutdown(cancel_futures=True)
 
 
-def begin_worker(cores: int, own: Sequence[str] = (), trust: bool = False, skip: bool = False) -> None:
+def begin_worker(
+    cores: int, own: Sequence[str] = (), trust: bool = False, skip: bool = False
+) -> None:
     """Initialise a worker process."""
     import torch
 

@@ -1,4 +1,6 @@
-"""Open every file of a study before its first step runs, so that a missing or wrong file is found at once."""
+"""Open every file of a study before its first step runs, so that a missing or wrong file is found
+at once.
+"""
 
 from __future__ import annotations
 
@@ -46,15 +48,22 @@ class Check:
 def check_files(study: Study, path: str | Path) -> None:
     """Check that all files named in a study exist, can be read and are of the right kind.
 
-    Parallel and plain text are read up to the first usable line. Dictionaries and annotated text are read completely.
+    Parallel and plain text are read up to the first usable line. Dictionaries and annotated text
+    are read completely.
 
     Raises:
-        InputError: a file is missing or of the wrong kind. The message gives the first problem and the settings of the others.
+        InputError: a file is missing or of the wrong kind. The message gives the first problem and
+            the settings of the others.
     """
     problems: dict[str, str] = {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CalqueWarning)  # the steps repeat these warnings
-        for check in [*_encoders(study), *_supervision(study), *_translations(study), *_tasks(study)]:
+        for check in [
+            *_encoders(study),
+            *_supervision(study),
+            *_translations(study),
+            *_tasks(study),
+        ]:
             try:
                 for file in check.paths:
                     files_at(file)
@@ -68,7 +77,8 @@ def check_files(study: Study, path: str | Path) -> None:
         raise InputError(f"{where}: {first}{also}", path=path)
 
 
-# -- encoders ------------------------------------------------------------------------------------------------------------
+# -- encoders
+# --------------------------------------------------------------------------------------------------
 def _encoders(study: Study) -> Iterator[Check]:
     from calque.encoders.names import check_encoder
 
@@ -81,7 +91,9 @@ def _encoders(study: Study) -> Iterator[Check]:
 
 
 def _pretraining(study: Study, where: str, table: EncoderTable) -> Iterator[Check]:
-    texts, dictionaries = (dict((table.pretrain or {}).get(kind, {})) for kind in ("texts", "dictionaries"))
+    texts, dictionaries = (
+        dict((table.pretrain or {}).get(kind, {})) for kind in ("texts", "dictionaries")
+    )
     for lang, file in texts.items():
         yield _plain(study, f"{where}.texts.{lang}", lang, file)
     for name, file in dictionaries.items():
@@ -90,7 +102,8 @@ def _pretraining(study: Study, where: str, table: EncoderTable) -> Iterator[Chec
             yield _dictionary(study, f"{where}.dictionaries.{name}", langs, file)
 
 
-# -- supervision ---------------------------------------------------------------------------------------------------------
+# -- supervision
+# --------------------------------------------------------------------------------------------------
 def _supervision(study: Study) -> Iterator[Check]:
     for name, table in study.supervision.items():
         where = f"supervision.{name}"
@@ -110,7 +123,8 @@ def _translations(study: Study) -> Iterator[Check]:
                 yield Check(where, paths, partial(_first_blocks, paths))
 
 
-# -- tasks ---------------------------------------------------------------------------------------------------------------
+# -- tasks
+# --------------------------------------------------------------------------------------------------
 def _tasks(study: Study) -> Iterator[Check]:
     for name, table in study.tasks.items():
         where, row = f"tasks.{name}", TASKS[table.task]
@@ -118,13 +132,17 @@ def _tasks(study: Study) -> Iterator[Check]:
             yield from _of_pairs(study, where, table)
             continue
         further = listed(table.options.get("first_senses")) if "first_senses" in row.files else []
-        paths = {part: [study.named(file)[1] for file in listed(table.files.get(part))] for part in PARTS}
+        paths = {
+            part: [study.named(file)[1] for file in listed(table.files.get(part))] for part in PARTS
+        }
         paths["first_senses"] = [study.path(file) for file in further]
         for part, files in paths.items():
             for file in files:
                 yield Check(f"{where}.{part}", [file], partial(_first_blocks, [file]))
         existing = all(os.path.exists(file) for files in paths.values() for file in files)
-        if existing and not is_path(table.task):  # reading the files of another package's task could take long
+        if existing and not is_path(
+            table.task
+        ):  # reading the files of another package's task could take long
             yield Check(where, [], partial(_build_task, study, table))
 
 
@@ -150,7 +168,11 @@ def _build_task(study: Study, table: TaskTable) -> None:
     from calque.tasks.zeroshot import ZeroShot
 
     row, options = TASKS[table.task], dict(table.options)
-    named = {part: [study.named(file) for file in listed(table.files.get(part))] for part in PARTS if part in row.files}
+    named = {
+        part: [study.named(file) for file in listed(table.files.get(part))]
+        for part in PARTS
+        if part in row.files
+    }
     files: dict[str, Any] = {
         part: [f"{lang or row.lang}={file}" for lang, file in each] for part, each in named.items()
     }
@@ -165,7 +187,8 @@ def _build_task(study: Study, table: TaskTable) -> None:
                 task.answers(each)
 
 
-# -- kinds of files --------------------------------------------------------------------------------------------------------
+# -- kinds of files
+# --------------------------------------------------------------------------------------------------
 def _parallel(study: Study, where: str, langs: tuple[str, str], file: str) -> Check:
     path = study.path(file)
     return Check(where, [path], lambda: check_parallel(path, langs=langs))
@@ -176,7 +199,9 @@ def _plain(study: Study, where: str, lang: str, file: str) -> Check:
     return Check(where, [path], lambda: _read_first_words(path, lang))
 
 
-def _dictionary(study: Study, where: str, langs: tuple[str, str], file: str, on_error: Any = "raise") -> Check:
+def _dictionary(
+    study: Study, where: str, langs: tuple[str, str], file: str, on_error: Any = "raise"
+) -> Check:
     path = study.path(file)
     return Check(where, [path], lambda: read_dictionary(path, langs=langs, on_error=on_error))
 
@@ -192,7 +217,9 @@ def _read_links(path: str) -> None:
     """Read the first line of a file of word links."""
     first = next(readable_lines(path), None)
     if first is None:
-        raise InputError("the file is empty, expected one line of word links (i-j) per sentence pair", path=path)
+        raise InputError(
+            "the file is empty, expected one line of word links (i-j) per sentence pair", path=path
+        )
     WordPairs.parse([first], path=path, one_based=False)
 
 

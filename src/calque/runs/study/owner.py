@@ -1,4 +1,6 @@
-"""Record which study file a folder of results belongs to, and keep the scores of rows that were removed from the study."""
+"""Record which study file a folder of results belongs to, and keep the scores of rows that were
+removed from the study.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,10 @@ def claim(folder: Path, study: Path) -> None:
         if not _is_same(folder / named, study):
             fact = f"{folder} contains the results of {Path(named).name}, not of {study.name}"
             remedy = "choose another folder with --out, or with `out` in the study file"
-            moved = f"if {study.name} is the same study under another name or in another place, delete {file}"
+            moved = (
+                f"if {study.name} is the same study under another name or in another place, delete "
+                f"{file}"
+            )
             raise SettingError(f"{fact}; {remedy} ({moved})")
     folder.mkdir(parents=True, exist_ok=True)
     relative = os.path.relpath(study, folder.resolve())
@@ -47,13 +52,17 @@ def _owner(file: Path) -> str:
 
 
 def _is_same(known: Path, study: Path) -> bool:
-    """Return whether two paths refer to the same study. A study file that was moved is recognised by its name."""
+    """Return whether two paths refer to the same study. A study file that was moved is recognised
+    by its name.
+    """
     return os.path.samefile(known, study) if known.exists() else known.name == study.name
 
 
-# -- scores of removed rows ----------------------------------------------------------------------------------------------
+# -- scores of removed rows
+# ----------------------------------------------------------------------------------------------
 def keep_removed(results: Path, records: Iterable[Mapping[str, Any]]) -> tuple[int, Path] | None:
-    """Copy a result file to `results.jsonl.1` (or `.2`, …) if it contains scores of rows or tasks that are not in `records`.
+    """Copy a result file to `results.jsonl.1` (or `.2`, …) if it contains scores of rows or tasks
+    that are not in `records`.
 
     Returns:
         number of such scores, and the path of the copy; None if there are none.
@@ -73,6 +82,10 @@ def keep_removed(results: Path, records: Iterable[Mapping[str, Any]]) -> tuple[i
 
 
 def _key(record: Mapping[str, Any]) -> str:
-    """Return a key that identifies a score within a study. It omits the folder of the test data, which can change."""
+    """Return a key that identifies a score within a study. It omits the folder of the test data,
+    which can change.
+    """
     row = [record.get(name) for name in _ROW]
-    return json_text([*row, record["task"], record["metric"], record["languages"], Path(record["data"]).name])
+    return json_text(
+        [*row, record["task"], record["metric"], record["languages"], Path(record["data"]).name]
+    )

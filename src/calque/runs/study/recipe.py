@@ -61,7 +61,9 @@ class Training:
 
 
 def trainings(table: Mapping[str, Any], source: str) -> list[Training]:
-    """Return the training runs per seed: one for all languages, one per language, or one per pair with the source language."""
+    """Return the training runs per seed: one for all languages, one per language, or one per pair
+    with the source language.
+    """
     texts, dictionaries = table["texts"], table.get("dictionaries", {})
     if table.get("apart"):
         return [Training({lang: file}, {}) for lang, file in texts.items()]
@@ -69,7 +71,9 @@ def trainings(table: Mapping[str, Any], source: str) -> list[Training]:
         return [Training(texts, dictionaries)]
     found = []
     for lang in (lang for lang in texts if lang != source):
-        of_pair = {name: path for name, path in dictionaries.items() if pair_of(name, [source, lang])}
+        of_pair = {
+            name: path for name, path in dictionaries.items() if pair_of(name, [source, lang])
+        }
         found.append(Training({source: texts[source], lang: texts[lang]}, of_pair, other=lang))
     return found
 
@@ -79,11 +83,14 @@ class EncoderTable:
     """The table `[encoders.NAME]`.
 
     Attributes:
-        path: Hugging Face name, folder, `mini` or word vectors; or one encoder per language, as `en=ENCODER,de=ENCODER`.
-        pretrain: settings for pretraining the encoder, used instead of `path`. Keys are `model`, `texts` by language, `preset`,
-            `limit`, `pretokenized`, options of `calque pretrain`, `senses` (a number or a table of options), and `dictionaries`
-            by language pair, e.g. `en-de`. `apart = true` trains one encoder per language. `pairs = true` trains one encoder
-            for each pair of the source and another language; these encoders share one row of the result tables.
+        path: Hugging Face name, folder, `mini` or word vectors; or one encoder per language, as
+            `en=ENCODER,de=ENCODER`.
+        pretrain: settings for pretraining the encoder, used instead of `path`. Keys are `model`,
+            `texts` by language, `preset`, `limit`, `pretokenized`, options of `calque pretrain`,
+            `senses` (a number or a table of options), and `dictionaries` by language pair, e.g.
+            `en-de`. `apart = true` trains one encoder per language. `pairs = true` trains one
+            encoder for each pair of the source and another language; these encoders share one row
+            of the result tables.
         runs: number of pretraining runs with different seeds.
         layers: layers that are evaluated and aligned separately.
         pooling, bidirectional: see `load_encoder`.
@@ -102,8 +109,9 @@ class SupervisionTable:
     """The table `[supervision.NAME]`.
 
     Attributes:
-        kind: "parallel" has a parallel text for each language. "dictionary" has a dictionary for each language, and `texts` for
-            anchors. "text" has only `texts`, for unsupervised maps and for methods without translations (`means`).
+        kind: "parallel" has a parallel text for each language. "dictionary" has a dictionary for
+            each language, and `texts` for anchors. "text" has only `texts`, for unsupervised maps
+            and for methods without translations (`means`).
         texts: plain text for each language.
         entries: range `[first, end]` of source words to use, in the order of the dictionary.
         limit, pretokenized: see `calque align`.
@@ -123,7 +131,11 @@ class SupervisionTable:
 
     def languages(self, source: str) -> list[str]:
         """Return the languages of the texts or dictionaries, without the source language."""
-        return [lang for lang in self.texts if lang != source] if self.kind == "text" else list(self.options)
+        return (
+            [lang for lang in self.texts if lang != source]
+            if self.kind == "text"
+            else list(self.options)
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,11 +143,13 @@ class MethodTable:
     """The table `[methods.NAME]`.
 
     Attributes:
-        method: see `calque align`; default: the name of the table. For maps without a dictionary, set the option `start`.
+        method: see `calque align`; default: the name of the table. For maps without a dictionary,
+            set the option `start`.
         supervision: names of supervision tables; default: all tables that the method can use.
         encoders: names of the encoders to align; default: all encoders.
         runs: number of training runs; default: `runs` of the study.
-        views: for methods with one encoder per language, the rows of the result tables, each with arguments of `load_encoder`.
+        views: for methods with one encoder per language, the rows of the result tables, each with
+            arguments of `load_encoder`.
         bidirectional: see `load_encoder`.
         options: options of the method.
     """
@@ -149,11 +163,14 @@ class MethodTable:
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def rows(self, name: str) -> dict[str, dict[str, Any]]:
-        """Return the arguments of `load_encoder` for each row of the method in the tables, keyed by the name of the row."""
+        """Return the arguments of `load_encoder` for each row of the method in the tables, keyed by
+        the name of the row.
+        """
         return {row: dict(view) for row, view in self.views.items()} or {name: {}}
 
     def seeds(self, runs: int, number: int | None = None) -> list[int | None]:
-        """Return the seed of each run, or only the seed of run `number`; return `[None]` if the method is deterministic.
+        """Return the seed of each run, or only the seed of run `number`; return `[None]` if the
+        method is deterministic.
 
         Args:
             runs: default number of runs.
@@ -161,7 +178,8 @@ class MethodTable:
         start = self.options.get("start")
         if not METHODS[self.method].trains and start in (None, IDENTICAL):
             return [None]
-        # A failed initialisation is repeated with the next seeds, so no other run may use these seeds.
+        # A failed initialisation is repeated with the next seeds, so no other run may use these
+        # seeds.
         apart = self.options.get("restarts", 3) if start else 1
         numbers = range(self.runs or runs) if number is None else [number]
         return [self.options.get("seed", 0) + each * apart for each in numbers]
@@ -174,8 +192,9 @@ class TaskTable:
     Attributes:
         task: see `calque evaluate`; default: the name of the table.
         encoders, methods: names of the encoders and of the table rows to evaluate; default: all.
-        files: `test`, `train`, `dev` and others. Each is a list of files; the language is in the file name or given as `de=FILE`.
-            For parallel texts, each is a table with one file per language.
+        files: `test`, `train`, `dev` and others. Each is a list of files; the language is in the
+            file name or given as `de=FILE`. For parallel texts, each is a table with one file per
+            language.
         texts: plain text for each language.
         seeds: number of task heads to train; default: `seeds` of the study.
         limit, test_limit, pretokenized: see `calque evaluate`.
@@ -200,15 +219,18 @@ class Study:
 
     Attributes:
         encoders: encoders by name (see `EncoderTable`), or a list of paths.
-        methods: methods by name (see `MethodTable`), or a list of names. `base` is the encoder without alignment.
+        methods: methods by name (see `MethodTable`), or a list of names. `base` is the encoder
+            without alignment.
         supervision: supervision tables by name (see `SupervisionTable`).
         tasks: tasks by name (see `TaskTable`).
         source: first language of each parallel text.
         towards: language with which all other languages are aligned.
-        seeds: number of task heads to train for each task, with seeds 0, 1, …; default: 5, or 3 with `tune`.
-        runs: number of training runs of every random method (fine-tuning, contrastive training, unsupervised maps with random
-            initialisation), with consecutive seeds from the method's `seed`. The tables show the mean of the runs; differences
-            are not tested with fewer than three runs. If an encoder has `runs`, each method is trained once per run.
+        seeds: number of task heads to train for each task, with seeds 0, 1, …; default: 5, or 3
+            with `tune`.
+        runs: number of training runs of every random method (fine-tuning, contrastive training,
+            unsupervised maps with random initialisation), with consecutive seeds from the method's
+            `seed`. The tables show the mean of the runs; differences are not tested with fewer than
+            three runs. If an encoder has `runs`, each method is trained once per run.
         words: aligner, symmetrisation and seed for the word links.
         data: folder with the texts.
         out: folder for the steps and results; default: the name of the study file without `.toml`.
@@ -233,15 +255,21 @@ class Study:
         return os.path.join(self.folder, self.data, name)
 
     def named(self, name: str) -> tuple[str, str]:
-        """Return the language and path of a text that is given as `de=FILE` or as a file whose name contains the language."""
+        """Return the language and path of a text that is given as `de=FILE` or as a file whose name
+        contains the language.
+        """
         lang, path = name_and_path(name)
         return lang or language_of(name) or "", self.path(path)
 
     def own_classes(self) -> list[str]:
-        """Return the custom classes (`package.module:Class`) that are used as encoders, methods or tasks."""
+        """Return the custom classes (`package.module:Class`) that are used as encoders, methods or
+        tasks.
+        """
         encoders = [part for encoder in self.encoders.values() for part in encoder.path.split(",")]
         named = [name_and_path(part)[1] for part in encoders if not os.path.exists(self.path(part))]
-        named += [method.method for method in self.methods.values()] + [task.task for task in self.tasks.values()]
+        named += [method.method for method in self.methods.values()] + [
+            task.task for task in self.tasks.values()
+        ]
         return [name for name in dict.fromkeys(named) if is_path(name)]
 
 
@@ -257,7 +285,9 @@ def is_for(names: Files | None, name: str) -> bool:
 
 def learns(method: str, kind: str) -> bool:
     """Return whether a method, or an initialisation of maps, can use a kind of supervision."""
-    return method in (*STARTS, *methods_for("text")) if kind == "text" else learns_from(method, kind)
+    return (
+        method in (*STARTS, *methods_for("text")) if kind == "text" else learns_from(method, kind)
+    )
 
 
 def listed(files: Sequence[str] | str | None) -> list[str]:
@@ -265,16 +295,19 @@ def listed(files: Sequence[str] | str | None) -> list[str]:
     return [files] if isinstance(files, str) else list(files or [])
 
 
-# -- reading -----------------------------------------------------------------------------------------------------------
+# -- reading
+# --------------------------------------------------------------------------------------------------
 def read_study(path: str | Path) -> Study:
     """Read a study from a TOML file.
 
     Raises:
-        InputError: the file cannot be read, or a key or value is invalid. The message contains the key, its value and the
-            expected value.
+        InputError: the file cannot be read, or a key or value is invalid. The message contains the
+            key, its value and the expected value.
     """
     try:
-        tables = tomllib.loads(Path(path).read_text(encoding="utf-8-sig"))  # some editors write a byte order mark
+        tables = tomllib.loads(
+            Path(path).read_text(encoding="utf-8-sig")
+        )  # some editors write a byte order mark
     except (OSError, ValueError, RecursionError) as error:
         reason = (isinstance(error, OSError) and error.strerror) or error
         meant = similar_path(path) if isinstance(error, FileNotFoundError) else ""
@@ -297,25 +330,46 @@ def default_out(path: str | Path) -> str:
 
 def _study(tables: dict[str, Any], folder: str) -> Study:
     named = Mapping[str, Mapping[str, Any]]
-    check("", tables, {
-        **of(Study, "folder"), "encoders": Mapping[str, str | Mapping[str, Any]] | Sequence[str],
-        "methods": named | Sequence[str], "supervision": named, "tasks": named,
-    }, "a study")  # fmt: skip
+    check(
+        "",
+        tables,
+        {
+            **of(Study, "folder"),
+            "encoders": Mapping[str, str | Mapping[str, Any]] | Sequence[str],
+            "methods": named | Sequence[str],
+            "supervision": named,
+            "tasks": named,
+        },
+        "a study",
+    )
     for name in ("encoders", "methods", "tasks"):
         if not tables.get(name):
             raise SettingError(f"the study has no {name}; add [{name}]")
     models = Literal["auto", "fast-align", "hmm", "gibbs"]
-    check("words", tables.get("words", {}), {**of(Words), "model": models, "symmetrize": Symmetrization})
+    check(
+        "words",
+        tables.get("words", {}),
+        {**of(Words), "model": models, "symmetrize": Symmetrization},
+    )
     encoders, methods, tasks = tables["encoders"], tables["methods"], tables["tasks"]
-    encoders = encoders if isinstance(encoders, dict) else {Path(name).name: name for name in encoders}
+    encoders = (
+        encoders if isinstance(encoders, dict) else {Path(name).name: name for name in encoders}
+    )
     methods = methods if isinstance(methods, dict) else {name: {} for name in methods}
     source, towards, supervision = tables.get("source", "en"), tables.get("towards", "en"), {}
     for name, table in tables.get("supervision", {}).items():
         supervision[name] = _supervision(f"supervision.{name}", table, source, towards)
     read = {
-        "encoders": {name: _encoder(f"encoders.{name}", table, source) for name, table in encoders.items()},
-        "methods": {name: _method(name, table, supervision, towards) for name, table in methods.items()},
-        "tasks": {name: _task(f"tasks.{name}", {"task": name, **table}, source) for name, table in tasks.items()},
+        "encoders": {
+            name: _encoder(f"encoders.{name}", table, source) for name, table in encoders.items()
+        },
+        "methods": {
+            name: _method(name, table, supervision, towards) for name, table in methods.items()
+        },
+        "tasks": {
+            name: _task(f"tasks.{name}", {"task": name, **table}, source)
+            for name, table in tasks.items()
+        },
     }
     study = Study(**{**tables, **read, "supervision": supervision, "folder": folder})
     _check_names(study)
@@ -323,15 +377,26 @@ def _study(tables: dict[str, Any], folder: str) -> Study:
 
 
 def _table(
-    kind: Callable[..., Table], where: str, table: Mapping[str, Any], own: Mapping[str, Any], *without: str, what: str = ""
-) -> Table:  # fmt: skip
-    """Read a table into the dataclass `kind`, without the fields `without`. The settings in `own` are read into `options`."""
-    known = {name: wanted for name, wanted in of(kind, "options", *without).items() if name not in own}
+    kind: Callable[..., Table],
+    where: str,
+    table: Mapping[str, Any],
+    own: Mapping[str, Any],
+    *without: str,
+    what: str = "",
+) -> Table:
+    """Read a table into the dataclass `kind`, without the fields `without`. The settings in `own`
+    are read into `options`.
+    """
+    known = {
+        name: wanted for name, wanted in of(kind, "options", *without).items() if name not in own
+    }
     check(where, table, {**known, **own}, what)
     for each in fields(kind):  # type: ignore[arg-type]
         if not table.get(each.name) and each.default is each.default_factory is MISSING:
             raise SettingError(f"{where} has no {each.name}")
-    options = {"options": {name: value for name, value in table.items() if name in own}} if own else {}
+    options = (
+        {"options": {name: value for name, value in table.items() if name in own}} if own else {}
+    )
     return kind(**{name: value for name, value in table.items() if name in known}, **options)
 
 
@@ -349,17 +414,23 @@ def _encoder(where: str, table: Mapping[str, Any] | str, source: str) -> Encoder
     if ("path" in table) == ("pretrain" in table) or ("path" in table and "runs" in table):
         raise SettingError(f"{where} must have either path or pretrain; runs is only for pretrain")
     if encoder.pretrain is not None:
-        imported(f"{PRETRAINING}:check_pretraining")(where.partition(".")[2], encoder.pretrain, source)
+        imported(f"{PRETRAINING}:check_pretraining")(
+            where.partition(".")[2], encoder.pretrain, source
+        )
     return encoder
 
 
-def _supervision(where: str, table: Mapping[str, Any], source: str, towards: str) -> SupervisionTable:
+def _supervision(
+    where: str, table: Mapping[str, Any], source: str, towards: str
+) -> SupervisionTable:
     kind = table.get("kind", "parallel")
     check_value(f"{where}.kind", kind, Literal[_KINDS])
     unused = {"parallel": ("texts", "entries", *OF_ANCHORS), "text": ("entries",)}.get(kind, ())
     settings = of(SupervisionTable, "options")
     langs = [] if kind == "text" else [name for name in table if name not in settings]
-    for lang in langs:  # any other key names a language, so a misspelt setting must be recognised by its similarity
+    for lang in (
+        langs
+    ):  # any other key names a language, so a misspelt setting must be recognised by its similarity
         meant = "" if _CODE.fullmatch(lang) else did_you_mean(lang, settings)
         if meant:
             expected = f"{', '.join(settings)}, or a language with its file, such as de"
@@ -399,20 +470,30 @@ def _method(
         names = Literal[tuple(supervision)]
         check_value(f"{where}.supervision", table["supervision"], names | Sequence[names])
     wanted = listed(table.get("supervision", list(supervision)))
-    usable = [each for each in supervision if each in wanted and learns(start or method, supervision[each].kind)]
+    usable = [
+        each
+        for each in supervision
+        if each in wanted and learns(start or method, supervision[each].kind)
+    ]
     if not usable:
         kinds = " or ".join(repr(kind) for kind in _KINDS if learns(start or method, kind))
-        raise SettingError(f"{where} has no supervision; add [supervision.NAME] with kind = {kinds}")
+        raise SettingError(
+            f"{where} has no supervision; add [supervision.NAME] with kind = {kinds}"
+        )
     row, read = METHODS[method], MethodTable(method=method)
     for kind in dict.fromkeys(supervision[each].kind for each in usable):
-        is_class = kind == "parallel" or row.trains or "text" in row.learns_from  # if not, maps are fitted to anchors
+        is_class = (
+            kind == "parallel" or row.trains or "text" in row.learns_from
+        )  # if not, maps are fitted to anchors
         unused = [*([] if row.of_each else ["views"]), *([] if row.trains else ["runs"])]
         unused += [] if is_class else ["bidirectional"]
         own = {**(options_of_method(method) if is_class else of_maps())}
         own.pop("method", None)
         what = f"{where} with supervision of kind {kind!r}"
         read = _table(MethodTable, where, {**table, "supervision": usable}, own, *unused, what=what)
-        check(f"{where}.start_options", read.options.get("start_options", {}), of_starts(start or ""))
+        check(
+            f"{where}.start_options", read.options.get("start_options", {}), of_starts(start or "")
+        )
         if is_class:
             made = _constructed(where, make_method, method, towards, read.options, kind)
             for view, load in read.views.items():
@@ -429,17 +510,31 @@ def _task(where: str, table: Mapping[str, Any], source: str) -> TaskTable:
     if not table.get("test") or not isinstance(table["test"], dict if pairs else list | str):
         what = 'a table by language, { de = "FILE" }' if pairs else "a list of files"
         raise SettingError(f"{where}.test = {table.get('test')!r}, expected {what}")
-    files = {part: str | tuple[str] if part in row.one and not pairs else shape for part in PARTS if part in row.files}
+    files = {
+        part: str | tuple[str] if part in row.one and not pairs else shape
+        for part in PARTS
+        if part in row.files
+    }
     files = {part: wanted for part, wanted in files.items() if pairs or part != "links"}
-    others = {part: str for part in row.files if part not in (*PARTS, "text", "train_links", "project")}
+    others = {
+        part: str for part in row.files if part not in (*PARTS, "text", "train_links", "project")
+    }
     used = {
-        "texts": "text" in row.files, "seeds": "seeds" in row.options, "test_limit": "test_limit" in row.options,
+        "texts": "text" in row.files,
+        "seeds": "seeds" in row.options,
+        "test_limit": "test_limit" in row.options,
         "pretokenized": "pretokenized" in row.options,
-    }  # fmt: skip
+    }
     unused = [name for name, is_used in used.items() if not is_used]
-    read = _table(TaskTable, where, table, {**options_of(name), **others, **files}, "files", *unused)
+    read = _table(
+        TaskTable, where, table, {**options_of(name), **others, **files}, "files", *unused
+    )
     options = {name: value for name, value in read.options.items() if name not in files}
-    task = replace(read, files={name: read.options[name] for name in files if name in read.options}, options=options)
+    task = replace(
+        read,
+        files={name: read.options[name] for name in files if name in read.options},
+        options=options,
+    )
     _check_entries(where, options.get("entries", (0,)))
     if used["seeds"]:
         from calque.training.supervised import Supervised
@@ -451,24 +546,35 @@ def _task(where: str, table: Mapping[str, Any], source: str) -> TaskTable:
             for lang in each:
                 _check_other(f"{where}.{part}", lang, source)
                 if lang not in task.files["test"]:
-                    raise SettingError(f"{where}.{part} has a text in {lang}, but {where}.test has none")
+                    raise SettingError(
+                        f"{where}.{part} has a text in {lang}, but {where}.test has none"
+                    )
         _covered(where, task.texts, (source, *task.files["test"]) if task.texts else ())
     for file in () if pairs else (file for part in PARTS for file in listed(task.files.get(part))):
         if not (name_and_path(file)[0] or language_of(file) or row.lang):
-            raise SettingError(f"{where}: the language of {file} is unknown; write, for example, de={file}")
+            raise SettingError(
+                f"{where}: the language of {file} is unknown; write, for example, de={file}"
+            )
     if "train" in row.files and not pairs and not task.files.get("train"):
         raise SettingError(f"{where} has no training text; add train = …")
     return task
 
 
 def _check_names(study: Study) -> None:
-    """Check that all referenced encoders and rows exist, and that the names of rows are distinct."""
+    """Check that all referenced encoders and rows exist, and that the names of rows are
+    distinct.
+    """
     rows = [row for name, method in study.methods.items() for row in method.rows(name)]
     views = [view for method in study.methods.values() for view in method.views]
-    if repeated := [row for row in rows if rows.count(row) > 1] + [view for view in views if view in study.methods]:
+    if repeated := [row for row in rows if rows.count(row) > 1] + [
+        view for view in views if view in study.methods
+    ]:
         raise SettingError(f"methods: row names must be unique, got {repeated[0]} several times")
     tables = {f"methods.{name}": table for name, table in study.methods.items()}
-    for where, table in {**tables, **{f"tasks.{name}": table for name, table in study.tasks.items()}}.items():
+    for where, table in {
+        **tables,
+        **{f"tasks.{name}": table for name, table in study.tasks.items()},
+    }.items():
         for kind, known in (("encoders", list(study.encoders)), ("methods", rows)):
             for each in listed(getattr(table, kind, None)):
                 if each not in known:
@@ -478,32 +584,46 @@ def _check_names(study: Study) -> None:
 
 
 def _check_rows_of_vectors(study: Study) -> None:
-    """Check that each task supports the vectors of its rows. For example, word-level tasks cannot use vectors of key points."""
+    """Check that each task supports the vectors of its rows. For example, word-level tasks cannot
+    use vectors of key points.
+    """
     for name, method in study.methods.items():
         if method.method == BASE or not METHODS[method.method].of_each:
             continue
         made = make_method(method.method, study.towards, method.options)
         found = {row: made.rows(load) for row, load in method.rows(name).items()}
         for called, task in study.tasks.items():
-            if not any(is_for(method.encoders, each) and is_for(task.encoders, each) for each in study.encoders):
+            if not any(
+                is_for(method.encoders, each) and is_for(task.encoders, each)
+                for each in study.encoders
+            ):
                 continue
             takes, where = TASKS.load(task.task).rows, f"tasks.{called}"
             for row, rows in found.items():
                 if is_for(task.methods, row) and rows not in takes:
-                    fact = f"{where}: {task.task} needs vectors of {takes[0]}, but {row!r} of methods.{name} has {rows}"
+                    fact = (
+                        f"{where}: {task.task} needs vectors of {takes[0]}, but {row!r} of "
+                        f"methods.{name} has {rows}"
+                    )
                     raise SettingError(f"{fact}; list the rows to evaluate in {where}.methods")
 
 
 def _check_entries(where: str, entries: Sequence[int]) -> None:
     if len(entries) > 2 or (len(entries) == 2 and entries[0] >= entries[1]):
-        raise SettingError(f"{where}.entries = {entries!r}, expected [first] or [first, end] with first < end")
+        raise SettingError(
+            f"{where}.entries = {entries!r}, expected [first] or [first, end] with first < end"
+        )
 
 
 def _check_other(where: str, lang: str, source: str) -> None:
     if lang == source:
-        raise SettingError(f"{where}.{lang}: {lang} is the source language; expected another language")
+        raise SettingError(
+            f"{where}.{lang}: {lang} is the source language; expected another language"
+        )
 
 
 def _covered(where: str, texts: Mapping[str, str], langs: Iterable[str]) -> None:
     if missing := set(langs) - set(texts):
-        raise SettingError(f'{where} has no texts in {", ".join(sorted(missing))}; add texts = {{ en = "en.txt.gz" }}')
+        raise SettingError(
+            f'{where} has no texts in {", ".join(sorted(missing))}; add texts = {{ en = "en.txt.gz" }}'
+        )

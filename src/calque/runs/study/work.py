@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 LINKS, ENTRIES = "links.align", "entries.tsv"
 
 
-# -- encoders --------------------------------------------------------------------------------------------------------
+# -- encoders
+# --------------------------------------------------------------------------------------------------
 def _pretrain(step: Step, folder: Path) -> None:
     _write_scores(folder, imported(f"{PRETRAINING}:train")(step, folder))
 
@@ -28,11 +29,14 @@ def _join(step: Step, folder: Path) -> None:
     from calque.encoders.per_language import PerLanguage
 
     langs = step.settings["langs"]
-    encoders = {lang: load_encoder(place) for lang, place in zip(langs, step.after["encoder"], strict=True)}
+    encoders = {
+        lang: load_encoder(place) for lang, place in zip(langs, step.after["encoder"], strict=True)
+    }
     PerLanguage(encoders, name=step.settings["name"], alike=False).save(folder)
 
 
-# -- alignment -------------------------------------------------------------------------------------------------------
+# -- alignment
+# --------------------------------------------------------------------------------------------------
 def _link(step: Step, folder: Path) -> None:
     from calque.input_texts import Words
     from calque.runs.settings import LinkSettings
@@ -44,12 +48,16 @@ def _link(step: Step, folder: Path) -> None:
 
 
 def _counting_from_0(words: Words) -> Words:
-    """Return the settings for links between steps. `one_based` in a study applies only to the user's own files of links."""
+    """Return the settings for links between steps. `one_based` in a study applies only to the
+    user's own files of links.
+    """
     return replace(words, one_based=False)
 
 
 def _entries(step: Step, folder: Path) -> None:
-    """Write the dictionary entries for the source words `first` to `end`, in the order of the file."""
+    """Write the dictionary entries for the source words `first` to `end`, in the order of the
+    file.
+    """
     from calque.corpora import read_dictionary
     from calque.tasks.lexicon import by_frequency
 
@@ -57,13 +65,17 @@ def _entries(step: Step, folder: Path) -> None:
     dictionary = read_dictionary(step.files["dictionary"][0], langs=tuple(step.settings["langs"]))
     part = by_frequency(dictionary, first, end[0] if end else None)
     if not part.source:
-        raise SettingError(f"{step.files['dictionary'][0]} has no entries in the range {step.settings['entries']}")
+        raise SettingError(
+            f"{step.files['dictionary'][0]} has no entries in the range {step.settings['entries']}"
+        )
     lines = [f"{a}\t{b}\n" for a, b in zip(part.source, part.target, strict=True)]
     (folder / ENTRIES).write_text("".join(lines), encoding="utf-8")
 
 
 def _align(step: Step, folder: Path) -> None:
-    """Align an encoder with parallel text, with anchors (with or without dictionaries), or with text in each language."""
+    """Align an encoder with parallel text, with anchors (with or without dictionaries), or with
+    text in each language.
+    """
     from calque.input_texts import Words
     from calque.runs.align import align
     from calque.runs.settings import AlignSettings
@@ -72,10 +84,22 @@ def _align(step: Step, folder: Path) -> None:
     about = {name: settings.pop(name) for name in ("words", "load", "options")}
     langs = [lang for pair in settings.pop("langs", ()) for lang in pair]
     kinds = {"links": f"/{LINKS}", "dictionary": f"/{ENTRIES}", "anchors": ""}
-    made = {kind: [f"{place}{file}" for place in step.after.get(kind, ())] for kind, file in kinds.items()}
+    made = {
+        kind: [f"{place}{file}" for place in step.after.get(kind, ())]
+        for kind, file in kinds.items()
+    }
     texts = {"train" if step.kind == "align" else "text": list(step.files.get("text", ()))}
-    settings |= {"encoder": encoder_of(step), "langs": langs, "out": folder, "overwrite": True, **texts, **made}
-    done = align(AlignSettings(**settings), **{**about, "words": _counting_from_0(Words(**about["words"]))})
+    settings |= {
+        "encoder": encoder_of(step),
+        "langs": langs,
+        "out": folder,
+        "overwrite": True,
+        **texts,
+        **made,
+    }
+    done = align(
+        AlignSettings(**settings), **{**about, "words": _counting_from_0(Words(**about["words"]))}
+    )
     _write_scores(folder, done.record.get("scores", []))
 
 
@@ -87,7 +111,8 @@ def _anchors(step: Step, folder: Path) -> None:
     make_anchors(load=settings.pop("load"), how=AnchorSettings(out=folder, **settings))
 
 
-# -- tasks -----------------------------------------------------------------------------------------------------------
+# -- tasks
+# --------------------------------------------------------------------------------------------------
 def _score(step: Step, folder: Path) -> None:
     from calque.input_texts import Words
     from calque.runs.evaluate import evaluate
@@ -95,8 +120,14 @@ def _score(step: Step, folder: Path) -> None:
 
     settings = {**step.settings, "words": Words(**step.settings["words"])}
     settings.pop("encoder", None)
-    load, options, langs = settings.pop("load"), settings.pop("options"), settings.pop("translations", ())
-    files: dict[str, Any] = {part: several for part, several in step.files.items() if part in FILES and several}
+    load, options, langs = (
+        settings.pop("load"),
+        settings.pop("options"),
+        settings.pop("translations", ()),
+    )
+    files: dict[str, Any] = {
+        part: several for part, several in step.files.items() if part in FILES and several
+    }
     if "first_senses" in files:
         (files["first_senses"],) = files["first_senses"]
     inputs = Inputs(**settings, **files)
@@ -113,15 +144,26 @@ def _write_scores(folder: Path, scores: list[dict[str, Any]]) -> None:
 
 
 def encoder_of(step: Step) -> str:
-    """Return the argument for `load_encoder`: the folder of a finished step, or comma-separated paths and hub names."""
+    """Return the argument for `load_encoder`: the folder of a finished step, or comma-separated
+    paths and hub names.
+    """
     if "encoder" in step.after:
         return step.after["encoder"][0]
     local = iter(step.files["encoder"])
-    named = [(lang, next(local) if name is None else name) for lang, name in step.settings["encoder"]]
+    named = [
+        (lang, next(local) if name is None else name) for lang, name in step.settings["encoder"]
+    ]
     return ",".join(f"{lang}={where}" if lang else where for lang, where in named)
 
 
 WORK = {
-    "pretrain": _pretrain, "join": _join, "links": _link, "entries": _entries, "anchors": _anchors,
-    "align": _align, "fit": _align, "plain": _align, "score": _score,
-}  # fmt: skip
+    "pretrain": _pretrain,
+    "join": _join,
+    "links": _link,
+    "entries": _entries,
+    "anchors": _anchors,
+    "align": _align,
+    "fit": _align,
+    "plain": _align,
+    "score": _score,
+}
