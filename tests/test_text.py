@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from calque.errors import InputError, SettingError
 from calque.storage import WORDS
-from calque.text import ParallelCorpus, Sentence, Sentences
+from calque.text import ParallelCorpus, Sentence, Sentences, number_words
 
 WORD = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=6)
 PAIRS = st.lists(st.tuples(st.lists(WORD, max_size=5), st.lists(WORD, max_size=5)), max_size=8)
@@ -106,6 +107,30 @@ def test_take_selects_sentences_across_chunks(sentences, data):
     assert [list(pair.words) for pair in corpus.take(indices).target] == [
         sentences[k] for k in indices
     ]
+
+
+@given(
+    st.lists(st.lists(WORD, max_size=5), max_size=8),
+    st.lists(st.integers(0, 8), max_size=3),
+    st.booleans(),
+)
+def test_words_are_numbered_in_order_of_first_occurrence(sentences, cuts, lower):
+    vocabulary = {"known": 0}
+    expected = dict(vocabulary)
+    numbers = []
+    for sentence in sentences:
+        for word in sentence:
+            spelling = word.lower() if lower else word
+            numbers.append(expected.setdefault(spelling, len(expected)))
+    bounds = [0, *sorted(cuts), len(sentences)]
+    parts = [sentences[start:end] for start, end in pairwise(bounds)]
+    chunked = Sentences.joined([Sentences.of(part) for part in parts])
+    for text in (chunked, sentences):
+        known = dict(vocabulary)
+        types, of_words, offsets = number_words(text, lower=lower, vocabulary=known)
+        assert (types, known) == (list(expected), expected)
+        assert of_words.tolist() == numbers
+        assert np.diff(offsets).tolist() == [len(sentence) for sentence in sentences]
 
 
 def test_sides_can_be_swapped(corpus):

@@ -122,6 +122,20 @@ class Sentences(Sequence[Sentence]):
             pa.chunked_array([words], type=pa.string()) if isinstance(words, pa.Array) else words
         ), offsets
 
+    def word_types(self) -> tuple[pa.Array, np.ndarray, np.ndarray]:
+        """Return the distinct words in the order of their first occurrence, as Arrow strings
+        `[n_types]`, the type index of each word, int32 `[n_words]`, and the offsets of the
+        sentences, int64 `[n_sentences + 1]`.
+
+        `number_words` returns the types as Python strings.
+        """
+        words, offsets = self.flat()
+        encoded = words.dictionary_encode().unify_dictionaries()
+        # After unification, the indices of all chunks refer to the same dictionary.
+        indices = [np.asarray(chunk.indices) for chunk in encoded.chunks]
+        types = encoded.chunk(0).dictionary if encoded.num_chunks else pa.array([], pa.string())
+        return types, np.concatenate([np.zeros(0, dtype=np.int32), *indices]), offsets
+
 
 class ParallelCorpus:
     """Sentence pairs in two languages, with optional columns of metadata.
@@ -318,6 +332,56 @@ class ParallelCorpus:
             raise InputError(
                 "an Arrow file, but not a parallel corpus saved by calque", path=path
             ) from error
+
+
+def number_words(
+    sentences: Iterable[Sentence | Sequence[str]],
+    *,
+    lower: bool = False,
+    vocabulary: dict[str, int] | None = None,
+) -> tuple[list[str], np.ndarray, np.ndarray]:
+    """Number the word types of a text in the order of their first occurrence.
+
+    Args:
+        sentences: text; `Sentences` are numbered in Arrow, without a Python string for each word.
+        lower: whether to lower-case words, so that types do not depend on case. Python lower-cases
+            each distinct word once, because Arrow's lower-casing differs from Python's in some
+            scripts.
+        vocabulary: types that are already numbered from 0, such as those of another text. New types
+            are added to it. Default: an empty vocabulary.
+
+    Returns:
+        the types of the vocabulary in the order of their indices, the type index of each word,
+        int64 `[n_words]`, and the offsets of the sentences, int64 `[n_sentences + 1]`.
+
+    Example:
+        >>> number_words([["a", "B"], ["b", "a"]], lower=True)
+        (['a', 'b'], array([0, 1, 1, 0]), array([0, 2, 4]))
+    """
+    vocabulary = {} if vocabulary is None else vocabulary
+    if isinstance(sentences, Sentences):
+        types, numbers, offsets = sentences.word_types()
+        distinct = types.to_pylist()
+    else:
+        distinct, numbers, offsets = _number_lists(sentences)
+    if lower:
+        distinct = [word.lower() for word in distinct]
+    index_of = [vocabulary.setdefault(word, len(vocabulary)) for word in distinct]
+    return list(vocabulary), np.array(index_of, dtype=np.int64)[numbers], offsets
+
+
+def _number_lists(
+    sentences: Iterable[Sentence | Sequence[str]],
+) -> tuple[list[str], np.ndarray, np.ndarray]:
+    """Compute `number_words` for sentences that are not stored in an Arrow column."""
+    index_of: dict[str, int] = {}
+    numbers: list[int] = []
+    ends = [0]
+    for sentence in sentences:
+        words = sentence.words if isinstance(sentence, Sentence) else not_a_string(sentence)
+        numbers.extend(index_of.setdefault(word, len(index_of)) for word in words)
+        ends.append(len(numbers))
+    return list(index_of), np.array(numbers, dtype=np.int64), np.array(ends, dtype=np.int64)
 
 
 def not_a_string(sentence: Sequence[str]) -> Sequence[str]:

@@ -11,10 +11,9 @@ from torch.nn.functional import kl_div, normalize
 
 from calque.alignment.tuner import Tuner
 from calque.alignment.update import LinkedBatch
-from calque.encoders.split import number_words
 from calque.errors import check_number
 from calque.pairs import WordPairs
-from calque.text import ParallelCorpus, Sentences
+from calque.text import ParallelCorpus, Sentences, number_words
 
 
 @dataclass(kw_only=True, eq=False)
@@ -159,12 +158,8 @@ def number_word_pairs(corpus: ParallelCorpus, pairs: WordPairs) -> np.ndarray:
     """
 
     def types_of(sentences: Sentences, word: np.ndarray) -> np.ndarray:
-        types, numbers, offsets = number_words(sentences)
-        lowered = [each.lower() for each in types]
-        order = {each: number for number, each in enumerate(sorted(set(lowered)))}
-        return np.array([order[each] for each in lowered], dtype=np.int64)[
-            numbers[offsets[pairs.sentence] + word]
-        ]
+        _, numbers, offsets = number_words(sentences, lower=True)
+        return numbers[offsets[pairs.sentence] + word]
 
     source, target = types_of(corpus.source, pairs.source), types_of(corpus.target, pairs.target)
     width = int(target.max(initial=0)) + 1

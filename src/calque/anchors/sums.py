@@ -202,9 +202,9 @@ class AnchorSums:
         """Return the type index of each word, or −1 for an out-of-vocabulary word, int64
         `[n_words]`.
         """
-        column, _ = sentences.flat()
-        encoded = column.combine_chunks().dictionary_encode()
-        return self._numbered(encoded.dictionary.to_pylist(), grow=grow)[np.array(encoded.indices)]
+        # Not `number_words`, because a closed vocabulary must not get new types.
+        types, numbers, _ = sentences.word_types()
+        return self._numbered(types.to_pylist(), grow=grow)[numbers]
 
     def _numbered(self, words: Iterable[str], *, grow: bool) -> np.ndarray:
         """Return the type index of each word; with `grow`, new words are added to the vocabulary,

@@ -13,10 +13,9 @@ import torch
 from calque.encoders.base import Encoder
 from calque.encoders.folder import encoder_kind, read_about, saving, write_about
 from calque.encoders.huggingface import HuggingFaceEncoder
-from calque.encoders.split import number_words
 from calque.errors import InputError, SettingError, check_number
 from calque.storage import json_text
-from calque.text import Sentence
+from calque.text import Sentence, number_words
 from calque.vectors import Embeddings
 
 

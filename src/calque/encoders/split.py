@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from calque.offsets import offsets_of, ranges
-from calque.text import Sentence, Sentences, not_a_string
 
 
 @dataclass(frozen=True)
@@ -132,29 +131,3 @@ class SplitSentences:
         starts[inner], lengths[inner] = self.word_starts, self.word_lengths
         starts[word_offsets[1:] - 1] = np.diff(self.offsets) - 1
         return replace(self, word_offsets=word_offsets, word_starts=starts, word_lengths=lengths)
-
-
-def number_words(
-    sentences: Iterable[Sentence | Sequence[str]],
-) -> tuple[list[str], np.ndarray, np.ndarray]:
-    """Return the word types in order of first occurrence, the index of each word's type, and the
-    offsets of the sentences.
-    """
-    numbers: dict[str, int] = {}
-    if isinstance(sentences, Sentences):
-        words, offsets = sentences.flat()
-        of_chunks = [np.zeros(0, dtype=np.int64)]
-        for chunk in words.chunks:
-            encoded = chunk.dictionary_encode()
-            table = [
-                numbers.setdefault(word, len(numbers)) for word in encoded.dictionary.to_pylist()
-            ]
-            of_chunks.append(np.array(table, dtype=np.int64)[np.array(encoded.indices)])
-        return list(numbers), np.concatenate(of_chunks), offsets
-    of_words: list[int] = []
-    ends = [0]
-    for sentence in sentences:
-        words = sentence.words if isinstance(sentence, Sentence) else not_a_string(sentence)
-        of_words.extend(numbers.setdefault(word, len(numbers)) for word in words)
-        ends.append(len(of_words))
-    return list(numbers), np.array(of_words, dtype=np.int64), np.array(ends, dtype=np.int64)

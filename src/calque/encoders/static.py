@@ -23,14 +23,13 @@ from calque.corpora.lines import Losses
 from calque.encoders.base import Encoder
 from calque.encoders.folder import read_about, saving, write_about
 from calque.encoders.per_language import check_language, encode_by_language
-from calque.encoders.split import number_words
 from calque.errors import CalqueWarning, InputError, SettingError, check_number
 from calque.maps import VectorMap, about_map, open_map
 from calque.nn.pooling import maxima, means, owners
 from calque.offsets import offsets_of
 from calque.progress import bar
 from calque.storage import json_text, mapped_array
-from calque.text import Sentence, Sentences
+from calque.text import Sentence, Sentences, number_words
 from calque.text_files import LONGEST_LINE, Flaw, flaw_of_bytes, opened_text
 from calque.vectors import Embeddings, map_arrays, read_rows, write_arrays
 

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from calque.corpora.languages import TWO_LETTERS
-from calque.encoders.split import SplitSentences, number_words
+from calque.encoders.split import SplitSentences
 from calque.errors import SettingError
 from calque.offsets import offsets_of, ranges
 from calque.segment import language_parts
-from calque.text import Sentence, Sentences
+from calque.text import Sentence, Sentences, number_words
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer

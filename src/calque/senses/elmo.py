@@ -23,12 +23,12 @@ from calque.encoders.checkpoint import weights_digest
 from calque.encoders.extraction import extract
 from calque.encoders.folder import ELMO_FILES, file_pair, read_about, saving, write_about
 from calque.encoders.numerics import arithmetic, check_finite, check_precision, usable_device
-from calque.encoders.split import SplitSentences, number_words
+from calque.encoders.split import SplitSentences
 from calque.errors import InputError, MissingExtraError, SettingError, check_number, similar_path
 from calque.nn.ragged import Ragged
 from calque.offsets import ranges
 from calque.storage import json_text, read_json_object, whole
-from calque.text import Sentence
+from calque.text import Sentence, number_words
 from calque.vectors import Embeddings
 
 # : ids of special characters, which follow the 256 bytes; the ids in the network's input are higher

@@ -25,7 +25,7 @@ from calque.encoders.extraction import word_counts
 from calque.encoders.folder import file_pair, read_about
 from calque.encoders.huggingface import HuggingFaceEncoder
 from calque.encoders.numerics import arithmetic
-from calque.encoders.split import SplitSentences, number_words
+from calque.encoders.split import SplitSentences
 from calque.encoders.subwords import Subwords
 from calque.errors import InputError, SettingError
 from calque.offsets import offsets_of, ranges
@@ -35,7 +35,7 @@ from calque.senses.masked import open_masked, single_subwords
 from calque.senses.sense_table import SenseTable, open_senses
 from calque.senses.text import FIRST_WORD, Vocabulary
 from calque.storage import write_lines
-from calque.text import Sentence, Sentences
+from calque.text import Sentence, Sentences, number_words
 
 #: every seventh word of a sentence is masked, which is about the same fraction as in pretraining
 EVERY = 7

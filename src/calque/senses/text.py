@@ -12,12 +12,12 @@ from pathlib import Path
 
 import numpy as np
 
-from calque.encoders.split import SplitSentences, number_words
+from calque.encoders.split import SplitSentences
 from calque.errors import InputError, SettingError
 from calque.offsets import offsets_of, ranges
 from calque.senses.elmo import END, with_ends
 from calque.storage import json_text
-from calque.text import Sentence, Sentences
+from calque.text import Sentence, Sentences, number_words
 
 # : index of out-of-vocabulary words (after those of the boundary tokens), and index of the first
 # vocabulary word
@@ -311,12 +311,8 @@ class WordText:
         word_types: dict[str, int] = {}
         numbered: dict[str, tuple[np.ndarray, np.ndarray]] = {}
         for lang, text in texts.items():
-            names, numbers, offsets = number_words(text)
-            local = [
-                word_types.setdefault(name.lower() if lower else name, len(word_types))
-                for name in names
-            ]
-            numbered[lang] = np.array(local, dtype=np.int64)[numbers], offsets
+            _, numbers, offsets = number_words(text, lower=lower, vocabulary=word_types)
+            numbered[lang] = numbers, offsets
         counts, seen = np.zeros(len(word_types), dtype=np.int64), np.zeros(len(word_types))
         for numbers, _ in numbered.values():
             occurred = np.bincount(numbers, minlength=len(word_types))
@@ -356,6 +352,8 @@ class WordText:
         and "" as the language.
         """
         names, numbers, offsets = number_words(sentences)
+        # Lower-cased here and not in `number_words`, because unknown words whose spellings differ
+        # keep separate indices.
         names = [name.lower() for name in names] if lower else names
         known = vocabulary.numbers(names)
         new = np.flatnonzero(known == UNKNOWN)

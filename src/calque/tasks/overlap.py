@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from calque.errors import CalqueWarning
-from calque.offsets import offsets_of
 from calque.pairs import WordPairs
-from calque.text import ParallelCorpus, Sentences
+from calque.text import ParallelCorpus, Sentences, number_words
 
 if TYPE_CHECKING:
     from calque.vectors import Embeddings
@@ -32,15 +31,15 @@ def word_types(sentences: Sentences) -> tuple[np.ndarray, list[str]]:
     """Return the index of each word's lower-cased type, int64 `[n_words]`, and the list of
     types.
     """
-    vocabulary: dict[str, int] = {}
-    return _numbers(sentences, vocabulary), list(vocabulary)
+    types, numbers, _ = number_words(sentences, lower=True)
+    return numbers, types
 
 
 def first_occurrences(sentences: Sentences) -> np.ndarray:
     """Return the mask of words that are the first occurrence of their case-sensitive word type,
     bool `[n_words]`.
     """
-    numbers = _numbers(sentences, {}, lower=False)
+    _, numbers, _ = number_words(sentences)
     first = np.zeros(len(numbers), dtype=bool)
     first[np.unique(numbers, return_index=True)[1]] = True
     return first
@@ -118,25 +117,9 @@ def _linked_types(
     corpus: ParallelCorpus, pairs: WordPairs, vocabulary: dict[str, int]
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the indices of the lower-cased types of each link's source word and target word."""
-    source, target = (
-        _numbers(side, vocabulary)[offsets_of(side.lengths())[pairs.sentence] + words]
-        for side, words in ((corpus.source, pairs.source), (corpus.target, pairs.target))
+    _, source, source_offsets = number_words(corpus.source, lower=True, vocabulary=vocabulary)
+    _, target, target_offsets = number_words(corpus.target, lower=True, vocabulary=vocabulary)
+    return (
+        source[source_offsets[pairs.sentence] + pairs.source],
+        target[target_offsets[pairs.sentence] + pairs.target],
     )
-    return source, target
-
-
-def _numbers(sentences: Sentences, vocabulary: dict[str, int], *, lower: bool = True) -> np.ndarray:
-    """Return the index of each word's type, int64 `[n_words]`, and add new word types to the
-    vocabulary.
-
-    Word types are lower-cased in Python, once per chunk of the Arrow column, because Arrow's
-    lower-casing differs from Python's in some scripts.
-    """
-    words, _ = sentences.flat()
-    numbers = [np.zeros(0, dtype=np.int64)]
-    for chunk in words.chunks:
-        encoded = chunk.dictionary_encode()
-        types = (word.lower() if lower else word for word in encoded.dictionary.to_pylist())
-        table = [vocabulary.setdefault(word, len(vocabulary)) for word in types]
-        numbers.append(np.array(table, dtype=np.int64)[np.array(encoded.indices)])
-    return np.concatenate(numbers)

@@ -18,7 +18,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from calque.offsets import offsets_of
 from calque.text import Sentences
 from calque.wordalign.bitext import Pairs, loop
 
@@ -227,13 +226,9 @@ def _types(sentences: Sentences, classes: Classes) -> tuple[pa.Array, np.ndarray
     """Return the word types after normalisation, the type index of each word, and the sentence
     offsets.
     """
-    offsets = offsets_of(sentences.lengths())
-    words = pa.chunked_array([chunk.flatten() for chunk in sentences.chunks()], pa.string())
-    encoded = words.dictionary_encode().unify_dictionaries()
-    numbers = np.concatenate(
-        [np.zeros(0, np.int32), *(np.array(chunk.indices) for chunk in encoded.chunks)]
-    )
-    types = encoded.chunk(0).dictionary if encoded.num_chunks else pa.nulls(0, pa.string())
+    types, numbers, offsets = sentences.word_types()
+    # Types are lower-cased in Arrow and remain Arrow strings, unlike those of `number_words`: text
+    # for alignment is large, and these words are never compared with words lower-cased by Python.
     if classes.lower and len(types):
         folded = pc.utf8_lower(pc.utf8_normalize(types, form="NFKC")).dictionary_encode()
         types = folded.dictionary
