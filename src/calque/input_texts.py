@@ -11,6 +11,7 @@ from os import PathLike
 from calque.corpora.columns import HEADER
 from calque.corpora.lines import BLANK
 from calque.corpora.parallel import read_parallel
+from calque.corpora.readers import AUTO
 from calque.corpora.xml_text import CONTROL, REASONS, UNDEFINED
 from calque.errors import InputError, SettingError, SkippedWarning
 from calque.named import Permission
@@ -98,6 +99,7 @@ class Words:
         pretokenized: whether the text is already tokenised, with words separated by spaces.
         limit: maximum number of sentence pairs of each file, evenly spaced over the file.
         one_based: whether word numbers in files of word links start at 1; see `WordPairs.parse`.
+        format: format of parallel texts, see `read_parallel`; by default, it is detected.
     """
 
     model: str = "auto"
@@ -106,6 +108,7 @@ class Words:
     seed: int = 0
     limit: int | None = None
     one_based: bool | None = None
+    format: str = AUTO
 
     @property
     def unlimited(self) -> Words:
@@ -122,7 +125,12 @@ class Words:
             InputError: see `warn_skipped`.
         """
         corpus = read_parallel(
-            path, langs=langs, pretokenized=self.pretokenized, on_error="blank", limit=self.limit
+            path,
+            langs=langs,
+            format=self.format,
+            pretokenized=self.pretokenized,
+            on_error="blank",
+            limit=self.limit,
         )
         warn_skipped(corpus, path)
         return corpus
@@ -172,22 +180,25 @@ class Words:
 def read_languages(
     files: Iterable[tuple[str, str]],
     *,
+    format: str = AUTO,
     pretokenized: bool = False,
     limit: int | None = None,
     say: Say = lambda line: None,
 ) -> dict[str, Sentences]:
     """Read files, given as pairs (language, path), and concatenate the sentences of each
-    language.
+    language. The other arguments are those of `read_sentences`.
     """
     from calque.corpora.plain import read_sentences
 
-    parts: dict[str, list[Sentences]] = {}
+    texts: dict[str, list[Sentences]] = {}
     for lang, path in files:
-        parts.setdefault(lang, []).append(
-            read_sentences(path, lang=lang, pretokenized=pretokenized, limit=limit)
+        text = read_sentences(
+            path, lang=lang, format=format, pretokenized=pretokenized, limit=limit
         )
-    sentences = {lang: Sentences.joined(several) for lang, several in parts.items()}
-    say(f"sentences: {', '.join(f'{lang} {len(text):,}' for lang, text in sentences.items())}")
+        texts.setdefault(lang, []).append(text)
+    sentences = {lang: Sentences.joined(parts) for lang, parts in texts.items()}
+    counts = ", ".join(f"{lang} {len(text):,}" for lang, text in sentences.items())
+    say(f"sentences: {counts}")
     return sentences
 
 

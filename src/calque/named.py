@@ -185,10 +185,15 @@ class Table(Mapping[str, R], Generic[R]):
         rows: rows by name, as listed in help texts, studies, reports and the documentation.
     """
 
+    _other_names = "package.module:Class"  # names accepted in addition to those of the rows
+
     def __init__(
         self, what: str, rows: Mapping[str, R], *, base: str, row_of: Callable[[str, type], R]
     ):
-        self.what, self.rows, self._base, self._row_of = what, dict(rows), base, row_of
+        self.what = what
+        self.rows = dict(rows)
+        self._base = base
+        self._row_of = row_of
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.rows)
@@ -203,7 +208,7 @@ class Table(Mapping[str, R], Generic[R]):
         if name in self.rows:
             return self.rows[name]
         if not is_path(name):
-            expected = f"one of {', '.join(self.rows)}, or package.module:Class"
+            expected = f"one of {', '.join(self.rows)}, or {self._other_names}"
             raise SettingError(
                 f"unknown {self.what} {name!r}, expected {expected}{did_you_mean(name, self.rows)}"
             )
@@ -226,3 +231,35 @@ class Table(Mapping[str, R], Generic[R]):
 
     def _checked(self, target: str) -> type[Any]:
         return _subclass(target, imported(self._base), self.what)
+
+
+class FunctionTable(Table[R]):
+    """Table whose rows name functions. It also accepts, but does not list, functions from other
+    packages as `package.module:function`.
+
+    Args:
+        what: noun for messages, such as "format".
+        row_of: function that builds the row for a function from another package, given its name
+            and the function.
+    """
+
+    _other_names = "package.module:function"
+
+    def __init__(
+        self, what: str, rows: Mapping[str, R], *, row_of: Callable[[str, Callable[..., Any]], R]
+    ):
+        super().__init__(what, rows, base="", row_of=row_of)
+
+    def function(self, name: str) -> Callable[..., Any]:
+        """Import the function of a row.
+
+        Raises:
+            SettingError: the name is unknown, or does not name a function.
+        """
+        return self._checked(self[name].target)
+
+    def _checked(self, target: str) -> Any:
+        function = imported(target)
+        if not callable(function):
+            raise SettingError(f"{self.what} {target} must be a function")
+        return function

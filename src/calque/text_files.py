@@ -11,7 +11,7 @@ import codecs
 import io
 import lzma
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from io import BufferedIOBase, BufferedReader
 from os import PathLike, fspath
@@ -219,7 +219,7 @@ def read_lines(path: str | PathLike[str]) -> Iterator[str | Flaw]:
                 raise InputError(
                     "lines end with CR, expected LF; convert the file (tr '\\r' '\\n')", path=path
                 )
-            yield _readable(raw.removesuffix(b"\n"), number, path)
+            yield _decoded(raw.removesuffix(b"\n"), number, path)
 
 
 def readable_lines(path: str | PathLike[str]) -> Iterator[str]:
@@ -228,13 +228,18 @@ def readable_lines(path: str | PathLike[str]) -> Iterator[str]:
     Raises:
         InputError: see `read_lines`; or a line contains invalid UTF-8 or a NUL character.
     """
-    for line in read_lines(path):
+    return readable(read_lines(path))
+
+
+def readable(lines: Iterable[str | Flaw]) -> Iterator[str]:
+    """Yield lines, and raise an `InputError` at the first line that is unusable."""
+    for line in lines:
         if isinstance(line, Flaw):
             raise InputError(line.fact, path=line.path, line=line.line)
         yield line
 
 
-def _readable(raw: bytes, number: int, path: str | PathLike[str]) -> str | Flaw:
+def _decoded(raw: bytes, number: int, path: str | PathLike[str]) -> str | Flaw:
     if b"\0" in raw:
         return Flaw(
             number,

@@ -338,14 +338,14 @@ def _flaw_of_word(word: bytes, line: int, dim: int) -> Flaw | None:
             "no word",
             "the vector has no word before its numbers, expected one; correct the line",
         )
-    if b" " in word and is_number(word.rpartition(b" ")[2]):
+    if b" " in word and _is_float(word.rpartition(b" ")[2]):
         shown = word[:40].decode("utf-8", "replace")
         fact = f"more than {dim} numbers after the word {shown!r}; does the header match?"
         return Flaw(line, "more numbers than dimensions", fact)
     return flaw_of_bytes(word, line)
 
 
-def is_number(field: bytes) -> bool:
+def _is_float(field: bytes) -> bool:
     """Return whether a field contains a number."""
     try:
         float(field)

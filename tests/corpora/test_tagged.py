@@ -134,7 +134,11 @@ def test_tags_can_be_read_from_another_column(tmp_path):
     for content, given, message in (
         (CONLLU, {"column": "feats"}, "no column 'feats' in CoNLL-U, expected one of upos, xpos"),
         (CONLL_2003, {"column": "pos"}, "column must be a column number of at least 1, got 'pos'"),
-        (CONLL_2003, {"format": "conl"}, "format must be one of auto, columns, .*, got 'conl'"),
+        (
+            CONLL_2003,
+            {"format": "conl"},
+            "unknown format 'conl', expected one of hub, conllu, .*, columns",
+        ),
         (CONLL_2003, {"on_error": "blank"}, "on_error must be 'raise' or 'skip', got 'blank'"),
     ):
         with pytest.raises(SettingError, match=message):

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from os import PathLike, fspath
 from pathlib import Path
+from typing import NamedTuple
 
 from calque.corpora.languages import TWO_LETTERS, best_match
 from calque.errors import InputError
@@ -42,13 +43,16 @@ class NamedData:
     licence: str
 
     def config_of(self, lang: str) -> str | None:
-        found = best_match(lang, self.tags)
-        return None if found is None else self.config.format(self.tags[found])
+        """Return the configuration of a language, or None if the data set lacks the language."""
+        matching_lang = best_match(lang, self.tags)
+        return None if matching_lang is None else self.config.format(self.tags[matching_lang])
 
     def usage(self, name: str) -> str:
         """Return the name of the data set as written on the command line."""
+        if self.task == "parallel":
+            return f"{PREFIX}{name}"
         lang = "de" if "de" in self.tags else next(iter(self.tags))
-        return f"{PREFIX}{name}" if self.task == "parallel" else f"{PREFIX}{name}:{lang}"
+        return f"{PREFIX}{name}:{lang}"
 
 
 def _same(langs: str) -> dict[str, str]:
@@ -64,11 +68,9 @@ _XTREME = "google/xtreme"
 _ALL = ("test", "validation", "train")
 _TREEBANKS = (
     "af=Afrikaans ar=Arabic eu=Basque bg=Bulgarian zh=Chinese nl=Dutch en=English et=Estonian "
-    "fi=Finnish fr=French de=German "
-    "el=Greek he=Hebrew hi=Hindi hu=Hungarian id=Indonesian it=Italian ja=Japanese kk=Kazakh "
-    "ko=Korean mr=Marathi fa=Persian "
-    "pt=Portuguese ru=Russian es=Spanish tl=Tagalog ta=Tamil te=Telugu th=Thai tr=Turkish ur=Urdu "
-    "vi=Vietnamese yo=Yoruba"
+    "fi=Finnish fr=French de=German el=Greek he=Hebrew hi=Hindi hu=Hungarian id=Indonesian "
+    "it=Italian ja=Japanese kk=Kazakh ko=Korean mr=Marathi fa=Persian pt=Portuguese ru=Russian "
+    "es=Spanish tl=Tagalog ta=Tamil te=Telugu th=Thai tr=Turkish ur=Urdu vi=Vietnamese yo=Yoruba"
 )
 _UDPOS = {pair[:2]: pair[3:] for pair in _TREEBANKS.split()}
 _PANX = _same(
@@ -77,29 +79,22 @@ _PANX = _same(
 )
 _TATOEBA = _by_code(
     "afr ara bul ben deu ell spa est eus pes fin fra heb hin hun ind ita jpn jav kat kaz kor mal "
-    "mar nld por rus swh "
-    "tam tel tha tgl tur urd vie cmn"
+    "mar nld por rus swh tam tel tha tgl tur urd vie cmn"
 )
 _SIB = _by_code(
     "afr_Latn amh_Ethi arb_Arab bul_Cyrl ben_Beng cat_Latn ces_Latn cym_Latn dan_Latn deu_Latn "
-    "ell_Grek eng_Latn "
-    "spa_Latn est_Latn eus_Latn pes_Arab fin_Latn fra_Latn gle_Latn glg_Latn guj_Gujr hau_Latn "
-    "heb_Hebr hin_Deva "
-    "hrv_Latn hun_Latn hye_Armn ind_Latn ibo_Latn isl_Latn ita_Latn jpn_Jpan jav_Latn kat_Geor "
-    "kaz_Cyrl khm_Khmr "
-    "kan_Knda kor_Hang kir_Cyrl lao_Laoo lit_Latn lvs_Latn mkd_Cyrl mal_Mlym khk_Cyrl mar_Deva "
-    "zsm_Latn mlt_Latn "
-    "mya_Mymr nob_Latn npi_Deva nld_Latn pan_Guru pol_Latn por_Latn ron_Latn rus_Cyrl slk_Latn "
-    "slv_Latn som_Latn "
+    "ell_Grek eng_Latn spa_Latn est_Latn eus_Latn pes_Arab fin_Latn fra_Latn gle_Latn glg_Latn "
+    "guj_Gujr hau_Latn heb_Hebr hin_Deva hrv_Latn hun_Latn hye_Armn ind_Latn ibo_Latn isl_Latn "
+    "ita_Latn jpn_Jpan jav_Latn kat_Geor kaz_Cyrl khm_Khmr kan_Knda kor_Hang kir_Cyrl lao_Laoo "
+    "lit_Latn lvs_Latn mkd_Cyrl mal_Mlym khk_Cyrl mar_Deva zsm_Latn mlt_Latn mya_Mymr nob_Latn "
+    "npi_Deva nld_Latn pan_Guru pol_Latn por_Latn ron_Latn rus_Cyrl slk_Latn slv_Latn som_Latn "
     "als_Latn srp_Cyrl swe_Latn swh_Latn tam_Taml tel_Telu tha_Thai tgl_Latn tur_Latn ukr_Cyrl "
-    "urd_Arab uzn_Latn "
-    "vie_Latn xho_Latn yor_Latn zho_Hans zul_Latn"
+    "urd_Arab uzn_Latn vie_Latn xho_Latn yor_Latn zho_Hans zul_Latn"
 )
 _FLORES = {**_SIB, "zh": "cmn_Hans"}
 _MASSIVE = _same(
     "af am ar az bn cy da de el en es fa fi fr he hi hu hy id is it ja jv ka km kn ko lv ml mn ms "
-    "my nb nl pl pt ro ru sl sq sv "
-    "sw ta te th tl tr ur vi"
+    "my nb nl pl pt ro ru sl sq sv sw ta te th tl tr ur vi"
 ) | {"zh": "zh-CN", "zh-TW": "zh-TW"}
 
 #: published data sets; each key is the name that follows `hub:` on the command line
@@ -170,79 +165,106 @@ NAMED: dict[str, NamedData] = {
 }
 
 
-def _asked(path: str | PathLike[str]) -> tuple[str, list[str]] | None:
-    """Split `hub:NAME:…` into a name from `NAMED` and the parts after the name; return None for
-    other or existing paths.
-    """
+class _Reference(NamedTuple):
+    """Reference to a data set in `NAMED`, `hub:NAME:…`, with the parts after the name."""
+
+    name: str
+    parts: list[str]
+
+
+def _reference(path: str | PathLike[str]) -> _Reference | None:
+    """Split the reference to a data set in `NAMED`; return None for other or existing paths."""
     text = fspath(path)
-    name, *rest = text.removeprefix(PREFIX).split(":")
-    return (
-        (name, rest)
-        if text.startswith(PREFIX) and name in NAMED and not os.path.exists(name)
-        else None
-    )
+    name, *parts = text.removeprefix(PREFIX).split(":")
+    if not text.startswith(PREFIX) or name not in NAMED or os.path.exists(name):
+        return None
+    return _Reference(name, parts)
 
 
-def place(path: str | PathLike[str]) -> tuple[str, str | None, str | None]:
+class Place(NamedTuple):
+    """Repository or local path of a data set, and the configuration and split to read; None stands
+    for the default.
+    """
+
+    name: str
+    config: str | None = None
+    split: str | None = None
+
+
+def place(path: str | PathLike[str]) -> Place:
     """Return the repository, configuration and split named in `hub:NAME[[:CONFIG]:SPLIT]`, or in
     `hub:NAME:LANGUAGE[:SPLIT]` if NAME is in `NAMED`. For any other path, return the path itself,
     and None for the configuration and the split."""
     text = fspath(path)
-    if (asked := _asked(path)) is None:
-        name, *rest = text.removeprefix(PREFIX).split(":") if text.startswith(PREFIX) else [text]
-        return name, rest[0] if len(rest) > 1 else None, rest[-1] if rest else None
-    name, rest = asked
-    row = NAMED[name]
-    config = row.config_of(rest[0]) if rest else None
-    if config is None or len(rest) > 2:
-        languages = " ".join(row.tags)
-        raise InputError(
-            f"expected {row.usage(name)}[:{'|'.join(row.splits)}]; languages: {languages}",
-            path=path,
-        )
-    return row.repository, config, rest[1] if len(rest) > 1 else row.splits[0]
+    reference = _reference(path)
+    if reference is not None:
+        return _named_place(reference, path)
+    if not text.startswith(PREFIX):
+        return Place(text)
+    name, *parts = text.removeprefix(PREFIX).split(":")
+    config = parts[0] if len(parts) > 1 else None
+    split = parts[-1] if parts else None
+    return Place(name, config, split)
+
+
+def _named_place(reference: _Reference, path: str | PathLike[str]) -> Place:
+    """Return the place of `hub:NAME:LANGUAGE[:SPLIT]`."""
+    row = NAMED[reference.name]
+    lang, *splits = reference.parts or [""]
+    config = row.config_of(lang) if lang else None
+    if config is None or len(splits) > 1:
+        usage = f"{row.usage(reference.name)}[:{'|'.join(row.splits)}]"
+        raise InputError(f"expected {usage}; languages: {' '.join(row.tags)}", path=path)
+    return Place(row.repository, config, splits[0] if splits else row.splits[0])
 
 
 def sides(path: str | PathLike[str], langs: tuple[str, str]) -> list[tuple[str, str]] | None:
     """Return the data set and column for each side of the parallel text `hub:NAME[:SPLIT]`, or None
     for other paths.
     """
-    if (asked := _asked(path)) is None or NAMED[asked[0]].task != "parallel":
+    reference = _reference(path)
+    if reference is None or NAMED[reference.name].task != "parallel":
         return None
-    name, rest = asked
-    row, split = NAMED[name], rest[0] if rest else NAMED[name].splits[0]
+    row = NAMED[reference.name]
+    split = reference.parts[0] if reference.parts else row.splits[0]
     if split not in row.splits:
         raise InputError(f"expected one of the splits {', '.join(row.splits)}", path=path)
+    # Rows have two columns, one of them in English, or one column in the language of each
+    # configuration.
     with_english = len(row.columns) == 2
-    english = [best_match("en", [lang]) is not None for lang in langs]
-    other = [lang for lang, is_english in zip(langs, english, strict=True) if not is_english]
-    configs = [row.config_of(lang) for lang in (other * 2 if with_english else langs)]
-    if None in configs or len(configs) != 2 or (with_english and sum(english) != 1):
+    is_english = [best_match("en", [lang]) is not None for lang in langs]
+    if with_english:
+        foreign = [lang for lang, english in zip(langs, is_english, strict=True) if not english]
+        config = row.config_of(foreign[0]) if len(foreign) == 1 else None
+        configs = [config, config]
+        columns = [row.columns[int(english)] for english in is_english]
+    else:
+        configs = [row.config_of(lang) for lang in langs]
+        columns = [row.columns[0], row.columns[0]]
+    if None in configs:
         pairs = "English and one of " if with_english else "two of "
         raise InputError(
-            f"{name} has no {'-'.join(langs)} text, expected {pairs}{' '.join(row.tags)}", path=path
+            f"{reference.name} has no {'-'.join(langs)} text, expected {pairs}{' '.join(row.tags)}",
+            path=path,
         )
-    return [
-        (
-            f"{PREFIX}{row.repository}:{config}:{split}",
-            row.columns[int(is_english) if with_english else 0],
-        )
-        for config, is_english in zip(configs, english, strict=True)
-    ]
+    names = [f"{PREFIX}{row.repository}:{config}:{split}" for config in configs]
+    return list(zip(names, columns, strict=True))
 
 
 def repository_of(path: str | PathLike[str]) -> str | None:
     """Return the hub repository of a path, or None for local files and folders."""
     if not fspath(path).startswith(PREFIX):
         return None
-    name = place(path)[0] if (asked := _asked(path)) is None else NAMED[asked[0]].repository
-    known = re.fullmatch(r"[\w.-]{1,96}(/[\w.-]{1,96})?", name) and not os.path.exists(name)
-    return name if known else None
+    reference = _reference(path)
+    name = place(path).name if reference is None else NAMED[reference.name].repository
+    is_repository = re.fullmatch(r"[\w.-]{1,96}(/[\w.-]{1,96})?", name) is not None
+    return name if is_repository and not os.path.exists(name) else None
 
 
 def hub_ids(paths: Iterable[str]) -> list[str]:
     """Return the names of the distinct hub repositories that the given paths refer to."""
-    return list(dict.fromkeys(name for path in paths if (name := repository_of(path)) is not None))
+    repositories = [repository_of(path) for path in paths]
+    return list(dict.fromkeys(name for name in repositories if name is not None))
 
 
 def name_of(path: str | PathLike[str]) -> str:
@@ -260,17 +282,15 @@ def remedy(path: str | PathLike[str]) -> str:
     if not text.startswith(PREFIX):
         return ""
     name, *_ = text.removeprefix(PREFIX).split(":")
-    rows = [row for row in NAMED.values() if row.repository == name]
-    if _asked(path) is not None or rows:
-        repository = name if rows else NAMED[name].repository
+    is_repository = any(row.repository == name for row in NAMED.values())
+    if is_repository or _reference(path) is not None:
+        repository = name if is_repository else NAMED[name].repository
         return (
             f"; {repository} is on the Hugging Face hub: is the network available, and did you log "
-            "in and accept the terms? "
-            "For a local copy, write hub:FOLDER:CONFIG:SPLIT"
+            "in and accept the terms? For a local copy, write hub:FOLDER:CONFIG:SPLIT"
         )
-    near = difflib.get_close_matches(name.lower(), NAMED, n=3)
-    return (
-        f"; did you mean {' or '.join(PREFIX + each for each in near)}? calque data lists all names"
-        if near
-        else ""
-    )
+    similar_names = difflib.get_close_matches(name.lower(), NAMED, n=3)
+    if not similar_names:
+        return ""
+    alternatives = " or ".join(PREFIX + similar for similar in similar_names)
+    return f"; did you mean {alternatives}? calque data lists all names"

@@ -55,18 +55,14 @@ class Columns(NamedTuple):
         """Return a message about columns that are not read as texts, or None if the texts are in
         the first two columns.
         """
-        before = [str(column + 1) for column in self.numbers if column < max(self.texts)]
-        if not before:
+        skipped = [str(column + 1) for column in self.numbers if column < max(self.texts)]
+        if not skipped:
             return None
-        what = (
-            f"column {before[0]} contains"
-            if len(before) == 1
-            else f"columns {' and '.join(before)} contain"
-        )
-        return (
-            f"{what} only numbers; the two texts are read from columns {self.texts[0] + 1} and "
-            f"{self.texts[1] + 1}"
-        )
+        contents = f"columns {' and '.join(skipped)} contain"
+        if len(skipped) == 1:
+            contents = f"column {skipped[0]} contains"
+        source, target = (column + 1 for column in self.texts)
+        return f"{contents} only numbers; the two texts are read from columns {source} and {target}"
 
 
 def peeked(lines: Iterable[str | Flaw]) -> tuple[list[tuple[int, str]], Iterator[str | Flaw]]:
@@ -75,12 +71,11 @@ def peeked(lines: Iterable[str | Flaw]) -> tuple[list[tuple[int, str]], Iterator
     """
     rest = iter(lines)
     head = list(islice(rest, _HEAD))
-    shown = [
-        (number, line)
-        for number, line in enumerate(head, 1)
-        if isinstance(line, str) and line.strip()
-    ]
-    return shown, chain(head, rest)
+    usable = []
+    for number, line in enumerate(head, 1):
+        if isinstance(line, str) and line.strip():
+            usable.append((number, line))
+    return usable, chain(head, rest)
 
 
 def find_columns(
@@ -101,62 +96,64 @@ def find_columns(
     """
     if not rows:
         return Columns()
-    number, first = rows[0]
-    if (named := _named(first, langs)) is not None:
-        return Columns(named, header=number)
+    number, first_row = rows[0]
+    named_columns = _named_columns(first_row, langs)
+    if named_columns is not None:
+        return Columns(named_columns, header=number)
     width = min(len(cells) for _, cells in rows)
-    is_header = len(rows) > 2 and any(_names_numbers(rows, column) for column in range(width))
-    data = rows[1:] if is_header else rows
-    header = number if is_header else None
-    numbers = tuple(column for column in range(width) if _all(_NUMBER, data, column))
-    texts = [
-        column
-        for column in range(width)
-        if column not in numbers and not _all(LINK_LIKE, data, column)
-    ]
+    header = None
+    if len(rows) > 2 and any(_names_numbers(rows, column) for column in range(width)):
+        header, rows = number, rows[1:]
+    numbers = tuple(column for column in range(width) if _all_match(_NUMBER, rows, column))
+    texts = []
+    for column in range(width):
+        if column not in numbers and not _all_match(LINK_LIKE, rows, column):
+            texts.append(column)
     if len(texts) >= 2:
         return Columns((texts[0], texts[1]), numbers, header)
-    if (
-        len(texts) == 1
-        and len(numbers) == width - 1
-        and any(_all(_FRACTION, data, column) for column in numbers)
-    ):
+    has_scores = any(_all_match(_FRACTION, rows, column) for column in numbers)
+    if len(texts) == 1 and len(numbers) == width - 1 and has_scores:
         fact = (
             f"column {numbers[0] + 1} contains only numbers, expected two texts; is a column "
             "missing?"
         )
-        raise InputError(fact, path=path, line=data[0][0])
+        raise InputError(fact, path=path, line=rows[0][0])
     return Columns(header=header)
 
 
-def _named(cells: Sequence[str], langs: tuple[str, str]) -> tuple[int, int] | None:
-    """Return the columns of the texts if the cells are a header, or None."""
+def _named_columns(cells: Sequence[str], langs: tuple[str, str]) -> tuple[int, int] | None:
+    """Return the columns of the texts if the cells are a header that names them, or None."""
     names = [cell.strip().lstrip("#").strip().lower() for cell in cells]
     codes = [NAMES.get(name, _PREFIX.sub("", name)) for name in names]
     source, target = (best_match(lang, codes) for lang in langs)
     if source is not None and target is not None and source != target:
         return codes.index(source), codes.index(target)
-    return next(
-        ((names.index(a), names.index(b)) for a, b in _LOWER if a in names and b in names), None
-    )
+    for source, target in _LOWER:
+        if source in names and target in names:
+            return names.index(source), names.index(target)
+    return None
 
 
 def _names_numbers(rows: Sequence[tuple[int, Sequence[str]]], column: int) -> bool:
     """Return whether the first row has a name in a column in which all other rows have a number."""
-    name = rows[0][1][column].strip()
-    return (
-        bool(_NAME.fullmatch(name))
-        and name.lower() not in _MISSING
-        and _all(_NUMBER, rows[1:], column)
-    )
+    _, first_row = rows[0]
+    name = first_row[column].strip()
+    if not _NAME.fullmatch(name) or name.lower() in _MISSING:
+        return False
+    return _all_match(_NUMBER, rows[1:], column)
 
 
-def _all(pattern: re.Pattern[str], rows: Sequence[tuple[int, Sequence[str]]], column: int) -> bool:
-    """Return whether the pattern matches every space-separated part of a column in every row."""
-    return all(
-        bool(parts := cells[column].split()) and all(pattern.fullmatch(part) for part in parts)
-        for _, cells in rows
-    )
+def _all_match(
+    pattern: re.Pattern[str], rows: Sequence[tuple[int, Sequence[str]]], column: int
+) -> bool:
+    """Return whether the pattern matches every space-separated part of a column in every row, and
+    no row has an empty cell there.
+    """
+    for _, cells in rows:
+        parts = cells[column].split()
+        if not parts or not all(pattern.fullmatch(part) for part in parts):
+            return False
+    return True
 
 
 def text_lines(path: str | PathLike[str], *, one_side: bool = False) -> Iterator[str | Flaw]:
@@ -177,7 +174,7 @@ def text_lines(path: str | PathLike[str], *, one_side: bool = False) -> Iterator
         yield from lines
         return
     (width,) = widths
-    texts = [column for column in range(width) if not _all(_NUMBER, rows, column)]
+    texts = [column for column in range(width) if not _all_match(_NUMBER, rows, column)]
     if one_side and len(texts) > 1 and len(rows) > 2:
         fact = (
             f"every line has {len(texts)} columns of text, expected one sentence per line; is this "
@@ -187,25 +184,29 @@ def text_lines(path: str | PathLike[str], *, one_side: bool = False) -> Iterator
     if len(texts) != 1:
         yield from lines
         return
-    warnings.warn(
-        CalqueWarning(
-            f"{fspath(path)}: the text is read from column {texts[0] + 1}; the other columns "
-            "contain only numbers"
-        ),
-        stacklevel=2,
+    (text_column,) = texts
+    message = (
+        f"{fspath(path)}: the text is read from column {text_column + 1}; the other columns "
+        "contain only numbers"
     )
+    warnings.warn(CalqueWarning(message), stacklevel=2)
     for number, line in enumerate(lines, 1):
         if isinstance(line, Flaw) or not line.strip():
             yield line
             continue
         cells = line.split("\t")
+        if len(cells) == width:
+            yield cells[text_column]
+            continue
         fact = (
             f"{len(cells)} columns, expected {width}, as in the first lines; is a tab missing, or "
             "does the text contain one?"
         )
-        yield cells[texts[0]] if len(cells) == width else Flaw(number, "other columns", fact, path)
+        yield Flaw(number, "other columns", fact, path)
 
 
+# -- dictionaries
+# --------------------------------------------------------------------------------------------------
 class Entries:
     """Reader for the lines of a dictionary, whose columns are found in the first lines.
 
@@ -219,70 +220,79 @@ class Entries:
     def __init__(
         self, head: Sequence[tuple[int, str]], langs: tuple[str, str], *, path: str | PathLike[str]
     ):
-        divided = [(number, cells) for number, line in head if len(cells := _divided(line)) > 1]
-        spaced = [(number, line.split()) for number, line in head if len(_divided(line)) == 1]
-        self._columns = find_columns(divided, langs, path=path)
+        rows, spaced_rows = [], []  # lines with separated columns, and lines with only spaces
+        for number, line in head:
+            cells = _cells(line)
+            if len(cells) > 1:
+                rows.append((number, cells))
+            else:
+                spaced_rows.append((number, line.split()))
+        self._columns = find_columns(rows, langs, path=path)
         self.header = self._columns.header
-        if (
-            spaced
-            and not divided
-            and len(spaced[0][1]) == 2
-            and _named(spaced[0][1], langs) == (0, 1)
-        ):
-            self.header = spaced[0][0]
-        spaced = [(number, fields) for number, fields in spaced if number != self.header]
-        self._ignored = () if spaced else self._columns.numbers
-        self._has_first, self._has_last = (_has_scores(spaced, column) for column in (0, -1))
+        if spaced_rows and not rows:
+            number, fields = spaced_rows[0]
+            if len(fields) == 2 and _named_columns(fields, langs) == (0, 1):
+                self.header = number
+                spaced_rows = spaced_rows[1:]
+        # Beside lines with spaces, a column of numbers may be a word, so it is not ignored.
+        self._ignored = () if spaced_rows else self._columns.numbers
+        self._first_is_score = _has_scores(spaced_rows, 0)
+        self._last_is_score = _has_scores(spaced_rows, -1)
 
     def message(self) -> str | None:
         """Return a message about numbers that are not read as words, or None."""
-        if self._has_first or self._has_last:
-            return (
-                f"the {'first' if self._has_first else 'last'} field of each line is a number, "
-                "which is not used"
-            )
-        return self._columns.message()
+        if not self._first_is_score and not self._last_is_score:
+            return self._columns.message()
+        place = "first" if self._first_is_score else "last"
+        return f"the {place} field of each line is a number, which is not used"
 
     def of(self, line: str, number: int) -> tuple[str, str] | Flaw:
         """Return a word and its translation, or a `Flaw` if the line has no such pair."""
-        cells = _divided(line)
+        cells = _cells(line)
         if len(cells) > 1:
             return self._from_columns(cells, number)
         fields = line.split()
-        scores = [fields[0], fields[-1]] if len(fields) > 2 else []
-        if self._has_first or self._has_last:
-            fields = fields[int(self._has_first) : len(fields) - int(self._has_last)]
-            words = [fields[0], " ".join(fields[1:])] if len(fields) > 1 else fields
-        elif any(map(is_fraction, scores)):
+        if self._first_is_score or self._last_is_score:
+            if self._first_is_score:
+                fields = fields[1:]
+            if self._last_is_score:
+                fields = fields[:-1]
+            words = [*fields[:1], " ".join(fields[1:])]
+        elif len(fields) > 2 and (_is_fraction(fields[0]) or _is_fraction(fields[-1])):
             fact = (
                 "a number beside the two words, unlike most other lines; correct the line, or "
                 "separate the columns by tabs"
             )
             return Flaw(number, "a number beside the words", fact)
         else:
+            # The translation keeps its spaces as they are written.
             words = [word.strip() for word in line.strip().split(" ", 1)]
-        return (
-            (words[0], words[1])
-            if len(words) == 2 and all(words)
-            else _not_two_words(len(words), number)
-        )
+        if len(words) != 2 or not all(words):
+            return _flaw_of_width(1, number)
+        return words[0], words[1]
 
     def _from_columns(self, cells: list[str], number: int) -> tuple[str, str] | Flaw:
         source, target = self._columns.texts
         if len(cells) <= max(source, target):
-            return _not_two_words(len(cells), number)
-        others = [cells[k] for k in range(len(cells)) if k not in (source, target, *self._ignored)]
-        if self._columns.header is None and not all(_is_links(cell) for cell in others):
-            return _not_two_words(len(cells), number)
-        words = cells[source].strip(), cells[target].strip()
-        return words if all(words) else _not_two_words(1, number)
+            return _flaw_of_width(len(cells), number)
+        if self._columns.header is None:
+            # Without names, further columns could contain anything; only links are accepted.
+            used = (source, target, *self._ignored)
+            others = [cell for column, cell in enumerate(cells) if column not in used]
+            if not all(_is_links(cell) for cell in others):
+                return _flaw_of_width(len(cells), number)
+        word, translation = cells[source].strip(), cells[target].strip()
+        if not word or not translation:
+            return _flaw_of_width(1, number)
+        return word, translation
 
 
 def _is_links(cell: str) -> bool:
-    return bool(links := cell.split()) and all(map(LINK_LIKE.fullmatch, links))
+    links = cell.split()
+    return bool(links) and all(LINK_LIKE.fullmatch(link) for link in links)
 
 
-def _divided(line: str) -> list[str]:
+def _cells(line: str) -> list[str]:
     """Return the columns of a line that are separated by `|||` or by tabs."""
     return line.split("|||") if "|||" in line else line.split("\t")
 
@@ -293,11 +303,13 @@ def _has_scores(rows: Sequence[tuple[int, list[str]]], column: int) -> bool:
     """
     if not rows or any(len(fields) < 3 for _, fields in rows):
         return False
-    fields = [row[column] for _, row in rows]
-    return all(map(is_number, fields)) and (any(map(is_fraction, fields)) or len(rows) > 2)
+    values = [fields[column] for _, fields in rows]
+    if not all(_is_number(value) for value in values):
+        return False
+    return len(rows) > 2 or any(_is_fraction(value) for value in values)
 
 
-def _not_two_words(width: int, number: int) -> Flaw:
+def _flaw_of_width(width: int, number: int) -> Flaw:
     count = f"{width} columns" if width > 2 else "one word"
     fact = (
         f"{count}, expected a word and its translation, separated by a tab or space; correct the "
@@ -306,11 +318,11 @@ def _not_two_words(width: int, number: int) -> Flaw:
     return Flaw(number, "not two words", fact)
 
 
-def is_fraction(text: str) -> bool:
+def _is_fraction(text: str) -> bool:
     """Return whether a text is a number with a fraction or an exponent, such as a score."""
     return _FRACTION.fullmatch(text) is not None
 
 
-def is_number(text: str) -> bool:
-    """Return whether a text is a number."""
+def _is_number(text: str) -> bool:
+    """Return whether a text is a number, possibly with a decimal comma or a percent sign."""
     return _NUMBER.fullmatch(text) is not None

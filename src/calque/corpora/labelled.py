@@ -1,67 +1,28 @@
-"""Readers for labelled texts and text pairs (natural language inference, sentiment, topics), which
-return `LabelledText`.
-"""
+"""Read labelled texts and text pairs (natural language inference, sentiment, topics)."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import chain
+from collections.abc import Callable, Mapping, Sequence
 from os import PathLike, fspath
-from pathlib import Path
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from calque.annotated import LabelledText, Labels
+from calque.corpora.hub import NO_LABEL
+from calque.corpora.label_lines import LABELS, TEXT_PAIRS, TEXTS
 from calque.corpora.languages import best_match
-from calque.corpora.lines import Losses, Omission, OnError, is_text, json_lines
-from calque.corpora.rows import PREFIX, open_rows
-from calque.errors import InputError, SettingError, did_you_mean
+from calque.corpora.lines import Losses, Omission, OnError, is_text
+from calque.corpora.readers import AUTO, LABELLED, reader_of
+from calque.errors import InputError
 from calque.segment import language_parts, splitter
 from calque.text import Sentences
-from calque.text_files import Flaw, read_lines, unpacked_name
+from calque.text_files import Flaw
 
-Format = Literal["auto", "header", "pairs", "label-text", "text-label", "jsonl", "hub"]
-
-# Column names in published data sets, in lower case and in order of preference.
-_PAIRS = (
-    ("premise", "hypothesis"),
-    ("premise", "hypo"),
-    ("sentence1", "sentence2"),
-    ("sentence_1", "sentence_2"),
-    ("sentence_a", "sentence_b"),
-    ("text1", "text2"),
-)
-_ENGLISH = (
-    "sentence_a_original",
-    "sentence_b_original",
-)  # English texts in SICK-NL; sentence_A and _B are in Dutch
-_TEXTS = ("text", "sentence", "content", "review", "tweet", "utt")
-_LABELS = (
-    "gold_label",
-    "entailment_label",
-    "entailment_judgment",
-    "label",
-    "labels",
-    "sentiment",
-    "category",
-    "intent",
-)
+# English texts in SICK-NL, whose columns sentence_A and sentence_B are in Dutch
+_ENGLISH_PAIR = ("sentence_a_original", "sentence_b_original")
 _LANGUAGES = ("language", "lang")
-_HEADERS = {
-    "pairs": ("premise", "hypothesis", "label"),
-    "label-text": ("label", "text"),
-    "text-label": ("text", "label"),
-}
-_MOST_LABELS = 50  # maximum number of distinct values in a label column
 _SPELLINGS = {"contradictory": "contradiction"}  # spelling in XNLI's translated training data
-_NONE = "-"  # in SNLI, MultiNLI and XNLI: label of pairs on which the annotators did not agree
-
-AnyPath = str | PathLike[str]
-_Rows = Iterable[
-    tuple[int, Mapping[str, Any] | Flaw]
-]  # line number of each row, and its values by column name
 
 
 class _Names(NamedTuple):
@@ -73,10 +34,10 @@ class _Names(NamedTuple):
 
 
 def read_labelled(
-    path: AnyPath,
+    path: str | PathLike[str],
     *,
     lang: str,
-    format: Format = "auto",
+    format: str = AUTO,
     pretokenized: bool = False,
     on_error: OnError = "raise",
 ) -> LabelledText:
@@ -89,7 +50,8 @@ def read_labelled(
         path: a file, a data set folder, or `hub:NAME` (see `rows.open_rows`).
         lang: language of the texts; rows with another language in the column `language` are
             ignored.
-        format: format of the file; `auto` detects it from its name and contents.
+        format: a format of the table `readers.LABELLED`, or a reader as `package.module:function`;
+            `auto` detects the format from the name and the first line.
 
             - `header`: the first line contains the column names. The texts are in `premise` and
               `hypothesis`, in `sentence1` and `sentence2` (MultiNLI, XNLI), in `sentence_A` and
@@ -97,9 +59,10 @@ def read_labelled(
               `sentence_B`, and the English texts in `sentence_A_original` and
               `sentence_B_original`. The labels are in `gold_label`, `label` or `entailment_label`.
             - `pairs`: `premise⇥hypothesis⇥label`.
-            - `label-text`, `text-label`: two columns in this order. `auto` uses the column with
-              fewer distinct values as labels; it must have at most 50 distinct values, and at most
-              half as many distinct values as rows.
+            - `label-text`, `text-label`: two columns in this order.
+            - `two-columns`: either of these; the column with fewer distinct values has the labels.
+              It must have at most 50 distinct values, and at most half as many distinct values as
+              rows.
             - `jsonl`: one JSON object per line, with the column names of `header` as keys.
             - `hub`: a data set with the column names of `header`; requires the extra `hub`. Numeric
               labels are replaced by the label names that the data set defines.
@@ -113,39 +76,38 @@ def read_labelled(
         InputError: the file cannot be read, has no row in the language, or has no recognised
             columns; or, with `raise`, a row has the wrong number of columns, an empty text, an
             empty label, or invalid UTF-8.
+        SettingError: an argument has an invalid value.
     """
-    if format not in get_args(Format):
-        meant = did_you_mean(str(format), get_args(Format))
-        raise SettingError(
-            f"format must be one of {', '.join(get_args(Format))}, got {format!r}{meant}"
-        )
-    losses, split = Losses(path, on_error, "texts"), splitter(lang, pretokenized=pretokenized)
+    losses = Losses(path, on_error, "texts")
+    split = splitter(lang, pretokenized=pretokenized)
     texts: list[Sequence[Sequence[str]]] = []
     lines, labels = [], []
-    others: dict[str, bool] = {}  # language of a row → whether it is the requested language
+    is_requested: dict[str, bool] = {}  # for each language in the file
     names: _Names | None = None
-    for number, values in _open(path, format):
-        if isinstance(values, Flaw):
-            losses.take(values)
+    for number, row in reader_of(LABELLED, path, format)(path):
+        if isinstance(row, Flaw):
+            losses.take(row)
             continue
-        names = names or _choose(list(values), lang, path)
-        language = None if names.lang is None else values.get(names.lang)
+        if names is None:
+            names = _column_names(list(row), lang, path)
+        language = None if names.lang is None else row.get(names.lang)
         if isinstance(language, str):
-            if language not in others:
-                others[language] = best_match(lang, [language]) is not None
-            if not others[language]:
+            if language not in is_requested:
+                is_requested[language] = best_match(lang, [language]) is not None
+            if not is_requested[language]:
                 continue
-        used = _used(number, values, names, split)
-        if isinstance(used, Flaw | Omission):
-            losses.take(used)
+        example = _example(number, row, names, split)
+        if isinstance(example, Flaw | Omission):
+            losses.take(example)
             continue
-        texts.append(used[0])
-        labels.append(used[1])
+        words, label = example
+        texts.append(words)
+        labels.append(label)
         lines.append(number)
-    if others and not any(others.values()):
+    if is_requested and not any(is_requested.values()):
         fact = (
-            f"no text in {lang!r}; the file has {', '.join(sorted(others)[:20])}: choose one of "
-            "these languages"
+            f"no text in {lang!r}; the file has {', '.join(sorted(is_requested)[:20])}: choose one "
+            "of these languages"
         )
         raise InputError(fact, path=path)
     losses.settle(len(lines))
@@ -153,146 +115,53 @@ def read_labelled(
     return LabelledText(columns, Labels.of(labels), fspath(path), np.array(lines, np.int64))
 
 
-def _used(
-    number: int, values: Mapping[str, Any], names: _Names, split: Callable[[str], Sequence[str]]
+def _column_names(columns: Sequence[str], lang: str, path: str | PathLike[str]) -> _Names:
+    """Choose the columns of texts, labels and languages among the columns of a file.
+
+    Raises:
+        InputError: there is no column of texts, or none of labels.
+    """
+    spelling = {name.strip().lower(): name for name in columns}
+    candidates: list[tuple[str, ...]] = [*TEXT_PAIRS, *((name,) for name in TEXTS)]
+    if language_parts(lang)[0] == "en":
+        candidates.insert(0, _ENGLISH_PAIR)
+    texts = next((names for names in candidates if all(name in spelling for name in names)), None)
+    label = next((name for name in LABELS if name in spelling), None)
+    if texts is None or label is None:
+        fact = (
+            f"has the columns {', '.join(columns)[:200]}; expected label, and text or both premise "
+            "and hypothesis: rename the columns"
+        )
+        raise InputError(fact, path=path)
+    language = next((spelling[name] for name in _LANGUAGES if name in spelling), None)
+    return _Names(tuple(spelling[name] for name in texts), spelling[label], language)
+
+
+def _example(
+    number: int, row: Mapping[str, Any], names: _Names, split: Callable[[str], Sequence[str]]
 ) -> tuple[list[Sequence[str]], str] | Flaw | Omission:
     """Return the words of each text and the label, or a `Flaw` or `Omission` if the row is
     unusable.
     """
-    label = values.get(names.label)
-    label = str(label) if isinstance(label, int) else label
-    found = [values.get(name) for name in names.texts]
-    for name, value in zip((*names.texts, names.label), (*found, label), strict=True):
-        if not is_text(value):
-            return Flaw(number, "missing value", f"{name} is {value!r:.40}, expected text")
+    texts = []
+    for name in names.texts:
+        text = row.get(name)
+        if not is_text(text):
+            return Flaw(number, "missing value", f"{name} is {text!r:.40}, expected text")
+        texts.append(str(text))
+    label = row.get(names.label)
+    if isinstance(label, int):
+        label = str(label)
+    if not is_text(label):
+        return Flaw(number, "missing value", f"{names.label} is {label!r:.40}, expected text")
     label = str(label).strip().lower()
-    if label == _NONE:
+    if label == NO_LABEL:
         return Omission(number, "no agreed label")
     if not label:
         return Flaw(number, "no label", "the text has no label; is a column missing?")
-    texts = [split(str(text)) for text in found]
-    for k, words in enumerate(texts, 1):
+    words_of_texts = [split(text) for text in texts]
+    for k, words in enumerate(words_of_texts, 1):
         if not words:
             which = f"text {k} of {len(texts)}" if len(texts) > 1 else "the text"
             return Flaw(number, "empty text", f"{which} has no words, expected a sentence")
-    return texts, _SPELLINGS.get(label, label)
-
-
-# -- formats
-# --------------------------------------------------------------------------------------------------
-def _open(path: AnyPath, format: Format) -> _Rows:
-    name = fspath(path)
-    suffix = Path(unpacked_name(name)).suffix.lower()
-    is_data = name.startswith(PREFIX) or os.path.isdir(name) or suffix in (".parquet", ".csv")
-    if format == "hub" or (format == "auto" and is_data):
-        return _dataset(path)
-    lines = enumerate(read_lines(path), 1)
-    before, first = [], ""
-    while not first and (item := next(lines, None)):
-        before.append(item)
-        first = item[1] if isinstance(item[1], str) and item[1].strip() else ""
-    every = chain(before, lines)
-    if format == "auto":
-        cells = {cell.strip().lower() for cell in first.split("\t")}
-        if "\t" not in first and first.lstrip().startswith(
-            "["
-        ):  # a JSON list is not in the JSON Lines format
-            return _dataset(path)
-        if "\t" not in first and first.lstrip().startswith("{"):
-            format = "jsonl"
-        elif cells & set(_LABELS) and cells & {*_TEXTS, *chain(*_PAIRS)}:
-            format = "header"
-        elif first.count("\t") > 1:
-            format = "pairs"
-    if format == "jsonl":
-        return _json(every)
-    if format == "header":
-        flaws = [(number, line) for number, line in before if isinstance(line, Flaw)]
-        return chain(flaws, _columns(lines, first.split("\t"), " as in the first line"))
-    rows = every if format == "pairs" else list(every)
-    format = _which_first(rows, path) if format == "auto" else format
-    expected = ": premise, hypothesis and label" if format == "pairs" else ": a text and its label"
-    return _columns(rows, _HEADERS[format], expected)
-
-
-def _choose(columns: Sequence[str], lang: str, path: AnyPath) -> _Names:
-    names = {name.strip().lower(): name for name in columns}
-    english = [_ENGLISH] if language_parts(lang)[0] == "en" else []
-    groups = [*english, *_PAIRS, *((name,) for name in _TEXTS)]
-    texts = next((group for group in groups if all(name in names for name in group)), None)
-    label = next((name for name in _LABELS if name in names), None)
-    if texts is None or label is None:
-        fact = (
-            f"has the columns {', '.join(columns)[:200]}; expected label, and text or both premise "
-            "and hypothesis"
-        )
-        raise InputError(f"{fact}: rename the columns", path=path)
-    language = next((names[name] for name in _LANGUAGES if name in names), None)
-    return _Names(tuple(names[name] for name in texts), names[label], language)
-
-
-def _columns(
-    lines: Iterable[tuple[int, str | Flaw]], header: Sequence[str], expected: str
-) -> _Rows:
-    """Yield the number and values of each non-blank line, keyed by column name; duplicate names
-    refer to the first column.
-    """
-    first = {name: header.index(name) for name in header}
-    for number, line in lines:
-        if isinstance(line, Flaw):
-            yield number, line
-        elif line.strip():
-            row = line.split("\t")
-            if len(row) == len(header):
-                yield number, {name: row[k] for name, k in first.items()}
-                continue
-            count = "one column" if len(row) == 1 else f"{len(row)} columns"
-            fact = (
-                f"{count}, expected {len(header)}{expected}; is a tab missing, or does the text "
-                "contain one?"
-            )
-            yield number, Flaw(number, "other columns", fact)
-
-
-def _which_first(
-    lines: Iterable[tuple[int, str | Flaw]], path: AnyPath
-) -> Literal["label-text", "text-label"]:
-    """Detect which of the two columns contains the labels, namely the column with fewer distinct
-    values.
-    """
-    rows = [
-        line.split("\t") for _, line in lines if isinstance(line, str) and line.count("\t") == 1
-    ]
-    first, second = (len({row[k] for row in rows}) for k in (0, 1))
-    if rows and (min(first, second) > min(_MOST_LABELS, len(rows) / 2) or first == second):
-        fact = f"two columns with {first} and {second} different values in {len(rows)} rows"
-        remedy = 'set format (--format) to "label-text" or "text-label"'
-        raise InputError(
-            f"{fact}, expected one column with few distinct labels; {remedy}", path=path
-        )
-    return "label-text" if first < second else "text-label"
-
-
-def _json(lines: Iterable[tuple[int, str | Flaw]]) -> _Rows:
-    for number, values in json_lines(lines):
-        if not isinstance(values, Flaw | dict):
-            fact = "not a JSON object, expected one JSON object per line; is the file complete?"
-            values = Flaw(number, "no JSON object", fact)
-        yield number, values
-
-
-def _dataset(path: AnyPath) -> _Rows:
-    data = open_rows(path)
-    for number, values in data.rows:
-        named = {
-            name: data.name_of(name, values[name])
-            for name in data.labels
-            if values[name] is not None
-        }
-        yield (
-            number,
-            {
-                **values,
-                **{name: _NONE if label is None else label for name, label in named.items()},
-            },
-        )
+    return words_of_texts, _SPELLINGS.get(label, label)

@@ -1,89 +1,90 @@
-"""Readers for parallel text in all common formats, which return a `ParallelCorpus`."""
+"""Read parallel text in all formats of the table `readers.PARALLEL`."""
 
 from __future__ import annotations
 
 import os
 import re
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
-from itertools import zip_longest
 from os import PathLike, fspath
-from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal, NamedTuple
 
-from calque.corpora.columns import HEADER, find_columns, peeked, text_lines
-from calque.corpora.languages import TWO_LETTERS, two_languages
+from calque.corpora.by_name import PREFIX
+from calque.corpora.columns import HEADER
+from calque.corpora.file_head import FileHead
+from calque.corpora.languages import two_languages
 from calque.corpora.lines import BLANK, Item, Omission, RawCorpus, RawPair, Skipped
-from calque.corpora.rows import PREFIX, read_dataset
+from calque.corpora.moses import moses_files
+from calque.corpora.readers import AUTO, PARALLEL, reader_of
 from calque.corpora.spread import evenly_spaced, spread_over
 from calque.corpora.store import TableWriter
-from calque.corpora.tmx import languages_found, read_tmx
-from calque.errors import CalqueWarning, InputError, SettingError, similar_path
-from calque.named import is_hub_name
+from calque.errors import InputError, SettingError, similar_path
+from calque.named import is_hub_name, is_path
 from calque.pairs import LINK_LIKE, WordPairs
 from calque.progress import bar
-from calque.segment import language_parts, splitter
+from calque.segment import splitter
 from calque.text import ParallelCorpus
-from calque.text_files import Flaw, find_packed, read_blocks, read_lines, unpacked_name
-
-_MOST_COLUMNS = 100  # limit on extra columns, because a corrupt line can have a million
-
-# : beginning of an XML document: declaration, document type and comments, and the name of the root
-# element
-_XML_ROOT = re.compile(
-    r"((?:\s|<\?.*?\?>|<!--.*?-->|<!DOCTYPE[^>\[]*(?:\[.*?\]\s*)?>)*)<([A-Za-z_][\w:.-]*)[\s/>]",
-    re.DOTALL | re.IGNORECASE,
-)
+from calque.text_files import Flaw
 
 AnyPath = str | PathLike[str]
-Format = Literal["tsv", "moses", "fast-align", "tmx", "arrow", "hub"]
-FORMATS = get_args(Format)
-
-_BY_NAME: dict[str, Format] = {".tmx": "tmx", ".tsv": "tsv", ".tab": "tsv"}
-_BY_NAME |= {
-    ".arrow": "arrow",
-    ".parquet": "hub",
-    ".jsonl": "hub",
-    ".ndjson": "hub",
-    ".json": "hub",
-}
+OnError = Literal["raise", "skip", "blank"]
+#: formats that calque does not read, by suffix, with the remedy
+_UNSUPPORTED = {".po": "PO files are not supported; convert the file to TMX, e.g. with po2tmx"}
 
 
-def find_format(
-    path: AnyPath | tuple[AnyPath, AnyPath], langs: tuple[str, str], format: Format | None = None
-) -> tuple[list[str], Format]:
-    """Return the list of files that a path refers to, and their format."""
+# -- files
+# --------------------------------------------------------------------------------------------------
+class Source(NamedTuple):
+    """Files of a parallel text, and their format; the format is `AUTO` if it must be detected."""
+
+    paths: list[str]
+    format: str
+
+
+def find_source(
+    path: AnyPath | tuple[AnyPath, AnyPath], langs: tuple[str, str], format: str | None = None
+) -> Source:
+    """Return the files that a path refers to, and their format as far as the path shows it.
+
+    Raises:
+        InputError: there is no such file, or its format is not supported.
+        SettingError: the format is unknown, or does not consist of two files although two paths
+            were given.
+    """
+    if format is None:
+        format = AUTO
+    elif format != AUTO:
+        PARALLEL.function(format)  # reports an unknown format before a missing file
     if isinstance(path, tuple | list):
-        if len(path) != 2 or format not in (None, "moses"):
+        if len(path) != 2 or not (format in (AUTO, "moses") or is_path(format)):
             raise SettingError(
                 f"expected one path, or two for the format 'moses', got {len(path)} and format "
                 f"{format}"
             )
-        return [fspath(path[0]), fspath(path[1])], "moses"
+        return Source([fspath(path[0]), fspath(path[1])], "moses" if format == AUTO else format)
     name = fspath(path)
     if name.startswith(PREFIX):
-        return [name], "hub"
+        return Source([name], format if is_path(format) else "hub")
     try:
-        is_prefix = format == "moses" or (format is None and not os.path.exists(name))
-        if is_prefix and len(pair := _moses_files(name, langs)) == 2:
-            return pair, "moses"
-        if format == "moses" or not os.path.exists(name):
-            fact = (
-                f"no such file, and no files {name}.{langs[0]} and "
-                f"{name}.{langs[1]}{similar_path(name)}"
-            )
-            hint = (
-                f" (a data set on the Hugging Face hub is written hub:{name})"
-                if _may_be_on_hub(name)
-                else ""
-            )
-            raise InputError(f"{fact}{hint}", path=path)
+        exists = os.path.exists(name)
+        if format == "moses" or (format == AUTO and not exists):
+            pair = moses_files(name, langs)
+            if len(pair) == 2:
+                return Source(pair, "moses")
     except ValueError as error:  # the path contains a NUL
         raise InputError(f"not a valid path ({error})") from error
-    if os.path.isdir(name) and format in (None, "hub"):
-        return [name], "hub"
-    return [name], format or _detect(name)
+    if format == "moses" or not exists:
+        hint = ""
+        if _may_be_on_hub(name):
+            hint = f" (a data set on the Hugging Face hub is written hub:{name})"
+        raise InputError(
+            f"no such file, and no files {name}.{langs[0]} and {name}.{langs[1]}"
+            f"{similar_path(name)}{hint}",
+            path=path,
+        )
+    unsupported = _UNSUPPORTED.get(FileHead(name).suffix)
+    if format == AUTO and unsupported is not None:
+        raise InputError(unsupported, path=path)
+    return Source([name], format)
 
 
 def _may_be_on_hub(name: str) -> bool:
@@ -92,193 +93,24 @@ def _may_be_on_hub(name: str) -> bool:
     """
     owner, slash, _ = name.partition("/")
     has_suffix = re.fullmatch(r"\.[A-Za-z]\w+", os.path.splitext(name)[1]) is not None
-    return is_hub_name(name) and not has_suffix and not (slash and os.path.exists(owner))
+    is_local = bool(slash) and os.path.exists(owner)
+    return is_hub_name(name) and not has_suffix and not is_local
 
 
-def _moses_files(prefix: str, langs: tuple[str, str]) -> list[str]:
-    """Find the files `PREFIX.LANG` of both languages, plain or compressed. For German, LANG can be
-    de, deu or ger.
-    """
-    found = []
-    for lang in langs:
-        code = language_parts(lang)[0]
-        tags = dict.fromkeys(
-            (lang, code, *(three for three, two in TWO_LETTERS.items() if two == code))
-        )
-        found += [str(file) for tag in tags if (file := find_packed(f"{prefix}.{tag}"))][:1]
-    return found
+def _opened(source: Source, langs: tuple[str, str]) -> RawCorpus | ParallelCorpus:
+    """Call the reader of a text."""
+    reader = reader_of(PARALLEL, source.paths[0], source.format)
+    content = reader(*source.paths, langs=langs)
+    return content if isinstance(content, RawCorpus | ParallelCorpus) else RawCorpus(content)
 
 
-def _detect(path: str) -> Format:
-    suffix = Path(unpacked_name(path)).suffix.lower()
-    if suffix in _BY_NAME:
-        return _BY_NAME[suffix]
-    if suffix == ".po":
-        raise InputError(
-            "PO files are not supported; convert the file to TMX, e.g. with po2tmx", path=path
-        )
-    head = next(read_blocks(path), b"")
-    if head.startswith(b"ARROW1"):
-        return "arrow"
-    if (root := _xml_root(head)) is not None:
-        if root != "tmx":
-            fact = (
-                f"is XML with the root <{root[:40]}>, expected TMX (<tmx>) or text with a tab "
-                "between the two sides"
-            )
-            raise InputError(f"{fact}; convert the file to TMX or TSV", path=path)
-        return "tmx"
-    for line in head.split(b"\n"):
-        if b"\t" in line:
-            return "tsv"
-        if b"|||" in line:
-            return "fast-align"
-    return "hub" if suffix == ".csv" else "tsv"
-
-
-def _xml_root(head: bytes) -> str | None:
-    """Return the name of the root element, without its namespace, if a file that begins with `head`
-    is XML or HTML.
-    """
-    match = _XML_ROOT.match(head[:65_536].decode("utf-8", "replace").replace("\0", ""))
-    if match is None:
-        return None
-    prolog, root = match.groups()
-    first_line = head.lstrip().partition(b"\n")[0]
-    is_text = not prolog.strip() and (
-        b"\t" in first_line or b"|||" in first_line
-    )  # `<b>Hello</b>⇥<b>Hallo</b>`
-    return None if is_text else root.rpartition(":")[2]
-
-
-def _open(paths: list[str], langs: tuple[str, str], format: Format) -> RawCorpus:
-    if format == "hub":
-        return read_dataset(paths[0], langs)
-    if format == "moses":
-        return RawCorpus(_read_moses(paths[0], paths[1], langs))
-    if format == "tmx":
-        found: set[str] = set()
-        return RawCorpus(
-            read_tmx(paths[0], langs, found=found), remedy=partial(languages_found, found, langs)
-        )
-    return _rows(paths[0], langs, "\t" if format == "tsv" else "|||")
-
-
-# -- one sentence pair per line
-# ------------------------------------------------------------------------------------------
-def _rows(path: str, langs: tuple[str, str], separator: str) -> RawCorpus:
-    """Read the sentence pairs of a file with one pair per line, and find the columns of the two
-    texts.
-    """
-    head, lines = peeked(read_lines(path))
-    rows = [
-        (number, line.split(separator, _MOST_COLUMNS)) for number, line in head if separator in line
-    ]
-    columns = find_columns(rows, langs, path=path)
-    if (message := columns.message()) is not None:
-        warnings.warn(CalqueWarning(f"{path}: {message}"), stacklevel=4)
-
-    def items() -> Iterator[Item]:
-        for number, line in enumerate(lines, 1):
-            if number == columns.header:
-                yield Omission(number, HEADER)
-            elif columns.texts == (0, 1) or isinstance(line, Flaw):
-                yield _pair(line, number, separator)
-            else:
-                yield _pair_from_columns(line, number, separator, columns.texts)
-
-    return RawCorpus(items(), texts=columns.texts)
-
-
-def _pair_from_columns(
-    line: str, number: int, separator: str, texts: tuple[int, int]
-) -> RawPair | Flaw:
-    """Return the sentence pair in two columns of a line, or a `Flaw` if there is no valid pair."""
-    if not line or line.isspace():
-        return _pair(line, number, separator)
-    cells = line.split(separator, _MOST_COLUMNS)
-    if len(cells) <= max(texts):
-        count = "one column" if len(cells) == 1 else f"{len(cells)} columns"
-        fact = (
-            f"{count}, expected at least {max(texts) + 1}, as in the first lines; is a column "
-            "missing?"
-        )
-        return Flaw(number, "missing column", fact)
-    extra = [cell for column, cell in enumerate(cells) if column not in texts]
-    return RawPair(number, cells[texts[0]], cells[texts[1]], extra)
-
-
-def _pair(line: str | Flaw, number: int, separator: str) -> RawPair | Flaw:
-    """Return the sentence pair in a line, or a `Flaw` if there is no valid pair; quotes have no
-    special meaning.
-    """
-    if isinstance(line, Flaw):
-        return line
-    source, divided, rest = line.partition(separator)
-    if not divided:
-        if not line or line.isspace():
-            return Flaw(number, BLANK, "the line is blank, expected a sentence pair")
-        fact = (
-            "one column, expected source and target separated by "
-            f"{'a tab' if separator == chr(9) else separator}"
-        )
-        return Flaw(
-            number, "missing column", f"{fact} (two files must be passed as a pair of paths)"
-        )
-    if separator not in rest:
-        return RawPair(number, source, rest)
-    target, *extra = rest.split(separator, _MOST_COLUMNS)
-    if len(extra) < _MOST_COLUMNS:
-        return RawPair(number, source, target, extra)
-    fact = (
-        f"more than {_MOST_COLUMNS} columns, expected source and target; is there a separator in "
-        "the text?"
-    )
-    return Flaw(number, "too many columns", fact)
-
-
-def _read_moses(source: str, target: str, langs: tuple[str, str]) -> Iterator[Item]:
-    """Read two line-aligned files."""
-    sides = zip_longest(text_lines(source, one_side=True), text_lines(target, one_side=True))
-    pairs = enumerate(sides, 1)
-    for number, (left, right) in pairs:
-        if number == 1 and [left, right] == list(langs):
-            yield Omission(number, HEADER)
-            continue
-        if (
-            left is None or right is None
-        ):  # one file has ended; blank lines at the end of the other file are allowed
-            rest = [(number, left or right), *((n, one or other) for n, (one, other) in pairs)]
-            if all(not line or (isinstance(line, str) and line.isspace()) for _, line in rest):
-                return
-            shorter, longer = (source, target) if left is None else (target, source)
-            fact = (
-                f"{number - 1} lines, but {fspath(longer)} has {rest[-1][0]}, expected the same "
-                "number"
-            )
-            raise InputError(f"{fact}; was only one of the files filtered?", path=shorter)
-        if isinstance(left, Flaw):
-            yield left
-        elif isinstance(right, Flaw):
-            yield right
-        elif not left.strip() and not right.strip():
-            yield Flaw(
-                number, BLANK, "the line is blank in both files, expected a sentence pair", source
-            )
-        elif not right.strip():
-            yield Flaw(number, "empty target", "the target side is empty, expected text", target)
-        else:
-            yield RawPair(number, left, right)
-
-
-OnError = Literal["raise", "skip", "blank"]
-
-
+# -- sentence pairs
+# --------------------------------------------------------------------------------------------------
 def read_parallel(
     path: AnyPath | tuple[AnyPath, AnyPath],
     *,
     langs: tuple[str, str],
-    format: Format | None = None,
+    format: str | None = None,
     pretokenized: bool = False,
     on_error: OnError = "raise",
     limit: int | None = None,
@@ -295,11 +127,12 @@ def read_parallel(
             and `prefix.de`; `hub:NAME` or a folder stands for a data set (see `rows.open_rows`).
         langs: source and target language; in TMX files and data sets, they also determine which
             texts are read.
-        format: format of the file: `tsv` (`source⇥target`; further columns become the metadata
-            `column_3`, `column_4` …; columns with only numbers may precede the texts, and the first
-            row may be a header, see `columns.find_columns`), `moses`, `fast-align` (`source |||
-            target`), `tmx`, `arrow` (from `ParallelCorpus.save`) or `hub` (data sets, Parquet, JSON
-            Lines, CSV). By default, the format is detected from the name and the first lines.
+        format: a format of the table `readers.PARALLEL`, or a reader as `package.module:function`:
+            `tsv` (`source⇥target`; further columns become the metadata `column_3`, `column_4` …;
+            columns with only numbers may precede the texts, and the first row may be a header, see
+            `columns.find_columns`), `moses`, `fast-align` (`source ||| target`), `tmx`, `arrow`
+            (from `ParallelCorpus.save`) or `hub` (data sets, Parquet, JSON Lines, CSV). By default
+            (`auto`), the format is detected from the first lines and the name.
         pretokenized: whether words are already separated by spaces; otherwise `segment.split_words`
             segments the text.
         on_error: how to handle lines without a usable pair (a missing or empty side, invalid UTF-8,
@@ -323,80 +156,83 @@ def read_parallel(
     langs = two_languages(langs)
     if on_error not in ("raise", "skip", "blank"):
         raise SettingError(f"on_error must be 'raise', 'skip' or 'blank', got {on_error!r}")
-    if format is not None and format not in FORMATS:
-        raise SettingError(f"format must be one of {', '.join(FORMATS)}, got {format!r}")
     if limit is not None and limit < 0:
         raise SettingError(f"limit must be at least 0, got {limit}")
-    paths, format = find_format(path, langs, format)
-    if format == "arrow":
-        return _saved(paths[0], langs, limit)
+    source = find_source(path, langs, format)
+    content = _opened(source, langs)
+    if isinstance(content, ParallelCorpus):
+        chosen = spread_over(len(content), limit)
+        return content if chosen is None else content.take(chosen)
+    file, skipped = source.paths[0], Skipped()
     split = [splitter(lang, pretokenized=pretokenized) for lang in langs]
-    source, skipped = _open(paths, langs, format), Skipped()
-    writer = TableWriter(
-        source.columns, lines=on_error == "skip" or limit is not None, texts=source.texts
-    )
-    items = source.items if on_error == "blank" else _without_blank_end(source.items)
+    keep_lines = on_error == "skip" or limit is not None
+    writer = TableWriter(content.columns, lines=keep_lines, texts=content.texts)
+    items = content.items
+    if on_error != "blank":
+        items = _without_blank_end(items)
+    if limit is not None:
+        items = evenly_spaced(_usable(items, on_error, skipped, file), limit)
     with bar(None, unit=" lines", show=progress) as progress_bar:
-        for item in items if limit is None else _limited(items, limit, on_error, skipped, paths[0]):
+        for item in items:
             row = _segmented(item, split, writer.width) if isinstance(item, RawPair) else item
-            if isinstance(row, Flaw) and on_error == "raise":
-                raise row.error(paths[0], 'read with on_error="skip"')
-            if isinstance(row, Flaw | Omission):
-                skipped.count(row, paths[0])
-                if on_error == "blank" and (isinstance(row, Flaw) or row.reason == HEADER):
-                    writer.add((), (), (), row.line, 0)
-            else:
+            if not isinstance(row, Flaw | Omission):
                 writer.add(*row)
+                progress_bar.update()
+                continue
+            if isinstance(row, Flaw) and on_error == "raise":
+                raise row.error(file, 'read with on_error="skip"')
+            skipped.count(row, file)
+            # Omitted units of TMX files have no line of their own, unlike a header.
+            is_line = isinstance(row, Flaw) or row.reason == HEADER
+            if on_error == "blank" and is_line:
+                writer.add((), (), (), row.line, 0)
             progress_bar.update()
     if not writer.n_rows and limit != 0:
-        raise _nothing_read(source, skipped, paths[0])
+        raise _nothing_read(content, skipped, file)
     return ParallelCorpus(
-        writer.finish(), langs, skipped=skipped.counts, first_skipped=skipped.first, path=paths[0]
+        writer.finish(), langs, skipped=skipped.counts, first_skipped=skipped.first, path=file
     )
 
 
-def check_parallel(path: AnyPath, *, langs: tuple[str, str]) -> None:
+def check_parallel(path: AnyPath, *, langs: tuple[str, str], format: str | None = None) -> None:
     """Read parallel text up to its first usable sentence pair.
 
     Raises:
         InputError: the file cannot be read, or contains no sentence pair in these languages.
     """
-    paths, format = find_format(path, two_languages(langs))
-    if format == "arrow":
-        _saved(paths[0], langs, None)
+    langs = two_languages(langs)
+    source = find_source(path, langs, format)
+    content = _opened(source, langs)
+    if isinstance(content, ParallelCorpus):
         return
     split = [splitter(lang, pretokenized=True) for lang in langs]
-    source, skipped = _open(paths, langs, format), Skipped()
-    for item in source.items:
+    skipped = Skipped()
+    for item in content.items:
         row = _segmented(item, split, None) if isinstance(item, RawPair) else item
         if not isinstance(row, Flaw | Omission):
             return
-        skipped.count(row, paths[0])
-    raise _nothing_read(source, skipped, paths[0])
+        skipped.count(row, source.paths[0])
+    raise _nothing_read(content, skipped, source.paths[0])
 
 
-def _nothing_read(source: RawCorpus, skipped: Skipped, path: str) -> InputError:
-    why = str(skipped) or "the file is empty"
-    return InputError(f"no sentence pair could be read: {why}{source.remedy()}", path=path)
+def _nothing_read(content: RawCorpus, skipped: Skipped, path: str) -> InputError:
+    reasons = str(skipped) or "the file is empty"
+    return InputError(f"no sentence pair could be read: {reasons}{content.remedy()}", path=path)
 
 
-def _limited(
-    items: Iterable[Item], limit: int, on_error: OnError, skipped: Skipped, path: str
-) -> Iterable[Item]:
-    """Return `limit` evenly spaced items; items that `read_parallel` would skip anyway are counted
-    and not chosen.
+def _usable(
+    items: Iterable[Item], on_error: OnError, skipped: Skipped, path: str
+) -> Iterator[Item]:
+    """Yield the items that may be chosen if there is a limit. Items that `read_parallel` would skip
+    are counted, and do not count towards the limit.
     """
-
-    def usable() -> Iterator[Item]:
-        for item in items:
-            if isinstance(item, Omission) or (isinstance(item, Flaw) and on_error == "skip"):
-                skipped.count(item, path)
-            elif isinstance(item, Flaw) and on_error == "raise":
-                raise item.error(path, 'read with on_error="skip"')
-            else:
-                yield item
-
-    return evenly_spaced(usable(), limit)
+    for item in items:
+        if isinstance(item, Omission) or (isinstance(item, Flaw) and on_error == "skip"):
+            skipped.count(item, path)
+        elif isinstance(item, Flaw) and on_error == "raise":
+            raise item.error(path, 'read with on_error="skip"')
+        else:
+            yield item
 
 
 def _without_blank_end(items: Iterable[Item]) -> Iterator[Item]:
@@ -414,30 +250,26 @@ def _without_blank_end(items: Iterable[Item]) -> Iterator[Item]:
 def _segmented(
     pair: RawPair, split: Sequence[Callable[[str], Sequence[str]]], width: int | None
 ) -> tuple[Sequence[str], Sequence[str], Sequence[str | None], int, int] | Flaw:
-    """Return a row for `TableWriter.add`, or a `Flaw` if the pair is unusable."""
+    """Return a row for `TableWriter.add`, or a `Flaw` if the pair is unusable.
+
+    Args:
+        width: maximum number of extra columns; None if it is unknown.
+    """
     source, target = split[0](pair.source), split[1](pair.target)
     if not source or not target:
         side = "target" if source else "source"
         return Flaw(pair.line, f"empty {side}", f"the {side} side has no words, expected text")
     if width is not None and len(pair.extra) > width:
-        fact = f"{len(pair.extra) + 2} columns, expected at most {width + 2} as in the first lines"
-        return Flaw(pair.line, "too many columns", f"{fact}; is there a separator in the text?")
+        fact = (
+            f"{len(pair.extra) + 2} columns, expected at most {width + 2} as in the first lines; "
+            "is there a separator in the text?"
+        )
+        return Flaw(pair.line, "too many columns", fact)
     return source, target, pair.extra, pair.line, len(pair.source) + len(pair.target)
 
 
-def _saved(path: str, langs: tuple[str, str], limit: int | None) -> ParallelCorpus:
-    corpus = ParallelCorpus.open(path)
-    if corpus.langs == (langs[1], langs[0]):
-        corpus = corpus.swapped()
-    if corpus.langs != langs:
-        saved, asked = "-".join(corpus.langs), "-".join(langs)
-        raise InputError(
-            f"langs must be {saved}, the languages of the saved corpus, got {asked}", path=path
-        )
-    chosen = spread_over(len(corpus), limit)
-    return corpus if chosen is None else corpus.take(chosen)
-
-
+# -- gold links
+# --------------------------------------------------------------------------------------------------
 def _column_of_links(corpus: ParallelCorpus) -> str:
     """Return the name of the first metadata column that begins with word links, or `column_3` if
     there is none.

@@ -10,22 +10,28 @@ from os import PathLike, fspath
 import pyarrow as pa
 
 from calque.annotated import Dictionary
-from calque.corpora.columns import HEADER, Entries, peeked, text_lines
+from calque.corpora.columns import HEADER, Entries, peeked
 from calque.corpora.languages import two_languages
 from calque.corpora.lines import Losses, Omission, OnError
+from calque.corpora.readers import AUTO, PLAIN, reader_of
 from calque.corpora.spread import evenly_spaced
 from calque.corpora.store import Batches
 from calque.errors import CalqueWarning, InputError
 from calque.segment import splitter
 from calque.storage import WORDS, from_words
 from calque.text import Sentences
-from calque.text_files import Flaw, read_lines
+from calque.text_files import Flaw, read_lines, readable
 
 _BATCH = 16_384  # number of lines held as Python strings at a time
 
 
 def read_sentences(
-    path: str | PathLike[str], *, lang: str, pretokenized: bool = False, limit: int | None = None
+    path: str | PathLike[str],
+    *,
+    lang: str,
+    format: str = AUTO,
+    pretokenized: bool = False,
+    limit: int | None = None,
 ) -> Sentences:
     """Read text with one sentence per line, plain or compressed (gzip, zstd, xz, bzip2). A blank
     line is an empty sentence.
@@ -36,19 +42,23 @@ def read_sentences(
     Args:
         path: path of the file.
         lang: language of the text.
+        format: a format of the table `readers.PLAIN`, or a reader as `package.module:function`;
+            `auto` detects the format.
         pretokenized: whether words are already separated by spaces; otherwise `segment.split_words`
             segments the text.
         limit: maximum number of lines to keep, evenly spaced over the whole file.
 
     Raises:
         InputError: the file cannot be read, contains an unreadable line, or contains no words.
+        SettingError: the format is unknown.
     """
     schema = pa.schema([("words", WORDS)])
     batches = Batches(schema)
-    for part in stream_sentences(
-        path, lang=lang, pretokenized=pretokenized, limit=limit, block=_BATCH
-    ):
-        for words in part.chunks():
+    blocks = stream_sentences(
+        path, lang=lang, format=format, pretokenized=pretokenized, limit=limit, block=_BATCH
+    )
+    for sentences in blocks:
+        for words in sentences.chunks():
             batches.add(pa.RecordBatch.from_arrays([words], schema=schema))
     return Sentences(batches.finish()["words"], lang)
 
@@ -57,6 +67,7 @@ def stream_sentences(
     path: str | PathLike[str],
     *,
     lang: str,
+    format: str = AUTO,
     pretokenized: bool = False,
     limit: int | None = None,
     block: int = _BATCH,
@@ -64,28 +75,22 @@ def stream_sentences(
     """Yield the sentences of a file in blocks, for text that does not fit in memory.
 
     Args:
-        path, lang, pretokenized, limit: as in `read_sentences`.
+        path, lang, format, pretokenized, limit: as in `read_sentences`.
         block: number of lines per block; the last block can be shorter.
     """
     split = splitter(lang, pretokenized=pretokenized)
-    lines = iter(evenly_spaced(_readable_lines(path), limit))
-    any_word = limit == 0
-    while batch := list(islice(lines, block)):
+    lines = readable(reader_of(PLAIN, path, format)(path))
+    chosen_lines = iter(evenly_spaced(lines, limit))
+    has_words = limit == 0  # a text of which no line is wanted needs no words
+    while batch := list(islice(chosen_lines, block)):
         words = [split(line) for line in batch]
-        any_word = any_word or any(words)
+        has_words = has_words or any(words)
         yield Sentences(from_words(words), lang)
-    if not any_word:
+    if not has_words:
         where = "the file" if limit is None else f"{limit:,} evenly spaced lines of the file"
         raise InputError(
             f"no words in {where}, expected text with one sentence per line", path=path
         )
-
-
-def _readable_lines(path: str | PathLike[str]) -> Iterator[str]:
-    for line in text_lines(path):
-        if isinstance(line, Flaw):
-            raise InputError(line.fact, path=line.path, line=line.line)
-        yield line
 
 
 def read_dictionary(
@@ -114,16 +119,21 @@ def read_dictionary(
     losses = Losses(path, on_error, "entries")
     head, lines = peeked(read_lines(path))
     entries = Entries(head, langs, path=path)
-    if (message := entries.message()) is not None:
+    message = entries.message()
+    if message is not None:
         warnings.warn(CalqueWarning(f"{fspath(path)}: {message}"), stacklevel=2)
     source, target = [], []
     for number, line in enumerate(lines, 1):
-        if not isinstance(line, Flaw) and not line.strip():
-            continue
-        pair = line if isinstance(line, Flaw) else entries.of(line, number)
         if number == entries.header:
             losses.take(Omission(number, HEADER))
-        elif isinstance(pair, Flaw):
+            continue
+        if isinstance(line, Flaw):
+            losses.take(line)
+            continue
+        if not line.strip():
+            continue
+        pair = entries.of(line, number)
+        if isinstance(pair, Flaw):
             losses.take(pair)
         else:
             source.append(pair[0])

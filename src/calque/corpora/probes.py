@@ -13,10 +13,11 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from calque.annotated import Labels, ProbeText, TaggedText, Treebank
+from calque.corpora.by_name import PREFIX
 from calque.corpora.conllu import read_treebank
 from calque.corpora.lines import Losses, OnError, is_text, json_lines
-from calque.corpora.rows import PREFIX
-from calque.corpora.tagged import find_format, read_tagged
+from calque.corpora.readers import TAGGED, recognised
+from calque.corpora.tagged import read_tagged
 from calque.errors import InputError
 from calque.offsets import offsets_of
 from calque.segment import split_spaces
@@ -116,7 +117,7 @@ def _kind(path: str | PathLike[str]) -> Kind:
     first = next(head, "").lstrip()
     if first.startswith("{") and '"targets"' in first:
         return "edges"
-    return "conllu" if find_format(path) == "conllu" else "tags"
+    return "conllu" if recognised(TAGGED, path) == "conllu" else "tags"
 
 
 def of_tags(text: TaggedText, probe: str | None = None) -> ProbeText:

@@ -7,64 +7,29 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Collection, Iterator
+from functools import partial
 from itertools import chain
 from os import PathLike
-from typing import Any
+from typing import cast
 from xml.etree.ElementTree import Element, ParseError, XMLPullParser
 
+from calque.corpora.file_head import FileHead
 from calque.corpora.languages import best_match
-from calque.corpora.lines import Omission, RawPair
+from calque.corpora.lines import Omission, RawCorpus, RawPair
 from calque.corpora.xml_text import REASONS, read_xml
 from calque.errors import InputError
 
-_CODES = {
-    "bpt",
-    "ept",
-    "it",
-    "ph",
-    "ut",
-}  # elements that contain markup of the original document, unlike <hi> and <g>
-# : elements of TMX, XLIFF and HTML that mark a part of a text, possibly inside a word; other empty
-# elements separate words
-_HIGHLIGHTING = {
-    "bpt",
-    "ept",
-    "hi",
-    "sub",
-    "g",
-    "mrk",
-    "bx",
-    "ex",
-    "sc",
-    "ec",
-    "pc",
-    "sm",
-    "em",
-    "a",
-    "abbr",
-    "b",
-    "big",
-    "code",
-    "font",
-    "i",
-    "kbd",
-    "s",
-    "small",
-    "span",
-    "strong",
-    "sup",
-    "tt",
-    "u",
-    "var",
-}
-_BLOCKS = {
-    "p",
-    "div",
-    "li",
-    "td",
-    "th",
-    "tr",
-}  # elements of HTML whose content is separate from the text around it
+#: elements that contain markup of the original document, unlike <hi> and <g>
+_CODES = {"bpt", "ept", "it", "ph", "ut"}
+#: elements of TMX, XLIFF and HTML that mark a part of a text, possibly inside a word; other empty
+#: elements separate words
+_HIGHLIGHTING_NAMES = (
+    "bpt ept hi sub g mrk bx ex sc ec pc sm em a abbr b big code font i kbd s small span strong sup "
+    "tt u var"
+)
+_HIGHLIGHTING = frozenset(_HIGHLIGHTING_NAMES.split())
+#: elements of HTML whose content is separate from the text around it
+_BLOCKS = {"p", "div", "li", "td", "th", "tr"}
 _LANG = "{http://www.w3.org/XML/1998/namespace}lang"
 #: patterns of tags and of character references that were escaped twice
 _ESCAPED_TAG = re.compile(r"&lt;/?([A-Za-z][\w:-]*)(?:\s(?:[^&<>]|&(?!gt;))*)?/?&gt;")
@@ -89,12 +54,17 @@ def read_elements(
         InputError: the XML is not well-formed, has another root element, or has undeclared or
             excessively expanding entities.
     """
-    parser, above, line = XMLPullParser(("start", "end")), [], 1
+    parser = XMLPullParser(("start", "end"))
+    open_elements: list[tuple[int, Element]] = []  # line and element, from the root inwards
+    line = 1
     for chunk in chain(read_xml(path, repair=repair), [None]):
-        line = line if chunk is None else chunk.line
         try:
-            parser.close() if chunk is None else parser.feed(chunk.text)
-            events: list[Any] = list(parser.read_events())
+            if chunk is None:
+                parser.close()
+            else:
+                line = chunk.line
+                parser.feed(chunk.text)
+            events = cast("list[tuple[str, Element]]", list(parser.read_events()))
         except (ParseError, ValueError) as error:
             raise InputError(
                 f"not well-formed XML ({error}), expected {noun}", path=path, line=line
@@ -102,21 +72,25 @@ def read_elements(
         for event, element in events:
             if event == "start":
                 element.tag = element.tag.rpartition("}")[2]
-                if not above and element.tag != root:
+                if not open_elements and element.tag != root:
                     fact = f"the document is <{element.tag[:40]}>, expected <{root}>; is it {noun}?"
                     raise InputError(fact, path=path, line=line)
-                above.append((line, element))
+                open_elements.append((line, element))
                 continue
-            begin, _ = above.pop()
-            if element.tag == name and above:
-                yield begin, element
-                above[-1][1].remove(element)
+            first_line, _ = open_elements.pop()
+            if element.tag == name and open_elements:
+                yield first_line, element
+                _, parent = open_elements[-1]
+                parent.remove(element)
 
 
-def read_tmx(
-    path: str | PathLike[str], langs: tuple[str, str], *, found: set[str] | None = None
-) -> Iterator[RawPair | Omission]:
-    """Yield the sentence pair of each translation unit, with bounded memory use.
+def is_tmx(head: FileHead) -> bool:
+    """Return whether the root element of a file is `<tmx>`."""
+    return head.suffix == ".tmx" or head.xml_root == "tmx"
+
+
+def read_tmx(path: str | PathLike[str], langs: tuple[str, str]) -> RawCorpus:
+    """Read the sentence pair of each translation unit, with bounded memory use.
 
     Languages (`xml:lang`) are matched with `best_match`. Units that lack one of the languages are
     skipped and counted, and so are units with control characters, bytes in another encoding or
@@ -124,33 +98,44 @@ def read_tmx(
     content if it is markup of the original document. Elements such as `<br/>`, `<ph>` and `<x/>`
     separate words, and highlighting (`<hi>`, `<bpt>`) does not. This also holds for tags that were
     escaped twice (`&amp;lt;br&amp;gt;`).
-
-    Args:
-        found: set to which the languages of the file are added.
     """
+    file_langs: set[str] = set()  # languages of the units read so far
+    return RawCorpus(
+        _pairs(path, langs, file_langs), remedy=partial(_advice_on_languages, file_langs, langs)
+    )
+
+
+def _pairs(
+    path: str | PathLike[str], langs: tuple[str, str], file_langs: set[str]
+) -> Iterator[RawPair | Omission]:
+    """Yield the pair of each unit, and add the languages of the units to `file_langs`."""
     for line, unit in read_elements(path, "tmx", "tu", "a TMX document", repair=True):
-        sides: dict[str, str] = {}
+        texts: dict[str, str] = {}  # first text in each language
         for variant in unit.iter("tuv"):
             for segment in variant.iter("seg"):
-                sides.setdefault(variant.get(_LANG) or variant.get("lang") or "", _text_of(segment))
-        if found is not None:
-            found.update(filter(None, sides))
-        source, target = (best_match(lang, sides) for lang in langs)
+                lang = variant.get(_LANG) or variant.get("lang") or ""
+                texts.setdefault(lang, _text_of(segment))
+        file_langs.update(lang for lang in texts if lang)
+        source, target = (best_match(lang, texts) for lang in langs)
         if source is None or target is None or source == target:
             yield Omission(line, "language missing")
-        elif (reason := _unusable(sides[source] + sides[target])) is not None:
+            continue
+        reason = _unusable(texts[source] + texts[target])
+        if reason is not None:
             yield Omission(line, reason)
         else:
-            yield RawPair(line, _unescaped(sides[source]), _unescaped(sides[target]))
+            yield RawPair(line, _unescaped(texts[source]), _unescaped(texts[target]))
 
 
-def languages_found(found: Collection[str], langs: tuple[str, str]) -> str:
+def _advice_on_languages(file_langs: Collection[str], langs: tuple[str, str]) -> str:
     """Return advice that names the languages of a file if it lacks one of `langs`, or an empty
     string.
     """
-    if not found or None not in (best_match(lang, found) for lang in langs):
+    if not file_langs or all(best_match(lang, file_langs) is not None for lang in langs):
         return ""
-    shown = ", ".join(sorted(found)[:30]) + (", …" if len(found) > 30 else "")
+    shown = ", ".join(sorted(file_langs)[:30])
+    if len(file_langs) > 30:
+        shown += ", …"
     return f"; the file has the languages {shown}: choose two of them (--langs)"
 
 
@@ -164,7 +149,8 @@ def _text_of(element: Element) -> str:
     parts = [element.text or ""]
     for part in element:
         inside = "" if part.tag in _CODES else _text_of(part)
-        space = " " if part.tag in _BLOCKS or not (inside or part.tag in _HIGHLIGHTING) else ""
+        is_break = not inside and part.tag not in _HIGHLIGHTING
+        space = " " if part.tag in _BLOCKS or is_break else ""
         parts += [space, inside, space, part.tail or ""]
     return "".join(parts)
 
@@ -175,5 +161,9 @@ def _unescaped(text: str) -> str:
     """
     if "&" not in text:
         return text
-    text = _ESCAPED_TAG.sub(lambda tag: "" if tag[1].lower() in _HIGHLIGHTING else " ", text)
+    text = _ESCAPED_TAG.sub(_space_for_tag, text)
     return _ESCAPED.sub(lambda reference: html.unescape(reference[0]), text)
+
+
+def _space_for_tag(match: re.Match[str]) -> str:
+    return "" if match[1].lower() in _HIGHLIGHTING else " "

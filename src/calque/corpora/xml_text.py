@@ -49,6 +49,32 @@ _BEGINNING = re.compile("|".join(map(re.escape, _SECTIONS)))
 _TAIL = 40  # length of the longest reference or beginning that may be divided between two chunks
 
 
+#: beginning of an XML document: declaration, document type and comments (group 1), and the name of
+#: the root element (group 2)
+_ROOT = re.compile(
+    r"((?:\s|<\?.*?\?>|<!--.*?-->|<!DOCTYPE[^>\[]*(?:\[.*?\]\s*)?>)*)<([A-Za-z_][\w:.-]*)[\s/>]",
+    re.DOTALL | re.IGNORECASE,
+)
+_ROOT_WITHIN = 1 << 16  # number of bytes in which the root element is searched
+
+
+def root_of(head: bytes) -> str | None:
+    """Return the name of the root element, without its namespace, if a file that begins with `head`
+    is XML or HTML; return None for other files.
+    """
+    # In UTF-16 without a byte order mark, every second byte of a tag is NUL.
+    text = head[:_ROOT_WITHIN].decode("utf-8", "replace").replace("\0", "")
+    match = _ROOT.match(text)
+    if match is None:
+        return None
+    prolog, root = match.groups()
+    first_line = head.lstrip().partition(b"\n")[0]
+    has_columns = b"\t" in first_line or b"|||" in first_line
+    if has_columns and not prolog.strip():
+        return None  # parallel text with tags, such as `<b>Hello</b>⇥<b>Hallo</b>`
+    return root.rpartition(":")[2]
+
+
 class Chunk(NamedTuple):
     """Part of a document, and the number of the line on which it begins."""
 

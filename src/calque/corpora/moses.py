@@ -1,0 +1,74 @@
+"""Parallel text in two line-aligned files, as distributed by Moses, OPUS, NTREX and FLORES."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import zip_longest
+from os import PathLike, fspath
+
+from calque.corpora.columns import HEADER, text_lines
+from calque.corpora.languages import TWO_LETTERS
+from calque.corpora.lines import BLANK, Item, Omission, RawPair
+from calque.errors import InputError
+from calque.segment import language_parts
+from calque.text_files import Flaw, find_packed
+
+
+def moses_files(prefix: str, langs: tuple[str, str]) -> list[str]:
+    """Return the existing files `PREFIX.LANG` of the two languages, plain or compressed. For
+    German, LANG can be de, deu or ger.
+    """
+    files = []
+    for lang in langs:
+        code = language_parts(lang)[0]
+        tags = [lang, code]
+        tags += [three for three, two in TWO_LETTERS.items() if two == code]
+        for tag in tags:
+            file = find_packed(f"{prefix}.{tag}")
+            if file is not None:
+                files.append(str(file))
+                break
+    return files
+
+
+def read_moses(
+    source: str | PathLike[str], target: str | PathLike[str], langs: tuple[str, str]
+) -> Iterator[Item]:
+    """Yield the sentence pair in each line of two line-aligned files.
+
+    Raises:
+        InputError: the files have different numbers of lines; blank lines at the end of one file
+            are ignored.
+    """
+    sides = zip_longest(text_lines(source, one_side=True), text_lines(target, one_side=True))
+    numbered = enumerate(sides, 1)
+    for number, (left, right) in numbered:
+        if number == 1 and [left, right] == list(langs):
+            yield Omission(number, HEADER)
+            continue
+        if left is None or right is None:
+            rest = [(number, (left, right)), *numbered]
+            if all(_is_blank(one or other) for _, (one, other) in rest):
+                return
+            last_line, _ = rest[-1]
+            shorter, longer = (source, target) if left is None else (target, source)
+            fact = (
+                f"{number - 1} lines, but {fspath(longer)} has {last_line}, expected the same "
+                "number; was only one of the files filtered?"
+            )
+            raise InputError(fact, path=shorter)
+        if isinstance(left, Flaw):
+            yield left
+        elif isinstance(right, Flaw):
+            yield right
+        elif not left.strip() and not right.strip():
+            fact = "the line is blank in both files, expected a sentence pair"
+            yield Flaw(number, BLANK, fact, source)
+        elif not right.strip():
+            yield Flaw(number, "empty target", "the target side is empty, expected text", target)
+        else:
+            yield RawPair(number, left, right)
+
+
+def _is_blank(line: str | Flaw | None) -> bool:
+    return not line or (isinstance(line, str) and line.isspace())
