@@ -37,7 +37,12 @@ STEPS: tuple[Step, ...] = ("transform", "extract", "reorder")
 # value of `steps` that selects pivots as key points, see `KeyPointEncoder.with_pivots`
 PIVOTS = "pivots"
 PARTS_FILE = "key-points.safetensors"
+# for each sentence, given as its words, the words of its translation into the pivot language
+Translations = dict[tuple[str, ...], tuple[str, ...]]
+# attribute of `Parts` that each step needs
+_MODULE_OF_STEP = {"transform": "to_pivot", "extract": "head", "reorder": "order"}
 _BLOCK = 65_536  # number of vectors that are transformed at a time
+# names of the module classes in saved folders
 _CLASSES: Mapping[str, type[nn.Module]] = {
     "transform": Transform,
     "key-points": KeyPointHead,
@@ -54,16 +59,18 @@ def named_steps(steps: str | Sequence[str] | None) -> tuple[Step, ...] | None:
     """
     if steps is None:
         return None
-    named = tuple(part.strip() for part in (steps.split(",") if isinstance(steps, str) else steps))
-    if not named or named != STEPS[: len(named)]:
+    if isinstance(steps, str):
+        steps = steps.split(",")
+    names = tuple(step.strip() for step in steps)
+    if not names or names != STEPS[: len(names)]:
         raise SettingError(
             "steps must be transform, or transform,extract, or transform,extract,reorder, got "
-            f"{','.join(named)}"
+            f"{','.join(names)}"
         )
-    return STEPS[: len(named)]
+    return STEPS[: len(names)]
 
 
-def check_view(steps: str | None, delta: float | None, translations: Any) -> None:
+def check_view(steps: str | None, delta: float | None, translations: object) -> None:
     """Check that translations are given if and only if the steps are "pivots", and that no
     threshold is given with "pivots".
     """
@@ -148,31 +155,41 @@ class KeyPointEncoder(Encoder):
                 f"encoders must be for {', '.join(parts)} and {pivot!r}, got {', '.join(encoders)}"
             )
         check_number("threshold", threshold, least=0, below=1)
-        self.encoders, self.parts = dict(encoders), {lang: parts[lang] for lang in encoders}
-        self.pivot, self.threshold, self.beam, self._name = pivot, threshold, beam, name
-        self.steps, self.dim = self._checked(steps), self.encoders[pivot].dim
-        self.settings, self.costs = dict(settings or {}), dict(costs or {})
-        self.translations: dict[str, dict[tuple[str, ...], tuple[str, ...]]] | None = None
-        self._weights: str | None = None
+        self.encoders = dict(encoders)
+        self.parts = {lang: parts[lang] for lang in encoders}
+        self.pivot = pivot
+        self.steps = self._checked(steps)
+        self.dim = self.encoders[pivot].dim
+        self.threshold = threshold
+        self.beam = beam
+        self.costs = dict(costs or {})
+        self.settings = dict(settings or {})
+        self.translations: dict[str, Translations] | None = None
+        self._name = name
+        self._weights_hash: str | None = None
 
     @property
     def name(self) -> str:  # type: ignore[override]
-        names = [self._name] if self._name else [encoder.name for encoder in self.encoders.values()]
-        steps = [
-            *(step[0].upper() for step in self.steps),
-            *(() if self.translations is None else ("pGA",)),
-        ]
-        return "+".join([*names, *steps])
+        if self._name:
+            names = [self._name]
+        else:
+            names = [encoder.name for encoder in self.encoders.values()]
+        letters = [step[0].upper() for step in self.steps]  # as in Table 4, for example T+E+R
+        if self.translations is not None:
+            letters.append("pGA")
+        return "+".join(names + letters)
 
     @property
     def rows(self) -> Literal["words", "key points"]:  # type: ignore[override]
-        return "words" if self.steps == STEPS[:1] and self.translations is None else "key points"
+        if self.steps == ("transform",) and self.translations is None:
+            return "words"
+        return "key points"
 
     @property
     def languages(self) -> tuple[str, ...]:
-        return tuple(
-            self.encoders if self.translations is None else (self.pivot, *self.translations)
-        )
+        if self.translations is None:
+            return tuple(self.encoders)
+        return (self.pivot, *self.translations)
 
     def with_steps(self, steps: Sequence[Step], *, threshold: float | None = None) -> Self:
         """Return a copy with other steps and, if given, another threshold."""
@@ -192,13 +209,14 @@ class KeyPointEncoder(Encoder):
         parallel texts between the pivot language and other languages; they must contain a
         translation of every sentence that is encoded.
         """
-        translations: dict[str, dict[tuple[str, ...], tuple[str, ...]]] = {}
+        translations: dict[str, Translations] = {}
         for corpus in corpora:
             if corpus.side(self.pivot) == "target":
                 corpus = corpus.swapped()
-            known = translations.setdefault(self._language(corpus.langs[1]), {})
-            for first, second in zip(corpus.source, corpus.target, strict=True):
-                known.setdefault(second.words, first.words)
+            translation_of = translations.setdefault(self._language(corpus.langs[1]), {})
+            for translation, sentence in zip(corpus.source, corpus.target, strict=True):
+                # a sentence can occur several times; its first translation is used
+                translation_of.setdefault(sentence.words, translation.words)
         other = self.with_steps(("transform",))
         other.translations = translations
         return other
@@ -214,9 +232,8 @@ class KeyPointEncoder(Encoder):
             SettingError: a language has no encoder, no trained transforms or no maximum cost.
         """
         if corpus.side(self.pivot) == "source":
-            return self.pivots(
-                corpus.swapped(), at_least_one=at_least_one, progress=progress
-            ).swapped()
+            pairs = self.pivots(corpus.swapped(), at_least_one=at_least_one, progress=progress)
+            return pairs.swapped()
         lang = self._language(corpus.langs[0])
         parts = self.parts[lang]
         if parts.to_pivot is None or parts.from_pivot is None or lang not in self.costs:
@@ -226,8 +243,8 @@ class KeyPointEncoder(Encoder):
             )
         source = self.encoders[lang].encode(corpus.source, progress=progress)
         target = self.encoders[self.pivot].encode(corpus.target, progress=progress)
-        found = find_pivots(source, target, parts.to_pivot, parts.from_pivot)
-        return found.within(self.costs[lang], at_least_one=at_least_one)
+        candidates = find_pivots(source, target, parts.to_pivot, parts.from_pivot)
+        return candidates.within(self.costs[lang], at_least_one=at_least_one)
 
     def _language(self, lang: str) -> str:
         """Return the language whose encoder is used for `lang`; a variety such as de-AT uses the
@@ -241,13 +258,13 @@ class KeyPointEncoder(Encoder):
         return match
 
     def _checked(self, steps: Sequence[Step]) -> tuple[Step, ...]:
+        """Return the steps, after checking that every language has the modules that they need."""
         steps = named_steps(steps) or STEPS
-        needed = {"transform": "to_pivot", "extract": "head", "reorder": "order"}
-        for lang, of_language in self.parts.items():
+        for lang, parts in self.parts.items():
             for step in steps:
-                if getattr(of_language, needed[step]) is None and (
-                    lang != self.pivot or step == "extract"
-                ):
+                # The pivot language's own space and order are the common ones, so it only needs P.
+                is_needed = lang != self.pivot or step == "extract"
+                if is_needed and getattr(parts, _MODULE_OF_STEP[step]) is None:
                     raise SettingError(
                         f"step {step} was not trained for {lang}; train with --steps "
                         f"{','.join(steps)}"
@@ -258,7 +275,8 @@ class KeyPointEncoder(Encoder):
     # ----------------------------------------------------------------------------------------------
     def encode(self, sentences: Iterable[Sentence], *, progress: bool = False) -> Embeddings:
         """Return one vector per key point, in the pivot language's order."""
-        return self._read(sentences, progress)[0]
+        vectors, _ = self._encode_all(sentences, progress)
+        return vectors
 
     def encode_to(
         self, path: str | PathLike[str], sentences: Iterable[Sentence], *, progress: bool = False
@@ -266,91 +284,99 @@ class KeyPointEncoder(Encoder):
         """Write one vector per key point, and the index of each key point's word as `words`, to a
         safetensors file.
         """
-        vectors, words = self._read(sentences, progress)
-        covered = {} if vectors.covered is None else {"covered": vectors.covered}
-        write_arrays(
-            path, {"data": vectors.data, "offsets": vectors.offsets, **covered, "words": words}
-        )
+        vectors, words = self._encode_all(sentences, progress)
+        arrays = {"data": vectors.data, "offsets": vectors.offsets}
+        if vectors.covered is not None:
+            arrays["covered"] = vectors.covered
+        arrays["words"] = words
+        write_arrays(path, arrays)
         return Embeddings.open(path)
 
     def key_points(self, sentences: Iterable[Sentence], *, progress: bool = False) -> KeyPoints:
         """Return the index of the word that each vector returned by `encode` represents."""
-        vectors, words = self._read(sentences, progress)
+        vectors, words = self._encode_all(sentences, progress)
         return KeyPoints(words, vectors.offsets)
 
-    def _read(self, sentences: Iterable[Sentence], progress: bool) -> tuple[Embeddings, np.ndarray]:
+    def _encode_all(
+        self, sentences: Iterable[Sentence], progress: bool
+    ) -> tuple[Embeddings, np.ndarray]:
         """Return the vectors of sentences, and the index of each vector's word in its sentence."""
         if isinstance(sentences, Sentences):
-            return self._of_language(sentences, progress)
+            return self._encode_language(sentences, progress)
         parts = sentences_by_language(list(sentences))
         if not parts:
-            return Embeddings(np.zeros((0, self.dim), dtype=np.float32), np.array([0])), np.zeros(
-                0, dtype=np.int64
-            )
-        found = [self._of_language(part, progress) for part, _ in parts]
-        order = np.argsort(np.concatenate([places for _, places in parts]))
-        vectors = Embeddings.joined([own for own, _ in found])
+            nothing = Embeddings(np.zeros((0, self.dim), dtype=np.float32), np.array([0]))
+            return nothing, np.zeros(0, dtype=np.int64)
+        encoded = [self._encode_language(part, progress) for part, _ in parts]
+        vectors = Embeddings.joined([vectors for vectors, _ in encoded])
+        words = np.concatenate([words for _, words in encoded])
+        # Sentences are now sorted by language; restore the order in which they were given.
+        order = np.argsort(np.concatenate([numbers for _, numbers in parts]))
         rows = ranges(vectors.offsets[order], np.diff(vectors.offsets)[order])
-        return vectors.take(order), np.concatenate([words for _, words in found])[rows]
+        return vectors.take(order), words[rows]
 
-    def _of_language(self, sentences: Sentences, progress: bool) -> tuple[Embeddings, np.ndarray]:
+    def _encode_language(
+        self, sentences: Sentences, progress: bool
+    ) -> tuple[Embeddings, np.ndarray]:
         """Return the vectors of sentences in one language, and the index of each vector's word in
         its sentence.
         """
         lang = self._language(sentences.lang)
         states = self.encoders[lang].encode(sentences, progress=progress)
+        starts = states.offsets[:-1]
         if self.translations is not None and lang != self.pivot:
-            words, offsets = self._paired(lang, sentences)
+            words, offsets = self._pivot_words(lang, sentences, self.translations.get(lang, {}))
         elif "extract" in self.steps:
-            words, offsets = self._extracted(lang, states)
+            words, offsets = self._extracted_words(lang, states)
         else:
-            words = np.arange(states.n_words) - np.repeat(
-                states.offsets[:-1], np.diff(states.offsets)
-            )
-            return self._transformed(lang, states), words
-        rows = np.repeat(states.offsets[:-1], np.diff(offsets)) + words
-        return self._transformed(
-            lang, Embeddings(np.ascontiguousarray(states.data[rows]), offsets)
-        ), words
+            positions = np.arange(states.n_words) - np.repeat(starts, np.diff(states.offsets))
+            return self._transformed(lang, states), positions
+        rows = np.repeat(starts, np.diff(offsets)) + words
+        chosen = Embeddings(np.ascontiguousarray(states.data[rows]), offsets)
+        return self._transformed(lang, chosen), words
 
-    def _extracted(self, lang: str, states: Embeddings) -> tuple[np.ndarray, np.ndarray]:
+    def _extracted_words(self, lang: str, states: Embeddings) -> tuple[np.ndarray, np.ndarray]:
         """Return the words that the module P selects as key points, in the order predicted by R,
         and each sentence's offset.
         """
-        head, model = self.parts[lang].head, self.parts[lang].order
+        head, order_model = self.parts[lang].head, self.parts[lang].order
         assert head is not None
         probabilities = head.probabilities(states.data)
-        rows = np.flatnonzero(
-            key_points(probabilities, states.offsets, self.threshold, states.covered)
-        )
+        mask = key_points(probabilities, states.offsets, self.threshold, states.covered)
+        rows = np.flatnonzero(mask)
         offsets = np.searchsorted(rows, states.offsets)
         lengths = np.diff(offsets)
         words = rows - np.repeat(states.offsets[:-1], lengths)
         if lang != self.pivot and "reorder" in self.steps:
-            assert model is not None
+            assert order_model is not None
+            # R was trained on the vectors of the language's own encoder, before the transform.
             vectors = torch.from_numpy(np.ascontiguousarray(states.data[rows], dtype=np.float32))
-            found, _ = model.search(
+            order, _ = order_model.search(
                 vectors, torch.from_numpy(words), torch.from_numpy(lengths), self.beam
             )
-            words = words[np.repeat(offsets[:-1], lengths) + found]
+            words = words[np.repeat(offsets[:-1], lengths) + order]
         return words, offsets
 
-    def _paired(self, lang: str, sentences: Sentences) -> tuple[np.ndarray, np.ndarray]:
+    def _pivot_words(
+        self, lang: str, sentences: Sentences, translation_of: Translations
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Return the pivots of each sentence in the word order of its translation, and the offset
         of each sentence.
         """
-        known = (self.translations or {}).get(lang, {})
-        read = [sentence.words for sentence in sentences]
-        if missing := [words for words in read if words not in known]:
+        texts = [sentence.words for sentence in sentences]
+        missing = [words for words in texts if words not in translation_of]
+        if missing:
             raise SettingError(
-                f"{len(missing):,} of {len(read):,} sentences in {lang} have no translation "
+                f"{len(missing):,} of {len(texts):,} sentences in {lang} have no translation "
                 "(first: "
                 f"{' '.join(missing[0])[:60]!r}), but pivots need one for every sentence; add "
                 "these sentences to `translations`"
             )
-        corpus = ParallelCorpus.of(read, [known[words] for words in read], (lang, self.pivot))
+        translations = [translation_of[words] for words in texts]
+        corpus = ParallelCorpus.of(texts, translations, (lang, self.pivot))
         pairs = self.pivots(corpus, at_least_one=True)
-        return pairs.source[np.lexsort((pairs.target, pairs.sentence))], pairs.offsets()
+        by_target = np.lexsort((pairs.target, pairs.sentence))
+        return pairs.source[by_target], pairs.offsets()
 
     @torch.inference_mode()
     def _transformed(self, lang: str, states: Embeddings) -> Embeddings:
@@ -367,33 +393,33 @@ class KeyPointEncoder(Encoder):
 
     # -- disk
     # ----------------------------------------------------------------------------------------------
-    def _modules(self, langs: Sequence[str]) -> list[tuple[str, str, Any]]:
+    def _modules(
+        self, langs: Iterable[str]
+    ) -> list[tuple[str, str, Transform | KeyPointHead | Order]]:
         """Return the language, the name and the object of each trained module."""
-        return [
-            (lang, *each)
-            for lang in langs
-            for each in vars(self.parts[lang]).items()
-            if each[1] is not None
-        ]
+        modules = []
+        for lang in langs:
+            for name, module in vars(self.parts[lang]).items():
+                if module is not None:
+                    modules.append((lang, name, module))
+        return modules
 
     @property
     def fingerprint(self) -> str:
-        if self._weights is None:
+        if self._weights_hash is None:
             digest = hashlib.blake2b(digest_size=16)
             for lang, name, module in self._modules(sorted(self.parts)):
                 for key, weights in sorted(module.state_dict().items()):
                     digest.update(f"{lang}.{name}.{key}{tuple(weights.shape)}".encode())
                     digest.update(weights.detach().cpu().contiguous().numpy().tobytes())
-            self._weights = digest.hexdigest()
-        about = [[lang, self.encoders[lang].fingerprint] for lang in sorted(self.encoders)]
-        how = [self.pivot, self.steps, self.threshold, self.beam, self._weights]
-        pivots = [
-            [lang, sorted(known.items())]
-            for lang, known in sorted((self.translations or {}).items())
-        ]
-        return hashlib.blake2b(
-            json_text([about, how, *pivots], undefined="name").encode(), digest_size=16
-        ).hexdigest()
+            self._weights_hash = digest.hexdigest()
+        encoders = [[lang, self.encoders[lang].fingerprint] for lang in sorted(self.encoders)]
+        settings = [self.pivot, self.steps, self.threshold, self.beam, self._weights_hash]
+        identity: list[object] = [encoders, settings]
+        for lang, translation_of in sorted((self.translations or {}).items()):
+            identity.append([lang, sorted(translation_of.items())])
+        text = json_text(identity, undefined="name")
+        return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
     def save(self, folder: str | PathLike[str]) -> None:
         """Write a folder with the encoder for each language, the trained modules, and
@@ -403,11 +429,12 @@ class KeyPointEncoder(Encoder):
             raise SettingError(
                 "pivots depend on one text and cannot be saved; load the encoder with other steps"
             )
-        kinds, langs = {kind: name for name, kind in _CLASSES.items()}, list(self.parts)
-        parts: dict[str, Any] = {lang: {} for lang in langs}
+        class_names = {module_class: name for name, module_class in _CLASSES.items()}
+        langs = list(self.parts)
+        parts: dict[str, dict[str, object]] = {lang: {} for lang in langs}
         weights: dict[str, torch.Tensor] = {}
         for lang, name, module in self._modules(langs):
-            parts[lang][name] = {"kind": kinds[type(module)], **module.settings}
+            parts[lang][name] = {"kind": class_names[type(module)], **module.settings}
             for key, value in module.state_dict().items():
                 weights[f"{langs.index(lang)}.{name}.{key}"] = value.detach().cpu().contiguous()
         with saving(folder, self) as path:
@@ -454,8 +481,10 @@ class KeyPointEncoder(Encoder):
                 in training.
         """
         path = Path(folder)
-        about = read_about(path) if about is None else about
-        if fixed := ", ".join(sorted(options.keys() & {"layer", "pooling"})):
+        if about is None:
+            about = read_about(path)
+        fixed = ", ".join(sorted(options.keys() & {"layer", "pooling"}))
+        if fixed:
             raise SettingError(
                 f"{fixed} cannot be changed: the key points of {path} need the {fixed} used in "
                 "training"
@@ -465,35 +494,40 @@ class KeyPointEncoder(Encoder):
             parts = _open_parts(path / PARTS_FILE, about["parts"])
             langs = list(about["langs"])
             settings = {name: about[name] for name in ("threshold", "beam", "costs", "settings")}
-            saved, pivot, name = tuple(about["steps"]), about["towards"], about["name"]
+            saved_steps, pivot, name = tuple(about["steps"]), about["towards"], about["name"]
         except (KeyError, TypeError) as error:
             raise InputError(
                 f"is not from a key-point encoder ({error} is missing)", path=path / ABOUT_FILE
             ) from error
         encoders = {
-            lang: open_folder(path / f"encoder-{n}", **options) for n, lang in enumerate(langs)
+            lang: open_folder(path / f"encoder-{number}", **options)
+            for number, lang in enumerate(langs)
         }
-        encoder = cls(encoders, parts, pivot=pivot, steps=saved, name=name or None, **settings)
-        if steps == PIVOTS:
-            named = [translations] if isinstance(translations, str) else translations
-            return encoder.with_pivots([_translations(each, pivot, pretokenized) for each in named])
-        return encoder.with_steps(named_steps(steps) or saved, threshold=delta)
+        encoder = cls(
+            encoders, parts, pivot=pivot, steps=saved_steps, name=name or None, **settings
+        )
+        if steps != PIVOTS:
+            return encoder.with_steps(named_steps(steps) or saved_steps, threshold=delta)
+        if isinstance(translations, str):
+            translations = [translations]
+        corpora = [_read_translations(text, pivot, pretokenized) for text in translations]
+        return encoder.with_pivots(corpora)
 
 
-def _open_parts(path: Path, about: Mapping[str, Any]) -> dict[str, Parts]:
-    """Read the trained modules for each language."""
+def _open_parts(path: Path, about: Mapping[str, Mapping[str, Any]]) -> dict[str, Parts]:
+    """Read the trained modules for each language.
+
+    Args:
+        about: settings of each module, keyed by language and by attribute of `Parts`.
+    """
     try:
         weights = load_file(path)
         parts = {}
-        for number, (lang, of_language) in enumerate(about.items()):
-            modules = {}
-            for name, settings in of_language.items():
-                settings = dict(settings)
-                module = _CLASSES[settings.pop("kind")](**settings)
-                module.load_state_dict(
-                    {key: weights[f"{number}.{name}.{key}"] for key in module.state_dict()}
-                )
-                modules[name] = module.eval()
+        for number, (lang, settings_of_module) in enumerate(about.items()):
+            modules = {
+                name: _open_module(settings, weights, f"{number}.{name}")
+                for name, settings in settings_of_module.items()
+            }
             parts[lang] = Parts(**modules)
     except Exception as error:  # reading a corrupt file can raise many kinds of errors
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
@@ -503,22 +537,42 @@ def _open_parts(path: Path, about: Mapping[str, Any]) -> dict[str, Parts]:
     return parts
 
 
-def _translations(named: str, pivot: str, pretokenized: bool) -> ParallelCorpus:
-    """Read parallel text from one file, or from two line-aligned files."""
-    lang, paths = name_and_path(named)
+def _open_module(
+    settings: Mapping[str, Any], weights: Mapping[str, torch.Tensor], prefix: str
+) -> Any:
+    """Build a module, and load its weights, whose names start with the prefix."""
+    settings = dict(settings)
+    module = _CLASSES[settings.pop("kind")](**settings)
+    module.load_state_dict({key: weights[f"{prefix}.{key}"] for key in module.state_dict()})
+    return module.eval()
+
+
+def _read_translations(text: str, pivot: str, pretokenized: bool) -> ParallelCorpus:
+    """Read parallel text from one file, or from two line-aligned files.
+
+    Args:
+        text: `LANG=FILE`, or `LANG=FILE,FILE` with the file in the pivot language first.
+    """
+    lang, paths = name_and_path(text)
     if not lang:
-        raise SettingError(f"translations must start with a language, got {named}; try de={named}")
+        raise SettingError(f"translations must start with a language, got {text}; try de={text}")
     first, *second = paths.split(",")
     if not second:
         return read_parallel(first, langs=(pivot, lang), pretokenized=pretokenized)
-    two = [
-        read_labelled(path, lang=of, pretokenized=pretokenized)
-        for path, of in ((first, pivot), (second[0], lang))
-    ]
-    sides = [[sentence.words for column in each.texts for sentence in column] for each in two]
-    if len(sides[0]) != len(sides[1]):
+    translations = _read_texts(first, pivot, pretokenized)
+    sentences = _read_texts(second[0], lang, pretokenized)
+    if len(translations) != len(sentences):
         raise SettingError(
-            f"translations {named}: both files must have the same number of texts, got "
-            f"{len(sides[0]):,} and {len(sides[1]):,}"
+            f"translations {text}: both files must have the same number of texts, got "
+            f"{len(translations):,} and {len(sentences):,}"
         )
-    return ParallelCorpus.of(sides[0], sides[1], (pivot, lang))
+    return ParallelCorpus.of(translations, sentences, (pivot, lang))
+
+
+def _read_texts(path: str, lang: str, pretokenized: bool) -> list[tuple[str, ...]]:
+    """Return the words of all texts in a file of labelled text, one column after another."""
+    labelled = read_labelled(path, lang=lang, pretokenized=pretokenized)
+    texts = []
+    for column in labelled.texts:
+        texts += [sentence.words for sentence in column]
+    return texts

@@ -18,7 +18,7 @@ from calque.alignment.base import HeldOutScore
 from calque.clcr.encoder import Parts, Step
 from calque.clcr.networks import ORDERS, KeyPointHead, Order
 from calque.clcr.noisy_labels import FlipRates, absolute_error, flip_rates, importance
-from calque.clcr.pivots import covered_words, find_pivots, words_with_vectors
+from calque.clcr.pivots import covered_words, find_pivots, float32_rows, words_with_vectors
 from calque.clcr.transform import Transform, attention_distance
 from calque.distributed import Processes
 from calque.encoders.base import Encoder
@@ -26,7 +26,7 @@ from calque.errors import SettingError
 from calque.input_texts import digest_of
 from calque.nn.matched import MatchedSentences
 from calque.nn.pooling import sums
-from calque.offsets import offsets_of
+from calque.offsets import offsets_of, ranges
 from calque.pairs import WordPairs
 from calque.tasks.bootstrap import ratio
 from calque.text import ParallelCorpus
@@ -40,17 +40,17 @@ Statistic = Callable[[np.ndarray], np.ndarray]
 _HIDDEN, _DROPOUT = 256, 0.1  # hidden size and dropout of the heads
 # fraction of words, those with the lowest or highest P, from which each flip rate is estimated
 _QUANTILE = 0.05
-_FOLDS = (
-    2  # number of folds of the text; each fold is predicted by a classifier trained on the others
-)
+# number of folds of the text; each fold is predicted by a classifier trained on the others
+_FOLDS = 2
 _AMBIGUOUS = (0.2, 0.8)  # probabilities between these two are called ambiguous
 _LONGEST = 4  # maximum n-gram length
 _SHARPEST = 1e-3  # with this τ, attention selects the nearest word
+_AS_IT_STANDS = "as it stands"  # name of the source order among the scored orders
 
 
 # -- the text
 # --------------------------------------------------------------------------------------------------
-@dataclass
+@dataclass(frozen=True)
 class PairedText:
     """Sentences in one language and their translations into the pivot language.
 
@@ -108,11 +108,13 @@ def paired_texts(
     """
     texts: list[PairedText] = []
     for number, corpus in enumerate(corpora):
-        linked = None if links is None else links[number].check(corpus)
+        corpus_links = None if links is None else links[number].check(corpus)
         if corpus.side(pivot) == "source":
-            corpus, linked = corpus.swapped(), None if linked is None else linked.swapped()
+            corpus = corpus.swapped()
+            corpus_links = None if corpus_links is None else corpus_links.swapped()
         lang = corpus.langs[0]
-        if missing := [each for each in corpus.langs if each not in encoders]:
+        missing = [name for name in corpus.langs if name not in encoders]
+        if missing:
             raise SettingError(
                 f"there is no encoder for language {missing[0]!r}, only for {', '.join(encoders)}"
             )
@@ -120,37 +122,75 @@ def paired_texts(
             raise SettingError(
                 f"every language must have one corpus, got two for {lang}-{pivot}; concatenate them"
             )
-        lengths = np.stack([corpus.source.lengths(), corpus.target.lengths()])
-        empty = lengths.min(0) == 0
-        long = ~empty & (lengths.max(0) > (np.inf if max_words is None else max_words))
-        usable = np.flatnonzero(~empty & ~long)
-        corpus, linked = corpus.take(usable), None if linked is None else linked.take(usable)
-        vectors = encoders[lang].encode(corpus.source, progress=progress)
-        pivot_vectors = encoders[pivot].encode(corpus.target, progress=progress)
-        filled = np.flatnonzero(
-            (words_with_vectors(vectors) > 0) & (words_with_vectors(pivot_vectors) > 0)
+        text = _paired_text(
+            encoders,
+            corpus,
+            corpus_links,
+            max_words=max_words,
+            held_out=held_out,
+            seed=seed,
+            progress=progress,
         )
-        n = (
-            min(len(filled) - 1, max(1, round(held_out * len(filled))))
-            if held_out and len(filled)
-            else 0
-        )
-        shuffled = np.random.default_rng(seed).permutation(filled)
-        train, kept = np.sort(shuffled[n:]), np.sort(shuffled[:n])
-        counts = {
-            "trained": len(train),
-            "held_out": len(kept),
-            "too_long": int(long.sum()),
-            "empty": int(empty.sum()) + len(corpus) - len(filled),
-        }
-        if not len(train):
-            raise SettingError(
-                f"there is nothing to train on: of {len(lengths[0])} pairs for {lang}-{pivot}, "
-                f"{counts['empty']} have a side "
-                f"without word vectors, and {counts['too_long']} are too long"
-            )
-        texts.append(PairedText(lang, corpus, linked, vectors, pivot_vectors, train, kept, counts))
+        texts.append(text)
     return texts
+
+
+def _paired_text(
+    encoders: Mapping[str, Encoder],
+    corpus: ParallelCorpus,
+    links: WordPairs | None,
+    *,
+    max_words: int | None,
+    held_out: float,
+    seed: int,
+    progress: bool,
+) -> PairedText:
+    """Encode and split one corpus, whose target language is the pivot language; see
+    `paired_texts`.
+    """
+    lang, pivot = corpus.langs
+    n_pairs = len(corpus)
+    lengths = np.stack([corpus.source.lengths(), corpus.target.lengths()])
+    is_empty = lengths.min(0) == 0
+    is_long = np.zeros(n_pairs, dtype=bool)
+    if max_words is not None:
+        is_long = ~is_empty & (lengths.max(0) > max_words)
+    usable = np.flatnonzero(~is_empty & ~is_long)
+    corpus = corpus.take(usable)
+    links = None if links is None else links.take(usable)
+
+    vectors = encoders[lang].encode(corpus.source, progress=progress)
+    pivot_vectors = encoders[pivot].encode(corpus.target, progress=progress)
+    # The encoders can drop all words of a sentence, so its pair cannot be used either.
+    filled = np.flatnonzero(
+        (words_with_vectors(vectors) > 0) & (words_with_vectors(pivot_vectors) > 0)
+    )
+    n_held_out = 0
+    if held_out and len(filled):
+        n_held_out = min(len(filled) - 1, max(1, round(held_out * len(filled))))
+    shuffled = np.random.default_rng(seed).permutation(filled)
+    counts = {
+        "trained": len(filled) - n_held_out,
+        "held_out": n_held_out,
+        "too_long": int(is_long.sum()),
+        "empty": int(is_empty.sum()) + len(corpus) - len(filled),
+    }
+    if not counts["trained"]:
+        raise SettingError(
+            f"there is nothing to train on: of {n_pairs} pairs for {lang}-{pivot}, "
+            f"{counts['empty']} have a side "
+            f"without word vectors, and {counts['too_long']} are too long"
+        )
+    return PairedText(
+        lang,
+        corpus,
+        links,
+        vectors,
+        pivot_vectors,
+        train=np.sort(shuffled[n_held_out:]),
+        held_out=np.sort(shuffled[:n_held_out]),
+        counts=counts,
+    )
 
 
 # -- extract
@@ -191,16 +231,24 @@ class HeadTraining:
                 f"{name}: no sentence can be used for training; add links, or vectors for more "
                 "words"
             )
-        processes, usual = Processes.alone(), float(predictions[used].mean())
+        processes = Processes.alone()
         torch.manual_seed(self.seed)
         head = make().to(processes.device)
         source = ChosenWords(embeddings, chosen, processes.device)
-        Supervised(
+        # Sentences have different numbers of predictions. Dividing by the mean number makes the
+        # mean over sentences equal to the mean over predictions.
+        mean_predictions = float(predictions[used].mean())
+
+        def scaled_losses(batch: WordRows) -> Tensor:
+            return losses(head, batch, source.places(batch.numbers)) / mean_predictions
+
+        training = Supervised(
             epochs=self.epochs, learning_rate=2e-3, warmup=0.05, decay="linear", seed=self.seed
-        ).fit(
+        )
+        training.fit(
             head,
             SubsetSource(source, used),
-            lambda given: losses(head, given, source.places(given.numbers)) / usual,
+            scaled_losses,
             processes=processes,
             progress=self.progress,
             title=name,
@@ -246,51 +294,76 @@ def train_key_points(
         were `used`, and errors `with_rates` and `without` them.
     """
     linked, covered = linked_words(embeddings, pivots), covered_words(embeddings)
-    labels = linked[covered]
+    n_words = int(covered.sum())
     counts = {
-        "words": len(labels),
-        "labelled": int(labels.sum()),
-        "without_vector": int((~covered).sum()),
+        "words": n_words,
+        "labelled": int(linked.sum()),
+        "without_vector": len(covered) - n_words,
     }
-    about: dict[str, float] = {}
     weights = np.ones(len(linked))
-    if confident and len(labels):
-        probabilities = _predicted(
-            embeddings, covered, linked, 1 if as_published else _FOLDS, training
-        )[covered]
-        rates = flip_rates(probabilities, labels, quantile=0.0 if as_published else _QUANTILE)
-        without = absolute_error(probabilities, labels, FlipRates(0.0, 0.0))
-        error = absolute_error(probabilities, labels, rates)
-        used = rates.left > 0 and (as_published or error <= without)
-        about = {**asdict(rates), "used": used, "with_rates": error, "without": without}
-        if used:
-            weights[covered] = importance(probabilities, labels, rates)
-    return _classifier(embeddings, covered, linked, weights, training, "key-points"), counts, about
+    rates: dict[str, float] = {}
+    if confident and n_words:
+        weights, rates = _confident_weights(embeddings, covered, linked, training, as_published)
+    head = _classifier(embeddings, covered, linked, weights, training, "key-points")
+    return head, counts, rates
+
+
+def _confident_weights(
+    embeddings: Embeddings,
+    covered: np.ndarray,
+    linked: np.ndarray,
+    training: HeadTraining,
+    as_published: bool,
+) -> tuple[np.ndarray, dict[str, float]]:
+    """Return the weights of the labels, float64 `[n_words]`, and the flip rates and errors that
+    `train_key_points` returns. If a correction does not help, all weights are 1.
+    """
+    n_folds = 1 if as_published else _FOLDS
+    quantile = 0.0 if as_published else _QUANTILE
+    probabilities = _predicted(embeddings, covered, linked, n_folds, training)[covered]
+    labels = linked[covered]
+    rates = flip_rates(probabilities, labels, quantile=quantile)
+    error_without = absolute_error(probabilities, labels, FlipRates(0.0, 0.0))
+    error_with = absolute_error(probabilities, labels, rates)
+    helps = as_published or error_with <= error_without
+    is_used = rates.youden_index > 0 and helps
+    weights = np.ones(len(linked))
+    if is_used:
+        weights[covered] = importance(probabilities, labels, rates)
+    return weights, {
+        **asdict(rates),
+        "used": is_used,
+        "with_rates": error_with,
+        "without": error_without,
+    }
 
 
 def _predicted(
     embeddings: Embeddings,
     covered: np.ndarray,
     linked: np.ndarray,
-    folds: int,
+    n_folds: int,
     training: HeadTraining,
 ) -> np.ndarray:
     """Return P̂ of each word, predicted by an unweighted classifier, float32 `[n_words]`. Each fold
     is predicted by a classifier trained on the other folds, because a classifier also fits the
     wrong labels in its training text. With a single fold, the classifier is trained on that fold
     itself."""
-    filled = _per_sentence(embeddings, covered) > 0
-    folds = min(folds, int(filled.sum()))
+    is_filled = _per_sentence(embeddings, covered) > 0
+    n_folds = min(n_folds, int(is_filled.sum()))
     # Only sentences with covered words are counted, so all folds have about the same number of such
     # sentences.
-    fold_of_word = np.repeat(np.cumsum(filled) % folds, np.diff(embeddings.offsets))
-    out, weights = np.zeros(embeddings.n_words, dtype=np.float32), np.ones(len(linked))
-    for fold in range(folds):
-        mine = fold_of_word == fold
-        others = covered & ~mine if folds > 1 else covered
-        head = _classifier(embeddings, others, linked, weights, training, f"key-points-{fold + 1}")
-        out[mine] = head.probabilities(embeddings.data)[mine]
-    return out
+    fold_of_sentence = np.cumsum(is_filled) % n_folds
+    fold_of_word = np.repeat(fold_of_sentence, np.diff(embeddings.offsets))
+    probabilities = np.zeros(embeddings.n_words, dtype=np.float32)
+    weights = np.ones(len(linked))
+    for fold in range(n_folds):
+        in_fold = fold_of_word == fold
+        trained_on = covered & ~in_fold if n_folds > 1 else covered
+        name = f"key-points-{fold + 1}"
+        head = _classifier(embeddings, trained_on, linked, weights, training, name)
+        probabilities[in_fold] = head.probabilities(embeddings.data)[in_fold]
+    return probabilities
 
 
 def _classifier(
@@ -302,27 +375,25 @@ def _classifier(
     name: str,
 ) -> KeyPointHead:
     """Train a classifier on the chosen words, using a separate weight for each word."""
-    labels, weight_of = (
-        torch.from_numpy(each[chosen].astype(np.float32)) for each in (linked, weights)
-    )
+    labels = torch.from_numpy(linked[chosen].astype(np.float32))
+    label_weights = torch.from_numpy(weights[chosen].astype(np.float32))
 
-    def losses(head: KeyPointHead, given: WordRows, places: np.ndarray) -> Tensor:
-        device, which = given.rows.device, torch.from_numpy(places)
-        each = F.binary_cross_entropy_with_logits(
-            head(given.rows),
-            labels[which].to(device),
-            weight_of[which].to(device),
+    def losses(head: KeyPointHead, batch: WordRows, places: np.ndarray) -> Tensor:
+        device, words = batch.rows.device, torch.from_numpy(places)
+        word_losses = F.binary_cross_entropy_with_logits(
+            head(batch.rows),
+            labels[words].to(device),
+            label_weights[words].to(device),
             reduction="none",
         )
-        return sums(each[:, None], given.lengths)[:, 0]
+        return sums(word_losses[:, None], batch.lengths)[:, 0]
 
-    predictions = _per_sentence(embeddings, chosen)
     return training.fit(
         lambda: KeyPointHead(embeddings.dim, _HIDDEN, _DROPOUT),
         embeddings,
         chosen,
         losses,
-        predictions,
+        predictions=_per_sentence(embeddings, chosen),
         name=name,
     )
 
@@ -331,9 +402,9 @@ def _per_sentence(embeddings: Embeddings, table: np.ndarray) -> np.ndarray:
     """Return the sum of a table's rows over the words of each sentence, int64 `[n_sentences,
     …]`.
     """
-    running = np.concatenate(
-        [np.zeros((1, *table.shape[1:]), dtype=np.int64), np.cumsum(table, axis=0)]
-    )
+    # Differences of running sums, because np.add.reduceat does not sum empty sentences to 0.
+    running = np.zeros((len(table) + 1, *table.shape[1:]), dtype=np.int64)
+    np.cumsum(table, axis=0, out=running[1:])
     return np.diff(running[embeddings.offsets], axis=0)
 
 
@@ -352,18 +423,19 @@ def score_key_points(
         words, the number of correct predictions, of correctly predicted pivots, of predicted
         pivots, of pivots, and of words whose probability is neither low nor high.
     """
-    pivot, probabilities = linked_words(embeddings, pivots), head.probabilities(embeddings.data)
-    predicted, (low, high) = probabilities > threshold, _AMBIGUOUS
-    between = (probabilities > low) & (probabilities < high)
-    outcomes = (
-        np.ones_like(pivot),
-        predicted == pivot,
-        predicted & pivot,
-        predicted,
-        pivot,
-        between,
+    is_pivot = linked_words(embeddings, pivots)
+    probabilities = head.probabilities(embeddings.data)
+    is_predicted = probabilities > threshold
+    low, high = _AMBIGUOUS
+    columns = (
+        np.ones_like(is_pivot),
+        is_predicted == is_pivot,
+        is_predicted & is_pivot,
+        is_predicted,
+        is_pivot,
+        (probabilities > low) & (probabilities < high),
     )
-    table = np.stack(outcomes, axis=1) & covered_words(embeddings)[:, None]
+    table = np.stack(columns, axis=1) & covered_words(embeddings)[:, None]
     return probabilities, _per_sentence(embeddings, table)
 
 
@@ -371,11 +443,15 @@ def fraction(part: int, whole: int) -> Statistic:
     """Return a function that divides column `part` of an array of sums by column `whole`; the
     result is NaN if `whole` is 0.
     """
-    return lambda total: ratio(np.asarray(total[..., part], dtype=np.float64), total[..., whole])
+
+    def statistic(total: np.ndarray) -> np.ndarray:
+        return ratio(np.asarray(total[..., part], dtype=np.float64), total[..., whole])
+
+    return statistic
 
 
-# : functions that compute the scores in Table 2 and the fraction of ambiguous words from summed
-# counts of `score_key_points`
+#: functions that compute the scores in Table 2 and the fraction of ambiguous words from summed
+#: counts of `score_key_points`
 OF_KEY_POINTS: Mapping[str, Statistic] = {
     "accuracy": fraction(1, 0),
     "precision": fraction(2, 3),
@@ -416,22 +492,27 @@ class LinkedOrder:
         language.
         """
         single = pairs.one_to_one()
-        kept = covered_words(embeddings)[embeddings.rows(single.sentence, single.source)]
-        lengths = np.bincount(single.sentence[kept], minlength=len(embeddings))
+        has_vector = covered_words(embeddings)[embeddings.rows(single.sentence, single.source)]
+        lengths = np.bincount(single.sentence[has_vector], minlength=len(embeddings))
         skipped = {
             "links_not_one_to_one": len(pairs) - len(single),
-            "links_without_vector": int((~kept).sum()),
+            "links_without_vector": int((~has_vector).sum()),
             "sentences_with_fewer_than_2_key_points": int((lengths < 2).sum()),
         }
-        single = single.select(kept & (lengths[single.sentence] >= 2))
-        single = single.select(np.lexsort((single.source, single.sentence)))
+        kept = single.select(has_vector & (lengths[single.sentence] >= 2))
+        # key points in source order, as the rows of `embeddings` are
+        kept = kept.select(np.lexsort((kept.source, kept.sentence)))
         lengths = np.where(lengths < 2, 0, lengths)
-        chosen = linked_words(embeddings, single)
-        ranks = np.empty(len(single), dtype=np.int64)
-        by_target = np.lexsort((single.target, single.sentence))
-        ranks[by_target] = np.arange(len(single)) - np.repeat(offsets_of(lengths)[:-1], lengths)
-        rows = torch.from_numpy(np.asarray(embeddings.data[chosen], dtype=np.float32))
-        return cls(chosen, rows, single.source, ranks, lengths, skipped)
+        chosen = linked_words(embeddings, kept)
+        ranks = np.empty(len(kept), dtype=np.int64)
+        by_target = np.lexsort((kept.target, kept.sentence))
+        ranks[by_target] = _places(lengths)
+        return cls(chosen, float32_rows(embeddings, chosen), kept.source, ranks, lengths, skipped)
+
+
+def _places(lengths: np.ndarray) -> np.ndarray:
+    """Return the index of each key point among the key points of its sentence, int64 `[K]`."""
+    return ranges(np.zeros_like(lengths), lengths)
 
 
 def train_order(
@@ -457,29 +538,27 @@ def train_order(
             f"{len(embeddings)} sentences; "
             "give more text, or leave out reordering (steps=transform,extract)"
         )
-    positions, ranks, model = (
-        torch.from_numpy(gold.positions),
-        torch.from_numpy(gold.ranks),
-        ORDERS[kind],
-    )
+    order_class = ORDERS[kind]
+    positions, ranks = torch.from_numpy(gold.positions), torch.from_numpy(gold.ranks)
 
-    def losses(head: Order, given: WordRows, places: np.ndarray) -> Tensor:
-        which = torch.from_numpy(places)
-        return head.losses(given.rows, positions[which], given.lengths, ranks[which])
+    def losses(head: Order, batch: WordRows, places: np.ndarray) -> Tensor:
+        words = torch.from_numpy(places)
+        return head.losses(batch.rows, positions[words], batch.lengths, ranks[words])
 
     head: Order = training.fit(
-        lambda: model(embeddings.dim, hidden=_HIDDEN, dropout=_DROPOUT),
+        lambda: order_class(embeddings.dim, hidden=_HIDDEN, dropout=_DROPOUT),
         embeddings,
         gold.chosen,
         losses,
-        model.n_predictions(gold.lengths),
+        predictions=order_class.n_predictions(gold.lengths),
         name=f"order-{kind}",
     )
-    return head, {
+    counts = {
         "sentences": int((gold.lengths > 0).sum()),
         "key_points": len(gold.ranks),
         **gold.skipped,
     }
+    return head, counts
 
 
 def score_order(head: Order, embeddings: Embeddings, pivots: WordPairs) -> dict[str, np.ndarray]:
@@ -492,13 +571,11 @@ def score_order(head: Order, embeddings: Embeddings, pivots: WordPairs) -> dict[
         with fewer than two key points are left out.
     """
     gold = LinkedOrder.of(embeddings, pivots)
-    orders = {
-        "as it stands": np.arange(len(gold.ranks))
-        - np.repeat(offsets_of(gold.lengths)[:-1], gold.lengths)
-    }
-    rows, positions = gold.rows.to(next(head.parameters()).device), torch.from_numpy(gold.positions)
-    lengths = torch.from_numpy(gold.lengths)
-    orders |= {f"n = {beam}": head.search(rows, positions, lengths, beam)[0] for beam in (1, 10)}
+    rows = gold.rows.to(next(head.parameters()).device)
+    positions, lengths = torch.from_numpy(gold.positions), torch.from_numpy(gold.lengths)
+    orders = {_AS_IT_STANDS: _places(gold.lengths)}
+    for beam in (1, 10):
+        orders[f"n = {beam}"], _ = head.search(rows, positions, lengths, beam)
     kept = gold.lengths > 0
     return {
         name: ngram_counts(order, gold.ranks, gold.lengths)[kept] for name, order in orders.items()
@@ -520,26 +597,30 @@ def ngram_counts(order: np.ndarray, ranks: np.ndarray, lengths: np.ndarray) -> n
         the number of matching n-grams for n = 1 to 4, followed by the number of all n-grams, int64
         `[n_sentences, 8]`.
     """
-    offsets = offsets_of(lengths)
-    placed = ranks[np.repeat(offsets[:-1], lengths) + order]
-    left = np.repeat(offsets[1:], lengths) - np.arange(
-        len(order)
-    )  # number of key points from this one to the end
-    owner, found = np.repeat(np.arange(len(lengths)), lengths), np.ones(len(order), dtype=bool)
-    follows = np.append(placed[1:] == placed[:-1] + 1, False)
-    matching, all_of = [], []
+    offsets, n_sentences = offsets_of(lengths), len(lengths)
+    sentence = np.repeat(np.arange(n_sentences), lengths)
+    # gold rank of the key point at each place of the predicted order
+    gold_ranks = ranks[np.repeat(offsets[:-1], lengths) + order]
+    # number of key points from each place to the end of its sentence
+    n_remaining = np.repeat(offsets[1:], lengths) - np.arange(len(order))
+    is_followed = np.append(gold_ranks[1:] == gold_ranks[:-1] + 1, False)
+    is_matching = np.ones(len(order), dtype=bool)  # of the n-gram that starts at each place
+    matching, total = [], []
     for n in range(1, _LONGEST + 1):
         if n > 1:
-            found &= np.append(follows[n - 2 :], np.zeros(n - 2, dtype=bool))[: len(found)]
-        matching.append(np.bincount(owner[found & (left >= n)], minlength=len(lengths)))
-        all_of.append(np.bincount(owner[left >= n], minlength=len(lengths)))
-    return np.stack([*matching, *all_of], axis=1)
+            # An n-gram matches if its first n - 1 items match, and its last item follows them.
+            last_follows = np.append(is_followed[n - 2 :], np.zeros(n - 2, dtype=bool))
+            is_matching &= last_follows[: len(order)]
+        is_complete = n_remaining >= n
+        matching.append(np.bincount(sentence[is_matching & is_complete], minlength=n_sentences))
+        total.append(np.bincount(sentence[is_complete], minlength=n_sentences))
+    return np.stack([*matching, *total], axis=1)
 
 
-# : Functions that compute the scores in Table 3 from summed counts of `score_order`. BLEU-n is the
-# fraction of matching n-grams, : not the geometric mean of Papineni et al. (2002). The paper calls
-# a score of 0.582 "2-gram predictions correct over half of : the time". The geometric mean would be
-# √0.582, because all 1-grams match. The brevity penalty is 1.
+#: Functions that compute the scores in Table 3 from summed counts of `score_order`. BLEU-n is the
+#: fraction of matching n-grams, not the geometric mean of Papineni et al. (2002). The paper calls a
+#: score of 0.582 "2-gram predictions correct over half of the time". The geometric mean would be
+#: √0.582, because all 1-grams match. The brevity penalty is 1.
 OF_ORDER: Mapping[str, Statistic] = {
     f"bleu-{n}": fraction(n - 1, _LONGEST + n - 1) for n in (2, 3, 4)
 }
@@ -547,7 +628,7 @@ OF_ORDER: Mapping[str, Statistic] = {
 
 # -- from transforms to key points
 # -------------------------------------------------------------------------------------
-@dataclass
+@dataclass(frozen=True)
 class Transformed:
     """Result of the first step, transform.
 
@@ -575,7 +656,7 @@ class Transformed:
 
 @dataclass
 class TrainedParts:
-    """Result of `train_parts`.
+    """Result of `train_parts`, to which each trained module is added.
 
     Attributes:
         parts, counts: trained modules for each language, and number of words, sentences and key
@@ -590,7 +671,7 @@ class TrainedParts:
     rates: dict[str, dict[str, float]] = field(default_factory=dict)
     scores: list[HeldOutScore] = field(default_factory=list)
 
-    def score(
+    def add_scores(
         self,
         table: str,
         langs: tuple[str, str],
@@ -599,16 +680,14 @@ class TrainedParts:
         statistics: Mapping[str, Statistic],
     ) -> None:
         """Add the held-out scores of a model."""
-        self.scores += [
-            HeldOutScore(
-                table, langs, model, metric, counts, statistic, percent=table != "distance"
-            )
-            for metric, statistic in statistics.items()
-        ]
+        percent = table != "distance"
+        for metric, statistic in statistics.items():
+            score = HeldOutScore(table, langs, model, metric, counts, statistic, percent=percent)
+            self.scores.append(score)
 
 
 @dataclass(frozen=True)
-class _Side:
+class _PivotVectors:
     """Vectors and pivots of the sentences in one language; the pivots map from this language to the
     other.
     """
@@ -617,17 +696,36 @@ class _Side:
     pivots: WordPairs
 
     @classmethod
-    def joined(cls, sides: Sequence[_Side]) -> _Side:
+    def joined(cls, parts: Sequence[_PivotVectors]) -> _PivotVectors:
         """Concatenate the sentences of several texts."""
-        starts = np.cumsum([0, *(len(side.vectors) for side in sides)])
-        pairs = [
-            (side.pivots.sentence + start, side.pivots.source, side.pivots.target)
-            for side, start in zip(sides, starts, strict=False)
+        starts = offsets_of([len(part.vectors) for part in parts])
+        sentences = [
+            part.pivots.sentence + start for part, start in zip(parts, starts[:-1], strict=True)
         ]
-        return cls(
-            Embeddings.joined([side.vectors for side in sides]),
-            WordPairs(*map(np.concatenate, zip(*pairs, strict=True)), n_sentences=int(starts[-1])),
+        pivots = WordPairs(
+            np.concatenate(sentences),
+            np.concatenate([part.pivots.source for part in parts]),
+            np.concatenate([part.pivots.target for part in parts]),
+            n_sentences=int(starts[-1]),
         )
+        return cls(Embeddings.joined([part.vectors for part in parts]), pivots)
+
+
+@dataclass(frozen=True)
+class _Pivots:
+    """Pivots of the training pairs and of the held-out pairs of a text, in both directions.
+
+    Attributes:
+        number: number of pivots in the whole text.
+        train, held_out: from the text's language to the pivot language.
+        pivot_train, pivot_held_out: from the pivot language to the text's language.
+    """
+
+    number: int
+    train: _PivotVectors
+    held_out: _PivotVectors
+    pivot_train: _PivotVectors
+    pivot_held_out: _PivotVectors
 
 
 def train_parts(
@@ -649,46 +747,48 @@ def train_parts(
         steps: steps to train; with only "transform", no head is trained.
         compare, as_published: see `KeyPointAlignment`.
     """
-    found = TrainedParts({pivot: Parts()})
-    by_text = {text.lang: _sides(first, text, pivot, progress) for text in first.texts}
-    for lang, (n, own, of_pivot) in by_text.items():
-        there, back = first.to_pivot[lang], first.from_pivot[lang]
-        found.parts[lang], found.counts[lang] = Parts(there, back), {"pivots": n}
-        x, y = own[1].vectors, of_pivot[1].vectors
+    trained = TrainedParts({pivot: Parts()})
+    pivots_of = {text.lang: _text_pivots(first, text, pivot, progress) for text in first.texts}
+    for lang, pivots in pivots_of.items():
+        to_pivot, from_pivot = first.to_pivot[lang], first.from_pivot[lang]
+        trained.parts[lang] = Parts(to_pivot, from_pivot)
+        trained.counts[lang] = {"pivots": pivots.number}
+        x, y = pivots.held_out.vectors, pivots.pivot_held_out.vectors
         if len(x):
-            found.score(
-                "distance", (lang, pivot), "transform", distance_sums(x, y, there), OF_DISTANCE
+            sums_to, sums_from = distance_sums(x, y, to_pivot), distance_sums(y, x, from_pivot)
+            trained.add_scores("distance", (lang, pivot), "transform", sums_to, OF_DISTANCE)
+            trained.add_scores("distance", (pivot, lang), "transform", sums_from, OF_DISTANCE)
+    if "extract" in steps:
+        # P of the pivot language is trained on the sentences of all texts together.
+        train = _PivotVectors.joined([pivots.pivot_train for pivots in pivots_of.values()])
+        held_out = _PivotVectors.joined([pivots.pivot_held_out for pivots in pivots_of.values()])
+        _add_key_points(trained, pivot, train, held_out, training, compare, as_published)
+        for lang, pivots in pivots_of.items():
+            _add_key_points(
+                trained, lang, pivots.train, pivots.held_out, training, compare, as_published
             )
-            found.score(
-                "distance", (pivot, lang), "transform", distance_sums(y, x, back), OF_DISTANCE
-            )
-    languages = {pivot: [of_pivot for _, _, of_pivot in by_text.values()]}
-    languages |= {lang: [own] for lang, (_, own, _) in by_text.items()}
-    for lang, parts in languages.items() if "extract" in steps else ():
-        train, held_out = (_Side.joined([each[k] for each in parts]) for k in range(2))
-        _add_key_points(found, lang, train, held_out, training, compare, as_published)
-    for lang, (_, own, _) in by_text.items() if "reorder" in steps else ():
-        _add_order(found, lang, pivot, own[0], own[1], training, compare)
-    return found
+    if "reorder" in steps:
+        for lang, pivots in pivots_of.items():
+            _add_order(trained, lang, pivot, pivots.train, pivots.held_out, training, compare)
+    return trained
 
 
-def _sides(
-    first: Transformed, text: PairedText, pivot: str, progress: bool
-) -> tuple[int, list[_Side], list[_Side]]:
-    """Return the number of pivots in a text, the training and held-out data in the text's non-pivot
-    language, and the training and held-out data in the pivot language."""
+def _text_pivots(first: Transformed, text: PairedText, pivot: str, progress: bool) -> _Pivots:
+    """Encode a text with the encoders of the first step, and return its pivots."""
     vectors = first.encoders[text.lang].encode(text.corpus.source, progress=progress)
     pivot_vectors = first.encoders[pivot].encode(text.corpus.target, progress=progress)
-    every = find_pivots(
+    candidates = find_pivots(
         vectors, pivot_vectors, first.to_pivot[text.lang], first.from_pivot[text.lang]
     )
-    pairs = every.within(first.thresholds[text.lang])
-    own, of_pivot = [], []
-    for numbers in (text.train, text.held_out):
-        some = pairs.take(numbers)
-        own.append(_Side(vectors.take(numbers), some))
-        of_pivot.append(_Side(pivot_vectors.take(numbers), some.swapped()))
-    return len(pairs), own, of_pivot
+    pairs = candidates.within(first.thresholds[text.lang])
+    train, held_out = pairs.take(text.train), pairs.take(text.held_out)
+    return _Pivots(
+        len(pairs),
+        train=_PivotVectors(vectors.take(text.train), train),
+        held_out=_PivotVectors(vectors.take(text.held_out), held_out),
+        pivot_train=_PivotVectors(pivot_vectors.take(text.train), train.swapped()),
+        pivot_held_out=_PivotVectors(pivot_vectors.take(text.held_out), held_out.swapped()),
+    )
 
 
 @torch.no_grad()
@@ -696,28 +796,25 @@ def distance_sums(source: Embeddings, target: Embeddings, transform: Transform) 
     """Return four sums over the words of each target sentence, float64 `[n, 4]`: the distance with
     τ near 0, which matches only the nearest word (Eq. 2); the distance at τ = 1; the number of
     words; and the squared deviation of the vectors from the mean, per dimension."""
-    x, y = (
-        torch.from_numpy(np.asarray(side.data[covered_words(side)], dtype=np.float32))
-        for side in (source, target)
-    )
+    x = float32_rows(source, covered_words(source))
+    y = float32_rows(target, covered_words(target))
     lengths = words_with_vectors(target)
     matched = MatchedSentences(words_with_vectors(source), lengths)
-    moved = transform(x)
-    each = [
-        attention_distance(moved, y, matched, temperature=tau).double().numpy()
-        for tau in (_SHARPEST, 1.0)
-    ]
-    spread = (y.double() - y.double().mean(0)).square().mean(1).numpy()
-    owner = np.repeat(np.arange(len(lengths)), lengths)
-    columns = (*each, np.ones(len(y)), spread)
+    mapped_x = transform(x)
+    nearest = attention_distance(mapped_x, y, matched, temperature=_SHARPEST)
+    soft = attention_distance(mapped_x, y, matched, temperature=1.0)
+    deviation = (y.double() - y.double().mean(0)).square().mean(1)
+    sentence = np.repeat(np.arange(len(lengths)), lengths)
+    columns = (nearest.double(), soft.double(), torch.ones(len(y)), deviation)
     return np.stack(
-        [np.bincount(owner, values, minlength=len(lengths)) for values in columns], axis=1
+        [np.bincount(sentence, values.numpy(), minlength=len(lengths)) for values in columns],
+        axis=1,
     )
 
 
-# : Functions that compute the scores in Table 1 from `distance_sums`. "distance" is the mean
-# squared distance per dimension, and : "relative distance" divides it by the mean variance. "soft
-# distance" is computed at τ = 1, and may rank models differently.
+#: Functions that compute the scores in Table 1 from `distance_sums`. "distance" is the mean squared
+#: distance per dimension, and "relative distance" divides it by the mean variance. "soft distance"
+#: is computed at τ = 1, and may rank models differently.
 OF_DISTANCE = {
     "distance": fraction(0, 2),
     "relative distance": fraction(0, 3),
@@ -726,45 +823,51 @@ OF_DISTANCE = {
 
 
 def _add_key_points(
-    found: TrainedParts,
+    trained: TrainedParts,
     lang: str,
-    train: _Side,
-    held_out: _Side,
+    train: _PivotVectors,
+    held_out: _PivotVectors,
     training: HeadTraining,
     compare: bool,
     as_published: bool,
 ) -> None:
     """Train the key-point classifier P for a language, and add P and its held-out scores to
-    `found`.
+    `trained`.
     """
-    for confident in (False, True) if compare else (True,):  # only the last head is kept
-        name = "confident labels" if confident else "labels as they are"
-        head, counts, found.rates[lang] = train_key_points(
+    # The last head replaces the others, so the one with confident labels is kept.
+    for confident in (False, True) if compare else (True,):
+        model = "confident labels" if confident else "labels as they are"
+        head, counts, trained.rates[lang] = train_key_points(
             train.vectors, train.pivots, training, confident=confident, as_published=as_published
         )
-        counted = score_key_points(head, held_out.vectors, held_out.pivots)[1]
-        found.score("key-points", (lang, lang), name, counted, OF_KEY_POINTS)
-        found.parts[lang] = replace(found.parts[lang], head=head.cpu())
-        found.counts.setdefault(lang, {}).update({f"{key} of P": n for key, n in counts.items()})
+        _, score_counts = score_key_points(head, held_out.vectors, held_out.pivots)
+        trained.add_scores("key-points", (lang, lang), model, score_counts, OF_KEY_POINTS)
+        trained.parts[lang] = replace(trained.parts[lang], head=head.cpu())
+        lang_counts = trained.counts.setdefault(lang, {})
+        lang_counts.update({f"{name} of P": count for name, count in counts.items()})
 
 
 def _add_order(
-    found: TrainedParts,
+    trained: TrainedParts,
     lang: str,
     pivot: str,
-    train: _Side,
-    held_out: _Side,
+    train: _PivotVectors,
+    held_out: _PivotVectors,
     training: HeadTraining,
     compare: bool,
 ) -> None:
-    """Train the order model R for a language, and add R and its held-out scores to `found`."""
-    heads = {}
+    """Train the order model R for a language, and add R and its held-out scores to `trained`."""
+    # The last head replaces the others, so the relative model is kept.
     for kind in ("absolute", "relative") if compare else ("relative",):
-        heads[kind], counts = train_order(train.vectors, train.pivots, training, kind)
-        found.counts[lang].update({f"{key} of R": n for key, n in counts.items()})
-        for beam, counted in score_order(heads[kind], held_out.vectors, held_out.pivots).items():
-            if beam != "as it stands":
-                found.score("order", (lang, pivot), f"{kind}, {beam}", counted, OF_ORDER)
-            elif kind == "relative":
-                found.score("order", (lang, pivot), beam, counted, OF_ORDER)
-    found.parts[lang] = replace(found.parts[lang], order=heads["relative"].cpu())
+        head, counts = train_order(train.vectors, train.pivots, training, kind)
+        lang_counts = trained.counts[lang]
+        lang_counts.update({f"{name} of R": count for name, count in counts.items()})
+        scored = score_order(head, held_out.vectors, held_out.pivots)
+        # The source order does not depend on the model, so its scores are added only once.
+        source_order = scored.pop(_AS_IT_STANDS)
+        if kind == "relative":
+            trained.add_scores("order", (lang, pivot), _AS_IT_STANDS, source_order, OF_ORDER)
+        for beam, score_counts in scored.items():
+            model = f"{kind}, {beam}"
+            trained.add_scores("order", (lang, pivot), model, score_counts, OF_ORDER)
+        trained.parts[lang] = replace(trained.parts[lang], order=head.cpu())

@@ -12,7 +12,7 @@ from torch import nn
 
 from calque.alignment.base import Fitted, Method, Run
 from calque.alignment.data import LinkedText
-from calque.clcr.encoder import PIVOTS, STEPS, KeyPointEncoder, check_view, named_steps
+from calque.clcr.encoder import PIVOTS, STEPS, KeyPointEncoder, Step, check_view, named_steps
 from calque.clcr.learning import (
     HeadTraining,
     PairedText,
@@ -36,9 +36,9 @@ from calque.training.plan import BatchPlan
 from calque.training.sources import ChosenWords, TrainedSource, VectorSource, float32_copy
 from calque.vectors import Embeddings
 
-_BUDGET = (
-    1024  # maximum number of subwords, including padding, in a forward pass of a trained encoder
-)
+# maximum number of subwords, including padding, in a forward pass of a trained encoder
+_BUDGET = 1024
+#: schedule of each phase of the first step, apart from its length, rate and seed
 PHASES = Schedule(warmup=0.1, decay="linear")
 
 
@@ -66,7 +66,7 @@ class FittedKeyPoints(Fitted):
     trained: TrainedParts = field(kw_only=True)
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True)
 class KeyPointAlignment(Method):
     """Alignment of monolingual encoders into one key-point encoder, supervised only by parallel
     sentences (CLCR, ICLR 2020 submission).
@@ -133,15 +133,9 @@ class KeyPointAlignment(Method):
             if getattr(self, name) is not None:
                 check_number(name, getattr(self, name), least=1, whole=True)
         phases = "transform, encoder, pivot's encoder"
-        for name, n, what in (
-            ("epochs", 5, f"{phases}, refinement, heads"),
-            ("learning_rate", 3, phases),
-        ):
-            values = getattr(self, name)
-            if values is not None and (
-                isinstance(values, str) or not isinstance(values, Sequence) or len(values) != n
-            ):
-                raise SettingError(f"{name} must be {n} numbers ({what}), got {values!r}")
+        _check_length("epochs", self.epochs, 5, f"{phases}, refinement, heads")
+        if self.learning_rate is not None:
+            _check_length("learning_rate", self.learning_rate, 3, phases)
         for value in self.epochs:
             check_number("each number of epochs", value, least=0)
         for value in (self.epochs[0], self.epochs[4]):
@@ -150,7 +144,12 @@ class KeyPointAlignment(Method):
             check_number("each number of learning_rate", rate, above=0)
         check_number("beta", self.beta, least=0)
         check_number("held_out", self.held_out, least=0, below=1)
-        self._steps = named_steps(self.steps) or STEPS
+        named_steps(self.steps)  # checks the steps
+
+    @property
+    def trained_steps(self) -> tuple[Step, ...]:
+        """Names of the steps to train."""
+        return named_steps(self.steps) or STEPS
 
     def fit(
         self,
@@ -173,12 +172,14 @@ class KeyPointAlignment(Method):
             SettingError: a language has no encoder, settings are incompatible, there are no pairs
                 to train on, or `run.folder` contains a checkpoint of another run.
         """
-        if isinstance(encoder, Encoder) and not isinstance(encoder, PerLanguage):
-            encoder = dict.fromkeys(data.langs, encoder)
-        base = encoder if isinstance(encoder, PerLanguage) else PerLanguage(encoder, alike=False)
-        encoders = base.encoders
+        if isinstance(encoder, PerLanguage):
+            base = encoder
+        elif isinstance(encoder, Encoder):
+            base = PerLanguage(dict.fromkeys(data.langs, encoder), alike=False)
+        else:
+            base = PerLanguage(encoder, alike=False)
         texts = paired_texts(
-            encoders,
+            base.encoders,
             data.corpora,
             data.pairs or None,
             pivot=self.towards,
@@ -187,12 +188,12 @@ class KeyPointAlignment(Method):
             seed=self.seed,
             progress=run.progress,
         )
-        transformed = _Phases(self, encoders, texts, run).run()
+        transformed = _TransformTraining(self, base.encoders, texts, run).run()
         training = HeadTraining(epochs=self.epochs[4], seed=self.seed, progress=run.progress)
         trained = train_parts(
             transformed,
             pivot=self.towards,
-            steps=self._steps,
+            steps=self.trained_steps,
             compare=self.compare,
             as_published=self.as_published,
             training=training,
@@ -202,7 +203,7 @@ class KeyPointAlignment(Method):
             {lang: transformed.encoders[lang] for lang in trained.parts},
             trained.parts,
             pivot=self.towards,
-            steps=self._steps,
+            steps=self.trained_steps,
             costs=transformed.thresholds,
             settings=self.settings(),
         )
@@ -236,10 +237,12 @@ class KeyPointAlignment(Method):
 
     def rows(self, load: Mapping[str, Any]) -> str:
         known = ("steps", "delta", "translations")
-        if unknown := sorted(load.keys() - {*known}):
-            meant = did_you_mean(unknown[0], known)
+        unknown = sorted(load.keys() - set(known))
+        if unknown:
+            suggestion = did_you_mean(unknown[0], known)
             raise SettingError(
-                f"settings must be steps, delta or translations, got {', '.join(unknown)}{meant}"
+                f"settings must be steps, delta or translations, got {', '.join(unknown)}"
+                f"{suggestion}"
             )
         if "delta" in load:
             check_number("delta", load["delta"], least=0, below=1)
@@ -249,192 +252,203 @@ class KeyPointAlignment(Method):
                 f"translations must map each language to two files, got {translations!r}"
             )
         check_view(load.get("steps"), load.get("delta"), translations)
-        for lang, two in translations.items():
-            if (
-                not isinstance(two, list)
-                or len(two) != 2
-                or not all(isinstance(file, str) for file in two)
-            ):
+        for lang, files in translations.items():
+            is_pair = isinstance(files, list) and len(files) == 2
+            if not is_pair or not all(isinstance(file, str) for file in files):
                 raise SettingError(
                     f"translations.{lang} must be a file in {self.towards} and a file in {lang}, "
-                    f"got {two!r}"
+                    f"got {files!r}"
                 )
         if load.get("steps") == PIVOTS:
             return "key points"
-        steps = named_steps(load.get("steps")) or self._steps
-        if len(steps) > len(self._steps):
+        steps = named_steps(load.get("steps")) or self.trained_steps
+        if len(steps) > len(self.trained_steps):
             raise SettingError(f"{steps[-1]} is not trained with steps = {self.steps!r}")
         return "key points" if "extract" in steps else "words"
 
     def settings(self) -> dict[str, Any]:
         """Return the settings that determine the result, to be saved with the result."""
-        values = {each.name: getattr(self, each.name) for each in fields(self)}
-        return {
-            "method": "clcr",
-            **{name: list(v) if isinstance(v, tuple) else v for name, v in values.items()},
-        }
+        settings: dict[str, Any] = {"method": "clcr"}
+        for setting in fields(self):
+            value = getattr(self, setting.name)
+            settings[setting.name] = list(value) if isinstance(value, tuple) else value
+        return settings
+
+
+def _check_length(name: str, values: object, n: int, meanings: str) -> None:
+    """Check that a setting is a sequence of `n` numbers."""
+    if isinstance(values, str) or not isinstance(values, Sequence) or len(values) != n:
+        raise SettingError(f"{name} must be {n} numbers ({meanings}), got {values!r}")
 
 
 # -- the first step
 # --------------------------------------------------------------------------------------------------
 @dataclass
 class _Language:
-    """Non-pivot language during training. `stored` and `translated` are the vectors of its
-    sentences and of their translations, computed by the current encoders."""
+    """Non-pivot language during training.
+
+    Attributes:
+        text: sentences in the language and their translations.
+        space: mean and spread of the language's vectors before training.
+        to_pivot, from_pivot: transforms for scaled vectors, which are trained in place.
+        vectors, pivot_vectors: vectors of the sentences and of their translations, computed by the
+            current encoders.
+    """
 
     text: PairedText
     space: Space
     to_pivot: Transform
     from_pivot: Transform
-    stored: Embeddings
-    translated: Embeddings
+    vectors: Embeddings
+    pivot_vectors: Embeddings
 
 
-class _Phases:
-    """Training phases of step 1. Each phase writes its checkpoints to a subfolder of `folder`;
-    `encoders` is not modified.
+class _TransformTraining:
+    """Training phases of step 1. Each phase writes its checkpoints to a subfolder of the run's
+    folder; the given encoders are not modified.
+
+    Attributes:
+        encoders: current encoder for each language; a phase that trains an encoder replaces it.
+        history: metrics of every update, keyed by phase.
     """
 
     def __init__(
         self,
-        how: KeyPointAlignment,
+        settings: KeyPointAlignment,
         encoders: Mapping[str, Encoder],
         texts: Sequence[PairedText],
         run: Run,
     ):
-        self._how, self.encoders, self._texts, self._pivot = (
-            how,
-            dict(encoders),
-            list(texts),
-            how.towards,
-        )
-        self._run = run
+        self.encoders = dict(encoders)
         self.history: dict[str, list[dict[str, float]]] = {}
+        self._settings = settings
+        self._texts = list(texts)
+        self._pivot = settings.towards
+        self._run = run
         self._processes = Processes()
-        dim = encoders[self._pivot].dim
-        self._space = Space.of([(t.pivot_vectors, t.train) for t in texts])
-        self._languages = []
-        hidden = 0 if how.linear else how.hidden
-        for text in texts:
-            own = encoders[text.lang].dim
-            torch.manual_seed(how.seed)
-            there, back = (
-                Transform(*dims, hidden).to(self._processes.device)
-                for dims in ((own, dim), (dim, own))
-            )
-            space = Space.of([(text.vectors, text.train)])
-            self._languages.append(
-                _Language(text, space, there, back, text.vectors, text.pivot_vectors)
-            )
+        self._space = Space.of([(text.pivot_vectors, text.train) for text in texts])
+        self._languages = [self._language(text) for text in texts]
+
+    def _language(self, text: PairedText) -> _Language:
+        """Return the initial state of a language, with untrained transforms."""
+        hidden = 0 if self._settings.linear else self._settings.hidden
+        dim, pivot_dim = self.encoders[text.lang].dim, self.encoders[self._pivot].dim
+        torch.manual_seed(self._settings.seed)
+        to_pivot = Transform(dim, pivot_dim, hidden).to(self._processes.device)
+        from_pivot = Transform(pivot_dim, dim, hidden).to(self._processes.device)
+        space = Space.of([(text.vectors, text.train)])
+        return _Language(text, space, to_pivot, from_pivot, text.vectors, text.pivot_vectors)
 
     def run(self) -> Transformed:
         """Run the phases that the settings select."""
-        how, dims = self._how, [self.encoders[text.lang].dim for text in self._texts]
-        pivot_dim, refined = (
-            self.encoders[self._pivot].dim,
-            0.0 if how.as_published else how.epochs[3],
-        )
-        first = transform_rate(max(*dims, pivot_dim))
-        self._train_transforms(self._schedule(0, first))
-        for text in self._texts if how.epochs[1] else ():
+        settings = self._settings
+        refinement_epochs = 0.0 if settings.as_published else settings.epochs[3]
+        dims = [self.encoders[text.lang].dim for text in self._texts]
+        pivot_dim = self.encoders[self._pivot].dim
+        rate = transform_rate(max(*dims, pivot_dim))
+        # Phase 1: transforms
+        self._train_transforms(self._schedule(0, rate))
+        # Phase 2: encoder of each non-pivot language. A phase that trains an encoder recomputes its
+        # vectors only if a later phase needs them.
+        if settings.epochs[1]:
             schedule = self._schedule(1, rate_by_width(max(dims), 5 / 3))
-            self._train_encoder(text.lang, schedule, again=bool(how.epochs[2] or refined))
-        if how.epochs[2]:
+            is_followed = bool(settings.epochs[2] or refinement_epochs)
+            for text in self._texts:
+                self._train_encoder(text.lang, schedule, update_vectors=is_followed)
+        # Phase 3: encoder of the pivot language
+        if settings.epochs[2]:
             schedule = self._schedule(2, rate_by_width(pivot_dim, 5 / 3))
-            self._train_encoder(self._pivot, schedule, again=bool(refined))
-        if refined:
-            self._train_transforms(
-                replace(self._schedule(0, first / 2), epochs=refined), mutual=True
-            )
-        return self._result(0.0 if how.as_published else TOLERANCE)
+            self._train_encoder(self._pivot, schedule, update_vectors=bool(refinement_epochs))
+        # Refinement: transforms, on mutual best word pairs
+        if refinement_epochs:
+            schedule = replace(self._schedule(0, rate / 2), epochs=refinement_epochs)
+            self._train_transforms(schedule, mutual=True)
+        return self._result(0.0 if settings.as_published else TOLERANCE)
 
-    def _schedule(self, number: int, rate: float) -> Schedule:
-        """Return the schedule of phase `number` (counted from 0); `rate` is the default learning
-        rate of the phase.
-        """
-        rate = rate if self._how.learning_rate is None else self._how.learning_rate[number]
+    def _schedule(self, number: int, default_rate: float) -> Schedule:
+        """Return the schedule of phase `number`, counted from 0."""
+        settings = self._settings
+        rate = default_rate
+        if settings.learning_rate is not None:
+            rate = settings.learning_rate[number]
         return replace(
-            PHASES, epochs=self._how.epochs[number], learning_rate=rate, seed=self._how.seed
+            PHASES, epochs=settings.epochs[number], learning_rate=rate, seed=settings.seed
         )
 
     def _train_transforms(self, schedule: Schedule, *, mutual: bool = False) -> None:
         """Train the transforms of each language separately on fixed vectors (phase 1, or the
         refinement if `mutual`).
         """
+        phase = "refine" if mutual else "transform"
         for language in self._languages:
-            side, pivot = (
-                self._side(language, self._frozen(language.stored)),
-                self._frozen(language.translated),
-            )
-            self._train(
-                f"{'refine' if mutual else 'transform'}-{side.lang}",
-                [side],
-                pivot,
-                schedule,
-                mutual=mutual,
-            )
+            side = self._side(language, self._fixed(language.vectors))
+            pivot = self._fixed(language.pivot_vectors)
+            self._train(f"{phase}-{side.lang}", [side], pivot, schedule, mutual=mutual)
 
-    def _train_encoder(self, lang: str, schedule: Schedule, *, again: bool) -> None:
+    def _train_encoder(self, lang: str, schedule: Schedule, *, update_vectors: bool) -> None:
         """Train the encoder for a language, if it is trainable, on the text in that language (phase
-        2) or, for the pivot language, on all texts together (phase 3). If `again`, recompute the
-        stored vectors afterwards."""
-        if not isinstance(encoder := self.encoders[lang], TrainableEncoder):
+        2) or, for the pivot language, on all texts together (phase 3). If `update_vectors`,
+        recompute the stored vectors afterwards."""
+        encoder = self.encoders[lang]
+        if not isinstance(encoder, TrainableEncoder):
             return
-        pivots = lang == self._pivot
-        mine = [language for language in self._languages if pivots or language.text.lang == lang]
-        texts = [
-            language.text.corpus.target if pivots else language.text.corpus.source
-            for language in mine
-        ]
+        is_pivot = lang == self._pivot
+        if is_pivot:
+            languages = self._languages
+            sentences = [language.text.corpus.target for language in languages]
+        else:
+            languages = [language for language in self._languages if language.text.lang == lang]
+            sentences = [language.text.corpus.source for language in languages]
         tuned = float32_copy(encoder, self._processes.device)
         tuned.model.train()
-        split = SplitSentences.joined([encoder.split(text) for text in texts])
-        source = TrainedSource(tuned, split.covered_words(), self._processes, budget=_BUDGET)
-        begins = zip(mine, offsets_of(list(map(len, texts)))[:-1].tolist(), strict=True)
-        sides = [
-            self._side(each, self._frozen(each.stored) if pivots else source, begin)
-            for each, begin in begins
-        ]
-        self._train(
-            f"encoder-{lang}",
-            sides,
-            source if pivots else self._frozen(mine[0].translated),
-            schedule,
-        )
+        split = SplitSentences.joined([encoder.split(text) for text in sentences])
+        trained = TrainedSource(tuned, split.covered_words(), self._processes, budget=_BUDGET)
+        if is_pivot:
+            # The pivot language's sentences of all texts are concatenated in one source.
+            begins = offsets_of([len(text) for text in sentences])[:-1].tolist()
+            sides = [
+                self._side(language, self._fixed(language.vectors), begin)
+                for language, begin in zip(languages, begins, strict=True)
+            ]
+            pivot: VectorSource = trained
+        else:
+            sides = [self._side(languages[0], trained)]
+            pivot = self._fixed(languages[0].pivot_vectors)
+        self._train(f"encoder-{lang}", sides, pivot, schedule)
         tuned.model.eval().requires_grad_(True)
         self.encoders[lang] = tuned
-        for language, text in zip(mine, texts, strict=True) if again else ():
-            setattr(
-                language,
-                "translated" if pivots else "stored",
-                tuned.encode(text, progress=self._run.progress),
-            )
+        if not update_vectors:
+            return
+        for language, text in zip(languages, sentences, strict=True):
+            vectors = tuned.encode(text, progress=self._run.progress)
+            if is_pivot:
+                language.pivot_vectors = vectors
+            else:
+                language.vectors = vectors
 
     def _result(self, tolerance: float) -> Transformed:
         """Return the transforms for unscaled vectors, and the thresholds chosen on held-out links
         in each language.
         """
-        there = self._space.mean, self._space.spread
-        found = Transformed(self.encoders, {}, {}, {}, {}, self.history, self._texts)
+        result = Transformed(self.encoders, {}, {}, {}, {}, self.history, self._texts)
+        pivot_scale = self._space.mean, self._space.spread
         for language in self._languages:
-            text, here = language.text, (language.space.mean, language.space.spread)
-            lang = text.lang
-            found.to_pivot[lang] = language.to_pivot.between(here, there).cpu().eval()
-            found.from_pivot[lang] = language.from_pivot.between(there, here).cpu().eval()
-            found.thresholds[lang] = float("inf")
-            if text.links is None or not len(text.held_out):
+            lang, scale = language.text.lang, (language.space.mean, language.space.spread)
+            to_pivot = language.to_pivot.between(scale, pivot_scale).cpu().eval()
+            from_pivot = language.from_pivot.between(pivot_scale, scale).cpu().eval()
+            result.to_pivot[lang], result.from_pivot[lang] = to_pivot, from_pivot
+            result.thresholds[lang] = float("inf")
+            links, held_out = language.text.links, language.text.held_out
+            if links is None or not len(held_out):
                 continue
-            sides = text.corpus.source.take(text.held_out), text.corpus.target.take(text.held_out)
-            vectors = (
-                self.encoders[lang].encode(sides[0]),
-                self.encoders[self._pivot].encode(sides[1]),
+            corpus = language.text.corpus
+            vectors = self.encoders[lang].encode(corpus.source.take(held_out))
+            pivot_vectors = self.encoders[self._pivot].encode(corpus.target.take(held_out))
+            candidates = find_pivots(vectors, pivot_vectors, to_pivot, from_pivot)
+            result.thresholds[lang], result.f1[lang] = choose_threshold(
+                candidates, links.take(held_out), tolerance=tolerance
             )
-            pivots = find_pivots(*vectors, found.to_pivot[lang], found.from_pivot[lang])
-            links = text.links.take(text.held_out)
-            found.thresholds[lang], found.f1[lang] = choose_threshold(
-                pivots, links, tolerance=tolerance
-            )
-        return found
+        return result
 
     # -- one phase
     # ----------------------------------------------------------------------------------------------
@@ -450,11 +464,13 @@ class _Phases:
         """Train the transforms of the given languages in place, together with the trainable encoder
         if a source has one.
         """
-        beta, batch = 0.0 if mutual else self._how.beta, self._how.batch
+        # The refinement has no attention, and thus no temperature to anneal.
+        beta = 0.0 if mutual else self._settings.beta
+        batch = self._settings.batch
         languages = [*(side.lang for side in sides), self._pivot]
-        maps = nn.ModuleList(
-            [module for side in sides for module in (side.to_pivot, side.from_pivot)]
-        )
+        transforms = nn.ModuleList()
+        for side in sides:
+            transforms.extend([side.to_pivot, side.from_pivot])
         objective = Transforming(
             sides,
             pivot,
@@ -468,7 +484,7 @@ class _Phases:
             "batch": batch,
             "phase": name,
             "beta": beta,
-            "transforms": weights_digest(maps),
+            "transforms": weights_digest(transforms),
             "encoders": [self.encoders[lang].fingerprint for lang in languages],
             "text": [text.fingerprint for text in self._texts if text.lang in languages],
         }
@@ -496,9 +512,10 @@ class _Phases:
             language.space,
             language.to_pivot,
             language.from_pivot,
-            train,
-            train + begin,
+            sentences=train,
+            translations=train + begin,
         )
 
-    def _frozen(self, vectors: Embeddings) -> VectorSource:
+    def _fixed(self, vectors: Embeddings) -> VectorSource:
+        """Return a source of stored vectors, which are not trained."""
         return ChosenWords(vectors, covered_words(vectors), self._processes.device)

@@ -37,7 +37,8 @@ class KeyPointHead(nn.Module):
     def __init__(self, dim: int, hidden: int = 256, dropout: float = 0.0):
         super().__init__()
         self.settings: dict[str, Any] = {"dim": dim, "hidden": hidden, "dropout": dropout}
-        self.hidden, self.out = nn.Linear(dim, hidden), nn.Linear(hidden, 1)
+        self.hidden = nn.Linear(dim, hidden)
+        self.out = nn.Linear(hidden, 1)
         self.drop = nn.Dropout(dropout)
 
     def forward(self, rows: Tensor) -> Tensor:
@@ -49,14 +50,17 @@ class KeyPointHead(nn.Module):
         """Return the key-point probability of each word, float32 `[W]`, without dropout. `rows` are
         read in blocks.
         """
-        device, was = self.out.weight.device, self.training
-        out = np.empty(len(rows), dtype=np.float32)
+        device = self.out.weight.device
+        was_training = self.training
         self.eval()
+        probabilities = np.empty(len(rows), dtype=np.float32)
         for start in range(0, len(rows), _AT_ONCE):
-            part = torch.from_numpy(np.array(rows[start : start + _AT_ONCE])).to(device)
-            out[start : start + len(part)] = self(part.float()).sigmoid().cpu().numpy()
-        self.train(was)
-        return out
+            # `rows` can be a memory-mapped file, so each block is copied into memory.
+            block = torch.from_numpy(np.array(rows[start : start + _AT_ONCE])).to(device)
+            log_odds = self(block.float())
+            probabilities[start : start + len(block)] = log_odds.sigmoid().cpu().numpy()
+        self.train(was_training)
+        return probabilities
 
 
 class Order(nn.Module, ABC):
@@ -75,14 +79,16 @@ class Order(nn.Module, ABC):
         `[W]`, is the rank of each key point, from 0, among the key points of its sentence in the
         other language."""
         ragged = Ragged.of(lengths, len(rows))
-        each = self._losses(rows, positions, ragged, ranks)
+        losses = self._prediction_losses(rows, positions, ragged, ranks)
+        # index of the sentence of each prediction
         sentence = np.repeat(np.arange(len(ragged)), self.n_predictions(ragged.lengths))
-        return each.new_zeros(len(ragged)).index_add(
-            0, torch.from_numpy(sentence).to(rows.device), each
-        )
+        zeros = losses.new_zeros(len(ragged))
+        return zeros.index_add(0, torch.from_numpy(sentence).to(rows.device), losses)
 
     @abstractmethod
-    def _losses(self, rows: Tensor, positions: Tensor, ragged: Ragged, ranks: Tensor) -> Tensor:
+    def _prediction_losses(
+        self, rows: Tensor, positions: Tensor, ragged: Ragged, ranks: Tensor
+    ) -> Tensor:
         """Return −log p of each gold answer, one sentence after another."""
 
     @staticmethod
@@ -103,15 +109,17 @@ class Order(nn.Module, ABC):
         """Return the order that is predicted without dropout, and its cost, see
         `relative_order`.
         """
-        was, ragged = self.training, Ragged.of(lengths, len(rows))
+        ragged = Ragged.of(lengths, len(rows))
         order, cost = np.empty(len(rows), dtype=np.int64), np.empty(len(ragged))
+        was_training = self.training
         self.eval()
         for start in range(0, len(ragged), _SENTENCES):
-            few = slice(start, start + _SENTENCES)
-            part = Ragged(ragged.lengths[few])
-            some = slice(int(ragged.offsets[start]), int(ragged.offsets[start]) + part.n_words)
-            order[some], cost[few] = self._search(rows[some], positions[some], part, beam)
-        self.train(was)
+            sentences = slice(start, start + _SENTENCES)
+            block = Ragged(ragged.lengths[sentences])
+            first_word = int(ragged.offsets[start])
+            words = slice(first_word, first_word + block.n_words)
+            order[words], cost[sentences] = self._search(rows[words], positions[words], block, beam)
+        self.train(was_training)
         return order, cost
 
 
@@ -151,12 +159,12 @@ class RelativeOrder(Order):
             "dropout": dropout,
         }
         self.reach, self.most = reach, most
-        self.first_place, self.second_place = (
-            nn.Parameter(0.1 * torch.randn(most, hidden)) for _ in range(2)
-        )
-        self.first, self.second = nn.Linear(dim, hidden), nn.Linear(dim, hidden, bias=False)
-        self.distance = nn.Parameter(0.1 * torch.randn(2 * reach + 1, hidden))
-        self.out = nn.Linear(hidden, 1, bias=False)  # a bias would cancel out
+        self.first_place = nn.Parameter(0.1 * torch.randn(most, hidden))  # a
+        self.second_place = nn.Parameter(0.1 * torch.randn(most, hidden))  # b
+        self.first = nn.Linear(dim, hidden)  # U
+        self.second = nn.Linear(dim, hidden, bias=False)  # V
+        self.distance = nn.Parameter(0.1 * torch.randn(2 * reach + 1, hidden))  # e
+        self.out = nn.Linear(hidden, 1, bias=False)  # w; a bias would cancel out
         self.drop = nn.Dropout(dropout)
 
     def forward(self, rows: Tensor, positions: Tensor, lengths: Tensor | Ragged) -> Tensor:
@@ -165,12 +173,14 @@ class RelativeOrder(Order):
         ragged = Ragged.of(lengths, len(rows))
         rows, positions = self.drop(rows), positions.to(rows.device)
         places = torch.from_numpy(ragged.position).to(rows.device).clamp(max=self.most - 1)
+        # The terms of each word are computed once, `[W, hidden]`, and shared by all its pairs.
         first = self.first(rows) + F.embedding(places, self.first_place)
         second = self.second(rows) + F.embedding(places, self.second_place)
-        i, j = (part.to(rows.device) for part in _pairs(ragged))
 
-        def before(i: Tensor, j: Tensor) -> Tensor:
+        def score(i: Tensor, j: Tensor) -> Tensor:
+            """Return f(i, j) for each pair, `[n_pairs]`."""
             distance = (positions[j] - positions[i]).clamp(-self.reach, self.reach) + self.reach
+            # F.embedding selects rows, with a faster backward pass than indexing
             hidden = (
                 F.embedding(i, first)
                 + F.embedding(j, second)
@@ -178,14 +188,17 @@ class RelativeOrder(Order):
             )
             return self.out(self.drop(hidden.relu()))[:, 0]
 
-        return before(i, j) - before(j, i)
+        i, j = _pairs(ragged, rows.device)
+        return score(i, j) - score(j, i)  # s(i, j), Eq. 8
 
-    def _losses(self, rows: Tensor, positions: Tensor, ragged: Ragged, ranks: Tensor) -> Tensor:
-        i, j = _pairs(ragged)
-        before = (ranks.cpu()[i] < ranks.cpu()[j]).to(rows.device, rows.dtype)
-        return F.binary_cross_entropy_with_logits(
-            self(rows, positions, ragged), before, reduction="none"
-        )
+    def _prediction_losses(
+        self, rows: Tensor, positions: Tensor, ragged: Ragged, ranks: Tensor
+    ) -> Tensor:
+        i, j = _pairs(ragged, rows.device)
+        ranks = ranks.to(rows.device)
+        precedes = (ranks[i] < ranks[j]).to(rows.dtype)
+        log_odds = self(rows, positions, ragged)
+        return F.binary_cross_entropy_with_logits(log_odds, precedes, reduction="none")
 
     @staticmethod
     def n_predictions(lengths: np.ndarray) -> np.ndarray:
@@ -194,9 +207,8 @@ class RelativeOrder(Order):
     def _search(
         self, rows: Tensor, positions: Tensor, ragged: Ragged, beam: int
     ) -> tuple[np.ndarray, np.ndarray]:
-        return relative_order(
-            self(rows, positions, ragged).cpu().numpy(), ragged.lengths, beam=beam
-        )
+        log_odds = self(rows, positions, ragged).cpu().numpy()
+        return relative_order(log_odds, ragged.lengths, beam=beam)
 
 
 class AbsoluteOrder(Order):
@@ -223,11 +235,10 @@ class AbsoluteOrder(Order):
         super().__init__()
         self.settings = {"dim": dim, "hidden": hidden, "most": most, "dropout": dropout}
         self.most = most
-        self.word = nn.Linear(dim, hidden)
-        self.place, self.position = (
-            nn.Parameter(0.1 * torch.randn(most, hidden)) for _ in range(2)
-        )
-        self.out = nn.Linear(hidden, most)
+        self.word = nn.Linear(dim, hidden)  # U
+        self.place = nn.Parameter(0.1 * torch.randn(most, hidden))  # a
+        self.position = nn.Parameter(0.1 * torch.randn(most, hidden))  # b
+        self.out = nn.Linear(hidden, most)  # O
         self.drop = nn.Dropout(dropout)
 
     def forward(self, rows: Tensor, positions: Tensor, lengths: Tensor | Ragged) -> Tensor:
@@ -235,15 +246,17 @@ class AbsoluteOrder(Order):
         places = torch.from_numpy(Ragged.of(lengths, len(rows)).position).to(rows.device)
         hidden = self.word(self.drop(rows)) + F.embedding(self._class(places), self.place)
         hidden = hidden + F.embedding(self._class(positions.to(rows.device)), self.position)
-        return self.out(self.drop(hidden.relu_())).log_softmax(dim=1)
+        return self.out(self.drop(hidden.relu_())).log_softmax(dim=1)  # Eq. 6
 
     def _class(self, places: Tensor) -> Tensor:
+        """Return the class of each rank, or the index of the embedding of each position."""
         return places.clamp(max=self.most - 1)
 
-    def _losses(self, rows: Tensor, positions: Tensor, ragged: Ragged, ranks: Tensor) -> Tensor:
-        return F.nll_loss(
-            self(rows, positions, ragged), self._class(ranks.to(rows.device)), reduction="none"
-        )
+    def _prediction_losses(
+        self, rows: Tensor, positions: Tensor, ragged: Ragged, ranks: Tensor
+    ) -> Tensor:
+        classes = self._class(ranks.to(rows.device))
+        return F.nll_loss(self(rows, positions, ragged), classes, reduction="none")
 
     @staticmethod
     def n_predictions(lengths: np.ndarray) -> np.ndarray:
@@ -252,13 +265,13 @@ class AbsoluteOrder(Order):
     def _search(
         self, rows: Tensor, positions: Tensor, ragged: Ragged, beam: int
     ) -> tuple[np.ndarray, np.ndarray]:
-        scores = self(rows, positions, ragged).cpu().numpy()
-        of_word = ragged.lengths[ragged.sentence]  # number of possible ranks for each word
-        word = np.repeat(np.arange(len(scores)), of_word)
-        places = ranges(np.zeros_like(of_word), of_word)
-        return absolute_order(
-            scores[word, np.minimum(places, self.most - 1)], ragged.lengths, beam=beam
-        )
+        log_probabilities = self(rows, positions, ragged).cpu().numpy()
+        # A word of a sentence with n key points has n possible ranks; list all (word, rank) pairs.
+        n_ranks = ragged.lengths[ragged.sentence]
+        words = np.repeat(np.arange(len(log_probabilities)), n_ranks)
+        ranks = ranges(np.zeros_like(n_ranks), n_ranks)
+        scores = log_probabilities[words, np.minimum(ranks, self.most - 1)]
+        return absolute_order(scores, ragged.lengths, beam=beam)
 
 
 ORDERS: Mapping[str, type[Order]] = {"relative": RelativeOrder, "absolute": AbsoluteOrder}
@@ -283,23 +296,28 @@ def key_points(
         >>> key_points(np.array([0.9, 0.1, 0.3, 0.1, 0.15]), np.array([0, 3, 5]))
         array([ True, False,  True, False,  True])
     """
-    usable = np.ones(len(probabilities), dtype=bool) if covered is None else covered
-    chosen, lengths = (probabilities > threshold) & usable, np.diff(offsets)
-    owner = np.repeat(np.arange(len(lengths)), lengths)
-    by_probability = np.lexsort((-np.where(usable, probabilities, -np.inf), owner))
-    best = by_probability[offsets[:-1][lengths > 0]]  # best word of each non-empty sentence
-    without = np.bincount(owner, chosen, minlength=len(lengths)) == 0
-    chosen[best[without[owner[best]] & usable[best]]] = True
+    if covered is None:
+        covered = np.ones(len(probabilities), dtype=bool)
+    chosen = (probabilities > threshold) & covered
+    lengths = np.diff(offsets)
+    sentence = np.repeat(np.arange(len(lengths)), lengths)
+    # Sort the words of each sentence by falling P; the first one is the sentence's best word.
+    by_probability = np.lexsort((-np.where(covered, probabilities, -np.inf), sentence))
+    best = by_probability[offsets[:-1][lengths > 0]]
+    has_none = np.bincount(sentence, chosen, minlength=len(lengths)) == 0
+    # In a sentence in which no word has a vector, the best word has none either.
+    chosen[best[has_none[sentence[best]] & covered[best]]] = True
     return chosen
 
 
-def _pairs(ragged: Ragged) -> tuple[Tensor, Tensor]:
+def _pairs(ragged: Ragged, device: torch.device) -> tuple[Tensor, Tensor]:
     """Return the word indices i and j of all pairs i < j within each sentence, ordered by i, int64
     `[n_pairs]` each.
     """
-    after = ragged.lengths[ragged.sentence] - ragged.position - 1  # number of words after each word
+    n_after = ragged.lengths[ragged.sentence] - ragged.position - 1
     words = np.arange(ragged.n_words)
-    return torch.from_numpy(np.repeat(words, after)), torch.from_numpy(ranges(words + 1, after))
+    i, j = np.repeat(words, n_after), ranges(words + 1, n_after)
+    return torch.from_numpy(i).to(device), torch.from_numpy(j).to(device)
 
 
 # -- beam search
@@ -335,12 +353,17 @@ def relative_order(
         array([2, 0, 1])
     """
 
-    def costs(given: np.ndarray, n: int) -> np.ndarray:  # [i, j]: −log p(i before j)
-        table, (i, j) = np.zeros((n, n)), np.triu_indices(n, 1)
-        table[i, j], table[j, i] = np.logaddexp(0, -given), np.logaddexp(0, given)
-        return table
+    def pair_costs(log_odds: np.ndarray, n: int) -> np.ndarray:
+        """Return −log p(i before j), `[n, n]`."""
+        costs = np.zeros((n, n))
+        i, j = np.triu_indices(n, 1)
+        costs[i, j] = np.logaddexp(0, -log_odds)
+        costs[j, i] = np.logaddexp(0, log_odds)
+        return costs
 
-    return _searched(costs, True, scores, lengths, RelativeOrder.n_predictions(lengths), beam)
+    n_pairs = RelativeOrder.n_predictions(lengths)
+    costs = _padded_costs(scores, n_pairs, lengths, pair_costs)
+    return _beam_search(costs, lengths, beam, relative=True)
 
 
 def absolute_order(
@@ -363,84 +386,114 @@ def absolute_order(
         >>> absolute_order(np.log([0.1, 0.9, 0.6, 0.4]), np.array([2]))[0]
         array([1, 0])
     """
-    places, cost = _searched(
-        lambda given, n: -given.reshape(n, n), False, scores, lengths, lengths**2, beam
+    costs = _padded_costs(
+        scores, lengths**2, lengths, lambda log_probabilities, n: -log_probabilities.reshape(n, n)
     )
-    begin = np.repeat(offsets_of(lengths)[:-1], lengths)
-    order = np.empty_like(places)
-    order[begin + places] = np.arange(len(places)) - begin
+    ranks, cost = _beam_search(costs, lengths, beam, relative=False)
+    # Invert the assignment: `order` lists the words by rank, whereas `ranks` lists ranks by word.
+    starts = np.repeat(offsets_of(lengths)[:-1], lengths)
+    order = np.empty_like(ranks)
+    order[starts + ranks] = np.arange(len(ranks)) - starts
     return order, cost
 
 
-def _searched(
-    costs: Callable[[np.ndarray, int], np.ndarray],
-    relative: bool,
+def _padded_costs(
     scores: np.ndarray,
+    n_scores: np.ndarray,
     lengths: np.ndarray,
-    sizes: np.ndarray,
-    beam: int,
+    costs_of: Callable[[np.ndarray, int], np.ndarray],
+) -> np.ndarray:
+    """Return the cost tables of all sentences, padded with zeros, float64 `[n_sentences, N, N]`.
+
+    Args:
+        scores: scores of all sentences, one sentence after another.
+        n_scores: number of scores for each sentence.
+        costs_of: function that computes the table `[n, n]` of a sentence with n words from its
+            scores.
+    """
+    longest = int(max(lengths, default=0))
+    costs = np.zeros((len(lengths), longest, longest))
+    offsets = offsets_of(n_scores)
+    for k, length in enumerate(lengths):
+        own_scores = scores[offsets[k] : offsets[k + 1]].astype(np.float64)
+        costs[k, :length, :length] = costs_of(own_scores, int(length))
+    return costs
+
+
+def _beam_search(
+    costs: np.ndarray, lengths: np.ndarray, beam: int, *, relative: bool
 ) -> tuple[np.ndarray, np.ndarray]:
     """Search for the best orders of all sentences in parallel, adding one item to the order of each
     sentence at a time.
 
-    `costs` computes a table `[n, n]` from the scores of a sentence with n words. If `relative`, the
-    items are words, placed from left to right, and `costs[i, j]` is the cost of i before j.
-    Otherwise, the items are ranks, assigned to one word after another, and `costs[i, m]` is the
-    cost of rank m for word i. `sizes` is the number of scores for each sentence.
+    Args:
+        costs: cost table of each sentence, `[n_sentences, N, N]`.
+        relative: if true, the items are words, placed from left to right, and `costs[s, i, j]` is
+            the cost of i before j in sentence s. Otherwise, the items are ranks, assigned to one
+            word after another, and `costs[s, i, m]` is the cost of rank m for word i.
+
+    Returns:
+        the chosen items of each sentence, int64 `[n_words]`, and the cost of each sentence.
     """
-    begins, words = offsets_of(sizes), offsets_of(lengths)
-    s, n = len(lengths), int(max(lengths, default=0))
-    table = np.zeros((s, n, n))
-    for k, length in enumerate(lengths):
-        table[k, :length, :length] = costs(
-            scores[begins[k] : begins[k + 1]].astype(np.float64), int(length)
-        )
-    keys = np.random.default_rng(0).integers(
-        1, 2**63, n
-    )  # the code of a set is the XOR of its items' keys
-    total, code = np.full((s, beam), np.inf), np.zeros((s, beam), dtype=np.int64)
+    n_sentences, n, _ = costs.shape
+    # The code of a set of items is the XOR of their random keys, so equal sets have equal codes.
+    keys = np.random.default_rng(0).integers(1, 2**63, n)
+
+    # State of the hypotheses. At first, each beam contains one hypothesis, the empty order; the
+    # infinite cost of the other hypotheses means that they do not exist.
+    shape = n_sentences, beam, n
+    total = np.full((n_sentences, beam), np.inf)
     total[:, 0] = 0.0
-    used = np.broadcast_to((np.arange(n) >= lengths[:, None])[:, None], (s, beam, n)).copy()
-    rest = np.broadcast_to(
-        table.sum(2)[:, None], (s, beam, n)
-    ).copy()  # cost of placing each word next
-    parent, item = (np.zeros((n, s, beam), dtype=np.int64) for _ in range(2))
+    code = np.zeros((n_sentences, beam), dtype=np.int64)
+    is_padding = np.arange(n) >= lengths[:, None]
+    is_used = np.broadcast_to(is_padding[:, None], shape).copy()
+    # If `relative`: cost of placing each word next, which puts it before all other remaining words
+    next_cost = np.broadcast_to(costs.sum(2)[:, None], shape).copy()
+
+    parents = np.zeros((n, n_sentences, beam), dtype=np.int64)
+    items = np.zeros((n, n_sentences, beam), dtype=np.int64)
     for step in range(n):
-        of = np.flatnonzero(lengths > step)
-        row = of[:, None]
-        cost = np.where(
-            used[of],
-            np.inf,
-            total[of][:, :, None] + (rest[of] if relative else table[of, step][:, None]),
+        active = np.flatnonzero(lengths > step)  # sentences whose orders are not complete
+        rows = active[:, None]
+        step_cost = next_cost[active] if relative else costs[active, step][:, None]
+        candidate_cost = np.where(is_used[active], np.inf, total[active][:, :, None] + step_cost)
+        candidate_code = code[active][:, :, None] ^ keys
+        best, best_cost = _cheapest_sets(
+            candidate_cost.reshape(len(active), -1), candidate_code.reshape(len(active), -1), beam
         )
-        codes = (code[of][:, :, None] ^ keys).reshape(len(of), -1)
-        best, after = _cheapest_sets(cost.reshape(len(of), -1), codes, beam)
-        before, new = parent[step, of], item[step, of] = np.divmod(best, n)
-        total[of], code[of] = after, np.take_along_axis(code[of], before, 1) ^ keys[new]
-        rest[of] = rest[row, before] - table.transpose(0, 2, 1)[row, new]
-        taken = used[row, before]
-        np.put_along_axis(taken, new[:, :, None], True, 2)
-        used[of] = taken
-    order, chosen = np.empty(words[-1], dtype=np.int64), np.zeros(s, dtype=np.int64)
+        parent, item = np.divmod(best, n)  # hypothesis that is extended, and its new item
+        parents[step, active], items[step, active] = parent, item
+        total[active] = best_cost
+        code[active] = np.take_along_axis(code[active], parent, 1) ^ keys[item]
+        if relative:
+            # The new word is no longer among the words that remain after the next one.
+            next_cost[active] = next_cost[rows, parent] - costs.transpose(0, 2, 1)[rows, item]
+        used_after = is_used[rows, parent]
+        np.put_along_axis(used_after, item[:, :, None], True, 2)
+        is_used[active] = used_after
+
+    # Follow the parents of the cheapest complete hypothesis, which is the first one.
+    offsets = offsets_of(lengths)
+    chosen_items = np.empty(offsets[-1], dtype=np.int64)
+    hypothesis = np.zeros(n_sentences, dtype=np.int64)
     for step in range(n - 1, -1, -1):
-        of = np.flatnonzero(lengths > step)
-        order[words[of] + step] = item[step, of, chosen[of]]
-        chosen[of] = parent[step, of, chosen[of]]
-    return order, total[:, 0]
+        active = np.flatnonzero(lengths > step)
+        chosen_items[offsets[active] + step] = items[step, active, hypothesis[active]]
+        hypothesis[active] = parents[step, active, hypothesis[active]]
+    return chosen_items, total[:, 0]
 
 
-def _cheapest_sets(cost: np.ndarray, code: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return, for each row, the columns and the costs of the `most` cheapest candidates with
+def _cheapest_sets(
+    cost: np.ndarray, code: np.ndarray, n_kept: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return, for each row, the columns and the costs of the `n_kept` cheapest candidates with
     distinct codes. If a row has fewer candidates, the remaining costs are infinite."""
-    order = cost.argsort(1, kind="stable")
-    cost, code = np.take_along_axis(cost, order, 1), np.take_along_axis(code, order, 1)
+    by_cost = cost.argsort(1, kind="stable")
+    cost, code = np.take_along_axis(cost, by_cost, 1), np.take_along_axis(code, by_cost, 1)
+    # The stable sort by code lists equal codes by rising cost, so only the first of them is kept.
     by_code = code.argsort(1, kind="stable")
-    again = np.diff(np.take_along_axis(code, by_code, 1), axis=1) == 0
-    np.put_along_axis(
-        cost,
-        by_code[:, 1:],
-        np.where(again, np.inf, np.take_along_axis(cost, by_code[:, 1:], 1)),
-        1,
-    )
-    kept = cost.argsort(1, kind="stable")[:, :most]
-    return np.take_along_axis(order, kept, 1), np.take_along_axis(cost, kept, 1)
+    is_repeated = np.diff(np.take_along_axis(code, by_code, 1), axis=1) == 0
+    later_costs = np.take_along_axis(cost, by_code[:, 1:], 1)
+    np.put_along_axis(cost, by_code[:, 1:], np.where(is_repeated, np.inf, later_costs), 1)
+    kept = cost.argsort(1, kind="stable")[:, :n_kept]
+    return np.take_along_axis(by_cost, kept, 1), np.take_along_axis(cost, kept, 1)

@@ -21,8 +21,8 @@ class FlipRates:
     negative: float
 
     @property
-    def left(self) -> float:
-        """Value of 1 − ρ₊ − ρ₋."""
+    def youden_index(self) -> float:
+        """Youden's index of the labels, 1 − ρ₊ − ρ₋, which is 0 for random labels."""
         return 1.0 - self.positive - self.negative
 
 
@@ -52,10 +52,11 @@ def flip_rates(
         return FlipRates(
             positive=float(1.0 - probabilities.max()), negative=float(probabilities.min())
         )
-    ends, count = np.argsort(probabilities, kind="stable"), max(1, round(quantile * len(labels)))
+    by_probability = np.argsort(probabilities, kind="stable")
+    count = max(1, round(quantile * len(labels)))
+    lowest, highest = by_probability[:count], by_probability[-count:]
     return FlipRates(
-        positive=float(1.0 - labels[ends[-count:]].mean()),
-        negative=float(labels[ends[:count]].mean()),
+        positive=float(1.0 - labels[highest].mean()), negative=float(labels[lowest].mean())
     )
 
 
@@ -73,9 +74,9 @@ def absolute_error(probabilities: np.ndarray, labels: np.ndarray, rates: FlipRat
         rates: flip rates; if both are 0, the labels are not corrected. If ρ₊ + ρ₋ is 1 or more, the
             error is 1.
     """
-    if rates.left <= 0:
+    if rates.youden_index <= 0:
         return 1.0
-    clean = np.clip((probabilities - rates.negative) / rates.left, 0.0, 1.0)
+    clean = np.clip((probabilities - rates.negative) / rates.youden_index, 0.0, 1.0)
     return float(np.abs(clean - labels).mean())
 
 
@@ -91,8 +92,12 @@ def importance(probabilities: np.ndarray, labels: np.ndarray, rates: FlipRates) 
     Returns:
         non-negative weights, float64 `[n]`, which are 1 on average.
     """
-    own = np.where(labels, probabilities, 1.0 - probabilities.astype(np.float64))
-    other = np.where(labels, rates.negative, rates.positive)
+    # P̂(y | x) of the label that each example has, and the flip rate of the other class
+    label_probabilities = np.where(labels, probabilities, 1.0 - probabilities.astype(np.float64))
+    other_rates = np.where(labels, rates.negative, rates.positive)
     return np.divide(
-        np.maximum(own - other, 0.0), rates.left * own, out=np.zeros_like(own), where=own > 0
+        np.maximum(label_probabilities - other_rates, 0.0),
+        rates.youden_index * label_probabilities,
+        out=np.zeros_like(label_probabilities),
+        where=label_probabilities > 0,
     )

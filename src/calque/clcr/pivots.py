@@ -59,6 +59,22 @@ def words_with_vectors(vectors: Embeddings) -> np.ndarray:
     return np.diff(offsets_of(covered_words(vectors))[vectors.offsets])
 
 
+def covered_rows(vectors: Embeddings, sentences: np.ndarray) -> np.ndarray:
+    """Return the rows in `vectors.data` of the words with a vector in the given sentences,
+    int64 `[n]`.
+    """
+    starts = vectors.offsets[sentences]
+    rows = ranges(starts, vectors.offsets[sentences + 1] - starts)
+    return rows if vectors.covered is None else rows[vectors.covered[rows]]
+
+
+def float32_rows(vectors: Embeddings, rows: np.ndarray) -> Tensor:
+    """Return the vectors of the selected words, float32 `[n, dim]`. `rows` are indices or a
+    mask.
+    """
+    return torch.from_numpy(np.asarray(vectors.data[rows], dtype=np.float32))
+
+
 @torch.no_grad()
 def find_pivots(
     source: Embeddings, target: Embeddings, to_target: nn.Module, from_target: nn.Module
@@ -72,77 +88,87 @@ def find_pivots(
     chosen. Words without a vector are ignored. About 32,768 words are processed at a time.
     """
     device = next(to_target.parameters()).device
-    words = [np.flatnonzero(covered_words(side)) for side in (source, target)]
-    lengths = [words_with_vectors(side) for side in (source, target)]
-    filled = np.flatnonzero((lengths[0] > 0) & (lengths[1] > 0))
-    part = np.cumsum((lengths[0] + lengths[1])[filled]) // _WORDS
-    found: list[tuple[np.ndarray, ...]] = []
-    for numbers in np.split(filled, np.flatnonzero(np.diff(part)) + 1):
-        rows = [
-            own[ranges(offsets_of(n)[numbers], n[numbers])]
-            for own, n in zip(words, lengths, strict=True)
-        ]
-        x, y = (
-            torch.from_numpy(np.asarray(side.data[own], dtype=np.float32)).to(device)
-            for side, own in zip((source, target), rows, strict=True)
+    lengths, translation_lengths = words_with_vectors(source), words_with_vectors(target)
+    filled = np.flatnonzero((lengths > 0) & (translation_lengths > 0))
+    # Split the sentence pairs into blocks of about _WORDS words.
+    block_of_pair = np.cumsum((lengths + translation_lengths)[filled]) // _WORDS
+    blocks = np.split(filled, np.flatnonzero(np.diff(block_of_pair)) + 1)
+    source_rows, target_rows, costs = [], [], []
+    for sentences in blocks:
+        x_rows, y_rows = covered_rows(source, sentences), covered_rows(target, sentences)
+        x = float32_rows(source, x_rows).to(device)
+        y = float32_rows(target, y_rows).to(device)
+        i, j, block_costs = mutual_rows(
+            x, y, to_target(x), from_target(y), lengths[sentences], translation_lengths[sentences]
         )
-        i, j, costs = mutual_rows(
-            x, y, to_target(x), from_target(y), *(n[numbers] for n in lengths)
-        )
-        found.append((rows[0][i.cpu().numpy()], rows[1][j.cpu().numpy()], costs.cpu().numpy()))
-    first, second, cost = map(np.concatenate, zip(*found, strict=True))
+        source_rows.append(x_rows[i.cpu().numpy()])
+        target_rows.append(y_rows[j.cpu().numpy()])
+        costs.append(block_costs.cpu().numpy())
+    first, second, cost = map(np.concatenate, (source_rows, target_rows, costs))
     sentence = np.searchsorted(source.offsets, first, side="right") - 1
-    places = first - source.offsets[sentence], second - target.offsets[sentence]
-    return Pivots(
-        WordPairs(sentence, *places, n_sentences=len(source), posterior=np.exp(-cost)), cost
+    pairs = WordPairs(
+        sentence,
+        first - source.offsets[sentence],
+        second - target.offsets[sentence],
+        n_sentences=len(source),
+        posterior=np.exp(-cost),
     )
+    return Pivots(pairs, cost)
 
 
 @torch.no_grad()
 def mutual_rows(
-    x: Tensor, y: Tensor, there: Tensor, back: Tensor, lengths: np.ndarray, translations: np.ndarray
+    x: Tensor,
+    y: Tensor,
+    mapped_x: Tensor,
+    mapped_y: Tensor,
+    lengths: np.ndarray,
+    translation_lengths: np.ndarray,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the mutual best pairs in a batch: the indices of their words in x and in y, int64
     `[n_pairs]` each, ordered by x, and their costs, `[n_pairs]`.
 
     Args:
-        x, y: concatenated word vectors of the sentences, and of their translations.
-        there, back: transformed vectors T₁₂(x) and T₂₁(y).
-        lengths, translations: number of words in each sentence, and in its translation, int64
-            `[n]`; at least 1.
+        x, y: concatenated word vectors of the sentences, `[n_x, d₁]`, and of their translations,
+            `[n_y, d₂]`.
+        mapped_x, mapped_y: transformed vectors T₁₂(x), `[n_x, d₂]`, and T₂₁(y), `[n_y, d₁]`.
+        lengths, translation_lengths: number of words in each sentence, and in its translation,
+            int64 `[n]`; at least 1.
     """
     # The cost of a pair is the squared distance between two points in a joint space of d₁ + d₂
     # dimensions.
-    d1, d2 = x.shape[1] ** 0.5, y.shape[1] ** 0.5
-    one, other = torch.cat([there / d2, x / d1], dim=1), torch.cat([y / d2, back / d1], dim=1)
-    mean = other.mean(0)  # the mean is subtracted, because a large mean would reduce the precision
-    one, other = one - mean, other - mean
-    sentences = MatchedSentences(lengths, translations, device=x.device)
-    found = [torch.zeros(2, 0, dtype=torch.int64, device=x.device)]
-    for left, right in sentences.groups:
-        a, b = left.take(one), right.take(other)
-        far = a.square().sum(2)[:, :, None] + b.square().sum(2)[:, None]
-        cost = torch.baddbmm(far, a, b.mT, alpha=-2).clamp_(min=0)
-        cost.masked_fill_(~(left.held[:, :, None] & right.held[:, None]), torch.inf)
-        best_right, best_left = (_first(cost, _EQUAL * far, dim) for dim in (2, 1))
-        mutual = left.held & (
-            best_left.gather(1, best_right) == torch.arange(cost.shape[1], device=cost.device)
-        )
-        pair, first = mutual.nonzero(as_tuple=True)
-        found.append(
-            torch.stack([left.places[pair, first], right.places[pair, best_right[pair, first]]])
-        )
-    i, j = torch.cat(found, dim=1)
+    root_d1, root_d2 = x.shape[1] ** 0.5, y.shape[1] ** 0.5
+    x_points = torch.cat([mapped_x / root_d2, x / root_d1], dim=1)
+    y_points = torch.cat([y / root_d2, mapped_y / root_d1], dim=1)
+    mean = y_points.mean(0)  # subtracted because a large mean would reduce the precision
+    x_points, y_points = x_points - mean, y_points - mean
+    sentences = MatchedSentences(lengths, translation_lengths, device=x.device)
+    pairs = [torch.zeros(2, 0, dtype=torch.int64, device=x.device)]
+    for x_side, y_side in sentences.groups:
+        a, b = x_side.take(x_points), y_side.take(y_points)  # [n_sentences, words, d₁ + d₂]
+        # ‖a − b‖² = ‖a‖² + ‖b‖² − 2 a·b; the sum of the norms also bounds the rounding error.
+        norms = a.square().sum(2)[:, :, None] + b.square().sum(2)[:, None]
+        cost = torch.baddbmm(norms, a, b.mT, alpha=-2).clamp_(min=0)
+        cost.masked_fill_(~(x_side.held[:, :, None] & y_side.held[:, None]), torch.inf)
+        best_y = _first_minimum(cost, _EQUAL * norms, dim=2)
+        best_x = _first_minimum(cost, _EQUAL * norms, dim=1)
+        x_words = torch.arange(cost.shape[1], device=cost.device)
+        is_mutual = x_side.held & (best_x.gather(1, best_y) == x_words)
+        pair, word = is_mutual.nonzero(as_tuple=True)
+        i, j = x_side.places[pair, word], y_side.places[pair, best_y[pair, word]]
+        pairs.append(torch.stack([i, j]))
+    i, j = torch.cat(pairs, dim=1)
     order = i.argsort()
     i, j = i[order], j[order]
-    return i, j, (one[i] - other[j]).square().sum(1)
+    return i, j, (x_points[i] - y_points[j]).square().sum(1)
 
 
-def _first(cost: Tensor, bound: Tensor, dim: int) -> Tensor:
+def _first_minimum(cost: Tensor, bound: Tensor, dim: int) -> Tensor:
     """Return the first index along a dimension where the cost is within `bound` of the lowest
     cost.
     """
-    return (cost <= cost.amin(dim, keepdim=True) + bound).to(torch.uint8).argmax(dim)
+    is_lowest = cost <= cost.amin(dim, keepdim=True) + bound
+    return is_lowest.to(torch.uint8).argmax(dim)
 
 
 def choose_threshold(
@@ -181,21 +207,25 @@ def choose_threshold(
         )
     order = np.argsort(pivots.costs, kind="stable")
     costs = pivots.costs[order].astype(np.float64)
-    group, n_groups = _groups(pivots.pairs, links)
-    numbers, places = np.unique(group[order], return_index=True)
-    correct = np.isin(np.arange(len(costs)), places[numbers >= 0]).cumsum()
-    f1 = 2 * correct / (np.arange(1, len(costs) + 1) + n_groups)
+    pivot_groups, n_groups = _groups(pivots.pairs, links)
+    # Only the cheapest pivot of each group, which is the first in this order, counts as correct.
+    groups, first_places = np.unique(pivot_groups[order], return_index=True)
+    is_correct = np.isin(np.arange(len(costs)), first_places[groups >= 0])
+    # f1[k]: F1 if the pivots 0 … k are accepted
+    n_accepted = np.arange(1, len(costs) + 1)
+    f1 = 2 * is_correct.cumsum() / (n_accepted + n_groups)
     f1[:-1][np.diff(costs) == 0] = -1.0  # a threshold cannot separate equal costs
-    best = int(f1.argmax())
-    wide = np.where(
-        f1[:best] >= f1[best] - tolerance,
-        costs[1 : best + 1] / np.maximum(costs[:best], _MIN_COST),
-        0.0,
-    )
-    if tolerance and len(wide) and wide.max() >= gap:
-        best = int(wide.argmax())
-    threshold = costs[best] if best + 1 == len(costs) else (costs[best] + costs[best + 1]) / 2
-    return float(threshold), float(f1[best])
+    last = int(f1.argmax())  # index of the last accepted pivot
+    if tolerance and last > 0:
+        # Ratios of successive costs below the best threshold, if F1 does not fall too much there
+        ratios = costs[1 : last + 1] / np.maximum(costs[:last], _MIN_COST)
+        ratios = np.where(f1[:last] >= f1[last] - tolerance, ratios, 0.0)
+        if ratios.max() >= gap:
+            last = int(ratios.argmax())
+    threshold = costs[last]
+    if last + 1 < len(costs):
+        threshold = (costs[last] + costs[last + 1]) / 2
+    return float(threshold), float(f1[last])
 
 
 def _groups(pairs: WordPairs, links: WordPairs) -> tuple[np.ndarray, int]:
@@ -204,15 +234,21 @@ def _groups(pairs: WordPairs, links: WordPairs) -> tuple[np.ndarray, int]:
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
-    sentence, *sides = (
-        np.append(getattr(links, of), getattr(pairs, of)) for of in ("sentence", "source", "target")
-    )
-    words = np.concatenate(
-        [[sentence, side, np.full_like(side, k)] for k, side in enumerate(sides)], axis=1
-    )
-    ends = np.unique(words, axis=1, return_inverse=True)[1].reshape(2, -1)
-    linked, (i, j), n = ends[:, : len(links)], ends[:, len(links) :], int(ends.max()) + 1
-    group = connected_components(
-        coo_array((np.ones(len(links)), tuple(linked)), shape=(n, n)), directed=False
-    )[1]
-    return np.where(group[i] == group[j], group[i], -1), len(np.unique(group[linked[0]]))
+    # Groups are the connected components of a graph whose nodes are words and whose edges are
+    # links. A word is identified by its sentence, its position and its side (0 or 1).
+    n_links = len(links)
+    sentence = np.append(links.sentence, pairs.sentence)
+    source = np.append(links.source, pairs.source)
+    target = np.append(links.target, pairs.target)
+    source_words = np.stack([sentence, source, np.zeros_like(source)])
+    target_words = np.stack([sentence, target, np.ones_like(target)])
+    words = np.concatenate([source_words, target_words], axis=1)
+    _, nodes = np.unique(words, axis=1, return_inverse=True)
+    source_nodes, target_nodes = nodes.reshape(2, -1)
+    n_nodes = int(nodes.max()) + 1
+    edges = source_nodes[:n_links], target_nodes[:n_links]
+    graph = coo_array((np.ones(n_links), edges), shape=(n_nodes, n_nodes))
+    _, group_of_node = connected_components(graph, directed=False)
+    source_groups, target_groups = group_of_node[source_nodes], group_of_node[target_nodes]
+    pair_groups = np.where(source_groups == target_groups, source_groups, -1)[n_links:]
+    return pair_groups, len(np.unique(source_groups[:n_links]))

@@ -62,12 +62,12 @@ def key_points(
     Raises:
         InputError: a score is invalid; the message names its file and position.
     """
-    chosen = [run for run in records if run.plain.get("method") == "clcr"]
-    runs = zip(_labels(chosen), chosen, strict=True)
-    scored = [
-        *lines,
-        *((label, s) for label, run in runs if not (lines and run.is_step) for s in run.scores()),
-    ]
+    runs = [run for run in records if run.plain.get("method") == "clcr"]
+    scored = list(lines)
+    for label, run in zip(_labels(runs), runs, strict=True):
+        # The scores of a study's steps are already among `lines`.
+        if not (lines and run.is_step):
+            scored += [(label, score) for score in run.scores()]
     scores = [
         (label, str(score.settings["model"]), score)
         for label, score in scored
@@ -75,9 +75,12 @@ def key_points(
     ]
     if not scores:
         return None
-    found = tuple(table for task in _TABLES if (table := _table(scores, task)) is not None)
+    tables = [_table(scores, task) for task in _TABLES]
     return Section(
-        "key-points", "Key points", ("Scores of the key points on held-out sentences.",), found
+        "key-points",
+        "Key points",
+        ("Scores of the key points on held-out sentences.",),
+        tuple(table for table in tables if table is not None),
     )
 
 
@@ -85,15 +88,20 @@ def _labels(runs: Sequence[RunRecord]) -> list[str]:
     """Return the titles of runs, extended by the settings that distinguish runs with equal
     titles.
     """
-    titles, settings = (
-        [run_title(run) for run in runs],
-        [run.plain.get("settings", {}) for run in runs],
-    )
+    titles = [run_title(run) for run in runs]
+    settings_of_runs = [run.plain.get("settings", {}) for run in runs]
     labels = []
-    for title, own in zip(titles, settings, strict=True):
-        alike = [other for other, its in zip(settings, titles, strict=True) if its == title]
-        differ = [name for name in own if any(other.get(name) != own[name] for other in alike)]
-        labels.append(", ".join([title, *(f"{name} {in_words(own[name])}" for name in differ)]))
+    for title, settings in zip(titles, settings_of_runs, strict=True):
+        alike = [
+            other
+            for other, other_title in zip(settings_of_runs, titles, strict=True)
+            if other_title == title
+        ]
+        label = [title]
+        for name, value in settings.items():
+            if any(other.get(name) != value for other in alike):
+                label.append(f"{name} {in_words(value)}")
+        labels.append(", ".join(label))
     return labels
 
 
@@ -107,30 +115,34 @@ def _table(scores: _Scores, task: str) -> Table | None:
     name, caption, corner, metrics, note = _TABLES[task]
     langs = dict.fromkeys(lang for figures in rows.values() for _, lang in figures)
     columns = [
-        place
-        for place in product(metrics, langs)
-        if any(place in figures for figures in rows.values())
+        column
+        for column in product(metrics, langs)
+        if any(column in figures for figures in rows.values())
     ]
     if not columns:
         return None
-    heads = tuple(
-        Head(metric.upper() if "bleu" in metric else metric_name(metric), lang)
-        for metric, lang in columns
-    )
-    lines = tuple(
-        Line(label, tuple(Cell(figures.get(place)) for place in columns))
-        for label, figures in rows.items()
-    )
+    heads = []
+    for metric, lang in columns:
+        label = metric.upper() if "bleu" in metric else metric_name(metric)
+        heads.append(Head(label, lang))
+    lines = []
+    for label, figures in rows.items():
+        lines.append(Line(label, tuple(Cell(figures.get(column)) for column in columns)))
     sizes = []
-    for place in columns:
-        known = [figures[place] for figures in rows.values() if place in figures]
-        sizes.append(
-            Cell(number=known[0].part("n"))
-            if len({figure.n for figure in known}) == 1
-            else Cell(text=("",))
-        )
+    for column in columns:
+        column_figures = [figures[column] for figures in rows.values() if column in figures]
+        if len({figure.n for figure in column_figures}) == 1:
+            sizes.append(Cell(number=column_figures[0].part("n")))
+        else:
+            sizes.append(Cell(text=("",)))
     return Table(
-        name, caption, corner, heads, lines, (Line("n", tuple(sizes), detail="sentences"),), (note,)
+        name,
+        caption,
+        corner,
+        tuple(heads),
+        tuple(lines),
+        foot=(Line("n", tuple(sizes), detail="sentences"),),
+        note=(note,),
     )
 
 
@@ -138,18 +150,23 @@ def _rows(scores: _Scores, task: str) -> Mapping[str, Mapping[tuple[str, str], F
     """Return the scores of a task by row, metric and language. The distance task has one row per
     run. Other tasks have one row per model, named after the run and the model if there are several
     runs. Scores of runs with the same label are averaged."""
-    labels = list(dict.fromkeys(label for label, *_ in scores))
-    mine = [each for each in scores if each[2]["task"] == task]
-    rank = {name: number for number, name in enumerate(_FIRST)}
-    mine.sort(key=lambda each: (labels.index(each[0]), rank.get(each[1], len(rank)), each[1]))
-    found: dict[str, dict[tuple[str, str], list[Figure]]] = {}
-    for label, model, score in mine:
-        row, lang = model if len(labels) == 1 else f"{label}, {model}", score.pair[0]
+    labels = list(dict.fromkeys(label for label, _, _ in scores))
+    rank = {model: number for number, model in enumerate(_FIRST)}
+    task_scores = [item for item in scores if item[2]["task"] == task]
+    task_scores.sort(
+        key=lambda item: (labels.index(item[0]), rank.get(item[1], len(rank)), item[1])
+    )
+    rows: dict[str, dict[tuple[str, str], list[Figure]]] = {}
+    for label, model, score in task_scores:
         if task == "distance":
-            row, lang = label, " → ".join(score.pair)
-        figure = replace(figure_of(score), digits=3 if task == "distance" else 2)
-        found.setdefault(row, {}).setdefault((score["metric"], lang), []).append(figure)
-    return {
-        row: {at: average(figures) for at, figures in of_row.items()}
-        for row, of_row in found.items()
-    }
+            row, lang, digits = label, " → ".join(score.pair), 3
+        else:
+            row, lang, digits = model, score.pair[0], 2
+            if len(labels) > 1:
+                row = f"{label}, {model}"
+        figure = replace(figure_of(score), digits=digits)
+        rows.setdefault(row, {}).setdefault((score["metric"], lang), []).append(figure)
+    averages = {}
+    for row, columns in rows.items():
+        averages[row] = {column: average(figures) for column, figures in columns.items()}
+    return averages

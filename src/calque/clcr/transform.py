@@ -15,13 +15,15 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from calque.clcr.pivots import mutual_rows
+from calque.clcr.pivots import covered_rows, mutual_rows
 from calque.distributed import Processes
 from calque.nn.matched import MatchedSentences, attention
 from calque.offsets import offsets_of, ranges
 from calque.training.objective import Objective
 from calque.training.sources import VectorSource
 from calque.vectors import Embeddings
+
+_BLOCK = 65_536  # number of vectors that are summed at a time
 
 
 class Transform(nn.Module):
@@ -49,23 +51,25 @@ class Transform(nn.Module):
 
     def __init__(self, dim: int, out: int | None = None, hidden: int | None = None):
         super().__init__()
-        out, hidden = dim if out is None else out, dim if hidden is None else hidden
-        self.settings: dict[str, Any] = {"dim": dim, "out": out, "hidden": hidden}
-        self.linear = nn.Linear(dim, out)
-        self.inner = nn.Linear(dim, hidden) if hidden else None
-        self.outer = nn.Linear(hidden, out, bias=False) if hidden else None
-        for weights in (
-            *self.linear.parameters(),
-            *(() if self.outer is None else self.outer.parameters()),
-        ):
-            nn.init.zeros_(weights)
+        if out is None:
+            out = dim
+        if hidden is None:
+            hidden = dim
+        self.settings: dict[str, int] = {"dim": dim, "out": out, "hidden": hidden}
+        self.linear = nn.Linear(dim, out)  # A and a
+        self.inner = nn.Linear(dim, hidden) if hidden else None  # B and b
+        self.outer = nn.Linear(hidden, out, bias=False) if hidden else None  # C
+        nn.init.zeros_(self.linear.weight)
+        nn.init.zeros_(self.linear.bias)
+        if self.outer is not None:
+            nn.init.zeros_(self.outer.weight)
 
     def forward(self, rows: Tensor) -> Tensor:
         """Transform vectors, `[n, dim]` to `[n, out]`."""
         moved = self.linear(rows)
         if self.inner is None or self.outer is None:
             return moved
-        return torch.addmm(moved, torch.relu(self.inner(rows)), self.outer.weight.T)
+        return torch.addmm(moved, torch.relu(self.inner(rows)), self.outer.weight.T)  # Eq. 1
 
     @torch.no_grad()
     def between(self, source: tuple[Tensor, float], target: tuple[Tensor, float]) -> Transform:
@@ -76,7 +80,9 @@ class Transform(nn.Module):
                 unscaled output vectors.
         """
         (m_s, s_s), (m_t, s_t) = source, target
-        m_s, m_t = (mean.to(self.linear.weight.device, torch.float64) for mean in (m_s, m_t))
+        # The scaling is merged into the weights in float64, because the means can be large.
+        device = self.linear.weight.device
+        m_s, m_t = m_s.to(device, torch.float64), m_t.to(device, torch.float64)
         a = self.linear.weight.double() / s_s
         state = {
             "linear.weight": a * s_t,
@@ -84,7 +90,8 @@ class Transform(nn.Module):
         }
         if self.inner is not None and self.outer is not None:
             b = self.inner.weight.double() / s_s
-            state |= {"inner.weight": b, "inner.bias": self.inner.bias.double() - b @ m_s}
+            state["inner.weight"] = b
+            state["inner.bias"] = self.inner.bias.double() - b @ m_s
             state["outer.weight"] = self.outer.weight.double() * s_t
         other = Transform(**self.settings).to(self.linear.weight)
         other.load_state_dict(state)
@@ -116,9 +123,10 @@ def attention_distance(
         the distance D of each query, `[n_queries]`.
     """
     with torch.autocast(queries.device.type, enabled=False):
+        # With `nearest`, the scores are q · k − ‖k‖² / 2, which is −‖q − k‖² / 2 up to a constant.
         scale = 1 / (queries.shape[1] ** 0.5 * temperature)
-        found = attention(keys, queries, sentences, scale=scale, nearest=True)
-        return (found - queries).square().mean(1)
+        matches = attention(keys, queries, sentences, scale=scale, nearest=True)  # Eq. 3
+        return (matches - queries).square().mean(1)  # Eq. 2
 
 
 # -- the objective of the phases
@@ -136,24 +144,27 @@ class Space:
         """Compute mean and spread over words; each part contains vectors, and the indices of the
         sentences to use.
         """
-        dim, n = parts[0][0].dim, 0
-        total, squares = np.zeros(dim), np.zeros(dim)
+        dim = parts[0][0].dim
+        n_words, total, squares = 0, np.zeros(dim), np.zeros(dim)
         for vectors, sentences in parts:
-            rows = ranges(vectors.offsets[sentences], np.diff(vectors.offsets)[sentences])
-            rows = rows if vectors.covered is None else rows[vectors.covered[rows]]
-            n += len(rows)
-            for start in range(0, len(rows), 65_536):
-                part = np.asarray(vectors.data[rows[start : start + 65_536]], dtype=np.float64)
-                total, squares = total + part.sum(0), squares + np.square(part).sum(0)
-        mean = total / max(1, n)
-        variance = float(np.mean(squares / max(1, n) - np.square(mean)))
-        return cls(torch.from_numpy(mean), max(variance, 0.0) ** 0.5 or 1.0)
+            rows = covered_rows(vectors, sentences)
+            n_words += len(rows)
+            for start in range(0, len(rows), _BLOCK):
+                block = np.asarray(vectors.data[rows[start : start + _BLOCK]], dtype=np.float64)
+                total += block.sum(0)
+                squares += np.square(block).sum(0)
+        mean = total / max(1, n_words)
+        variance = float(np.mean(squares / max(1, n_words) - np.square(mean)))
+        # Rounding can make the variance of equal vectors slightly negative.
+        spread = max(variance, 0.0) ** 0.5
+        if spread == 0.0:
+            spread = 1.0
+        return cls(torch.from_numpy(mean), spread)
 
     def scaled(self, rows: Tensor) -> Tensor:
         """Return `(rows - mean) / spread`."""
-        return torch.add(
-            (-self.mean / self.spread).float().to(rows.device), rows, alpha=1 / self.spread
-        )
+        shift = (-self.mean / self.spread).float().to(rows.device)
+        return torch.add(shift, rows, alpha=1 / self.spread)
 
 
 @dataclass(frozen=True)
@@ -209,22 +220,18 @@ class Transforming(Objective[Sequence[np.ndarray]]):
         beta: float = 0.01,
         mutual: bool = False,
     ):
-        trained = [
-            source.model
-            for source in (pivot, *(side.source for side in sides))
-            if source.model is not None
-        ]
-        maps = nn.ModuleList([nn.ModuleList([side.to_pivot, side.from_pivot]) for side in sides])
-        self.module = nn.ModuleList([maps, *trained])
-        self._sides, self._pivot, self._space, self._name, self._processes = (
-            sides,
-            pivot,
-            space,
-            name,
-            processes,
-        )
-        self._beta, self._mutual = beta, mutual
+        self._sides = sides
+        self._pivot = pivot
+        self._space = space
+        self._name = name
+        self._processes = processes
+        self._beta = beta
+        self._mutual = mutual
         self._step = 0
+        maps = nn.ModuleList([nn.ModuleList([side.to_pivot, side.from_pivot]) for side in sides])
+        sources = [pivot, *(side.source for side in sides)]
+        encoders = [source.model for source in sources if source.model is not None]
+        self.module = nn.ModuleList([maps, *encoders])
 
     @property
     def sizes(self) -> list[int]:
@@ -233,68 +240,82 @@ class Transforming(Objective[Sequence[np.ndarray]]):
 
     @property
     def temperature(self) -> float:
-        """Temperature τ of the next update."""
+        """Temperature τ of the next update (Eq. 3)."""
         return 1 / (1 + self._beta * self._step)
 
     def backward(self, update: Sequence[np.ndarray]) -> dict[str, float]:
         """Run the backward pass for an update. For each language, `update` contains the pair
         indices of all processes.
         """
-        mine = [self._processes.share(numbers) for numbers in update]
-        none = torch.zeros(len(self._sides), 2, device=self._processes.device)
-        found = self._processes.sum_numbers(
-            self._own(mine, update) if any(map(len, mine)) else none
-        )
-        terms = {"loss": float(found.sum())}
-        for side, (there, back) in zip(self._sides, found.tolist(), strict=True):
-            terms |= {f"{side.lang}-{self._name}": there, f"{self._name}-{side.lang}": back}
-        return {**terms, "temperature": self.temperature}
+        shards = [self._processes.share(numbers) for numbers in update]
+        if any(len(numbers) for numbers in shards):
+            distances = self._backward_shards(shards, update)
+        else:  # there are fewer sentence pairs than processes
+            distances = torch.zeros(len(self._sides), 2, device=self._processes.device)
+        distances = self._processes.sum_numbers(distances)
+        terms = {"loss": float(distances.sum())}
+        for side, (forth, back) in zip(self._sides, distances.tolist(), strict=True):
+            terms[f"{side.lang}-{self._name}"] = forth
+            terms[f"{self._name}-{side.lang}"] = back
+        terms["temperature"] = self.temperature
+        return terms
 
-    def _own(self, mine: Sequence[np.ndarray], update: Sequence[np.ndarray]) -> Tensor:
+    def _backward_shards(
+        self, shards: Sequence[np.ndarray], update: Sequence[np.ndarray]
+    ) -> Tensor:
         """Run the backward pass for the sentence pairs of this process, and return their distances,
         `[n_sides, 2]`.
         """
-        numbers = [side.translations[n] for side, n in zip(self._sides, mine, strict=True)]
-        pivot = _Taken(self._pivot, self._space, np.concatenate(numbers))
-        translations = pivot.rows.split([int(self._pivot.lengths[n].sum()) for n in numbers])
-        taken, losses = [pivot], []
-        for side, own, whole, there, y in zip(
-            self._sides, mine, update, numbers, translations, strict=True
-        ):
-            if not len(own):
+        # The pivot language's sentences of all languages are encoded together.
+        translations = [
+            side.translations[shard] for side, shard in zip(self._sides, shards, strict=True)
+        ]
+        pivot = _ScaledVectors(self._pivot, self._space, np.concatenate(translations))
+        n_words = [int(self._pivot.lengths[numbers].sum()) for numbers in translations]
+        pivot_rows = pivot.rows.split(n_words)
+        taken = [pivot]
+        losses = []
+        for k, side in enumerate(self._sides):
+            if not len(shards[k]):
                 losses.append(torch.zeros(2, device=self._processes.device))
                 continue
-            taken.append(_Taken(side.source, side.space, side.sentences[own]))
+            vectors = _ScaledVectors(side.source, side.space, side.sentences[shards[k]])
+            taken.append(vectors)
+            pivot_lengths = self._pivot.lengths[translations[k]]
             forth, back = self._sums(
-                side, taken[-1].rows, taken[-1].lengths, y, self._pivot.lengths[there]
+                side, vectors.rows, vectors.lengths, pivot_rows[k], pivot_lengths
             )
-            n_forth = int(self._pivot.lengths[side.translations[whole]].sum())
-            n_back = int(side.source.lengths[side.sentences[whole]].sum())
+            # Each D is a mean over the words of all processes, so the processes' sums add up to it.
+            n_forth = int(self._pivot.lengths[side.translations[update[k]]].sum())
+            n_back = int(side.source.lengths[side.sentences[update[k]]].sum())
             losses.append(torch.stack([forth / n_forth, back / n_back]))
         distances = torch.stack(losses)
         distances.sum().backward()
-        for each in taken:
-            each.backward()
+        for vectors in taken:
+            vectors.backward()
         return distances.detach()
 
     def _sums(
-        self, side: Side, x: Tensor, lengths: np.ndarray, y: Tensor, lengths_there: np.ndarray
+        self, side: Side, x: Tensor, lengths: np.ndarray, y: Tensor, pivot_lengths: np.ndarray
     ) -> tuple[Tensor, Tensor]:
         """Return the sum of D over the words y of the translations, and the sum over the words x of
         the sentences.
         """
-        there, back = side.to_pivot(x), side.from_pivot(y)
+        mapped_x, mapped_y = side.to_pivot(x), side.from_pivot(y)
         if self._mutual:
-            i, j, _ = mutual_rows(x.detach(), y.detach(), there, back, lengths, lengths_there)
-            forth = (there.index_select(0, i) - y.index_select(0, j)).square().sum() / y.shape[1]
-            return forth, (back.index_select(0, j) - x.index_select(0, i)).square().sum() / x.shape[
-                1
-            ]
-        matched = MatchedSentences(lengths, lengths_there, device=x.device)
-        forth = attention_distance(there, y.detach(), matched, temperature=self.temperature).sum()
-        return forth, attention_distance(
-            back, x.detach(), matched.swapped(), temperature=self.temperature
-        ).sum()
+            i, j, _ = mutual_rows(
+                x.detach(), y.detach(), mapped_x, mapped_y, lengths, pivot_lengths
+            )
+            forth = mapped_x.index_select(0, i) - y.index_select(0, j)
+            back = mapped_y.index_select(0, j) - x.index_select(0, i)
+            return forth.square().sum() / y.shape[1], back.square().sum() / x.shape[1]
+        # Gradients reach an encoder only through its transformed keys, not through the queries.
+        matched = MatchedSentences(lengths, pivot_lengths, device=x.device)
+        forth = attention_distance(mapped_x, y.detach(), matched, temperature=self.temperature)
+        back = attention_distance(
+            mapped_y, x.detach(), matched.swapped(), temperature=self.temperature
+        )
+        return forth.sum(), back.sum()
 
     def after_update(self, step: int) -> None:
         self._step = step
@@ -306,22 +327,25 @@ class Transforming(Objective[Sequence[np.ndarray]]):
         self._step = int(state["step"])
 
 
-class _Taken:
+class _ScaledVectors:
     """Scaled vectors of the sentences `numbers`, in this order; `backward` passes their gradients
     to the source.
     """
 
     def __init__(self, source: VectorSource, space: Space, numbers: np.ndarray):
-        given = source.take(numbers)
-        self._source, self.lengths = source, source.lengths[numbers]
-        self._given = given.rows.detach().requires_grad_(source.model is not None)
-        self.rows = space.scaled(self._given)
-        if not np.array_equal(given.numbers, numbers):
-            order = np.argsort(given.numbers)
-            place = order[np.searchsorted(given.numbers[order], numbers)]
-            rows = ranges(offsets_of(given.lengths.numpy())[place], self.lengths)
-            self.rows = self.rows.index_select(0, torch.from_numpy(rows).to(self._given.device))
+        batch = source.take(numbers)
+        self._source = source
+        self.lengths = source.lengths[numbers]
+        # a leaf of the graph: gradients stop here, and `backward` continues in the source
+        self._leaf = batch.rows.detach().requires_grad_(source.model is not None)
+        self.rows = space.scaled(self._leaf)
+        if not np.array_equal(batch.numbers, numbers):
+            # A source that is trained returns its sentences sorted by length.
+            by_number = np.argsort(batch.numbers)
+            place = by_number[np.searchsorted(batch.numbers[by_number], numbers)]
+            rows = ranges(offsets_of(batch.lengths.numpy())[place], self.lengths)
+            self.rows = self.rows.index_select(0, torch.from_numpy(rows).to(self._leaf.device))
 
     def backward(self) -> None:
-        if self._given.grad is not None:
-            self._source.backward(self._given.grad)
+        if self._leaf.grad is not None:
+            self._source.backward(self._leaf.grad)
