@@ -366,13 +366,13 @@ def test_static_vectors_can_be_mapped_with_and_without_a_dictionary(capsys, vect
         "--option",
         "patience=3",
         "--option",
-        "growth=3.5",
+        "keep=0.8",
         "--out",
         tmp_path / "u",
         "--quiet",
     )
     record = json.loads((tmp_path / "u" / "calque-run.json").read_text())
-    assert record["settings"]["start_options"] == {"patience": 3, "growth": 3.5}
+    assert record["settings"]["start_options"] == {"patience": 3, "keep": 0.8}
     assert (code, out) == (1, "")
     assert "de, layer 0: the map fitted without a dictionary is unreliable" in err
     assert "Unreliable" in (tmp_path / "u" / "README.md").read_text()
@@ -608,8 +608,12 @@ def test_invalid_combinations_of_options_are_rejected(capsys, data, tiny_folder,
         ((*with_dictionary, "--unsupervised"), "got --dictionary and --unsupervised"),
         (with_dictionary, "give --text en=FILE"),
         (
-            (*align, "--unsupervised", "--option", "words=ten"),
-            "--option words = 'ten', expected a whole number",
+            (*align, "--unsupervised", "--option", "frequent=ten"),
+            "--option frequent = 'ten', expected a whole number",
+        ),
+        (
+            (*align, "--unsupervised", "--option", "growth=2.0"),
+            "--option growth=2.0: expected NAME=VALUE with NAME one of start",
         ),
         ((*anchors, "--at-least", 1000), "no word occurs often enough"),
     ):

@@ -276,9 +276,7 @@ def test_maps_on_parallel_text_have_the_form_of_the_papers(method, tmp_path):
 def test_an_unsupervised_normalized_rotation_is_centred_at_the_means_of_its_own_pairs():
     source, target, gold, _ = planted(noise=0.05)
     moved = WordList(target.words, target.vectors + 3)
-    fit = fit_unsupervised(
-        source, moved, normalise="centre", options={"patience": 5, "growth": 3.0}
-    )
+    fit = fit_unsupervised(source, moved, normalise="centre", options={"patience": 5, "keep": 0.3})
     assert not fit.verdict.failed
     x, y = source.vectors[fit.pairs[:, 0]], moved.vectors[fit.pairs[:, 1]]
     matrix, source_mean, target_mean = centred_rotation(x, y)
@@ -447,7 +445,7 @@ def test_similarity_distributions_and_self_learning_recover_the_rotation():
     seeds = similarity_seeds(x, z)
     hits = {tuple(pair) for pair in gold.tolist()} & {tuple(pair) for pair in seeds.tolist()}
     assert len(hits) > 10 * 1200 / 600  # ten times the number expected by chance
-    assert len(self_learning(x, z, seeds, most_rounds=2)) == 1200
+    assert len(self_learning(x, z, seeds, keep=1.0)) == 1200
 
 
 def test_adversarial_training_recovers_the_rotation():
@@ -459,7 +457,7 @@ def test_adversarial_training_recovers_the_rotation():
     x = unit_rows(centres[cluster] + 0.1 * rng.standard_normal((400, 3)))
     turn = np.linalg.qr(rng.standard_normal((3, 3)))[0]
     z = unit_rows(x @ turn + 0.02 * rng.standard_normal((400, 3)))[rng.permutation(400)]
-    options = dict(epochs=3, updates=100, hidden=32, batch=64, rate=0.3, judge_updates=3)
+    options = dict(epochs=3, updates=300, hidden=32)
     assert np.einsum("ij,ij->i", x, x @ turn).mean() < 0
     w = adversarial_start(x, z, seed=1, **options)
     assert np.einsum("ij,ij->i", x @ w, x @ turn).mean() > 0.9
@@ -505,7 +503,7 @@ def test_a_failed_unsupervised_map_is_reported():
     assert start_options("distributions")["patience"] == 50
     assert start_options("adversarial")["updates"] == 31_250
     for start, there_are in (
-        ("distributions", "words, k, frequent"),
+        ("distributions", "frequent, keep, patience"),
         ("adversarial", "epochs"),
         ("identical", "none"),
     ):

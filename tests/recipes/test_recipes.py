@@ -155,7 +155,7 @@ def _shrink_method(name: str, method: dict) -> None:
     elif name == "distributions":
         method["start_options"] = {"frequent": 8, "patience": 1}
     elif name == "adversarial":
-        method["start_options"] = {"epochs": 1, "updates": 2, "hidden": 4, "batch": 4}
+        method["start_options"] = {"epochs": 1, "updates": 2, "hidden": 4}
     else:
         assert name in ("base", "identical") or name in METHODS, name
 

@@ -259,7 +259,7 @@ batch = 8
 refine = 1
 [methods.distributions]
 restarts = 1
-start_options = { patience = 1, growth = 9.0 }
+start_options = { patience = 1, keep = 0.9 }
 
 [supervision.dictionary]
 kind = "dictionary"
@@ -366,7 +366,7 @@ def test_a_study_pretrains_elmos_and_maps_them_with_dictionaries(own):
     made = [
         json.loads(p.read_text())["settings"] for p in place.parent.glob("fit-*/calque-run.json")
     ]
-    assert {"patience": 1, "growth": 9.0} in [each["start_options"] for each in made]
+    assert {"patience": 1, "keep": 0.9} in [each["start_options"] for each in made]
     done = {p: json.loads((p / "done.json").read_text()) for p in place.parent.glob("fit-*")}
     fits = {each["settings"]["options"].get("start"): p for p, each in done.items()}
     for lang, moved in (("en", False), ("de", True)):

@@ -84,10 +84,10 @@ class AlignCommand(SubjectCommand):
 
     def described_by(self, subject: tuple[str, str]) -> list[Any]:
         from calque.maps.adversarial import adversarial_start
-        from calque.maps.distributions import self_learning, similarity_seeds
+        from calque.maps.distributions import self_learning
         from calque.runs.supervision import map_method
 
-        of_maps = [map_method, self_learning, similarity_seeds, adversarial_start]
+        of_maps = [map_method, self_learning, adversarial_start]
         if subject[1] != "parallel":
             return of_maps
         return [METHODS.load(subject[0])]

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import product
 from typing import Any, Literal, Protocol, get_args
 
 import numpy as np
@@ -64,20 +65,19 @@ def seed_pairs(
         SettingError: a row index is out of range.
     """
     if isinstance(dictionary, np.ndarray):
-        rows = np.asarray(dictionary, dtype=np.int64).reshape(-1, 2)
-        for side, words in zip(rows.T, (source, target), strict=True):
-            if len(side) and not 0 <= side.min() <= side.max() < len(words):
-                raise SettingError(
-                    f"row indices must be in 0…{len(words) - 1}, got {side.min()} to {side.max()}"
-                )
-        return rows, np.arange(len(rows)), 0
-    left, right = _index(source), _index(target)
+        pairs = np.asarray(dictionary, dtype=np.int64).reshape(-1, 2)
+        _check_rows(pairs[:, 0], source)
+        _check_rows(pairs[:, 1], target)
+        return pairs, np.arange(len(pairs)), 0
+    source_rows, target_rows = _row_lookup(source), _row_lookup(target)
     pairs, entries, left_out = [], [], 0
-    for number, (a, b) in enumerate(zip(dictionary.source, dictionary.target, strict=True)):
-        combined = [(i, j) for i in left(a) for j in right(b)]
-        pairs += combined
-        entries += [number] * len(combined)
-        left_out += not combined
+    word_pairs = zip(dictionary.source, dictionary.target, strict=True)
+    for entry, (source_word, target_word) in enumerate(word_pairs):
+        combinations = list(product(source_rows(source_word), target_rows(target_word)))
+        if not combinations:
+            left_out += 1
+        pairs += combinations
+        entries += [entry] * len(combinations)
     return (
         np.array(pairs, dtype=np.int64).reshape(-1, 2),
         np.array(entries, dtype=np.int64),
@@ -85,14 +85,27 @@ def seed_pairs(
     )
 
 
-def _index(words: Sequence[str]) -> Callable[[str], Sequence[int]]:
+def _check_rows(rows: np.ndarray, words: Sequence[str]) -> None:
+    if len(rows) and not 0 <= rows.min() <= rows.max() < len(words):
+        raise SettingError(
+            f"row indices must be in 0…{len(words) - 1}, got {rows.min()} to {rows.max()}"
+        )
+
+
+def _row_lookup(words: Sequence[str]) -> Callable[[str], Sequence[int]]:
     """Return a function that looks up the row indices of a word, see `seed_pairs`."""
-    rows: dict[str, list[int]] = {}
-    by_lower: dict[str, str] = {}  # maps each lower-cased spelling to its most frequent word
+    rows_of: dict[str, list[int]] = {}
+    most_frequent: dict[str, str] = {}  # most frequent word of each lower-cased spelling
     for row, word in enumerate(words):
-        rows.setdefault(word, []).append(row)
-        by_lower.setdefault(word.lower(), word)
-    return lambda word: rows.get(word) or rows.get(by_lower.get(word.lower(), word), ())
+        rows_of.setdefault(word, []).append(row)
+        most_frequent.setdefault(word.lower(), word)
+
+    def rows(word: str) -> Sequence[int]:
+        if word in rows_of:
+            return rows_of[word]
+        return rows_of.get(most_frequent.get(word.lower(), word), ())
+
+    return rows
 
 
 def identical_words(source: Sequence[str], target: Sequence[str]) -> np.ndarray:
@@ -102,8 +115,10 @@ def identical_words(source: Sequence[str], target: Sequence[str]) -> np.ndarray:
     Returns:
         pairs of row indices, int64 `[n_pairs, 2]`, in the order of `source`.
     """
-    place = {word: row for row, word in reversed(list(enumerate(target)))}
-    pairs = [(row, place[word]) for row, word in enumerate(source) if word in place]
+    target_row: dict[str, int] = {}
+    for row, word in enumerate(target):
+        target_row.setdefault(word, row)  # the first row is the most frequent spelling
+    pairs = [(row, target_row[word]) for row, word in enumerate(source) if word in target_row]
     return np.array(pairs, dtype=np.int64).reshape(-1, 2)
 
 
@@ -117,10 +132,10 @@ def with_identical_words(
         dictionary: dictionary whose entries come first in the result.
     """
     entries = set(zip(dictionary.source, dictionary.target, strict=True))
-    both = dict.fromkeys(source[row] for row, _ in identical_words(source, target))
-    identical = tuple(word for word in both if (word, word) not in entries)
+    in_both = dict.fromkeys(source[row] for row, _ in identical_words(source, target))
+    added = tuple(word for word in in_both if (word, word) not in entries)
     return replace(
-        dictionary, source=(*dictionary.source, *identical), target=(*dictionary.target, *identical)
+        dictionary, source=(*dictionary.source, *added), target=(*dictionary.target, *added)
     )
 
 
@@ -216,18 +231,22 @@ def fit_dictionary(
             f"none of the {left_out:,} dictionary entries has vectors for both words; check the "
             "order of the languages"
         )
-    if len(np.unique(entries)) < len(entries):
+    has_senses = len(np.unique(entries)) < len(entries)
+    if has_senses:
         pairs = _closest(problem, pairs, entries)
-    seeds, aside = pairs, None
+    seeds, held_out = pairs, None
     if refinement.rounds and refinement.held_out and len(np.unique(pairs[:, 0])) > 1:
-        seeds, aside = hold_out(pairs, refinement.held_out, refinement.seed)
-    refined = refine(problem.x, problem.z, seeds, problem.solve, refinement, aside)
-    if (
-        refined.best == 0 and aside is not None
-    ):  # no round beats the initial map, so fit it on the full dictionary
+        seeds, held_out = hold_out(pairs, refinement.held_out, refinement.seed)
+    refined = refine(problem.x, problem.z, seeds, problem.solve, refinement, held_out)
+    if refined.best == 0 and held_out is not None:
+        # No round is better than the initial map, so this map is fitted on the full dictionary.
         refined = replace(refined, map=problem.solve(pairs), pairs=pairs)
-    settings = {"held_out": 0 if aside is None else len(aside)}
-    settings |= {name: getattr(refinement, name) for name in ("rounds", "frequent", "k")}
+    settings = {
+        "held_out": 0 if held_out is None else len(held_out),
+        "rounds": refinement.rounds,
+        "frequent": refinement.frequent,
+        "k": refinement.k,
+    }
     return problem.result(refined, seeds=len(seeds), left_out=left_out, settings=settings)
 
 
@@ -262,10 +281,10 @@ class Problem:
         if source.shape[1] != target.shape[1] and method != "linear":
             raise SettingError(
                 f"source and target vectors must have equal dimensions, got {source.shape[1]} and "
-                f"{target.shape[1]}; "
-                "try method='linear'"
+                f"{target.shape[1]}; try method='linear'"
             )
-        (x, x_mean), (z, z_mean) = (_normalised(side, normalise) for side in (source, target))
+        x, x_mean = _normalised(source, normalise)
+        z, z_mean = _normalised(target, normalise)
         means = None if x_mean is None or z_mean is None else (x_mean, z_mean)
         return cls(x, z, means, method, normalise)
 
@@ -295,34 +314,40 @@ class Problem:
         """Return the fitted map, which includes the means, with details of the fit."""
         fitted = refined.map
         if self.means is not None:
-            kind = NormalizedRotation if self.method == "rotation" else LinearMap
+            # The map was fitted on centred vectors, and now also subtracts and adds the means.
+            map_class = NormalizedRotation if self.method == "rotation" else LinearMap
             arrays = {**fitted.arrays(), "source_mean": self.means[0], "target_mean": self.means[1]}
-            fitted = kind.from_arrays(arrays, fitted.n_pairs)
+            fitted = map_class.from_arrays(arrays, fitted.n_pairs)
         settings = {"method": self.method, "normalise": self.normalise, **settings}
         return DictionaryFit(
             fitted, refined.pairs, refined.rounds, refined.best, settings=settings, **about
         )
 
 
-def _normalised(vectors: np.ndarray, how: Normalisation) -> tuple[np.ndarray, np.ndarray | None]:
+def _normalised(
+    vectors: np.ndarray, normalise: Normalisation
+) -> tuple[np.ndarray, np.ndarray | None]:
     """Return normalised float32 vectors, and the mean of all vectors if it was subtracted from
     them.
     """
-    if how in ("none", "centre"):  # with `centre`, the map subtracts the means of its own pairs
+    if normalise in ("none", "centre"):
+        # With `centre`, the map subtracts the means of the pairs on which it is fitted.
         return np.ascontiguousarray(vectors, dtype=np.float32), None
-    if how == "unit":
+    if normalise == "unit":
         return unit_rows(vectors), None
-    if how == "centre-unit":
+    if normalise == "centre-unit":
         mean = vectors.mean(axis=0, dtype=np.float64)
         return unit_rows(vectors - mean.astype(np.float32)), mean
-    unit, mean = unit_centre_unit(vectors)
-    return unit, mean * np.linalg.norm(vectors.astype(np.float64), axis=1).mean()
+    unit, unit_mean = unit_centre_unit(vectors)
+    # The map is applied to unnormalised vectors, so the mean is scaled to their length.
+    mean_norm = np.linalg.norm(vectors.astype(np.float64), axis=1).mean()
+    return unit, unit_mean * mean_norm
 
 
 def _closest(problem: Problem, pairs: np.ndarray, entries: np.ndarray) -> np.ndarray:
     """Return the closest pair of each entry under the map fitted on all pairs."""
     x, z = unit_rows(problem.solve(pairs).transform(problem.x)), unit_rows(problem.z)
     cosines = np.einsum("ij,ij->i", x[pairs[:, 0]], z[pairs[:, 1]])
-    order = np.lexsort((-cosines, entries))
+    order = np.lexsort((-cosines, entries))  # by entry, then by decreasing cosine
     first = np.unique(entries[order], return_index=True)[1]
     return pairs[order[first]]

@@ -10,50 +10,58 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
+from torch.nn.functional import normalize
 
 from calque.algebra.procrustes import procrustes
 from calque.algebra.similarity import full_precision
-from calque.errors import SettingError
+from calque.errors import check_number
+
+# Published values of the initialisation and of self-learning.
+SEED_WORDS = 4000  # number of most frequent words of each side in the initial pairs
+NEIGHBOURHOOD = 10  # neighbourhood size of CSLS
+GROWTH = 2.0  # factor by which `keep` is multiplied when the search has stopped improving
+THRESHOLD = 1e-6  # minimum increase of the mean similarity that counts as an improvement
+MAX_ROUNDS = 2000  # limit for a search that never stops improving
 
 _STRIPE = 2_000_000  # number of similarities computed at a time
 
 
-def distribution_start(
-    x: np.ndarray, z: np.ndarray, *, words: int = 4000, k: int = 10, **options: Any
-) -> np.ndarray:
+def distribution_start(x: np.ndarray, z: np.ndarray, **options: Any) -> np.ndarray:
     """Run `self_learning` with initial pairs from `similarity_seeds`; `options` are passed to
     `self_learning`.
     """
-    return self_learning(x, z, similarity_seeds(x, z, words=words, k=k), k=k, **options)
+    return self_learning(x, z, similarity_seeds(x, z), **options)
 
 
-def similarity_seeds(x: np.ndarray, z: np.ndarray, *, words: int = 4000, k: int = 10) -> np.ndarray:
+def similarity_seeds(x: np.ndarray, z: np.ndarray) -> np.ndarray:
     """Pair words whose similarity distributions within their own language match (Artetxe, Labaka &
     Agirre 2018b, ACL, §3.2).
 
     The sorted rows of √(XXᵀ) hardly depend on the language. They are L2-normalised, centred,
-    L2-normalised, and compared by CSLS.
+    L2-normalised, and compared by CSLS. Only the `SEED_WORDS` most frequent words of each side are
+    paired.
 
     Args:
         x, z: L2-normalised vectors `[n, dim]` and `[m, dim]`, the most frequent words first.
-        words: number of most frequent words of each side to pair.
-        k: neighbourhood size of CSLS.
 
     Returns:
         pairs of row indices, int64 `[2 · words, 2]`. The pairs of each source word and its best
         target word come first, followed by the pairs of each target word and its best source word.
     """
-    n = min(words, len(x), len(z))
-    rows = []
-    for side in (x, z):
-        u, s, _ = torch.linalg.svd(
-            torch.from_numpy(np.ascontiguousarray(side[:n])), full_matrices=False
-        )
-        similar = torch.sort((u * s) @ u.T, dim=1).values
-        similar = torch.nn.functional.normalize(similar, dim=1)
-        rows.append(torch.nn.functional.normalize(similar - similar.mean(dim=0), dim=1))
-    forward, backward, _ = _best(rows[0], rows[1], k)
+    # The sorted rows of both sides can only be compared if they have the same length.
+    n = min(SEED_WORDS, len(x), len(z))
+    source, target = _sorted_similarities(x[:n]), _sorted_similarities(z[:n])
+    forward, backward, _ = _nearest(source, target)
     return _both_ways(forward, backward)
+
+
+def _sorted_similarities(vectors: np.ndarray) -> Tensor:
+    """Return the normalised sorted rows of √(XXᵀ) for the vectors X, float32 `[n, n]`."""
+    u, s, _ = torch.linalg.svd(torch.from_numpy(np.ascontiguousarray(vectors)), full_matrices=False)
+    # XXᵀ = US²Uᵀ, so √(XXᵀ) = USUᵀ.
+    rows = normalize(torch.sort((u * s) @ u.T, dim=1).values, dim=1)
+    return normalize(rows - rows.mean(dim=0), dim=1)
 
 
 def self_learning(
@@ -62,12 +70,8 @@ def self_learning(
     pairs: np.ndarray,
     *,
     frequent: int = 20_000,
-    k: int = 10,
     keep: float = 0.1,
-    growth: float = 2.0,
     patience: int = 50,
-    threshold: float = 1e-6,
-    most_rounds: int = 2000,
     device: str = "cpu",
     seed: int = 0,
 ) -> np.ndarray:
@@ -76,52 +80,51 @@ def self_learning(
 
     In each round, every word is paired with its nearest neighbour by CSLS. Each similarity is kept
     only with probability `keep`, so that the search can escape from local optima. If the mean of
-    the largest similarities has not increased by `threshold` for `patience` rounds, `keep` is
-    multiplied by `growth`; if `keep` is already 1, the search ends.
+    the largest similarities has not increased by `THRESHOLD` for `patience` rounds, `keep` is
+    multiplied by `GROWTH`; if `keep` is already 1, the search ends.
 
     Args:
         x, z: L2-normalised vectors, the most frequent words first.
         pairs: initial pairs, int64 `[n_pairs, 2]`.
         frequent: number of most frequent words of each side to pair; each round compares all pairs
             of these words.
-        k: neighbourhood size of CSLS.
         keep: initial probability with which a similarity is kept in a round.
-        growth: factor by which `keep` is multiplied when the search has stopped improving.
-        patience: number of rounds without improvement after which `keep` is raised.
-        threshold: minimum increase of the mean similarity that counts as an improvement.
-        most_rounds: maximum number of rounds.
+        patience: number of rounds without improvement after which `keep` is doubled.
         device: device on which the similarities are computed.
 
     Returns:
         the pairs induced in the last round, int64 `[n_pairs, 2]`.
     """
-    if not 0 < keep <= 1 or growth <= 1:
-        raise SettingError(f"keep must be in (0, 1] and growth above 1, got {keep} and {growth}")
-    every = [torch.from_numpy(np.ascontiguousarray(side)).to(device) for side in (x, z)]
-    left, right = (side[:frequent] for side in every)
+    check_number("keep", keep, above=0, most=1)
+    source = torch.from_numpy(np.ascontiguousarray(x)).to(device)
+    target = torch.from_numpy(np.ascontiguousarray(z)).to(device)
     random = np.random.default_rng(seed)
-    best, waited = -math.inf, 0
-    for _ in range(most_rounds):
+    best_value, waited = -math.inf, 0
+    for _ in range(MAX_ROUNDS):
+        matrix = _rotation(source, target, pairs)
         with full_precision():
-            sources, targets = (torch.from_numpy(side).to(device) for side in pairs.T)
-            cross = every[0][sources].T @ every[1][targets]
-            matrix = torch.from_numpy(
-                procrustes(cross.double().cpu().numpy()).astype(np.float32)
-            ).to(device)
-            mapped = left @ matrix
-        forward, backward, value = _best(
-            mapped, right, k, keep=keep, seed=int(random.integers(2**63))
-        )
+            rotated = source[:frequent] @ matrix
+        round_seed = int(random.integers(2**63))
+        forward, backward, value = _nearest(rotated, target[:frequent], keep=keep, seed=round_seed)
         pairs = _both_ways(forward, backward)
-        if value >= best + threshold:
-            best, waited = value, 0
+        if value >= best_value + THRESHOLD:
+            best_value, waited = value, 0
             continue
+        if keep >= 1:
+            break
         waited += 1
-        if waited >= patience or keep >= 1:
-            if keep >= 1:
-                break
-            keep, waited = min(1.0, growth * keep), 0
+        if waited >= patience:
+            keep, waited = min(1.0, GROWTH * keep), 0
     return pairs
+
+
+def _rotation(source: Tensor, target: Tensor, pairs: np.ndarray) -> Tensor:
+    """Return the rotation fitted on pairs of row indices, float32 `[dim, dim]`."""
+    sources, targets = (torch.from_numpy(side).to(source.device) for side in pairs.T)
+    with full_precision():
+        cross = source[sources].T @ target[targets]
+    matrix = procrustes(cross.double().cpu().numpy()).astype(np.float32)
+    return torch.from_numpy(matrix).to(source.device)
 
 
 def _both_ways(forward: np.ndarray, backward: np.ndarray) -> np.ndarray:
@@ -129,11 +132,12 @@ def _both_ways(forward: np.ndarray, backward: np.ndarray) -> np.ndarray:
     its nearest source word.
     """
     sources = np.concatenate([np.arange(len(forward)), backward])
-    return np.stack([sources, np.concatenate([forward, np.arange(len(backward))])], axis=1)
+    targets = np.concatenate([forward, np.arange(len(backward))])
+    return np.stack([sources, targets], axis=1)
 
 
-def _best(
-    x: torch.Tensor, z: torch.Tensor, k: int, *, keep: float = 1.0, seed: int = 0
+def _nearest(
+    x: Tensor, z: Tensor, *, keep: float = 1.0, seed: int = 0
 ) -> tuple[np.ndarray, np.ndarray, float]:
     """Return the nearest neighbour of each word by CSLS in both directions, and the mean of the
     largest similarities.
@@ -143,34 +147,48 @@ def _best(
     the smaller index.
     """
     random = torch.Generator(device=x.device).manual_seed(seed)
-    limit = max(1, round(256 * keep))
+    kept_bytes = max(1, round(256 * keep))
     with full_precision():
         similarities = x @ z.T
-        sides = similarities, similarities.T
-        near = [
-            torch.cat([part.topk(min(k, part.shape[1]), dim=1).values for part in _stripes(side)])
-            for side in sides
-        ]
-        hubness = [side.mean(dim=1) for side in near]
-        best = []
-        for side, others in zip(sides, reversed(hubness), strict=True):
-            places = []
-            for part in _stripes(side):
-                scores = part - others / 2
-                if limit < 256:
-                    scores *= _random_bytes(scores.numel(), random).view_as(scores) < limit
-                places.append(scores.argmax(dim=1))
-            best.append(torch.cat(places).cpu().numpy())
-    largest = sum(float(side[:, 0].double().mean()) for side in near)
-    return best[0], best[1], largest / 2
+        forward_top, backward_top = _largest(similarities), _largest(similarities.T)
+        forward = _best_columns(similarities, backward_top.mean(dim=1), kept_bytes, random)
+        backward = _best_columns(similarities.T, forward_top.mean(dim=1), kept_bytes, random)
+    mean_largest = [float(top[:, 0].double().mean()) for top in (forward_top, backward_top)]
+    return forward, backward, sum(mean_largest) / 2
 
 
-def _stripes(matrix: torch.Tensor) -> Iterator[torch.Tensor]:
+def _largest(similarities: Tensor) -> Tensor:
+    """Return the largest similarities of each row in descending order, `[n, NEIGHBOURHOOD]`."""
+    k = min(NEIGHBOURHOOD, similarities.shape[1])
+    return torch.cat([stripe.topk(k, dim=1).values for stripe in _stripes(similarities)])
+
+
+def _best_columns(
+    similarities: Tensor, hubness: Tensor, kept_bytes: int, random: torch.Generator
+) -> np.ndarray:
+    """Return the column with the largest CSLS in each row, int64 `[n]`.
+
+    Args:
+        hubness: hubness of each column.
+        kept_bytes: a score is kept if a random byte is below this number, and set to 0 otherwise.
+    """
+    best = []
+    for stripe in _stripes(similarities):
+        # The hubness of the row is the same for all columns, so it is not subtracted.
+        scores = stripe - hubness / 2
+        if kept_bytes < 256:
+            scores *= _random_bytes(scores.numel(), random).view_as(scores) < kept_bytes
+        best.append(scores.argmax(dim=1))
+    return torch.cat(best).cpu().numpy()
+
+
+def _stripes(matrix: Tensor) -> Iterator[Tensor]:
     """Yield blocks of rows of a matrix, with up to two million entries each."""
-    return (part.contiguous() for part in matrix.split(max(1, _STRIPE // matrix.shape[1])))
+    for stripe in matrix.split(max(1, _STRIPE // matrix.shape[1])):
+        yield stripe.contiguous()
 
 
-def _random_bytes(n: int, random: torch.Generator) -> torch.Tensor:
+def _random_bytes(n: int, random: torch.Generator) -> Tensor:
     """Return `n` random uint8 values, eight from each 64-bit draw."""
     words = torch.empty(-(-n // 8), dtype=torch.int64, device=random.device)
     return words.random_(-(2**63), None, generator=random).view(torch.uint8)[:n]

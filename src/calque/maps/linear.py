@@ -55,15 +55,14 @@ class VectorMap(ABC):
         if side == "target":
             return vectors
         arrays = self.arrays()
-        matrix, source_mean, target_mean = (
-            arrays[name] for name in ("matrix", "source_mean", "target_mean")
-        )
+        matrix = arrays["matrix"]
         if vectors.shape[1] != len(matrix):
             raise SettingError(
                 f"vectors must have {len(matrix)} dimensions, got {vectors.shape[1]}"
             )
         dtype = np.float64 if vectors.dtype == np.float64 else np.float32
-        offset = (target_mean - source_mean @ matrix).astype(dtype)
+        # (x − source_mean) W + target_mean = x W + offset, so the vectors are copied only once.
+        offset = (arrays["target_mean"] - arrays["source_mean"] @ matrix).astype(dtype)
         mapped = mapped_array((len(vectors), matrix.shape[1]), dtype)
         np.matmul(vectors.astype(dtype, copy=False), matrix.astype(dtype), out=mapped)
         mapped += offset
@@ -82,11 +81,12 @@ class VectorMap(ABC):
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray], n_pairs: int = 0) -> Self:
         """Rebuild a map from saved arrays; missing means are set to 0."""
+        matrix = np.array(arrays["matrix"])
+        source_dim, target_dim = matrix.shape
         fitted = cls()
-        fitted.matrix, fitted.n_pairs = np.array(arrays["matrix"]), n_pairs
-        source, target = map(np.zeros, fitted.matrix.shape)
-        fitted.source_mean = np.array(arrays.get("source_mean", source))
-        fitted.target_mean = np.array(arrays.get("target_mean", target))
+        fitted.matrix, fitted.n_pairs = matrix, n_pairs
+        fitted.source_mean = np.array(arrays.get("source_mean", np.zeros(source_dim)))
+        fitted.target_mean = np.array(arrays.get("target_mean", np.zeros(target_dim)))
         return fitted
 
     def _set(self, matrix: np.ndarray, moments: Moments, *, centred: bool) -> Self:
@@ -164,7 +164,7 @@ class LinearMap(VectorMap):
 
 
 KINDS: dict[str, type[VectorMap]] = {
-    kind.kind: kind for kind in (Rotation, NormalizedRotation, LinearMap)
+    map_class.kind: map_class for map_class in (Rotation, NormalizedRotation, LinearMap)
 }
 
 
@@ -172,13 +172,13 @@ def about_map(fitted: VectorMap) -> dict[str, Any]:
     """Return the record saved with a map: the kind of map or the import path of its class, and the
     number of pairs.
     """
-    target = f"{type(fitted).__module__}:{type(fitted).__qualname__}"
-    custom = (
-        KINDS.get(fitted.kind) is not type(fitted)
-        and is_path(target)
-        and not target.startswith("__main__:")
-    )
-    return {"kind": target if custom else fitted.kind, "pairs": fitted.n_pairs}
+    map_class = type(fitted)
+    import_path = f"{map_class.__module__}:{map_class.__qualname__}"
+    is_own_class = KINDS.get(fitted.kind) is not map_class
+    # A class defined in a script or in a function cannot be imported when the folder is opened.
+    is_importable = is_path(import_path) and not import_path.startswith("__main__:")
+    kind = import_path if is_own_class and is_importable else fitted.kind
+    return {"kind": kind, "pairs": fitted.n_pairs}
 
 
 def open_map(
@@ -205,20 +205,20 @@ def open_map(
         raise SettingError(
             f"kind of map must be one of {', '.join(KINDS)}, or package.module:Class, got {kind!r}"
         )
-    cls = KINDS.get(kind) or class_in_file(kind, VectorMap, path)
+    map_class = KINDS.get(kind) or class_in_file(kind, VectorMap, path)
     parts = {name: arrays[f"{prefix}.{name}"] for name in ("matrix", "source_mean", "target_mean")}
     shapes = [array.shape for array in parts.values()]
-    if shapes[0] != (*shapes[1], *shapes[2]):
+    matrix_shape, source_shape, target_shape = shapes
+    if matrix_shape != (*source_shape, *target_shape):
         raise InputError(
             f"map {prefix}: arrays have inconsistent shapes {shapes}; fit the maps again", path=path
         )
-    if wrong := [
-        name
-        for name, array in parts.items()
-        if not (np.abs(array) < np.finfo(np.float32).max).all()
-    ]:
-        remedy = "copy the folder again, or fit the maps again"
-        raise InputError(
-            f"map {prefix}: {wrong[0]} must contain only finite numbers; {remedy}", path=path
-        )
-    return cls.from_arrays(parts, about["pairs"])
+    for name, array in parts.items():
+        # Values above the largest float32 become infinite when the map is applied.
+        if not (np.abs(array) < np.finfo(np.float32).max).all():
+            raise InputError(
+                f"map {prefix}: {name} must contain only finite numbers; copy the folder again, or "
+                "fit the maps again",
+                path=path,
+            )
+    return map_class.from_arrays(parts, about["pairs"])

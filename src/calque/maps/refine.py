@@ -86,7 +86,7 @@ def refine(
     z: np.ndarray,
     pairs: np.ndarray,
     solve: Solve,
-    how: Refinement,
+    settings: Refinement,
     held_out: np.ndarray | None = None,
 ) -> Refined:
     """Alternate between fitting a map and pairing mutual neighbours under the map (Conneau et al.
@@ -95,7 +95,7 @@ def refine(
     Args:
         x, z: vectors of both sides, `[n, dim]` and `[m, dim]`, the most frequent words first.
         pairs: row indices of the initial translation pairs, int64 `[n_pairs, 2]`.
-        how: settings of the refinement.
+        settings: settings of the refinement.
         held_out: pairs used to select the best round, int64 `[n_held_out, 2]`; default: the round
             is selected by CSLS.
 
@@ -104,31 +104,33 @@ def refine(
     """
     if not len(pairs):
         raise SettingError("no dictionary entry has vectors for both words")
+    k, frequent = settings.k, settings.frequent
     maps: list[tuple[VectorMap, np.ndarray]] = []
     rounds: list[Round] = []
-    right = unit_rows(z)
-    for number in range(how.rounds + 1):
-        maps.append((solve(pairs), pairs))
-        left = unit_rows(maps[-1][0].transform(x))
-        precision = (
-            np.nan
-            if held_out is None
-            else precision_at_1(left, right, held_out, k=how.k, among=how.frequent)
-        )
-        if number == how.rounds and held_out is not None:
-            rounds.append(Round(len(pairs), precision, np.nan, 0))
+    target = unit_rows(z)
+    for number in range(settings.rounds + 1):
+        fitted = solve(pairs)
+        maps.append((fitted, pairs))
+        source = unit_rows(fitted.transform(x))
+        precision = np.nan
+        if held_out is not None:
+            precision = precision_at_1(source, target, held_out, k=k, among=frequent)
+            if number == settings.rounds:  # no further map is fitted, so no neighbours are needed
+                rounds.append(Round(len(pairs), precision, np.nan, 0))
+                break
+        neighbours, scores = mutual_neighbours(source[:frequent], target[:frequent], k=k)
+        mean_csls = float(scores.mean()) if len(scores) else -np.inf
+        rounds.append(Round(len(pairs), precision, mean_csls, len(neighbours)))
+        if not len(neighbours):  # without pairs, no further map can be fitted
             break
-        new, scores = mutual_neighbours(left[: how.frequent], right[: how.frequent], k=how.k)
-        rounds.append(
-            Round(len(pairs), precision, float(scores.mean()) if len(scores) else -np.inf, len(new))
-        )
-        if not len(new):  # without pairs, no further map can be fitted
-            break
-        pairs = new
-    best = int(
-        np.argmax([round.mutual if held_out is None else round.held_out for round in rounds])
-    )
-    return Refined(*maps[best], tuple(rounds), best)
+        pairs = neighbours
+    if held_out is None:
+        criteria = [round.mutual for round in rounds]
+    else:
+        criteria = [round.held_out for round in rounds]
+    best = int(np.argmax(criteria))
+    best_map, best_pairs = maps[best]
+    return Refined(best_map, best_pairs, tuple(rounds), best)
 
 
 def mapped(vectors: np.ndarray, matrix: np.ndarray) -> np.ndarray:
@@ -170,9 +172,8 @@ def precision_at_1(
     """
     if not len(pairs):
         return np.nan
-    rows, columns = (
-        np.union1d(np.arange(len(side))[:among], pairs[:, n]) for n, side in enumerate((x, z))
-    )
+    rows = np.union1d(np.arange(len(x))[:among], pairs[:, 0])
+    columns = np.union1d(np.arange(len(z))[:among], pairs[:, 1])
     queries = np.unique(pairs[:, 0])
     neighbours = csls_neighbours(
         x[rows],
@@ -181,11 +182,10 @@ def precision_at_1(
         source_queries=np.searchsorted(rows, queries),
         target_queries=np.zeros(0, dtype=np.int64),
     )
-    right = set(map(tuple, pairs.tolist()))
     nearest = columns[neighbours.targets[:, 0]]
-    return float(
-        np.mean([pair in right for pair in zip(queries.tolist(), nearest.tolist(), strict=True)])
-    )
+    translations = set(map(tuple, pairs.tolist()))
+    predicted = zip(queries.tolist(), nearest.tolist(), strict=True)
+    return float(np.mean([pair in translations for pair in predicted]))
 
 
 def hold_out(pairs: np.ndarray, fraction: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -201,7 +201,7 @@ def hold_out(pairs: np.ndarray, fraction: float, seed: int) -> tuple[np.ndarray,
         the remaining pairs and the held-out pairs.
     """
     words = np.unique(pairs[:, 0])
-    aside = min(max(1, round(fraction * len(words))), len(words) - 1)
-    chosen = np.random.default_rng(seed).permutation(words)[: max(0, aside)]
-    out = np.isin(pairs[:, 0], chosen)
-    return pairs[~out], pairs[out]
+    n_held_out = min(max(1, round(fraction * len(words))), len(words) - 1)
+    chosen = np.random.default_rng(seed).permutation(words)[: max(0, n_held_out)]
+    is_held_out = np.isin(pairs[:, 0], chosen)
+    return pairs[~is_held_out], pairs[is_held_out]

@@ -20,10 +20,10 @@ _MAGIC, _PROTOCOL = 0x1950A86A20F9469CFC6C, 1001
 
 
 # -- stand-ins for NumPy's classes
-# ------------------------------------------------------------------------------------- NumPy's own
-# classes accept any state: a corrupt file could change the data type `float64` of the whole
-# process.
-class _Kind:
+# --------------------------------------------------------------------------------------------------
+# NumPy's own classes accept any state: a corrupt file could change the data type `float64` of the
+# whole process.
+class _DataType:
     """Data type of an array in a pickle."""
 
     def __init__(self, name: str, align: bool = False, copy: bool = False):
@@ -32,8 +32,8 @@ class _Kind:
             raise pickle.UnpicklingError(f"the data type must be a number, got {self.dtype}")
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
-        order: Any = str(state[1])  # `state` starts with a version and the byte order
-        self.dtype = self.dtype.newbyteorder(order)
+        byte_order: Any = str(state[1])  # `state` starts with a version and the byte order
+        self.dtype = self.dtype.newbyteorder(byte_order)
 
 
 class _Array:
@@ -42,20 +42,25 @@ class _Array:
     values: np.ndarray
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
-        shape, kind, fortran, data = state[-4:]  # an older format has no version before the shape
-        data = data.encode("latin1") if isinstance(data, str) else data  # pickled by Python 2
-        self.values = _filled(data, kind, shape, "F" if fortran else "C").values
+        # An older format has no version before the shape.
+        shape, data_type, is_column_major, data = state[-4:]
+        if isinstance(data, str):  # pickled by Python 2
+            data = data.encode("latin1")
+        order = "F" if is_column_major else "C"
+        self.values = _filled(data, data_type, shape, order).values
 
 
-def _reconstruct(kind: type[_Array], shape: tuple[int, ...], code: bytes) -> _Array:
+def _reconstruct(array_class: type[_Array], shape: tuple[int, ...], code: bytes) -> _Array:
     """Return an empty array, whose state follows in the file."""
-    return kind()
+    return array_class()
 
 
-def _filled(data: Any, kind: _Kind, shape: tuple[int, ...], order: Any, axes: Any = None) -> _Array:
+def _filled(
+    data: Any, data_type: _DataType, shape: tuple[int, ...], order: Any, axes: Any = None
+) -> _Array:
     """Return an array with the given data; pickles of protocol 5 call this function."""
     array = _Array()
-    array.values = np.frombuffer(data, kind.dtype).reshape(shape, order=order)
+    array.values = np.frombuffer(data, data_type.dtype).reshape(shape, order=order)
     return array
 
 
@@ -63,15 +68,16 @@ def _filled(data: Any, kind: _Kind, shape: tuple[int, ...], order: Any, axes: An
 # them.
 _KNOWN: dict[tuple[str, str], Any] = {
     ("numpy", "ndarray"): _Array,
-    ("numpy", "dtype"): _Kind,
-    **{(f"numpy.{core}.multiarray", "_reconstruct"): _reconstruct for core in ("core", "_core")},
-    **{(f"numpy.{core}.numeric", "_frombuffer"): _filled for core in ("core", "_core")},
+    ("numpy", "dtype"): _DataType,
+    ("numpy.core.multiarray", "_reconstruct"): _reconstruct,
+    ("numpy._core.multiarray", "_reconstruct"): _reconstruct,
+    ("numpy.core.numeric", "_frombuffer"): _filled,
+    ("numpy._core.numeric", "_frombuffer"): _filled,
     ("_codecs", "encode"): codecs.encode,
-    **{
-        (builtins, name): kind
-        for builtins in ("builtins", "__builtin__")
-        for name, kind in (("bytes", bytes), ("bytearray", bytearray))
-    },
+    ("builtins", "bytes"): bytes,
+    ("builtins", "bytearray"): bytearray,
+    ("__builtin__", "bytes"): bytes,  # Python 2
+    ("__builtin__", "bytearray"): bytearray,
 }
 
 
@@ -96,35 +102,35 @@ def read_released(path: str | PathLike[str]) -> LinearMap:
     try:
         content = Path(path).read_bytes()
     except OSError as error:
-        meant = similar_path(path) if isinstance(error, FileNotFoundError) else ""
-        raise InputError(f"cannot be read ({error.strerror}){meant}", path=path) from error
+        hint = similar_path(path) if isinstance(error, FileNotFoundError) else ""
+        raise InputError(f"cannot be read ({error.strerror}){hint}", path=path) from error
     try:
-        found = _payload(content)
-        found = found.values if isinstance(found, _Array) else found
+        pickled = _payload(content)
+        matrix = pickled.values if isinstance(pickled, _Array) else pickled
     except Exception as error:  # a corrupt pickle can raise any exception
         reason = f"{type(error).__name__}: {' '.join(str(error).split())[:150]}"
         raise InputError(
             f"not a pickled NumPy matrix ({reason}); expected a file such as XX_best_mapping.pth",
             path=path,
         ) from error
-    if not isinstance(found, np.ndarray) or found.dtype.kind not in "biuf":
+    if not isinstance(matrix, np.ndarray) or matrix.dtype.kind not in "biuf":
         raise InputError(
-            f"must contain a NumPy matrix of numbers, got {type(found).__name__}", path=path
+            f"must contain a NumPy matrix of numbers, got {type(matrix).__name__}", path=path
         )
-    if found.ndim != 2 or not found.size:
-        raise InputError(f"must contain a matrix [dim, dim], got shape {found.shape}", path=path)
-    if not np.isfinite(found).all():
+    if matrix.ndim != 2 or not matrix.size:
+        raise InputError(f"must contain a matrix [dim, dim], got shape {matrix.shape}", path=path)
+    if not np.isfinite(matrix).all():
         raise InputError("the matrix contains NaN or infinity", path=path)
-    return LinearMap.from_arrays({"matrix": np.ascontiguousarray(found.T, dtype=np.float64)})
+    # The file applies the map as X @ W.T, and calque as X @ W.
+    return LinearMap.from_arrays({"matrix": np.ascontiguousarray(matrix.T, dtype=np.float64)})
 
 
 def _payload(content: bytes) -> Any:
     """Return the pickled object in the file."""
-    if content.startswith(b"PK\x03\x04"):
+    if content.startswith(b"PK\x03\x04"):  # zip archive, written by newer versions of torch.save
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            (member,) = (
-                info for info in archive.infolist() if info.filename.split("/")[-1] == "data.pkl"
-            )
+            members = archive.infolist()
+            (member,) = (info for info in members if info.filename.split("/")[-1] == "data.pkl")
             if member.file_size > len(content):  # torch.save does not compress files
                 raise pickle.UnpicklingError(
                     "the archive is compressed, which torch.save never does"
@@ -133,7 +139,7 @@ def _payload(content: bytes) -> Any:
     file = io.BytesIO(content)
     first = _Reader(file).load()
     if not isinstance(first, int) or first != _MAGIC:
-        return first
+        return first  # a plain pickle
     if _Reader(file).load() != _PROTOCOL:
         raise pickle.UnpicklingError("unsupported version of the torch.save format")
     _Reader(file).load()  # skip the byte order and type sizes of the machine

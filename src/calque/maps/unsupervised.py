@@ -4,10 +4,10 @@ check of the result.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from inspect import signature
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from calque.maps.dictionary import (
     WordVectors,
     identical_words,
 )
-from calque.maps.distributions import distribution_start, self_learning, similarity_seeds
+from calque.maps.distributions import distribution_start, self_learning
 from calque.maps.linear import Rotation
 from calque.maps.refine import Refined, Refinement, mapped, mutual_neighbours, refine
 
@@ -31,10 +31,8 @@ STARTS = ("identical", "distributions", "adversarial")
 # minimum ratio of a map's criterion to the criterion of maps refined from random pairs; see
 # `check_map`
 GAIN = 1.25
-_CHECKED, _RANDOM = (
-    4000,
-    3,
-)  # numbers of frequent words and of random dictionaries used to check a map
+_CHECKED_WORDS = 4000  # number of frequent words on which a map is checked
+_RANDOM_DICTIONARIES = 3  # number of random dictionaries with which a map is compared
 
 
 def fit_unsupervised(
@@ -76,8 +74,8 @@ def fit_unsupervised(
     refinement = replace(refinement or Refinement(), held_out=0.0)
     problem = Problem.of(source.vectors, target.vectors, method, normalise)
     x, z = problem.for_start()
-    tries: list[tuple[Refined, Verdict, int]] = []
-    for number in range(1 if start == "identical" else restarts):
+    attempts: list[_Attempt] = []
+    for number in range(restarts):
         if start == "identical":
             pairs = identical_words(source.words, target.words)
             if not len(pairs):
@@ -85,43 +83,59 @@ def fit_unsupervised(
                     "no word is spelt identically in both languages; try start='distributions'"
                 )
         elif start == "distributions":
-            pairs = distribution_start(x, z, seed=seed + number, **dict(options or {}))
+            pairs = distribution_start(x, z, seed=seed + number, **(options or {}))
         else:
-            matrix = adversarial_start(x, z, seed=seed + number, **dict(options or {}))
+            matrix = adversarial_start(x, z, seed=seed + number, **(options or {}))
             frequent = refinement.frequent
             pairs, _ = mutual_neighbours(mapped(x[:frequent], matrix), z[:frequent], k=refinement.k)
         refined = refine(problem.x, problem.z, pairs, problem.solve, refinement)
         verdict = check_map(x, z, refined.map.arrays()["matrix"], k=refinement.k, seed=seed)
-        tries.append((refined, verdict, len(pairs)))
-        if not verdict.failed:
+        attempts.append(_Attempt(refined, verdict, len(pairs)))
+        # Identical words are not random, so a restart would give the same map.
+        if not verdict.failed or start == "identical":
             break
-    refined, verdict, seeds = max(
-        tries, key=lambda t: (not t[1].failed, t[0].rounds[t[0].best].mutual)
-    )
+    best = max(attempts, key=_Attempt.quality)
     settings = {
         "start": start,
-        "tries": len(tries),
-        "gain": round(verdict.gain, 4),
+        "tries": len(attempts),
+        "gain": round(best.verdict.gain, 4),
         "rounds": refinement.rounds,
+        "seed": seed,
     }
-    return problem.result(
-        refined, seeds=seeds, settings={**settings, "seed": seed}, verdict=verdict
-    )
+    return problem.result(best.refined, seeds=best.n_pairs, settings=settings, verdict=best.verdict)
+
+
+class _Attempt(NamedTuple):
+    """Map refined from one initialisation, its verdict, and the number of initial pairs."""
+
+    refined: Refined
+    verdict: Verdict
+    n_pairs: int
+
+    def quality(self) -> tuple[bool, float]:
+        """Return a sort key that prefers reliable maps, then a large mean CSLS."""
+        best_round = self.refined.rounds[self.refined.best]
+        return not self.verdict.failed, best_round.mutual
+
+
+#: functions whose keyword arguments are the options of an initialisation
+_OPTIONS_OF: dict[str, Callable[..., np.ndarray]] = {
+    "distributions": self_learning,
+    "adversarial": adversarial_start,
+}
 
 
 def start_options(start: str) -> dict[str, Any]:
     """Return the options of an initialisation and their default (published) values. The options are
-    the arguments of `similarity_seeds` and `self_learning`, or of `adversarial_start`."""
-    functions = {
-        "distributions": (similarity_seeds, self_learning),
-        "adversarial": (adversarial_start,),
-    }.get(start, ())
-    return {
-        name: parameter.default
-        for function in functions
-        for name, parameter in signature(function).parameters.items()
-        if parameter.kind is parameter.KEYWORD_ONLY and name != "seed"
-    }
+    the arguments of `self_learning` or of `adversarial_start`.
+    """
+    if start not in _OPTIONS_OF:
+        return {}
+    defaults = {}
+    for name, parameter in signature(_OPTIONS_OF[start]).parameters.items():
+        if parameter.kind is parameter.KEYWORD_ONLY and name != "seed":
+            defaults[name] = parameter.default
+    return defaults
 
 
 def check_start(start: str, options: Mapping[str, Any] | None = None) -> None:
@@ -133,11 +147,11 @@ def check_start(start: str, options: Mapping[str, Any] | None = None) -> None:
     if start not in STARTS:
         raise SettingError(f"start must be one of {', '.join(STARTS)}, got {start!r}")
     expected = start_options(start)
+    names = ", ".join(expected) or "none"
     for name in options or {}:
         if name not in expected:
             raise SettingError(
-                f"{name!r} is not an option of start {start!r}, whose options are "
-                f"{', '.join(expected) or 'none'}"
+                f"{name!r} is not an option of start {start!r}, whose options are {names}"
             )
 
 
@@ -158,28 +172,28 @@ def check_map(
         matrix: matrix of the map, `[dim, dim]`.
         k: neighbourhood size of CSLS.
     """
-    n = min(_CHECKED, len(x), len(z))
+    n = min(_CHECKED_WORDS, len(x), len(z))
     x, z = x[:n], z[:n]
-    rng = np.random.default_rng(seed)
     mutual, _ = mutual_neighbours(mapped(x, matrix), z, k=k)
-    random = [np.stack([rng.permutation(n), np.arange(n)], axis=1) for _ in range(_RANDOM)]
-    value, *by_chance = [_reached(x, z, pairs, k) for pairs in (mutual, *random)]
-    gain = value / max(max(by_chance), 1e-12)
+    value = _criterion(x, z, mutual, k)
+    rng = np.random.default_rng(seed)
+    by_chance = []
+    for _ in range(_RANDOM_DICTIONARIES):
+        random_pairs = np.stack([rng.permutation(n), np.arange(n)], axis=1)
+        by_chance.append(_criterion(x, z, random_pairs, k))
+    gain = value / max(*by_chance, 1e-12)
     if gain >= GAIN:
-        return Verdict(
-            False,
-            gain,
-            f"the map's criterion is {gain:.2f} times that of maps refined from random pairs",
-        )
+        why = f"the map's criterion is {gain:.2f} times that of maps refined from random pairs"
+        return Verdict(False, gain, why)
     why = (
         f"the map fitted without a dictionary is unreliable: its criterion is {gain:.2f} times "
-        "that of maps refined from "
-        f"random pairs, and must be at least {GAIN}; use a dictionary, or more text"
+        f"that of maps refined from random pairs, and must be at least {GAIN}; use a dictionary, "
+        "or more text"
     )
     return Verdict(True, gain, why)
 
 
-def _reached(x: np.ndarray, z: np.ndarray, pairs: np.ndarray, k: int) -> float:
+def _criterion(x: np.ndarray, z: np.ndarray, pairs: np.ndarray, k: int) -> float:
     """Refine a rotation from initial pairs, and return the criterion of `check_map` in the best
     round.
     """
@@ -189,5 +203,6 @@ def _reached(x: np.ndarray, z: np.ndarray, pairs: np.ndarray, k: int) -> float:
     def solve(pairs: np.ndarray) -> Rotation:
         return Rotation().fit(x[pairs[:, 0]], z[pairs[:, 1]])
 
-    refined = refine(x, z, pairs, solve, Refinement(rounds=8, frequent=len(x), k=k, held_out=0.0))
+    settings = Refinement(rounds=8, frequent=len(x), k=k, held_out=0.0)
+    refined = refine(x, z, pairs, solve, settings)
     return max(round.mutual * round.mutual_pairs for round in refined.rounds) / len(x)

@@ -353,10 +353,10 @@ def of_starts(*starts: str) -> Types:
     initialisations.
     """
     from calque.maps.adversarial import adversarial_start
-    from calque.maps.distributions import self_learning, similarity_seeds
+    from calque.maps.distributions import self_learning
     from calque.maps.unsupervised import start_options
 
-    functions = (similarity_seeds, self_learning, adversarial_start)
+    functions = (self_learning, adversarial_start)
     types = {name: wanted for function in functions for name, wanted in of(function).items()}
     return {
         name: types[name]
